@@ -1,16 +1,16 @@
-"""Spark reads what the cluster has written, through PySpark and no jar.
+"""The pipeline: Spark reads what the cluster has written, through PySpark and without a jar.
 
     session.py    a Spark session with what the sources need, or the user's own
-    java.py       Java from JAVA_HOME, the PATH or PyPI; class_data.py has it start sooner
+    java.py       Java from JAVA_HOME, the PATH or PyPI; class_data.py makes it start sooner
     shipping.py   this code on the executors of a cluster
     source/       records as Spark tables: `spark.read.format("understudy")`
-    audit/        do the replicas hold the same batches? from their headers
+    audit/        whether the replicas hold the same batches, by their headers
     export/       topics as Parquet or Delta, each record once
     journals/     ISR and lag over time, and failovers; from the brokers' event journals
-    reports/      what jobs found, as one HTML file each
+    reports/      the results of jobs, as one HTML file each
 
-Jobs are functions over DataFrames: they run under `understudy pipeline`,
-under spark-submit, and in a notebook alike.
+Jobs are functions over DataFrames: they run under `understudy pipeline`, under spark-submit and
+in a notebook.
 """
 
 from typing import TYPE_CHECKING

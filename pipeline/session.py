@@ -1,16 +1,17 @@
-"""A Spark session that can run our sources, on this machine unless told otherwise.
+"""A Spark session that can run our sources, by default on this machine.
 
     spark = get_session()                                   all cores of this machine
     spark = get_session(master="spark://b1:7077")           a cluster; our code goes there
 
-Rule 1: a session that is already there is used as it is. What the user has configured, by
-spark-submit, `spark-defaults.conf` or PYSPARK_SUBMIT_ARGS, is theirs: only what nobody has
-set is set here.
+Rule 1: a session that is already there is used as it is. The user's configuration, by
+spark-submit, `spark-defaults.conf` or PYSPARK_SUBMIT_ARGS, stays: this module sets only what is
+not set.
 
-Rule 2: the session we start listens on loopback only and shows no UI: Spark's own
-default is every interface, without a password. On a cluster it has to be reached.
+Rule 2: a local session listens on loopback only and shows no UI: Spark's own default is every
+interface, without a password. The executors of a cluster have to
+reach the driver, so there Spark's default stays.
 
-Java is looked for in `pipeline.java`.
+`pipeline.java` finds Java.
 """
 
 import os
@@ -30,8 +31,8 @@ __all__ = ["NO_JAVA", "JavaNotFoundError", "find_java", "get_session"]
 
 LOCAL: Final = "local[*]"
 
-# A short report waits longer for the optimising compiler than it gains from it; bulk work is
-# less than half as fast without.
+# A short report waits longer for the optimising compiler than it gains from it; bulk work takes
+# more than twice as long without it.
 QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 QUIET_LOG: Final = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
 _JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
@@ -41,28 +42,28 @@ SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    # Spark's default, INT96, is read as nanoseconds by some and refused by others.
+    # Some readers take Spark's default, INT96, as nanoseconds, and others refuse it.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # A tenth to a quarter faster between the JVM and Python than loopback TCP.
     SOCKETS: "true",
     "spark.sql.python.filterPushdown.enabled": "true",
 }
 LOCAL_SETTINGS: Final = {"spark.sql.shuffle.partitions": "4"}
-# A planner's worker says one word more than the JVM waits for. Over loopback TCP nobody notices;
-# a Unix domain socket is closed by then, and Spark writes a BrokenPipeError to standard error.
+# A planner's worker sends one word more than the JVM waits for. Over loopback TCP this goes
+# unnoticed; a Unix domain socket is closed by then, and Spark prints a BrokenPipeError.
 QUICK_SETTINGS: Final = {SOCKETS: "false"}
 
-# What `SparkConf` says where nobody has said anything.
+# The application's name in a `SparkConf` that sets none.
 _UNNAMED: Final = "pyspark-shell"
 
 
 def get_session(
     *, master: str | None = None, app_name: str = "understudy", quick: bool = False
 ) -> SparkSession:
-    """The active session, or a new one on `master` (all cores of this machine by default).
+    """Return the active session, or a new one on `master` (by default all cores of this machine).
 
-    `quick`: for a report of seconds; its JVM starts sooner and never gets fast, and what Python
-    and the JVM say to each other goes over loopback TCP.
+    With `quick`, for reports of seconds, the JVM starts sooner and stays slow, and Python and the
+    JVM talk over loopback TCP.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -86,8 +87,8 @@ def _with_our_sources(session: SparkSession) -> SparkSession:
 
 
 def _configured(master: str | None, *, quick: bool) -> Mapping[str, str]:
-    """What is set once the JVM runs; it is started here where spark-submit has not."""
-    # Workers otherwise take `python3` from PATH, which may lack what this one has.
+    """Return the configuration of the JVM, which is started here unless spark-submit has done so."""
+    # Workers would take `python3` from PATH, which may lack the packages of this interpreter.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if "PYSPARK_GATEWAY_PORT" not in os.environ and not _jvm_runs():
         _start_jvm(set_java_home(), master or os.environ.get("SPARK_MASTER", LOCAL), quick=quick)
@@ -105,7 +106,7 @@ def _start_jvm(java: str, master: str, *, quick: bool) -> None:
     wanted = _settings(master, quick=quick) | {_JVM_OPTIONS: " ".join(filter(None, flags))}
     defaults = _spark_defaults()
     options = SparkConf(loadDefaults=False)
-    # What PYSPARK_SUBMIT_ARGS says comes behind these on the command line, and counts.
+    # PYSPARK_SUBMIT_ARGS come after these on the command line, and override them.
     options.setAll([pair for pair in wanted.items() if pair[0] not in defaults])
     SparkContext._ensure_initialized(conf=options)  # noqa: SLF001 - as above
 
@@ -120,13 +121,13 @@ def _jvm_runs() -> bool:
 
 
 def _master_of(given: Mapping[str, str]) -> str:
-    """What the user has said; `local[*]` is also what Spark says for them."""
+    """Return the user's master; `local[*]` may also be Spark's own default."""
     said = given.get("spark.master", LOCAL)
     return os.environ.get("SPARK_MASTER", LOCAL) if said == LOCAL else said
 
 
 def _spark_defaults() -> Mapping[str, str]:
-    """What `spark-defaults.conf` sets: `key value` or `key=value`, a line each."""
+    """Return the settings in `spark-defaults.conf`: a line each, `key value` or `key=value`."""
     home = os.environ.get("SPARK_HOME")
     directory = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
     path = Path(directory) / "spark-defaults.conf" if directory else None

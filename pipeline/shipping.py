@@ -6,8 +6,8 @@
 Rule 1: only our own modules travel. What they import (attrs, crc32c, cramjam, numpy, pyarrow,
 and trio for the sink) holds compiled code, and has to be in the executors' Python.
 
-Rule 2: a session on this machine needs no zip. Its workers are told by PYTHONPATH where this
-code lies, as they need not share our `sys.path`.
+Rule 2: a session on this machine needs no zip. Its workers find this code by PYTHONPATH, because
+they do not share our `sys.path`.
 
 Rule 3: a driver that runs from a zip was started with it (`spark-submit --py-files`).
 """
@@ -31,11 +31,11 @@ ARCHIVE_NAME: Final = "understudy.zip"
 
 
 class ShadowedPackageError(UnderstudyError):
-    """A folder of the user's would be taken for one of our packages by Spark's workers."""
+    """An error: Spark's workers would take a folder of the user's for one of our packages."""
 
 
 def ship_code(session: SparkSession) -> None:
-    """Have executors import our packages; where they are on this machine, they do."""
+    """Send our packages to the executors of a cluster; local executors have them."""
     if ROOT.is_file():  # a zip: rule 3
         return
     master = session.conf.get("spark.master", "") or ""
@@ -45,14 +45,14 @@ def ship_code(session: SparkSession) -> None:
 
 @functools.cache
 def _archive() -> Path:
-    """Spark hands it to executors for as long as this process lives."""
+    """Return the zip, which Spark hands to executors for as long as this process lives."""
     directory = tempfile.mkdtemp(prefix="understudy-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return write_archive(Path(directory))
 
 
 def write_archive(directory: Path) -> Path:
-    """Our packages as a zip in `directory` that Python imports from."""
+    """Write our packages to a zip in `directory` from which Python can import, and return it."""
     target = directory / ARCHIVE_NAME
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for package in PACKAGES:
@@ -71,7 +71,7 @@ def tell_local_workers() -> None:
 
 
 def check_not_shadowed(working_directory: Path) -> None:
-    """Workers look into the working directory first: ShadowedPackageError where that misleads."""
+    """Raise ShadowedPackageError if the working directory, where workers look first, has our names."""
     if working_directory.resolve() == ROOT:
         return
     for package in PACKAGES:

@@ -3,7 +3,7 @@
     spark.read.format("understudy-batches")     one row for each batch: `headers.SCHEMA`
 
 Options:
-    path         log directories, one or many, parted by commas
+    path         log directories, one or many, separated by commas
     names        what to call the replicas, in the same order; the shortest endings of the
                  directories that tell them apart where left out
     partitions   only these, as JSON: [["orders", 0], ["orders", 3]]
@@ -39,14 +39,14 @@ BATCHES = """
 
 @attrs.frozen
 class SegmentGroup(InputPartition):
-    """What one task reads."""
+    """The segments that one task reads."""
 
     segments: "tuple[Segment, ...]"
 
 
 @attrs.frozen
 class WhatToRead:
-    """The options."""
+    """The options of the data source, parsed."""
 
     directories: dict[str, str]
     only: frozenset[TopicPartition] | None
@@ -72,7 +72,7 @@ class WhatToRead:
 
 
 class BatchesDataSource(DataSource):
-    """See the module's docstring."""
+    """The data source `understudy-batches`: its name, schema and reader."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,6 +1,6 @@
-"""What header rows cannot say, read from the files: where those can be reached.
+"""Reads what header rows cannot say from the files, where those can be reached.
 
-    one batch            is its CRC-32C that which it says?       where two batches differ
+    one batch            does its CRC-32C match?                  where two batches differ
     all of a partition   which record is the last of each key?    where a cleaner has been at work
 
 Rule: the second is `understudy verify` itself, over the replicas of one partition.
@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import crc32c
 
-from pipeline.audit.copies import Copy
+from pipeline.audit.header_stream import Copy
 from replication.verify import comparing
 from replication.verify.directories import closing
 from replication.verify.results import PartitionResult
@@ -20,16 +20,16 @@ from storage.batch.record_batch import CRC_COVERS_FROM
 from storage.filesystem import FileSystem
 from storage.types import TopicPartition
 
-# Whether the batch of `size` bytes at `position` of a file has the CRC-32C that it says.
+# Says whether the batch of `size` bytes at `position` of a file matches its CRC-32C.
 CheckBatch: TypeAlias = Callable[[str, int, int], bool | None]
-# What `verify` says of these replicas by its rules.
+# Says what `verify` finds out about these replicas, by its rules.
 CompareRecords: TypeAlias = Callable[
     [TopicPartition, Sequence[Copy], comparing.Rules], PartitionResult | None
 ]
 
 
 def check_on(files: FileSystem) -> CheckBatch:
-    """Reads a batch again; None where its file is not to be reached from here."""
+    """Return a check that reads a batch again, and answers None if its file cannot be read here."""
 
     def check(path: str, position: int, size: int) -> bool | None:
         try:
@@ -49,7 +49,7 @@ def check_on(files: FileSystem) -> CheckBatch:
 
 
 def compare_on(files: FileSystem) -> CompareRecords:
-    """Reads all that the replicas hold; None where one is not to be reached from here."""
+    """Return a comparison that reads whole replicas, and answers None if one cannot be read here."""
 
     def compare(
         partition: TopicPartition, copies: Sequence[Copy], rules: comparing.Rules

@@ -1,7 +1,7 @@
 """Folds of header rows that are a table already: the sums of `folding.py`, made by Spark's JVM.
 
-The hashes are other ones than there, of the same columns: folds of one kind are only compared
-with their like. Each hash of 64 bits is added up in two halves, as Spark takes a sum that goes
+The hashes are of the same columns as there, but other hashes: only folds of one kind are
+compared with each other. Each hash of 64 bits is added up in two halves, as Spark takes a sum that goes
 beyond 64 bits for an error.
 """
 
@@ -21,7 +21,7 @@ _LOW_HALF: Final = 2**32 - 1
 def folds_of(
     batches: DataFrame, starts: Mapping[TopicPartition, Offset]
 ) -> Iterator[tuple[Who, Fold]]:
-    """Of each replica in `batches`, of the partitions that `starts` names."""
+    """Yield the fold of each replica in `batches` whose partition `starts` names."""
     rows = [(where.topic, where.partition, start) for where, start in starts.items()]
     wanted = batches.sparkSession.createDataFrame(
         rows, "topic string, partition int, start_offset bigint"

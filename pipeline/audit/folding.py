@@ -1,4 +1,4 @@
-"""What a replica's batches add up to: the survey of an audit in a row for each replica.
+"""Folds: what a replica's batches add up to, so that a survey needs one row for each replica.
 
     b1  [0-4 e0 crc a][5-9 e0 crc b] | [10-12 e1 crc c]     2 batches + 1 batch   digest a+b + c
     b2  [0-4 e0 crc a] | [5-9 e0 crc b][10-12 e1 crc c]     1 batch + 2 batches   digest a + b+c
@@ -32,13 +32,13 @@ from storage.batch.record_batch import LENGTH_OVERHEAD
 from storage.filesystem import FileSystem
 from storage.types import Offset, TopicPartition
 
-# A replica of a partition, by its name.
+# A replica of a partition: its name, and the partition.
 Who: TypeAlias = tuple[str, TopicPartition]
 Words: TypeAlias = npt.NDArray[np.uint64]
 
 # Headers that are held at once, 61 bytes each.
 MOST_HEADERS: Final = 65_536
-# So many segments that hold nothing take as much.
+# An empty segment takes as much memory as this many headers.
 _SEGMENT_COST: Final = 8
 
 _EVERY_OFFSET: Final = 2**63 - 1
@@ -54,7 +54,7 @@ _SHIFT: Final = np.uint64(29)
 
 @attrs.frozen(kw_only=True)
 class Fold:
-    """Some batches of one replica."""
+    """The sums of some batches of one replica."""
 
     batches: int = 0
     records: int = 0
@@ -87,7 +87,7 @@ def fold(
     check_crcs: bool,
     most_headers: int = MOST_HEADERS,
 ) -> Iterator[tuple[Who, Fold]]:
-    """The batches of `segments`, added up for each replica; of a long one in several parts."""
+    """Yield the sums of the batches in `segments` by replica; a long replica has several parts."""
     waiting: list[tuple[Segment, Scanned]] = []
     count = 0
     for segment in segments:
@@ -118,7 +118,7 @@ def _folded(scanned: Sequence[tuple[Segment, Scanned]]) -> Iterator[tuple[Who, F
 
 @attrs.frozen
 class _Headers:
-    """Those of many segments, one after the other, and of which one each of them is."""
+    """The headers of many segments, one after the other, each with the number of its segment."""
 
     segments: Sequence[tuple[Segment, Scanned]]
     found: Scanned
@@ -134,7 +134,7 @@ class _Headers:
         return cls(scanned, found, segment, found.last_offsets >= starts[segment])
 
     def damaged(self) -> npt.NDArray[np.bool_]:
-        """Of each segment, whether anything is wrong with it."""
+        """Return for each segment whether it is damaged."""
         damaged = np.array([found.damage is not None for _, found in self.segments])
         bases = np.array([segment.base_offset for segment, _ in self.segments], np.int64)
         damaged[self.segment[~is_in_order(self.found, bases[self.segment], self.segment)]] = True
@@ -146,7 +146,7 @@ class _Headers:
         return damaged
 
     def sums(self, numbers: npt.NDArray[np.int64]) -> Iterator[tuple[int, Fold]]:
-        """The counted ones, by those that have the same number; equal numbers are neighbours."""
+        """Yield the sums of the counted headers by number; equal numbers are neighbours."""
         header, numbers = self.found.headers[self.is_counted], numbers[self.is_counted]
         if not len(header):
             return
@@ -179,12 +179,12 @@ class _Headers:
 
 
 def _limit(segment: Segment) -> Offset:
-    """Which offset the segment must not hold, as the next one begins there."""
+    """Return the base offset of the next segment, which this one must not reach."""
     return _EVERY_OFFSET if segment.next_base is None else segment.next_base
 
 
 def _hashes(header: npt.NDArray[np.void]) -> Iterator[Words]:
-    """All that identifies each batch, in 64 bits, for each hash."""
+    """Yield, for each hash, 64 bits made from all fields that identify a batch."""
     words = [
         header["base_offset"].astype(np.uint64),
         _pair(header["leader_epoch"], header["last_offset_delta"]),
@@ -202,5 +202,5 @@ def _hashes(header: npt.NDArray[np.void]) -> Iterator[Words]:
 
 
 def _pair(high: npt.NDArray[np.generic], low: npt.NDArray[np.generic]) -> Words:
-    """Two numbers of 32 bits in one word."""
+    """Return two numbers of 32 bits as one word."""
     return high.astype(np.uint32).astype(np.uint64) << _HALF | low.astype(np.uint32)

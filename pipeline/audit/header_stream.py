@@ -1,7 +1,7 @@
-"""A copy's batches, from rows of headers that were read elsewhere.
+"""A copy of a partition as rows of headers that were read elsewhere, and a cursor over them.
 
-It says what `storage.batch.batch_stream.BatchStream` says over the files themselves: the same
-heads, ends and damage, so that `replication.verify.lock_step` walks either.
+The cursor gives the heads, ends and damage that `storage.batch.batch_stream.BatchStream` gives
+over the files themselves, so that `replication.verify.lock_step` walks either.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.audit.headers import OVERLAP
+from replication.verify.lock_step import Past
 from storage.batch.batch_stream import DamagedLogError, out_of_order
 from storage.batch.record_batch import LENGTH_OVERHEAD, MAGIC, BatchHeader
 from storage.types import Offset
 
-# What must be equal: all that identifies a batch, with the epoch that the CRC leaves out.
+# The columns that must be equal: they identify a batch, with the epoch that the CRC leaves out.
 FINGERPRINT: Final = ("base_offset", "last_offset", "leader_epoch", "crc", "size")
 
 Columns: TypeAlias = dict[str, npt.NDArray[Any]]
@@ -44,7 +45,7 @@ class HeaderStream:
 
     @property
     def position(self) -> int:
-        """Where in that file the cursor is."""
+        """The cursor's position in that file."""
         if self._in_segment(self._row):
             return int(self.rows["position"][self._row])
         before = self._row - 1
@@ -54,7 +55,7 @@ class HeaderStream:
 
     @property
     def row(self) -> int:
-        """Which row is the head."""
+        """The number of the row that is the head."""
         return self._row
 
     @property
@@ -72,7 +73,7 @@ class HeaderStream:
             self.passed(header)
 
     def head(self) -> BatchHeader | None:
-        """The next batch's header; None at the end of the log."""
+        """Return the next batch's header, or None at the end of the log; raise DamagedLogError."""
         while not self._in_segment(self._row):
             if self._segment + 1 >= len(self.segments):
                 return None
@@ -101,7 +102,7 @@ class HeaderStream:
         self._segment = max(self._segment, self.segments.index(int(last)))
 
     def is_sound(self) -> bool | None:
-        """Whether the head's CRC-32C matches; None where it was not computed."""
+        """Return whether the head's CRC-32C matches, or None if it was not computed."""
         found = self.rows["is_sound"][self._row]
         return None if found is None else bool(found)
 
@@ -116,8 +117,28 @@ class HeaderStream:
         return DamagedLogError(reason, path=self.file_name, position=self.position)
 
 
+@attrs.frozen(kw_only=True)
+class Copy:
+    """One replica of a partition as the judgement sees it, with the rows of its batches."""
+
+    replica: str
+    directory: str | None
+    topic_id: str | None
+    log_start_offset: Offset
+    segments: tuple[Offset, ...]
+    past: Past = attrs.field(factory=Past)
+    rows: Columns
+
+    def stream(self) -> HeaderStream:
+        return HeaderStream(self.replica, self.directory, list(self.segments), self.rows)
+
+    @property
+    def start_offset(self) -> Offset:
+        return max(self.log_start_offset, self.segments[0] if self.segments else 0)
+
+
 def header_of(rows: Columns, row: int) -> BatchHeader:
-    """A header as far as the row tells of it."""
+    """Return the header in a row; fields that rows do not have are 0."""
     base_offset = int(rows["base_offset"][row])
     return BatchHeader(
         base_offset=base_offset,
@@ -137,7 +158,7 @@ def header_of(rows: Columns, row: int) -> BatchHeader:
 
 
 def equal_rows(streams: Sequence[HeaderStream]) -> int:
-    """For how many batches from their heads on all streams say the same, and are sound."""
+    """Return how many batches, from the heads on, are equal and sound in all streams."""
     count = min(stream.count - stream.row for stream in streams)
     if count <= 0:
         return 0

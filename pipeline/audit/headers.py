@@ -1,4 +1,4 @@
-"""The batch headers of a segment as rows, without Spark: what an audit needs of a log.
+"""The batch headers of a segment as rows, read without Spark: all that an audit needs of a log.
 
     00000000000000000000.log   [0-4 e0 crc a][5-9 e0 crc b][10-12 e1 crc c] ~torn~
     rows                       0-4 e0 a      5-9 e0 b      10-12 e1 c       damage at 13
@@ -49,7 +49,7 @@ SCHEMA: Final = pa.schema(
         ("damage", pa.string()),
     ]
 )
-# The last batch of a segment reaches into the next one's offsets: together they are no log.
+# The damage of a segment whose last batch reaches into the offsets of the next segment.
 OVERLAP: Final = "reaches into the next segment"
 
 CHUNK_BYTES: Final = 512 * 1024
@@ -63,9 +63,9 @@ Rows = npt.NDArray[np.void]
 
 @attrs.frozen(kw_only=True)
 class Segment:
-    """One `.log` file of one replica; `next_base` is that of the segment after it.
+    """One `.log` file of one replica; `next_base` is the base offset of the segment after it.
 
-    What lies below `start_offset` is nothing to compare.
+    Offsets below `start_offset` are not compared.
     """
 
     replica: str
@@ -87,7 +87,7 @@ def segment_path(directory: str, base_offset: Offset) -> str:
 
 @attrs.frozen
 class Damage:
-    """Where a segment stops being batches, and which offset should have come next."""
+    """The place where a segment stops being batches, and the offset that should come next."""
 
     position: int
     offset: Offset
@@ -96,7 +96,7 @@ class Damage:
 
 @attrs.frozen
 class Scanned:
-    """The headers of a segment's batches, where they stand, and what ends them too early."""
+    """The headers of a segment's batches, their positions, and the damage that ends them early."""
 
     headers: Rows
     positions: npt.NDArray[np.int64]
@@ -105,7 +105,7 @@ class Scanned:
 
     @classmethod
     def together(cls, found: "Sequence[Scanned]") -> "Scanned":
-        """The headers of many segments, without where those end too early."""
+        """Join the headers of many segments, without their damage."""
         sound = None
         if any(each.is_sound is not None for each in found):
             sound = np.concatenate([_sound_or_unchecked(each) for each in found])
@@ -121,12 +121,12 @@ class Scanned:
         return np.asarray(bases + self.headers["last_offset_delta"])
 
     def next_offset(self, base_offset: Offset) -> Offset:
-        """What comes after the last batch, in a segment that begins at `base_offset`."""
+        """Return the offset after the last batch of a segment that begins at `base_offset`."""
         return int(self.last_offsets[-1]) + 1 if len(self.headers) else base_offset
 
 
 def scan(files: FileSystem, segment: Segment, *, check_crcs: bool) -> Scanned:
-    """Everything that the audit wants of a segment."""
+    """Read the headers of a segment, and over damage batch by batch."""
     found = read_quickly(files, segment, check_crcs=check_crcs)
     if found is not None and is_in_order(found, segment.base_offset).all():
         return found
@@ -134,7 +134,7 @@ def scan(files: FileSystem, segment: Segment, *, check_crcs: bool) -> Scanned:
 
 
 def read_quickly(files: FileSystem, segment: Segment, *, check_crcs: bool) -> Scanned | None:
-    """Whatever headers follow one another; None where those do not end with the file."""
+    """Read headers that follow one another, or return None if they do not end with the file."""
     file = files.open_for_reading(segment.path)
     try:
         return _read_all(file) if check_crcs else _read_headers(file)
@@ -147,10 +147,10 @@ def is_in_order(
     base_offsets: "Offset | npt.NDArray[np.int64]",
     segments: "npt.NDArray[np.int64] | None" = None,
 ) -> npt.NDArray[np.bool_]:
-    """Of each header whether it can stand there: of our format, and after the one before it.
+    """Return for each header whether it is of our format and comes after the one before it.
 
-    With `segments`, which says of each header which one it is in, those of many are asked
-    about at once; `base_offsets` is then where the segment of each begins.
+    With `segments`, which has the number of each header's segment, the headers may be of many
+    segments; `base_offsets` then has the base offset of each header's segment.
     """
     header = found.headers
     bases, lasts = header["base_offset"].astype(np.int64), found.last_offsets
@@ -164,7 +164,7 @@ def is_in_order(
 
 
 def scan_slowly(files: FileSystem, segment: Segment, *, check_crcs: bool) -> Scanned:
-    """The same, batch by batch: over damage, and for a test to hold the quick way against."""
+    """Read the headers of a segment batch by batch: slower than `read_quickly`, past any damage."""
     stream = BatchStream(files, segment.directory)
     stream.segments, stream.next_offset = [segment.base_offset], segment.base_offset
     headers, positions, sound = [], [], []
@@ -191,23 +191,23 @@ def scan_slowly(files: FileSystem, segment: Segment, *, check_crcs: bool) -> Sca
 
 
 def to_arrow(scanned: Sequence[tuple[Segment, Scanned]]) -> pa.RecordBatch:
-    """The rows of many segments, as `SCHEMA` has them."""
+    """Return the rows of many segments, in the columns of `SCHEMA`."""
     segments = [segment for segment, _ in scanned]
     numbers = np.repeat(np.arange(len(scanned)), [len(found.headers) for _, found in scanned])
     rows = _batch_rows(segments, numbers, Scanned.together([found for _, found in scanned]))
-    told = [(number, _damage(*each)) for number, each in enumerate(scanned)]
-    damages = [(number, damage) for number, damage in told if damage is not None]
+    found = ((number, _damage(*each)) for number, each in enumerate(scanned))
+    damages = [(number, damage) for number, damage in found if damage is not None]
     if not damages:
         return rows
     further = [_damage_row(segments[number], damage) for number, damage in damages]
     table = pa.Table.from_batches([rows, pa.RecordBatch.from_pylist(further, schema=SCHEMA)])
-    # Behind the batches of its segment.
+    # A row of damage comes after the batches of its segment.
     order = np.append(numbers, [number for number, _ in damages]).argsort(kind="stable")
     return table.take(order).combine_chunks().to_batches()[0]
 
 
 def _damage(segment: Segment, found: Scanned) -> Damage | None:
-    """What is wrong with a segment, in itself or beside the next one."""
+    """Return the damage of a segment, in itself or because it reaches into the next one."""
     if found.damage is not None or segment.next_base is None:
         return found.damage
     if found.next_offset(segment.base_offset) <= segment.next_base:
@@ -226,7 +226,7 @@ def _damage_row(segment: Segment, damage: Damage) -> dict[str, str | int | None]
 def _batch_rows(
     segments: Sequence[Segment], numbers: npt.NDArray[np.int64], found: Scanned
 ) -> pa.RecordBatch:
-    """A row for each header, of the segment of that number."""
+    """Return a row for each header; `numbers` has the number of each header's segment."""
     count, header, where = len(numbers), found.headers, [each.topic_partition for each in segments]
     sound = pa.nulls(count, pa.bool_()) if found.is_sound is None else pa.array(found.is_sound)
     columns = {
@@ -256,7 +256,7 @@ def _column(values: "npt.NDArray[np.generic] | pa.Array", kind: pa.DataType) -> 
 
 
 def _read_headers(file: File) -> Scanned | None:
-    """By headers alone; None where the file is not one batch after the other to its end."""
+    """Read headers alone, or return None if the file is not batches to its end."""
     size, position, step = file.size(), 0, _WINDOW_BYTES
     positions: list[int] = []
     pieces: list[bytes] = []
@@ -280,7 +280,7 @@ def _read_headers(file: File) -> Scanned | None:
 
 
 def _read_all(file: File) -> Scanned | None:
-    """With the CRC-32C of every batch; None as above."""
+    """Read headers and the CRC-32C of every batch, or return None as `_read_headers` does."""
     size, position = file.size(), 0
     room = bytearray(min(CHUNK_BYTES, size))
     found = _Found()
@@ -303,14 +303,14 @@ def _read_all(file: File) -> Scanned | None:
 
 @attrs.define
 class _Found:
-    """Headers of batches, where they stand, and what their CRC-32C should be."""
+    """Headers of batches, with their positions and the CRC-32C of what they cover."""
 
     pieces: list[bytearray] = attrs.field(factory=list)
     positions: list[int] = attrs.field(factory=list)
     crcs: list[int] = attrs.field(factory=list)
 
     def walk(self, room: bytearray, filled: int, position: int) -> int:
-        """Take the whole batches that `room` begins with, which stands at `position`; their size."""
+        """Take the whole batches at the start of `room`, which is at `position`; return their size."""
         view, at = memoryview(room), 0
         crc, sizes = crc32c.crc32c, _LENGTH_AND_MAGIC.unpack_from
         while filled - at >= HEADER_SIZE:
@@ -326,7 +326,7 @@ class _Found:
 
 
 def _first_size(room: bytearray, filled: int) -> int | None:
-    """The size of the batch that `room` begins with; None where that is none."""
+    """Return the size of the batch that `room` begins with, or None if it begins with none."""
     if filled < HEADER_SIZE:
         return None
     length, magic = _LENGTH_AND_MAGIC.unpack_from(room)
@@ -335,7 +335,7 @@ def _first_size(room: bytearray, filled: int) -> int | None:
 
 
 def _together(headers: Sequence[Buffer]) -> Rows:
-    """As one array; numpy's own concatenation looks at each field of each."""
+    """Join headers to one array; numpy's concatenation would look at each field of each."""
     return np.frombuffer(b"".join(headers), HEADER_TYPE)
 
 
@@ -344,7 +344,7 @@ def _sound_or_unchecked(found: Scanned) -> npt.NDArray[np.bool_]:
 
 
 def _take_crc(stream: BatchStream, size: int) -> int:
-    """Take a batch from `stream`: the CRC-32C that it ought to carry."""
+    """Take a batch from `stream`, and return the CRC-32C that it should have."""
     crc = int(crc32c.crc32c(stream.take(HEADER_SIZE)[CRC_COVERS_FROM:]))
     left = size - HEADER_SIZE
     while left:
@@ -357,7 +357,7 @@ def _take_crc(stream: BatchStream, size: int) -> int:
 def rows_of(
     files: FileSystem, segments: Iterator[Segment], *, check_crcs: bool, most_rows: int = 65_536
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of many segments, small ones together."""
+    """Yield the rows of many segments, several small segments at a time."""
     waiting: list[tuple[Segment, Scanned]] = []
     count = 0
     for segment in segments:

@@ -5,16 +5,16 @@
                                                                                 │
     batches of those partitions, read again ──with their replicas──> judging ───┘
 
-Rule 1: the survey moves no header. Who reads batches adds them up (`folding.py`), and only the
-sums of each replica are brought together and compared: where those of a partition's replicas
-are equal, each holds one and the same batch at every offset from the highest log start on, and
-nothing else is to be done.
+Rule 1: the survey moves no header. The tasks that read batches add them up (`folding.py`), and
+only the sums of each replica are brought together and compared: where those of a partition's
+replicas are equal, each holds the same batch at every offset from the highest log start on, and
+nothing else needs to be done.
 
-Rule 2: only a partition that is not alike is read again. One worker has all header rows of
-it, reads in depth the batches where they part, or all of them where a cleaner has been, and
-says what `understudy verify` would. What is alike was not read: nobody counted its keys.
+Rule 2: only a partition whose replicas are not alike is read again. One worker has all its
+header rows, reads in depth the batches at which they diverge, or all of them where a cleaner has
+been, and says what `understudy verify` would. Partitions that are alike have no count of keys.
 
-Rule 3: replicas are listed once, by whoever starts the audit, who also plans the tasks. A plan
+Rule 3: the process that starts the audit lists the replicas once and plans the tasks. A plan
 by Spark costs processes and a query; the survey is a job without either.
 """
 
@@ -31,9 +31,9 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from pipeline.audit import headers
 from pipeline.audit.batches import register
-from pipeline.audit.copies import Copy
 from pipeline.audit.depth import check_on, compare_on
 from pipeline.audit.folding import Fold, Who, fold
+from pipeline.audit.header_stream import Copy
 from pipeline.audit.judging import EVERYTHING, judge
 from pipeline.audit.replicas import (
     NoLogDirectoryError,
@@ -60,7 +60,7 @@ REPLICAS = """
 
 @attrs.frozen
 class Headers:
-    """Where headers come from.
+    """The source of headers.
 
     `folds` adds up the batches of some partitions, from an offset of each on; `batches` gives
     the rows of some.
@@ -77,7 +77,7 @@ def audit(
     rules: Rules = EVERYTHING,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> list[PartitionAudit]:
-    """What is to be said of each partition, in order of topic and partition.
+    """Return the audit of each partition, in order of topic and partition.
 
     `rules` are those of `verify`: how many replicas each must have, and what of compaction counts.
     `on_step` hears what comes next, for progress.
@@ -103,7 +103,7 @@ def _rows(session: SparkSession, partitions: Sequence[Partition]) -> DataFrame:
 
 
 def judgement(replicas: DataFrame, batches: DataFrame, rules: Rules) -> DataFrame:
-    """One row of `RESULT_TYPE` per partition of `batches`, from all of its rows."""
+    """Return one row of `RESULT_TYPE` for each partition, made from all of its rows."""
 
     def judged(of_replicas: pa.Array, of_batches: pa.Array) -> pa.Array:
         groups = zip(of_replicas, of_batches, strict=True)
@@ -118,7 +118,7 @@ def judgement(replicas: DataFrame, batches: DataFrame, rules: Rules) -> DataFram
 
 
 def _gathered(rows: DataFrame, name: str) -> DataFrame:
-    """All rows of each partition in one column."""
+    """Collect all rows of each partition in one column."""
     return rows.groupBy(*KEY).agg(f.collect_list(f.struct(*rows.columns)).alias(name))
 
 
@@ -166,7 +166,7 @@ def of_directories(
     *,
     check_crcs: bool = False,
 ) -> Headers:
-    """Headers of log directories, by the replicas' names, that every worker can read."""
+    """Return the headers of log directories, by replica name, that every worker can read."""
     files = OsFileSystem()
     check_directories(files, directories.values())
     replicas = list(find_replicas(files, directories))

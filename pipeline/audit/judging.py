@@ -1,4 +1,4 @@
-"""What the header rows of one partition's replicas say: the same, or how they part.
+"""The judgement of one partition by the header rows of its replicas: alike, or where they diverge.
 
     rows of every replica ──> HeaderStream ──┐
     rows of every replica ──> HeaderStream ──┴─ LockStep ──> Same, Different or Alone
@@ -10,12 +10,12 @@ same code, over rows instead of files.
 Rule 2: what rows cannot say, whose CRC-32C is wrong where two batches differ, is read from
 the files: only those batches, and only where the files can be reached (`depth.py`).
 
-Rule 3: where a cleaner has been at work, replicas differ in batches and may agree in what they
-hold of each key. Records alone tell; where they cannot be reached, batches are to be equal. So
-they are where that is asked for (`Rules.exact`), and keys count everywhere with `Rules.compacted`.
+Rule 3: where a cleaner has been at work, replicas may differ in batches and agree in the last
+record of each key. Only records can show that; where they cannot be read, batches have to be
+equal, as they do with `Rules.exact`. With `Rules.compacted`, keys are compared everywhere.
 
-Rule 4: beyond the first parting, each replica is told what it lacks and what of it differs,
-as ranges of offsets; and every damage, with its place.
+Rule 4: beyond the first divergence, the findings name for each replica the ranges of offsets
+that it lacks or that differ, and every damage with its place.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,9 +25,8 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from pipeline.audit.copies import Copy
 from pipeline.audit.depth import CheckBatch, CompareRecords
-from pipeline.audit.header_stream import FINGERPRINT, HeaderStream, equal_rows
+from pipeline.audit.header_stream import FINGERPRINT, Copy, HeaderStream, equal_rows
 from pipeline.audit.headers import OVERLAP
 from replication.verify.comparing import Rules
 from replication.verify.lock_step import LockStep
@@ -49,7 +48,7 @@ _EVERY_OFFSET: Final = 2**63 - 1
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """What is wrong with one replica: offsets [first_offset, end_offset) of it."""
+    """Offsets [first_offset, end_offset) of one replica, and what is wrong with them."""
 
     replica: str
     kind: str  # "gap", "missing tail", "differs", "lost key" or "corrupt"
@@ -68,7 +67,7 @@ class Finding:
 
 @attrs.frozen(kw_only=True)
 class Pair:
-    """Two replicas, and where they part: None where they do not."""
+    """Two replicas, and the offset at which they diverge; None if they are alike."""
 
     first: str
     second: str
@@ -87,7 +86,7 @@ class Pair:
 
 @attrs.frozen
 class Judgement:
-    """All that is said of one partition."""
+    """The result of one partition, with its pairs and findings."""
 
     result: PartitionResult
     pairs: tuple[Pair, ...] = ()
@@ -119,7 +118,7 @@ def judge(
         return Judgement(result)
     pairs = tuple(_pair(of_two(two), two) for two in combinations(copies, 2))
     start = result.compared.start_offset
-    if read is not None:  # what is not there below may have been cleaned
+    if read is not None:  # offsets that are missing below may have been cleaned
         start = max(start, _EVERY_OFFSET if rules.compacted else _cleaned_before(copies))
     return Judgement(result, pairs, tuple(find(copies, result, start)))
 
@@ -134,7 +133,7 @@ def compare(
     expected_copies: int | None,
     check_batch: CheckBatch,
 ) -> PartitionResult:
-    """As `replication.verify.directories` does."""
+    """Compare copies as `replication.verify.directories` does, over rows."""
     names = tuple(copy.replica for copy in copies)
     streams = [copy.stream() for copy in copies]
     start = max(copy.start_offset for copy in copies)
@@ -168,7 +167,7 @@ def compare(
 
 @attrs.define(eq=False)
 class _Walk(LockStep):
-    """Passes all that is alike in one vector operation."""
+    """A walk that passes all equal batches in one vector operation."""
 
     rows: Sequence[HeaderStream] = attrs.field(kw_only=True)  # the streams, by their own type
 
@@ -189,7 +188,7 @@ class _Walk(LockStep):
 
 
 def find(copies: Sequence[Copy], result: Different, start: Offset) -> Iterator[Finding]:
-    """What each copy lacks, where it differs, and where it is damaged, from `start` on."""
+    """Yield what each copy lacks, where it differs and where it is damaged, from `start` on."""
     if result.difference is Difference.LOST_KEY:
         yield from _lost(result)
     held = {copy.replica: _held(copy, start) for copy in copies}
@@ -219,7 +218,7 @@ Span: TypeAlias = tuple[Offset, Offset]
 
 
 def merged(spans: Sequence[Span]) -> list[Span]:
-    """The union of [first, end) spans, as few as it takes, in order."""
+    """Return the union of [first, end) spans, in order and as few as possible."""
     union: list[Span] = []
     for first, end in sorted(spans):
         if union and first <= union[-1][1]:
@@ -230,7 +229,7 @@ def merged(spans: Sequence[Span]) -> list[Span]:
 
 
 def without(spans: Sequence[Span], taken: Sequence[Span]) -> Iterator[Span]:
-    """What of `spans` is not in `taken`; both merged."""
+    """Yield the parts of `spans` that are not in `taken`; both are merged."""
     others = iter(taken)
     other = next(others, None)
     for span_first, end in spans:
@@ -261,7 +260,7 @@ def _held(copy: Copy, start: Offset) -> list[Span]:
 
 
 def _damages(copy: Copy) -> Iterator[Finding]:
-    """Bytes that are no batch, and batches whose CRC-32C was checked and is wrong."""
+    """Yield the places that hold no batch, and batches whose CRC-32C was checked and is wrong."""
     rows = copy.rows
     for row, (damage, sound) in enumerate(zip(rows["damage"], rows["is_sound"], strict=True)):
         if damage == OVERLAP or (damage is None and sound in (None, True)):
@@ -279,7 +278,7 @@ def _damages(copy: Copy) -> Iterator[Finding]:
 
 
 def _read_in_depth(result: Different, known: Sequence[Finding]) -> Iterator[Finding]:
-    """Damage that showed only where they part."""
+    """Yield the damage that only the reading in depth has found."""
     places = {(found.replica, found.segment, found.position) for found in known}
     for copy in result.copies:
         if copy.damage is None or (copy.directory, copy.file, copy.position) in places:
@@ -297,7 +296,7 @@ def _read_in_depth(result: Different, known: Sequence[Finding]) -> Iterator[Find
 
 
 def _differing(copies: Sequence[Copy], start: Offset) -> Iterator[Finding]:
-    """Batches that more than one copy holds, and not all of them alike; told of the fewer."""
+    """Yield batches that several copies hold and that are not all alike, for the fewer copies."""
     by_base: dict[int, dict[tuple[int, ...], list[tuple[str, int]]]] = {}
     for copy in copies:
         columns = [copy.rows[name].tolist() for name in FINGERPRINT]

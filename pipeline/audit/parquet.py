@@ -1,12 +1,11 @@
-"""Headers as Parquet files: for a fleet whose log directories no machine sees all of.
+"""Headers as Parquet files, for clusters whose log directories no single machine can read.
 
     beside broker 1   understudy audit-headers LOG_DIR --name broker-1 --to HEADERS
                         HEADERS/replicas/broker-1.parquet    a row for each replica
                         HEADERS/batches/broker-1.parquet     a row for each batch
     anywhere          understudy pipeline audit --headers HEADERS
 
-No Spark is needed to write them. A file appears whole or not at all; written again it
-replaces the one before.
+Writing needs no Spark. A file appears whole or not at all; a second run replaces it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,7 +31,7 @@ BATCHES: Final = "batches"
 
 
 class NoHeadersError(UnderstudyError):
-    """A directory that holds no headers as `audit-headers` writes them."""
+    """An error: a directory has no headers as `audit-headers` writes them."""
 
 
 def write_headers(
@@ -44,9 +43,9 @@ def write_headers(
     check_crcs: bool = False,
     on_replica: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> int:
-    """The headers of every replica in `log_directory`, as those of `name`; how many batches.
+    """Write the headers of every replica in `log_directory` under `name`; return the batch count.
 
-    `on_replica` hears how many replicas are done, and of how many.
+    `on_replica` is called with the number of replicas that are done, and of all.
     """
     found = list(replicas.with_pasts(files, replicas.find_replicas(files, {name: log_directory})))
     if not found:
@@ -67,7 +66,7 @@ def write_headers(
 
 
 def of_headers(session: "SparkSession", directories: Sequence[str]) -> "Headers":
-    """What `write_headers` wrote, of all brokers, for the audit."""
+    """Return the headers that `write_headers` has written for all brokers, as a source of audits."""
     from pipeline.audit.folded_rows import folds_of  # noqa: PLC0415 - needs Spark, as writing
     from pipeline.audit.job import KEY, Headers  # noqa: PLC0415 - does not
 

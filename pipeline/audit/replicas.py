@@ -1,4 +1,4 @@
-"""Which replicas there are, and what is to be read of them: the plan of an audit.
+"""The plan of an audit: which replicas there are, and which segments each task reads.
 
     directories   broker-1  t-0: log start 0, segments 0 800      tasks  [seg][seg][seg]
                   broker-2  t-0: log start 0, segments 0 700             [seg]
@@ -27,7 +27,7 @@ from storage.filesystem import FileSystem
 from storage.types import Offset, TopicPartition
 
 TASK_BYTES: Final = 64 * 1024 * 1024
-# A survey's tasks answer in a row for each replica: the fewer of them, the less there is to do.
+# Each task of a survey returns a row for each replica: few large tasks return few rows.
 MOST_TASK_BYTES: Final = 1024 * 1024 * 1024
 TASKS_PER_CORE: Final = 2
 FILE_COST_BYTES: Final = 64 * 1024
@@ -49,7 +49,7 @@ SCHEMA: Final = pa.schema(
 
 
 class NoLogDirectoryError(UnderstudyError):
-    """What should be audited is not there, or holds no partition."""
+    """An error: the directory to be audited is not there, or has no partition."""
 
 
 @attrs.frozen(kw_only=True)
@@ -66,7 +66,7 @@ class Replica:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> "Replica":
-        """Of `SCHEMA`; what an earlier version has written does not tell of the past."""
+        """Return the replica in a row of `SCHEMA`; rows of earlier versions have no past."""
         return cls(
             replica=row["replica"],
             topic_partition=TopicPartition(row["topic"], row["partition"]),
@@ -95,9 +95,9 @@ def find_replicas(
     directories: Mapping[str, str],
     only: frozenset[TopicPartition] | None = None,
 ) -> Iterator[Replica]:
-    """Every replica in the log directories, by the replicas' names; of `only` these partitions.
+    """Yield every replica in the log directories, by replica name; with `only`, these partitions.
 
-    Their pasts, which only what differs is asked for, are left to `with_pasts`.
+    `with_pasts` adds their pasts, which matter only for replicas that differ.
     """
     check_directories(files, directories.values())
     for name, directory in directories.items():
@@ -117,7 +117,7 @@ def find_replicas(
 
 
 def with_pasts(files: FileSystem, replicas: Iterable[Replica]) -> Iterator[Replica]:
-    """The same, with what is known of each beside its batches, where its directory is here."""
+    """Yield the replicas with their pasts, as far as their directories can be read here."""
     known: dict[str, Pasts] = {}
     for replica in replicas:
         if replica.directory is None:
@@ -131,14 +131,14 @@ def with_pasts(files: FileSystem, replicas: Iterable[Replica]) -> Iterator[Repli
 
 
 def check_directories(files: FileSystem, directories: Iterable[str]) -> None:
-    """NoLogDirectoryError for the first that is not there."""
+    """Raise NoLogDirectoryError for the first directory that is not there."""
     for directory in directories:
         if not files.is_directory(directory):
             raise NoLogDirectoryError(f"{directory} is not a directory")
 
 
 def segments_of(files: FileSystem, replica: Replica, start_offset: Offset = 0) -> Iterator[Segment]:
-    """Its segments, in order."""
+    """Yield the segments of a replica, in order."""
     assert replica.directory is not None, "segments are read where they are"
     for base, next_base in zip_longest(replica.segments, replica.segments[1:]):
         yield Segment(
@@ -153,7 +153,7 @@ def segments_of(files: FileSystem, replica: Replica, start_offset: Offset = 0) -
 
 
 def large_tasks(segments: Sequence[Segment], cores: int) -> Iterator[tuple[Segment, ...]]:
-    """A few for each core, so that one may take longer than another; no very large ones."""
+    """Yield some tasks for each core, of at most `MOST_TASK_BYTES` of work."""
     work = sum(segment.size + FILE_COST_BYTES for segment in segments)
     each = math.ceil(work / (cores * TASKS_PER_CORE))
     return tasks(segments, min(max(each, TASK_BYTES), MOST_TASK_BYTES))
@@ -162,7 +162,7 @@ def large_tasks(segments: Sequence[Segment], cores: int) -> Iterator[tuple[Segme
 def tasks(
     segments: Iterable[Segment], task_bytes: int = TASK_BYTES
 ) -> Iterator[tuple[Segment, ...]]:
-    """About `task_bytes` of work each, in the order given."""
+    """Yield groups of segments with about `task_bytes` of work each, in the order given."""
     group: list[Segment] = []
     cost = 0
     for segment in segments:
@@ -176,7 +176,7 @@ def tasks(
 
 
 def directory_names(paths: Sequence[str]) -> list[str]:
-    """The shortest endings of the paths that tell them apart."""
+    """Return the shortest endings of the paths that tell them apart."""
     parts = [path.rstrip("/").split("/") for path in paths]
     for depth in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-depth:]) for part in parts]

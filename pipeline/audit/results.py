@@ -1,7 +1,7 @@
-"""What the audit says of each partition: the value, its row in Spark and Parquet, and its JSON.
+"""The audit of one partition: the value, its row in Spark and Parquet, and its JSON.
 
-The value is `understudy verify`'s answer with two things beside it: where each pair of
-replicas parts, and what is wrong with each replica, range by range.
+The value is `understudy verify`'s result with two additions: the offset at which each pair of
+replicas diverges, and what is wrong with each replica, range by range.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,7 +40,7 @@ RESULT_TYPE: Final = """struct<
 
 @attrs.frozen(kw_only=True)
 class PartitionAudit:
-    """One partition: `result` is "same", "different" or "alone"."""
+    """The audit of one partition: `result` is "same", "different" or "alone"."""
 
     topic: str
     partition: int
@@ -65,11 +65,11 @@ class PartitionAudit:
 
     @property
     def same(self) -> bool:
-        """Nothing differs."""
+        """Whether nothing differs."""
         return self.result != "different"
 
     def to_result(self) -> PartitionResult:
-        """As `understudy verify` has it."""
+        """Return the result as `understudy verify` has it."""
         where, replicas = self.topic_partition, self.replicas
         if self.result == "alone":
             return Alone(partition=where, directories=replicas)
@@ -97,16 +97,16 @@ class PartitionAudit:
 
 
 def from_judgement(judgement: Judgement) -> PartitionAudit:
-    """What a worker found of one partition."""
+    """Return a worker's judgement as an audit."""
     result = judgement.result
-    told: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     if not isinstance(result, Alone):
-        told |= attrs.asdict(result.compared)
+        found |= attrs.asdict(result.compared)
     if isinstance(result, Different):
-        told |= {"difference": result.difference.value, "offset": result.offset}
-        told |= {"copies": result.copies}
+        found |= {"difference": result.difference.value, "offset": result.offset}
+        found |= {"copies": result.copies}
     if isinstance(result, Same):
-        told |= {"keys": result.keys}
+        found |= {"keys": result.keys}
     return PartitionAudit(
         topic=result.partition.topic,
         partition=result.partition.partition,
@@ -114,12 +114,12 @@ def from_judgement(judgement: Judgement) -> PartitionAudit:
         result=type(result).__name__.lower(),
         pairs=judgement.pairs,
         findings=judgement.findings,
-        **told,
+        **found,
     )
 
 
 def from_row(row: dict[str, Any]) -> PartitionAudit:
-    """A row of `RESULT_TYPE` with its structs as dictionaries."""
+    """Return the audit in a row of `RESULT_TYPE`, whose structs are dictionaries."""
     nested: dict[str, Any] = {
         "replicas": tuple(row["replicas"]),
         "copies": tuple(CopyAt(**copy) for copy in row["copies"]),
@@ -130,14 +130,14 @@ def from_row(row: dict[str, Any]) -> PartitionAudit:
 
 
 def comparison(audits: Iterable[PartitionAudit]) -> Comparison:
-    """All of them as `understudy verify` would tell it."""
+    """Return all audits as one comparison of `understudy verify`."""
     results = tuple(audit.to_result() for audit in audits)
     names = sorted({name for result in results for name in result.directories})
     return Comparison(tuple(names), results)
 
 
 def to_json(audits: Sequence[PartitionAudit]) -> dict[str, Any]:
-    """`understudy verify`'s JSON, with the pairs and the findings in each partition."""
+    """Return the JSON of `understudy verify` with the pairs and findings of each partition."""
     answer = comparison(audits).to_dict()
     for partition, audit in zip(answer["partitions"], audits, strict=True):
         partition["pairs"] = [attrs.asdict(pair) for pair in audit.pairs]
@@ -146,7 +146,7 @@ def to_json(audits: Sequence[PartitionAudit]) -> dict[str, Any]:
 
 
 def lines(audits: Sequence[PartitionAudit]) -> Iterator[str]:
-    """For people: a line for each partition, more where it differs, and a sum."""
+    """Yield a line for each partition, more where it differs, and a sum, for people to read."""
     for audit in audits:
         yield str(audit.to_result())
         yield from (f"    {finding}" for finding in audit.findings)
@@ -157,13 +157,13 @@ def lines(audits: Sequence[PartitionAudit]) -> Iterator[str]:
 
 
 def write_parquet(audits: Sequence[PartitionAudit], path: str) -> None:
-    """A row for each partition."""
+    """Write a Parquet file with a row for each partition."""
     rows = [attrs.asdict(audit) for audit in audits]
     pa.parquet.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), path)
 
 
 def _schema() -> pa.Schema:
-    """`RESULT_TYPE` in Arrow."""
+    """Return `RESULT_TYPE` as an Arrow schema."""
     string, long, integer = pa.string(), pa.int64(), pa.int32()
     copy = [("directory", string), ("leader_epoch", integer), ("base_offset", long)]
     copy += [("last_offset", long), ("file", string), ("position", long)]

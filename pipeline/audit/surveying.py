@@ -1,10 +1,10 @@
-"""Which partitions are alike by what their replicas' batches add up to, and which are to be judged.
+"""The survey: which partitions are alike by the folds of their replicas, and which need judging.
 
     replicas   t-0 b1 b2 b3     t-1 b1 b2     t-2 b1
     folds      t-0  5  5  5     t-1  5  4     not read: there is nothing to compare it with
                t-0 the same     t-1 to be judged   t-2 alone
 
-Rule: this holds no Spark and no files: replicas and folds go in, answers come out.
+Rule: this module knows no Spark and no files: replicas and folds go in, audits come out.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,18 +19,18 @@ from storage.types import Offset, TopicPartition
 
 @attrs.frozen
 class Partition:
-    """The replicas of one, in the order of their names."""
+    """A partition and its replicas, in the order of their names."""
 
     topic_partition: TopicPartition
     replicas: tuple[Replica, ...]
 
     @property
     def start_offset(self) -> Offset:
-        """The highest log start: below it some replica has deleted what others hold."""
+        """The highest log start offset; some replica has deleted the offsets below it."""
         return max(replica.start_offset for replica in self.replicas)
 
     def is_for_judging(self, expected_copies: int | None) -> bool:
-        """Whether what is listed is enough to say that it is not alike."""
+        """Return whether the list of replicas alone shows that they are not alike."""
         topic_ids = {replica.topic_id for replica in self.replicas} - {None}
         few = expected_copies is not None and len(self.replicas) < expected_copies
         return few or len(topic_ids) > 1
@@ -40,22 +40,22 @@ class Partition:
         return len(self.replicas) == 1
 
     def surveyed(self, folds: Sequence[Fold]) -> PartitionAudit | None:
-        """What is to be said of replicas whose batches add up to `folds`; None: to be judged."""
-        told = PartitionAudit(
+        """Return the audit of replicas whose batches add up to `folds`, or None if it needs judging."""
+        audit = PartitionAudit(
             topic=self.topic_partition.topic,
             partition=self.topic_partition.partition,
             replicas=tuple(replica.replica for replica in self.replicas),
             result="alone" if self.is_alone else "same",
         )
         if self.is_alone:
-            return told
+            return audit
         found = folds[0]
         if found.is_damaged or any(each != found for each in folds):
             return None
         if not found.batches and self.start_offset:
             return None  # copies that hold nothing from there on may still end before it
         return attrs.evolve(
-            told,
+            audit,
             start_offset=self.start_offset,
             end_offset=self.start_offset if found.end_offset is None else found.end_offset,
             batches=found.batches,
@@ -67,7 +67,7 @@ class Partition:
 
 @attrs.frozen
 class Survey:
-    """Of all partitions: what is known before any batch is read, and after."""
+    """All partitions of an audit, and how many copies each should have."""
 
     partitions: Sequence[Partition]
     expected_copies: int | None
@@ -81,7 +81,7 @@ class Survey:
         return cls(partitions, expected_copies)
 
     def starts(self) -> dict[TopicPartition, Offset]:
-        """From where on the batches of which partitions are to be folded."""
+        """Return the partitions to be folded, each with the offset from which on."""
         return {
             each.topic_partition: each.start_offset
             for each in self.partitions
@@ -91,7 +91,7 @@ class Survey:
     def ends(
         self, folds: Iterable[tuple[Who, Fold]]
     ) -> tuple[list[PartitionAudit], list[Partition]]:
-        """What is alike or alone, and what is to be judged."""
+        """Return the audits of partitions that are alike or alone, and the partitions to be judged."""
         held: dict[Who, Fold] = {}
         for who, fold in folds:
             held[who] = held[who] + fold if who in held else fold

@@ -1,10 +1,9 @@
 """Topics as Parquet files or a Delta table, by topic and date, each record once.
 
 deserialisers.py   keys and values as more than bytes
-options.py         what is exported, and where to
 writing.py         in a worker: a task's records as Parquet files
-source.py          those tasks, as Spark sees them
-target.py          what has been exported: where a run begins, and what makes it count
+source.py          those tasks as a Spark data source
+target.py          where a run begins, and what makes it count
 parquet.py         a directory of Parquet files
 delta.py           a Delta table
 job.py             one run

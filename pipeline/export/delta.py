@@ -1,14 +1,14 @@
 """Exports to a Delta table, without a jar: workers write its files, `deltalake` commits them.
 
     txn  understudy:orders-0            version 900   every offset below is in the table
-    txn  understudy:orders-0:topic-id   version ...   whose offsets they are, as a number
+    txn  understudy:orders-0:topic-id   version ...   the topic's id, as a number
     add  topic=orders/date=2026-11-21/00000003-00007.parquet
 
 Rule 1: the position of a partition is the version of an application's transaction, which Delta
 keeps for as long as the table and puts into the same commit as the files (SetTransaction in
 its protocol).
 
-Rule 2: what a run that died has written is no part of the table. `DeltaTable.vacuum` removes it.
+Rule 2: the files of a run that died are no part of the table. `DeltaTable.vacuum` removes them.
 """
 
 import contextlib
@@ -37,13 +37,13 @@ _PARTITIONED_BY: Final = ["topic", "date"]
 
 @attrs.frozen
 class DeltaTarget:
-    """See the module's docstring."""
+    """A Delta table as the target of an export."""
 
     directory: Path
     format: Format
 
     def held(self) -> contextlib.nullcontext[None]:
-        """Delta itself says no to the second of two who commit the same transaction's version."""
+        """Hold nothing: Delta refuses the second commit of the same transaction's version."""
         return contextlib.nullcontext()
 
     def begin(self, partitions: Iterable[TopicPartition], topic_ids: Mapping[str, str]) -> Run:
@@ -100,7 +100,7 @@ def _topic_id_name(topic: str) -> str:
 
 
 def _as_number(topic_id: str) -> int:
-    """63 bits of an id, as a transaction's version has room for."""
+    """Return 63 bits of an id, for which a transaction's version has room."""
     return int.from_bytes(uuid_bytes(topic_id)[:8], "big") >> 1
 
 

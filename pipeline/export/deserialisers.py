@@ -1,15 +1,15 @@
 """Keys and values as more than bytes, by the names of Kafka's deserialisers.
 
-    bytes     as they are                       binary
-    string    UTF-8; what is none, replaced     string      (StringDeserializer)
+    bytes     unchanged                         binary
+    string    UTF-8, invalid bytes replaced     string      (StringDeserializer)
     short int long                              int16 ...   (ShortDeserializer, ...)
     float double                                            (FloatDeserializer, ...)
     uuid      36 characters                     string      (UUIDDeserializer)
     boolean   0 or 1                                        (BooleanDeserializer)
     module:function   of your own: a pyarrow array of binary in, an array as long out
 
-Rule: null stays null. Bytes that are none of the kind are an error that says where they stand,
-as they are to Kafka's; nothing is guessed.
+Rule: null stays null. Bytes that are no value of the kind are an error that names the record, as
+with Kafka's deserialisers; nothing is guessed.
 """
 
 import importlib
@@ -28,21 +28,21 @@ Convert: TypeAlias = Callable[[pa.Array], pa.Array]
 
 
 class DeserialiseError(UnderstudyError):
-    """A deserialiser that is not there, or bytes that are none of its kind."""
+    """An error: an unknown deserialiser, or bytes that it cannot read."""
 
 
 @attrs.frozen
 class Deserialiser:
-    """By name, so that it can be sent to workers."""
+    """A deserialiser by its name, so that it can be sent to workers."""
 
     name: str
 
     def check(self) -> None:
-        """DeserialiseError unless there is one of this name."""
+        """Raise DeserialiseError if there is no deserialiser of this name."""
         _find(self.name)
 
     def convert(self, values: pa.Array, where: Callable[[int], str]) -> pa.Array:
-        """`where` names the record of a row, for an error."""
+        """Convert the values; `where` names the record of a row, for errors."""
         try:
             found = _find(self.name)(values)
         except _BadValueError as error:
@@ -53,7 +53,7 @@ class Deserialiser:
 
     @property
     def type(self) -> pa.DataType:
-        """Of what it makes, as an empty column shows."""
+        """The type of the converted values."""
         return _find(self.name)(pa.array([], pa.binary())).type
 
 

@@ -1,9 +1,9 @@
-"""One run of an export: from where the last one ended to what is committed now.
+"""One run of an export, from where the last run ended to what is committed now.
 
     target.begin ──> where it ended ──┐
     the logs ─────> where they end ───┴─> tasks write files ──> target.commit
 
-Killed at any point and run again, each record is there once: see `target.py`.
+A run may be killed at any point; after the next run each record is there once (`target.py`).
 """
 
 import json
@@ -26,7 +26,7 @@ _SELECTIONS: Final = ("subscribe", "subscribePattern", "assign")
 
 @attrs.frozen
 class Exported:
-    """What a run did."""
+    """The files and offsets of a run."""
 
     run: str
     files: tuple[Written, ...]
@@ -34,11 +34,11 @@ class Exported:
 
     @property
     def records(self) -> int:
-        """How many records were written."""
+        """The number of records that were written."""
         return sum(file.rows for file in self.files)
 
     def to_json(self) -> dict[str, Any]:
-        """The run as the command prints it; spans of offsets end exclusively."""
+        """Return the run as the command prints it; spans of offsets end exclusively."""
         offsets = {str(tp): list(span) for tp, span in sorted(self.offsets.items())}
         files = [attrs.asdict(file) for file in self.files]
         return {"run": self.run, "records": self.records, "offsets": offsets, "files": files}
@@ -58,7 +58,7 @@ def export(
     """
     for deserialiser in (made.key, made.value):
         deserialiser.check()
-    # What is not committed may be cut off again, and an export takes nothing back.
+    # Records that are not committed may be truncated, and an export removes nothing.
     read = attrs.evolve(parse_read_options(options, streaming=False), stop_at_high_watermark=True)
     on_step("asking what is there")
     logs = logs_of(read)
@@ -95,7 +95,7 @@ def _check_nothing_aged_out(logs: Logs, run: Run, partitions: Iterable[TopicPart
 def _of_run(
     options: Mapping[str, str], wanted: Mapping[TopicPartition, tuple[Offset, Offset]]
 ) -> dict[str, str]:
-    """The same options, of exactly these offsets."""
+    """Return the options with exactly these offsets."""
     dropped = {name.lower() for name in _SELECTIONS}
     kept = {
         name: text

@@ -1,16 +1,16 @@
 """Exports to a directory of Parquet files, on a local or mounted file system.
 
-    DIRECTORY/topic=orders/date=2026-11-21/00000003-00007.parquet    what everybody reads
-    DIRECTORY/_understudy/run-00000004/topic=.../...                 what a run is writing
-    DIRECTORY/_understudy/00000003.json                              what run 3 did
+    DIRECTORY/topic=orders/date=2026-11-21/00000003-00007.parquet    the data
+    DIRECTORY/_understudy/run-00000004/topic=.../...                 files that run 4 is writing
+    DIRECTORY/_understudy/00000003.json                              the commit of run 3
     DIRECTORY/_understudy/.lock
 
-Rule 1: a run counts from the moment that its JSON is there. Then its files are moved to where
-they are read; one that dies in between has them moved by the next run, before anything else.
+Rule 1: a run counts from the moment that its JSON is there. Then its files are moved to their
+places; if it dies in between, the next run moves them first.
 
-Rule 2: whatever a run without JSON wrote is removed by the next one.
+Rule 2: the next run removes the files of a run without JSON.
 
-Readers pass over names that begin with an underscore: Spark, pyarrow and others do.
+Readers such as Spark and pyarrow ignore names that begin with an underscore.
 """
 
 import json
@@ -38,7 +38,7 @@ _COMMIT: Final = re.compile(r"([0-9]{8})\.json")
 
 @attrs.frozen
 class ParquetTarget:
-    """See the module's docstring."""
+    """A directory of Parquet files as the target of an export."""
 
     directory: Path
 
@@ -48,7 +48,7 @@ class ParquetTarget:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Nobody else exports here meanwhile."""
+        """Hold the directory's lock; raise ExportError if another export has it."""
         self._state.mkdir(parents=True, exist_ok=True)
         try:
             lock = OsFileSystem().lock(str(self._state / ".lock"))
@@ -70,24 +70,24 @@ class ParquetTarget:
             self._move_into_place(last)
         for left in self._state.glob("run-*"):
             shutil.rmtree(left)
-        told: dict[str, Any] = json.loads(commits[last].read_text()) if last else {"position": {}}
+        kept: dict[str, Any] = json.loads(commits[last].read_text()) if last else {"position": {}}
         number = last + 1
         directory = self._staging(number)
         directory.mkdir()
-        position = Position.from_json(told["position"])
+        position = Position.from_json(kept["position"])
         for topic, topic_id in position.topic_ids.items():
             if topic_ids.get(topic, topic_id) != topic_id:
                 raise topic_made_again(topic)
         return Run(name=f"{number:08d}", directory=directory, position=position)
 
     def commit(self, run: Run, files: Sequence[Written], position: Position) -> None:
-        told = {
+        commit = {
             "position": _merged(run.position, position).to_json(),
             "files": [attrs.asdict(file) for file in files],
         }
         for file in files:
             _sync(run.directory / file.path)
-        data = json.dumps(told, indent=1).encode()
+        data = json.dumps(commit, indent=1).encode()
         replace_file(OsFileSystem(), str(self._state / f"{run.name}.json"), data)
         self._move_into_place(int(run.name))
         shutil.rmtree(run.directory)
@@ -100,9 +100,9 @@ class ParquetTarget:
         return self._state / f"run-{number:08d}"
 
     def _move_into_place(self, number: int) -> None:
-        """Every file of a run that counts, if it is not there already."""
-        told = json.loads((self._state / f"{number:08d}.json").read_text())
-        for file in told["files"]:
+        """Move every file of a committed run that is not in its place yet."""
+        commit = json.loads((self._state / f"{number:08d}.json").read_text())
+        for file in commit["files"]:
             staged, place = self._staging(number) / file["path"], self.directory / file["path"]
             if staged.exists():
                 place.parent.mkdir(parents=True, exist_ok=True)
@@ -110,12 +110,12 @@ class ParquetTarget:
 
 
 def _merged(kept: Position, now: Position) -> Position:
-    """Partitions that a run did not see stay where they were."""
+    """Return the positions after a run; partitions that it did not see keep theirs."""
     return Position({**kept.offsets, **now.offsets}, {**kept.topic_ids, **now.topic_ids})
 
 
 def _sync(path: Path) -> None:
-    """A run that counts has its files on the disk, and not in a cache."""
+    """Write a file from the operating system's cache to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,10 +1,10 @@
-"""The tasks of a run, as a Spark data source: reading a row means that a file was written.
+"""The tasks of a run as a Spark data source: each row stands for a file that was written.
 
     format("understudy-export")   the options of `understudy`, with offsets at both ends, and
-        export                    JSON: where the files go, what they are called and hold
+        export                    JSON: the files' directory, names and contents
 
-Rule: bytes go from the log to the Parquet file inside the worker. Of each file one row travels
-through Spark: what it is called, and how many records it holds.
+Rule: bytes go from the log to the Parquet file inside the worker. One row for each file travels
+through Spark: its name, and its number of records.
 """
 
 import json
@@ -32,14 +32,14 @@ DECLARED: Final = "path string, topic string, date string, rows bigint, size big
 
 @attrs.frozen
 class NumberedTask(InputPartition):
-    """A task, and the number that its files are called by."""
+    """A task, and the number in the names of its files."""
 
     number: int
     task: Task
 
 
 class ExportDataSource(DataSource):
-    """See the module's docstring."""
+    """The data source `understudy-export`."""
 
     @classmethod
     def name(cls) -> str:
@@ -49,14 +49,14 @@ class ExportDataSource(DataSource):
         return DECLARED
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
-        told = {name: self.options[name] for name in self.options}
-        plan = json.loads(told.pop(OPTION))
-        return ExportReader(parse_read_options(told, streaming=False), plan)
+        options = {name: self.options[name] for name in self.options}
+        plan = json.loads(options.pop(OPTION))
+        return ExportReader(parse_read_options(options, streaming=False), plan)
 
 
 @attrs.frozen
 class ExportReader(DataSourceReader):
-    """Plans what the records' reader plans, and writes what it reads."""
+    """A reader that plans the tasks of the records' reader, and writes their records to files."""
 
     options: ReadOptions
     plan: Mapping[str, Any]
@@ -87,7 +87,7 @@ class ExportReader(DataSourceReader):
 
 
 def format_of(plan: Mapping[str, Any]) -> "Format":
-    """What the files of a plan hold."""
+    """Return the format of the files in a plan."""
     from pipeline.export.deserialisers import Deserialiser  # noqa: PLC0415 - needs pyarrow
     from pipeline.export.writing import Format  # noqa: PLC0415 - as above
 
@@ -102,7 +102,7 @@ def format_of(plan: Mapping[str, Any]) -> "Format":
 def write_files(
     session: SparkSession, options: Mapping[str, str], run: "Run", made: "Format"
 ) -> DataFrame:
-    """A row for each file that the run's tasks write, once its rows are asked for."""
+    """Return a table that writes the run's files when it is read: a row for each file."""
     session.dataSource.register(ExportDataSource)
     plan = {
         "directory": str(run.directory),

@@ -1,17 +1,17 @@
-"""What has been exported, and what makes a run count.
+"""Targets of exports: where a run begins, and what makes it count.
 
-    begin     ── where the last run ended, of every partition
-    tasks     ── write files that nobody reads yet
+    begin     ── returns where the last run ended in every partition
+    tasks     ── write files that no reader sees yet
     commit    ── one atomic step: the files and the new positions, or neither
 
-Rule 1: positions are kept with the data, by the target alone. Whoever exports to it next, from
-wherever, goes on where it ends.
+Rule 1: the target alone keeps the positions, with the data. The next export to it goes on where
+it ends, from any machine.
 
-Rule 2: a run that dies before its commit has exported nothing; what it wrote is never read,
-and is removed or left to the target's own cleaning. One that dies after it is done.
+Rule 2: a run that dies before its commit has exported nothing; its files are never read, and the
+target removes them or leaves them to its own cleaning. A run that dies later is done.
 
-Rule 3: offsets are those of one topic, by its id where that is known: one that was deleted and
-made again is refused, as its offsets say nothing of the old one's.
+Rule 3: offsets belong to one topic, by its id where that is known. A topic that was deleted and
+created again is refused, because its offsets have nothing to do with the old topic's.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,12 +28,12 @@ from storage.types import TopicPartition
 
 
 class ExportError(UnderstudyError):
-    """What cannot be exported, or a target that cannot be exported to."""
+    """An error: records or a target that do not allow an export."""
 
 
 @attrs.frozen(kw_only=True)
 class Run:
-    """One run: what its files are called, where its tasks write, where it begins."""
+    """One run: its name in file names, its tasks' directory, and where it begins."""
 
     name: str
     directory: Path
@@ -41,19 +41,19 @@ class Run:
 
 
 class Target(Protocol):
-    """Where an export goes."""
+    """The place that an export writes to."""
 
     def held(self) -> AbstractContextManager[None]:
-        """While this lasts nobody else exports there."""
+        """Keep other exports away from this target."""
 
     def begin(self, partitions: Iterable[TopicPartition], topic_ids: Mapping[str, str]) -> Run:
-        """Put right what a run that died has left, and begin another.
+        """Clean up after a run that died, and begin another.
 
-        ExportError where a topic is another one than that which was exported before.
+        Raise ExportError if a topic was deleted and created again since the last run.
         """
 
     def commit(self, run: Run, files: Sequence[Written], position: Position) -> None:
-        """All of it, at once; `position` is where each partition of the run ends."""
+        """Commit the whole run at once; `position` is where each of its partitions ends."""
 
 
 def topic_made_again(topic: str) -> ExportError:

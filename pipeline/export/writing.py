@@ -1,21 +1,21 @@
-"""In a worker: the records of one task as Parquet files, one for each topic and date.
+"""The records of one task as Parquet files, one for each topic and date, written in a worker.
 
     task 7 of run 3   orders-0 [400, 900), returns-1 [7, 12)
       topic=orders/date=2026-11-20/00000003-00007.parquet
       topic=orders/date=2026-11-21/00000003-00007.parquet
       topic=returns/date=2026-11-21/00000003-00007.parquet
 
-Rule 1: a task's files have the names that its run and number give. Done again, after a worker
-died, it writes the same files in the same places.
+Rule 1: the names of a task's files come from its run and number. If a worker dies, the task that
+is repeated writes the same files in the same places.
 
-Rule 2: the date is that of the record's timestamp, in UTC. A record that has none is of no
-date: `__HIVE_DEFAULT_PARTITION__`, as Hive has named it ever since.
+Rule 2: the date is that of the record's timestamp, in UTC. A record without a timestamp has the
+date `__HIVE_DEFAULT_PARTITION__`, which is Hive's name for null.
 
-Rule 3: a row group is large, as readers want it: batches are gathered until they are.
+Rule 3: row groups are large, because readers want them so: batches are gathered first.
 
-Rule 4: no dictionary is tried where hardly anything is there twice. Offsets and times are written
-as differences; of values all lengths, and then all bytes, which a codec is through with sooner.
-The least and the greatest of such values are not looked for: nearly all would be between them.
+Rule 4: columns whose values hardly repeat have no dictionary. Offsets and times are written as
+differences; values as all lengths and then all bytes, which a codec compresses sooner. Values have
+no statistics: nearly every search would lie between the least and the greatest.
 """
 
 import os
@@ -34,14 +34,14 @@ from pipeline.export.deserialisers import Deserialiser
 NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
 ROWS_PER_GROUP: Final = 131_072
 
-# What is read of a record, in the order of the files' columns; topic and date are their places.
+# The columns that are read, in the order of the files' columns; topic and date name directories.
 READ: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 HEADERS: Final = "headers"
 
 
 @attrs.frozen(kw_only=True)
 class Format:
-    """What the files hold."""
+    """The contents of the files: how keys and values are converted, headers, compression."""
 
     key: Deserialiser
     value: Deserialiser
@@ -61,7 +61,7 @@ class Format:
         return pa.schema(fields)
 
     def parquet(self) -> dict[str, Any]:
-        """How pyarrow is to write it: rule 4."""
+        """Return pyarrow's options for writing: rule 4."""
         schema = self.schema()
         columns = _leaves(schema)
         rising = dict.fromkeys(("offset", "timestamp"), "DELTA_BINARY_PACKED")
@@ -78,7 +78,7 @@ class Format:
 
 @attrs.frozen(kw_only=True)
 class Written:
-    """One file, below the directory that it was written to."""
+    """A file that was written; `path` is relative to the export's directory."""
 
     path: str
     topic: str
@@ -89,7 +89,7 @@ class Written:
 
 @attrs.define
 class TaskWriter:
-    """Takes a task's record batches; `close` says which files there are."""
+    """The writer of a task's record batches; `close` returns the files."""
 
     root: Path
     name: str
@@ -97,7 +97,7 @@ class TaskWriter:
     _files: "dict[tuple[str, str | None], _File]" = attrs.field(factory=dict, init=False)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Records of one partition, with the columns of `Format.read_columns`."""
+        """Write records of one partition, with the columns of `Format.read_columns`."""
         if not batch.num_rows:
             return
         topic = batch.column("topic")[0].as_py()
@@ -160,7 +160,7 @@ class _File:
             self._flush()
 
     def close(self) -> int:
-        """The size of the file, which is there and whole from here on."""
+        """Make the file appear, whole, and return its size."""
         self._flush()
         self._writer.close()
         _begin_to_sync(self._unfinished)
@@ -169,7 +169,7 @@ class _File:
 
     @property
     def _unfinished(self) -> Path:
-        """Two workers may do the same task at once: each has a file of its own."""
+        """The file until it is whole; two workers with the same task have a file each."""
         return self.path.with_name(f".{self.path.name}.{os.getpid()}")
 
     def _flush(self) -> None:
@@ -183,7 +183,7 @@ class _File:
 
 
 def _begin_to_sync(path: Path) -> None:
-    """The disk is at it while the worker goes on: who syncs the file later waits for less."""
+    """Start writing a file to the disk, so that a later sync waits for less."""
     if sys.platform == "linux":
         descriptor = os.open(path, os.O_RDONLY)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -191,7 +191,7 @@ def _begin_to_sync(path: Path) -> None:
 
 
 def _by_date(timestamps: pa.Array) -> Iterator[tuple[str | None, pa.Array | None]]:
-    """Each date and its rows; None for all of them."""
+    """Yield each date and its rows, where None stands for all rows."""
     bounds = pc.min_max(timestamps)
     dates = _dates(pa.array([bounds["min"], bounds["max"]], timestamps.type))
     if len(pc.unique(dates)) > 1:
@@ -211,7 +211,7 @@ def _dates(timestamps: pa.Array) -> pa.Array:
 
 
 def _leaves(schema: pa.Schema) -> list[str]:
-    """What Parquet calls its columns; of nested ones, those that hold something."""
+    """Return the names of Parquet's columns, of nested columns the leaves."""
     file = pa.BufferOutputStream()
     pq.ParquetWriter(file, schema).close()
     found = pq.read_metadata(pa.BufferReader(file.getvalue())).schema

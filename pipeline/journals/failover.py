@@ -1,6 +1,6 @@
 """The failover job: what each outage of a broker did to the partitions that it led.
 
-A broker that was shut down in good order is told of too, as planned, and is no outage.
+A controlled shutdown is reported, too, as planned.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -49,7 +49,7 @@ SCHEMA: Final = pa.schema(
 
 @attrs.frozen
 class PartitionFailover:
-    """What an outage did to one partition."""
+    """The effect of an outage on one partition."""
 
     topic_partition: TopicPartition
     failover: Failover
@@ -57,33 +57,34 @@ class PartitionFailover:
 
 @attrs.frozen
 class OutageReport:
-    """An outage, and what it did to each partition that its broker led."""
+    """An outage, and its effect on each partition that its broker led."""
 
     outage: Outage
     partitions: tuple[PartitionFailover, ...]
 
     def after(self, moment: str) -> tuple[int, ...]:
-        """Return the milliseconds from its beginning to `moment`, of each partition that came so
-        far, the shortest first. One without traffic never comes to a first write.
+        """Return the milliseconds from the beginning to `moment` by partition, the shortest first.
+
+        Partitions that did not reach that moment are left out, such as those without a first write.
         """
         times = [getattr(each.failover, moment) for each in self.partitions]
         return tuple(sorted(at - self.outage.began_ms for at in times if at is not None))
 
     @property
     def lost_committed(self) -> int:
-        """How many records below a high watermark were cut off, in all of its partitions."""
+        """The number of truncated records below a high watermark, over all partitions."""
         return sum(each.failover.lost_committed for each in self.partitions)
 
     @property
     def truncated(self) -> int:
-        """How many records were cut off at all, committed or not."""
+        """The number of truncated records, committed or not, over all partitions."""
         return sum(each.failover.truncated for each in self.partitions)
 
 
 def failover_report(
     events: DataFrame, *, on_step: Callable[[str], None] = lambda _: None
 ) -> list[OutageReport]:
-    """The whole job: every outage in order of time."""
+    """Run the job, and return every outage in order of time."""
     events = events.persist()
     try:
         on_step("reading journals")
@@ -92,15 +93,15 @@ def failover_report(
             return []
         on_step(f"following {len(known)} outages")
         rows = failover_rows(events, known).collect()
-        told = [_from_row(row.asDict()) for row in rows]
+        found = [_from_row(row.asDict()) for row in rows]
     finally:
         events.unpersist()
-    told.sort(key=lambda each: shown_order(each.topic_partition))
-    return [OutageReport(outage, tuple(_of(outage, told))) for outage in known]
+    found.sort(key=lambda each: shown_order(each.topic_partition))
+    return [OutageReport(outage, tuple(_of(outage, found))) for outage in known]
 
 
 def failover_rows(events: DataFrame, known: Sequence[Outage]) -> DataFrame:
-    """One row for each outage and each partition that its broker led."""
+    """Return one row for each outage and each partition that its broker led."""
     return fold(gather(events), partial(_failovers, known=tuple(known)), DECLARED, SCHEMA)
 
 
@@ -114,13 +115,13 @@ def _from_row(row: dict[str, Any]) -> PartitionFailover:
     return PartitionFailover(where, Failover(**row))
 
 
-def _of(outage: Outage, told: Sequence[PartitionFailover]) -> list[PartitionFailover]:
+def _of(outage: Outage, found: Sequence[PartitionFailover]) -> list[PartitionFailover]:
     mine = (outage.broker, outage.began_ms)
-    return [each for each in told if (each.failover.broker, each.failover.began_ms) == mine]
+    return [each for each in found if (each.failover.broker, each.failover.began_ms) == mine]
 
 
 def to_json(reports: Sequence[OutageReport]) -> list[dict[str, Any]]:
-    """Each outage with its partitions; times are milliseconds since 1970."""
+    """Return each outage with its partitions; times are milliseconds since 1970."""
     return [
         attrs.asdict(report.outage)
         | {"lost_committed": report.lost_committed, "truncated": report.truncated}
@@ -135,9 +136,9 @@ def _to_row(each: PartitionFailover) -> dict[str, Any]:
 
 
 def lines(reports: Sequence[OutageReport]) -> Iterator[str]:
-    """For people: each outage, and what led to what in each partition."""
+    """Yield each outage, and its chain of events in each partition, for people to read."""
     if not reports:
-        yield "the journals tell of no broker that was fenced or shut down"
+        yield "the journals have no broker that was fenced or shut down"
     for report in reports:
         outage = report.outage
         began = datetime.fromtimestamp(outage.began_ms / 1000, UTC)
@@ -157,6 +158,6 @@ def cause_of(outage: Outage) -> str:
 
 
 def write_parquet(reports: Sequence[OutageReport], path: str) -> None:
-    """A row for each outage and partition."""
+    """Write a Parquet file with a row for each outage and partition."""
     rows = [_to_row(each) for report in reports for each in report.partitions]
     pa.parquet.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), path)

@@ -1,14 +1,15 @@
-"""The lag job: for each partition its ISR over time, and by how much replicas lagged.
+"""The lag job: each partition's ISR over time, and the lag of its replicas.
 
-    lag        at each report of a leader, how many records the replica furthest behind lacked:
-               of the ISR, its log end is that far ahead of the high watermark; of the others, and
-               while the high watermark stands, the leader says it (`followers_behind`), and when it
-               proposes that one leaves or joins
-    lag in ms  since when that replica had lacked any, as far as its leader knew, until the high
-               watermark had passed that log end; out of the ISR, until it was in it again
+    lag        the records that the replica furthest behind lacked at a report of its leader. For
+               the ISR it is the leader's log end offset less the high watermark; for other
+               replicas, and while the high watermark stands, `followers_behind` has it, and so do
+               proposals to change the ISR
+    lag in ms  the time from when that replica began to lack records, as far as its leader knew,
+               until the high watermark passed that log end offset; for a replica out of the ISR,
+               until it was in the ISR again
 
-Reports come once per tick of a broker that has news, so both are samples: quantiles over them
-say how it mostly was, and nothing is known of what began and ended between two ticks.
+A broker with news reports once per tick, so both are samples: quantiles describe most of the time,
+and a lag that begins and ends between two ticks is not seen.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from pyspark.sql import DataFrame, Window, functions as f
 
-from pipeline.journals.gathered import KEY, fold, gather, shown_order
+from pipeline.journals.gathered import KEY, LEADER_EPOCH, fold, gather, shown_order
 from pipeline.journals.rows import DAMAGED, SKIPPED
 from pipeline.journals.timeline import NO_LEADER, Interval, intervals
 from storage.types import TopicPartition
@@ -47,19 +48,19 @@ INTERVAL_SCHEMA: Final = pa.schema(
 
 @attrs.frozen(kw_only=True)
 class MinIsr:
-    """`min.insync.replicas`, which no journal tells: of all topics, and of some."""
+    """`min.insync.replicas`, which no journal has: a default, and the values of some topics."""
 
     default: int = 1
     topics: Mapping[str, int] = attrs.field(factory=dict)
 
     def of(self, topic: str) -> int:
-        """That of one topic."""
+        """Return the value of one topic."""
         return self.topics.get(topic, self.default)
 
 
 @attrs.frozen(kw_only=True)
 class State:
-    """A partition from `from_ms` to `to_ms`."""
+    """The state of a partition during an interval."""
 
     topic_partition: TopicPartition
     interval: Interval
@@ -68,27 +69,27 @@ class State:
 
     @property
     def ms(self) -> int:
-        """How long it was so, in milliseconds."""
+        """The length of the interval in milliseconds."""
         return self.interval.to_ms - self.interval.from_ms
 
     @property
     def is_offline(self) -> bool:
-        """Nobody led it."""
+        """Whether the partition had no leader."""
         return self.interval.leader == NO_LEADER
 
     @property
     def is_under_replicated(self) -> bool:
-        """Fewer were in the ISR than are to have it."""
+        """Whether the ISR had fewer members than the partition has replicas."""
         return len(self.interval.isr) < self.replication_factor
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Fewer were in the ISR than acks=all demands."""
+        """Whether the ISR had fewer members than `min.insync.replicas`."""
         return len(self.interval.isr) < self.min_isr
 
     @property
     def name(self) -> str:
-        """The worst that can be said of it."""
+        """The name of the state; the worst one that applies."""
         if self.is_offline:
             return "offline"
         if self.is_under_min_isr:
@@ -98,7 +99,7 @@ class State:
 
 @attrs.frozen(kw_only=True)
 class PartitionLag:
-    """One partition over the whole time that the journals tell of."""
+    """One partition over the whole time of the journals."""
 
     topic: str
     partition: int
@@ -125,7 +126,7 @@ class LagPoint:
 
 @attrs.frozen
 class LagReport:
-    """What the job says; `unreadable` names what could not be read, and how often."""
+    """The job's result; `unreadable` has the number of events or files not read, by cause."""
 
     partitions: tuple[PartitionLag, ...]
     states: tuple[State, ...]
@@ -140,7 +141,7 @@ def lag_report(
     points: int = 400,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> LagReport:
-    """The whole job; `points` is how many each partition has at most, to be drawn."""
+    """Run the job; each partition has at most `points` points of lag for a drawing."""
     events = events.persist()
     try:
         on_step("reading journals")
@@ -168,26 +169,27 @@ def lag_report(
 
 
 def isr_intervals(events: DataFrame, end_ms: int) -> DataFrame:
-    """One row for each stretch of time in which a partition did not change."""
+    """Return one row for each interval in which a partition did not change."""
     rule = partial(_intervals, end_ms=end_ms)
     return fold(gather(events), rule, INTERVAL_DECLARED, INTERVAL_SCHEMA)
 
 
 def lag_samples(events: DataFrame, end_ms: int) -> DataFrame:
-    """One row for each report of a leader: lag in records, and in milliseconds where it ended."""
-    told = events.where("name = 'high_watermark_advanced'")
+    """Return a row for each report of a leader: lag in records, and in milliseconds if it ended."""
+    advanced = events.where("name = 'high_watermark_advanced'")
     lagging = events.where("name in ('followers_behind', 'isr_change_proposed') and lag >= 0")
-    reign = [*KEY, "node", "leader_epoch"]
-    samples = told.unionByName(lagging)
+    samples = advanced.unionByName(lagging)
     wanted = samples.withColumn("offset", f.col("log_end_offset")).withColumn(
         "done_ms", f.lit(None)
     )
-    passed = told.withColumn("offset", f.col("high_watermark")).withColumn(
+    passed = advanced.withColumn("offset", f.col("high_watermark")).withColumn(
         "done_ms", f.col("at_ms")
     )
-    # By offset, the next high watermark that is as high as a log end passed it first.
+    # By offset, the next high watermark that is not below a log end offset passed it first.
     following = (
-        Window.partitionBy(*reign).orderBy("offset").rangeBetween(0, Window.unboundedFollowing)
+        Window.partitionBy(*LEADER_EPOCH)
+        .orderBy("offset")
+        .rangeBetween(0, Window.unboundedFollowing)
     )
     both = wanted.withColumn("is_sample", f.lit(True)).unionByName(
         passed.withColumn("is_sample", f.lit(False))
@@ -223,7 +225,7 @@ def _until_in_sync(events: DataFrame, samples: DataFrame, end_ms: int) -> DataFr
 
 
 def lag_quantiles(samples: DataFrame) -> DataFrame:
-    """One row per partition: `lag` and `lag_ms` at `QUANTILES`."""
+    """Return one row per partition: `lag` and `lag_ms` at `QUANTILES`."""
     wanted = f.array(*(f.lit(quantile) for quantile in QUANTILES))
     return samples.groupBy(*KEY).agg(
         f.count("*").alias("samples"),
@@ -233,7 +235,7 @@ def lag_quantiles(samples: DataFrame) -> DataFrame:
 
 
 def lag_points(samples: DataFrame, step_ms: int) -> DataFrame:
-    """The worst lag of each partition in each `step_ms`, in order of time."""
+    """Return the worst lag of each partition in each `step_ms`, in order of time."""
     step = (f.floor(f.col("at_ms") / step_ms) * step_ms).alias("at_ms")
     worst = samples.groupBy(*KEY, step).agg(
         f.max("lag").alias("lag"), f.max("lag_ms").alias("lag_ms")
@@ -309,11 +311,11 @@ def _partition(key: tuple[str, int], states: list[State], summed: Any) -> Partit
 
 
 def to_json(report: LagReport) -> dict[str, Any]:
-    """Partitions with their states; times are milliseconds since 1970."""
+    """Return the partitions with their states; times are milliseconds since 1970."""
     states: dict[TopicPartition, list[dict[str, Any]]] = {}
     for state in report.states:
-        told = attrs.asdict(state.interval) | {"state": state.name}
-        states.setdefault(state.topic_partition, []).append(told)
+        row = attrs.asdict(state.interval) | {"state": state.name}
+        states.setdefault(state.topic_partition, []).append(row)
     partitions = [
         attrs.asdict(each) | {"states": states.get(TopicPartition(each.topic, each.partition), [])}
         for each in report.partitions
@@ -322,7 +324,7 @@ def to_json(report: LagReport) -> dict[str, Any]:
 
 
 def lines(report: LagReport) -> Iterator[str]:
-    """For people: a line for each partition."""
+    """Yield a line for each partition, for people to read."""
     names = [f"p{100 * quantile:g}" for quantile in QUANTILES[:-1]] + ["most"]
     for each in report.partitions:
         yield (
@@ -331,17 +333,17 @@ def lines(report: LagReport) -> Iterator[str]:
             f" of {each.known_ms:,} ms; {each.isr_changes} changes"
         )
         if each.lag:
-            told = ", ".join(f"{n} {v:,}" for n, v in zip(names, each.lag, strict=True))
-            yield f"    lag in records: {told} ({each.samples:,} samples)"
+            shown = ", ".join(f"{n} {v:,}" for n, v in zip(names, each.lag, strict=True))
+            yield f"    lag in records: {shown} ({each.samples:,} samples)"
         if any(each.lag_ms):
-            told = ", ".join(f"{n} {v:,}" for n, v in zip(names, each.lag_ms, strict=True))
-            yield f"    lag in ms: {told}"
+            shown = ", ".join(f"{n} {v:,}" for n, v in zip(names, each.lag_ms, strict=True))
+            yield f"    lag in ms: {shown}"
     for cause, count in report.unreadable.items():
         yield f"not read: {cause}, {count:,} times"
 
 
 def write_parquet(report: LagReport, path: str) -> None:
-    """A row for each state of each partition."""
+    """Write a Parquet file with a row for each state of each partition."""
     rows = [
         attrs.asdict(state.interval)
         | {"topic": state.topic_partition.topic, "partition": state.topic_partition.partition}

@@ -1,9 +1,9 @@
 """The events of journal files as rows, without Spark.
 
 One row for each event, with the fields that reports use as columns: null where an event has
-no such field. `node` is who reported it, `broker` whom it is about.
+no such field. `node` is the node that reported it, `broker` the broker that it is about.
 
-What this program cannot read is told in rows of two names that no event has:
+Events that this program cannot read become rows of two names that no event has:
 
     journal_skipped   an event of a newer version, or one whose name is unknown
     journal_damaged   a file that is not the last of its journal, and does not read to its end
@@ -29,7 +29,7 @@ SCHEMA: Final = pa.schema(
     [
         ("at_ms", _LONG),
         ("node", _INT),
-        ("number", _LONG),  # of the event in its file: what one clock tick holds stays in order
+        ("number", _LONG),  # of the event in its file, which orders the events of one clock tick
         ("name", pa.string()),
         ("topic", pa.string()),
         ("partition", _INT),
@@ -66,13 +66,14 @@ _MOST_ROWS: Final = 65_536
 
 
 class NoJournalError(UnderstudyError):
-    """Where journals should be there are none."""
+    """An error: there is no journal at the given paths."""
 
 
 def find_journals(files: FileSystem, paths: Sequence[str]) -> list[str]:
-    """Every journal file: a path is one, or a directory that holds some, itself or a level below.
+    """Return every journal file at `paths`, each a journal or a directory with some.
 
-    A broker's data directory, the one of a whole cluster, and `events.journal` itself all do.
+    Journals are looked for in a directory and one level below: a path may be a broker's data
+    directory, that of a whole cluster, or `events.journal` itself.
     """
     found: list[str] = []
     for path in paths:
@@ -90,7 +91,7 @@ def find_journals(files: FileSystem, paths: Sequence[str]) -> list[str]:
 
 
 def rows_of(files: FileSystem, paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The events of journal files, as `SCHEMA` has them."""
+    """Yield the events of journal files in the columns of `SCHEMA`."""
     rows: list[dict[str, Any]] = []
     for path in paths:
         for row in _rows_of_file(files, path):
@@ -121,7 +122,7 @@ def _rows_of_file(files: FileSystem, path: str) -> Iterator[dict[str, Any]]:
             yield row | {"name": SKIPPED, "cause": f"{name} v{version}"}
         else:
             yield row | _columns(fields)
-    # In the journal's last file that is what a crash left, or what is being written just now.
+    # The end of a journal's last file may be torn by a crash, or be written at this moment.
     if whole < len(data) and os.path.basename(path) != JOURNAL_NAME:  # noqa: PTH119 - a string here
         cause = f"{len(data) - whole} bytes of {path} cannot be read"
         row = {"at_ms": at_ms, "node": node, "number": number + 1, "name": DAMAGED}

@@ -1,7 +1,7 @@
 """A Spark data source of events: `spark.read.format("understudy-events")`.
 
 Options:
-    path    journal files, or directories that hold `events.journal`, parted by commas
+    path    journal files, or directories that hold `events.journal`, separated by commas
 
 One row for each event, see `rows.py`. A task reads one file of at most 64 MiB, or several
 small ones.
@@ -25,13 +25,13 @@ FILES_PER_TASK = 8
 
 @attrs.frozen
 class JournalFiles(InputPartition):
-    """What one task reads."""
+    """The journal files that one task reads."""
 
     paths: tuple[str, ...]
 
 
 class EventsDataSource(DataSource):
-    """See the module's docstring."""
+    """The data source `understudy-events`."""
 
     @classmethod
     def name(cls) -> str:
@@ -70,7 +70,7 @@ class EventsReader(DataSourceReader):
 
 
 def read_events(session: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """The events of all journals at `paths`; NoJournalError, before Spark is asked, for none."""
+    """Return the events of all journals at `paths`; raise NoJournalError if there is none."""
     from pipeline.journals.rows import find_journals  # noqa: PLC0415 - needs pyarrow
 
     find_journals(OsFileSystem(), paths)

@@ -24,10 +24,10 @@ MOMENTS = ("elected_ms", "leading_ms", "first_write_ms", "isr_whole_ms")
 
 def failover_page(reports: Sequence[OutageReport]) -> str:
     if not reports:
-        return page("Failovers", "The journals tell of no broker that was fenced or shut down.", [])
+        return page("Failovers", "The journals have no broker that was fenced or shut down.", [])
     first, last = reports[0].outage.began_ms, reports[-1].outage.began_ms
-    told = f"{_counted(reports)}, {_time(first):%Y-%m-%d %H:%M:%S} to {_time(last):%H:%M:%S} UTC"
-    return page("Failovers", told, _parts(reports))
+    span = f"{_counted(reports)}, {_time(first):%Y-%m-%d %H:%M:%S} to {_time(last):%H:%M:%S} UTC"
+    return page("Failovers", span, _parts(reports))
 
 
 def _counted(reports: Sequence[OutageReport]) -> str:

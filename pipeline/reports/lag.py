@@ -29,7 +29,7 @@ def lag_page(report: LagReport) -> str:
 
 def _span(states: Sequence[State]) -> str:
     if not states:
-        return "The journals tell of no partition."
+        return "The journals have no partition."
     first = min(state.interval.from_ms for state in states)
     last = max(state.interval.to_ms for state in states)
     return (

@@ -12,8 +12,8 @@ pytest.importorskip("pyarrow", reason="the Arrow extra is not installed: underst
 
 import pyarrow as pa
 
-from pipeline.audit.copies import Copy
 from pipeline.audit.depth import check_on, compare_on
+from pipeline.audit.header_stream import Copy
 from pipeline.audit.headers import SCHEMA, rows_of
 from pipeline.audit.judging import Judgement, judge, merged, without
 from pipeline.audit.replicas import Replica, find_replicas, segments_of, with_pasts
@@ -237,7 +237,7 @@ def damaged(draw: st.DrawFn, whole: list[bytes]) -> list[bytes]:
                 ]
             )
         )
-        log[at] = harm(log[at])
+        log[at] = harm(log[at]) if log[at] else b""
     return log
 
 

@@ -167,8 +167,8 @@ def test_a_page_loads_nothing_and_escapes_what_others_named(name: str) -> None:
 
 
 def test_there_is_a_page_where_there_is_nothing_to_tell() -> None:
-    assert "tell of no broker" in failover_page([])
-    assert "tell of no partition" in lag_page(LagReport((), (), (), {}))
+    assert "have no broker" in failover_page([])
+    assert "have no partition" in lag_page(LagReport((), (), (), {}))
     assert "0</b>" in audit_page([])
 
 
