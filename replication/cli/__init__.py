@@ -1,7 +1,7 @@
-"""The `understudy` command. A command's module is imported when it runs, not before.
+"""The `understudy` command. The module of a command is imported only when it runs.
 
-Starting three brokers takes a quarter of a second; importing what only `demo` or
-`pipeline` needs would double that.
+Starting three brokers takes a quarter of a second; importing what only `demo` or `pipeline` needs
+would double that.
 """
 
 from collections.abc import Sequence
@@ -15,51 +15,63 @@ from replication.cli.output import CommandError
 from replication.errors import UnderstudyError
 from storage.errors import StorageError
 
-# name -> (module, one line for --help). The module's `command` is the click command.
+# name -> (module, its sentence in --help). The module's `command` is the click command.
 COMMANDS = {
-    "audit-headers": ("replication.cli.audit_headers", "A broker's batch headers, as Parquet."),
+    "audit-headers": (
+        "replication.cli.audit_headers",
+        "Write a broker's batch headers as Parquet.",
+    ),
     "broker": ("replication.cli.broker", "Run one broker or controller from server.properties."),
-    "completion": ("replication.cli.completion", "The script for completion in your shell."),
+    "completion": (
+        "replication.cli.completion",
+        "Print the script that completes commands in your shell.",
+    ),
     "consume": (
         "replication.cli.consume.command",
-        "Records to standard output, as text, in any form, or as JSON.",
+        "Write records to standard output, as text, in any form, or as JSON.",
     ),
-    "demo": ("replication.cli.demo.command", "Kill a leader under load; account for every record."),
-    "dump-log": ("replication.cli.dump_log", "What stands in a log's files, and what is wrong."),
+    "demo": (
+        "replication.cli.demo.command",
+        "Kill a leader under load, and account for every record.",
+    ),
+    "dump-log": ("replication.cli.dump_log", "Show the contents and the damage of log files."),
     "follow": (
         "replication.cli.follow.command",
-        "An exact copy of topics of any Kafka cluster.",
+        "Keep an exact copy of topics of any Kafka cluster.",
     ),
     "group": (
         "replication.cli.groups.command",
-        "Consumer groups: how far they are, and who reads.",
+        "List, describe, reset and delete consumer groups.",
     ),
-    "pipeline": ("replication.cli.pipeline", "Jobs on Spark over what brokers have on disk."),
-    "produce": ("replication.cli.produce.command", "Standard input as records."),
+    "pipeline": ("replication.cli.pipeline", "Run jobs on Spark over the files of brokers."),
+    "produce": ("replication.cli.produce.command", "Send standard input as records."),
     "promote": (
         "replication.cli.follow.promote",
-        "A followed copy becomes a cluster of its own.",
+        "Turn a followed copy into a cluster of its own.",
     ),
-    "scenario": ("replication.cli.scenario", "Failover stories, on virtual time."),
-    "topic": ("replication.cli.topics.command", "Topics: make, list, describe, alter, delete."),
+    "scenario": ("replication.cli.scenario", "Run failover stories on virtual time."),
+    "topic": ("replication.cli.topics.command", "Create, list, describe, alter and delete topics."),
     "top": (
         "replication.cli.top.command",
-        "Every partition, live: leader, epoch, LEO, HW, lag, ISR and why.",
+        "Show every partition live: leader, epoch, LEO, HW, lag, ISR and the reasons.",
     ),
     "up": ("replication.cli.up", "Run a cluster until interrupted."),
-    "verify": ("replication.cli.verify", "Are copies the same? If not, where they part, and why."),
+    "verify": (
+        "replication.cli.verify",
+        "Compare copies of logs; show where they diverge, and why.",
+    ),
 }
 
 
 class Understudy(LazyGroup):
-    """The commands, each of which ends as a Unix tool does."""
+    """The group of all commands, each of which ends as a Unix tool does."""
 
     def invoke(self, ctx: click.Context) -> Any:
         with of_unix():
             try:
                 return super().invoke(ctx)
             except BrokenPipeError:
-                raise  # nobody reads on, and nobody is told
+                raise  # the reader is gone; `of_unix` ends the process
             except (UnderstudyError, StorageError, OSError) as error:
                 raise CommandError(str(error)) from error
 
@@ -71,13 +83,13 @@ class Understudy(LazyGroup):
     "global_servers",
     metavar="HOST:PORT,...",
     envvar="UNDERSTUDY_BOOTSTRAP_SERVER",
-    help="Brokers to ask first, for every command that asks some.",
+    help="Brokers to ask first, for every command that talks to a cluster.",
 )
 @click.version_option(package_name="understudy")
 def group(global_servers: str | None) -> None:
-    """Kafka's follower replication, to run, stop and explain."""
+    """Run, stop and explain Kafka's follower replication."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command; a failing world ends it with one clear line and exit code 1."""
+    """Run the command; an error ends it with one line on standard error and exit code 1."""
     group(arguments, prog_name="understudy")

@@ -1,4 +1,4 @@
-"""`understudy audit-headers LOG_DIR`: the headers of a broker's batches, as Parquet."""
+"""`understudy audit-headers LOG_DIR`: write the headers of a broker's batches as Parquet."""
 
 from pathlib import Path
 
@@ -26,8 +26,8 @@ from storage.filesystem import OsFileSystem
 def command(log_directory: str, name: str, to: Path, *, check_crcs: bool, output: str) -> None:
     """Write the headers of a broker's batches, for an audit elsewhere.
 
-    About 60 bytes for each batch before compression. Bring the files of all brokers
-    together, and run `understudy pipeline audit --headers` over them.
+    A header takes about 60 bytes before compression. Collect the files of all brokers, and run
+    `understudy pipeline audit --headers` over them.
     """
     with extra("arrow", "writing Parquet"):
         from pipeline.audit.parquet import write_headers

@@ -1,12 +1,12 @@
-"""`understudy broker`: one node of a cluster, from a server.properties, until told to stop.
+"""`understudy broker`: one node of a cluster, from a server.properties, until it is stopped.
 
-The node is what `process.roles` says: a broker, the controller, or both in one process.
-Only what its roles need is imported.
+The node has the roles of `process.roles`: a broker, the controller, or both in one process. Only the
+modules of its roles are imported.
 
-    standard input    not looked at
-    --stop-at-end-of-input    its end is a SIGTERM: for nodes that end with who started them
-    --steered                 the same, and a line on which who started them lets requests go
-                              wrong and cuts the network (`steering_line`)
+    standard input            ignored by default
+    --stop-at-end-of-input    its end is like SIGTERM, so that the node ends with its parent
+    --steered                 the same, and the parent uses it to inject faults and cuts
+                              (`steering_line`)
 """
 
 import sys
@@ -56,16 +56,16 @@ if TYPE_CHECKING:
 )
 @click.option(
     "-X", "overrides", multiple=True, callback=key_values, metavar="KEY=VALUE",
-    help="Set a configuration key, over those of the file.",
+    help="Set a configuration key; it overrides the file.",
 )  # fmt: skip
-@metrics_option("Serve /metrics for Prometheus there; 0 takes any port.")
+@metrics_option("Serve /metrics for Prometheus at this port; 0 takes any port.")
 @click.option(
     "--stop-at-end-of-input", is_flag=True, help="Stop when standard input ends, as for SIGTERM."
 )
 @click.option(
     "--steered",
     is_flag=True,
-    help="Standard input is a socket of the process that steers this one.",
+    help="Take faults and cuts from the parent, over a socket as standard input.",
 )
 def command(
     properties: Path,
@@ -80,9 +80,9 @@ def command(
     found = parse_properties(_text(properties)) | {**overrides}
     config = BrokerConfig.from_properties(found)
     if config.is_broker:
-        _ = config.controller_address  # or it is refused, before any directory is made
+        _ = config.controller_address  # raises ConfigError before any directory is created
     for key in config.ignored_keys:
-        tell(f"understudy: {key} has no meaning here and is ignored")
+        tell(f"understudy: {key} is unknown here and ignored")
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     sink = log_sink(structlog.get_logger().bind(node=config.node_id))
     if journal is not None:
@@ -104,7 +104,7 @@ def _steered_node(node_id: int) -> "SteeredNode":
 
 
 def _text(properties: Path) -> str:
-    """A properties file is Latin-1 to Java; most that are written today are UTF-8."""
+    """Return the text of a properties file: UTF-8, or else Latin-1, as Java reads it."""
     data = properties.read_bytes()
     try:
         return data.decode("utf-8")
@@ -120,7 +120,7 @@ async def run_node(
     steered: "SteeredNode | None" = None,
     until: Callable[[], Awaitable[object]] | None = None,
 ) -> None:
-    """Whatever roles the node has: the controller comes first and goes last."""
+    """Run a node with all its roles; the controller starts first and stops last."""
     served = served or MetricsServer(None)
     on_bug = served.on_bug(reporting_bugs(sink))
     seams = production_seams() if steered is None else steered.seams
@@ -157,7 +157,7 @@ async def run_node(
 
 
 def controller_config(config: BrokerConfig) -> BrokerConfig:
-    """A controller beside a broker keeps its log beside the broker's, not among them."""
+    """Return the controller's configuration; beside a broker its log has a directory of its own."""
     if not config.is_broker or config.metadata_log_dir is not None:
         return config
     return attrs.evolve(config, metadata_log_dir=f"{config.log_dirs[0].rstrip('/')}.controller")

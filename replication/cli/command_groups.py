@@ -1,4 +1,4 @@
-"""Groups of commands: each command in one whole sentence, and none imported before it runs."""
+"""Groups of commands: `--help` shows whole sentences, and a command is imported when it runs."""
 
 import importlib
 from collections.abc import Mapping
@@ -8,10 +8,10 @@ import click
 
 
 class CommandGroup(click.Group):
-    """A group whose --help shows the whole first sentence of each command; click cuts it off."""
+    """A group whose --help shows the whole first sentence of each command, which click shortens."""
 
     def sentences(self, ctx: click.Context) -> list[tuple[str, str]]:
-        """Return the name of each command, and what it does."""
+        """Return the name of each command and its sentence."""
         found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
         return [(name, each.get_short_help_str(limit=200)) for name, each in found if each]
 
@@ -21,7 +21,7 @@ class CommandGroup(click.Group):
 
 
 class LazyGroup(CommandGroup):
-    """A group that imports only the command that is asked for.
+    """A group that imports only the command that runs.
 
     `table` has the module and the sentence of each name; the module's `command` is the command.
     """

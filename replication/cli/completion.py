@@ -1,9 +1,9 @@
-"""`understudy completion bash|zsh|fish`, and what Tab finds: topics, groups, stories.
+"""`understudy completion bash|zsh|fish`, and the completion of topics, groups and stories.
 
     source <(understudy completion bash)
 
-The shell asks click, which asks this: names come from the brokers that the line so far names, or
-from those it would be asked of. A Tab that finds nobody is silent, and does not wait for long.
+Topics and groups come from the brokers that the command line names so far, or from the default
+ones. If no broker answers, there is no message and only a short wait.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -25,7 +25,7 @@ SHELLS = ("bash", "zsh", "fish")
 Completer: TypeAlias = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-# Not the function's docstring: click's mark for a block that it must not wrap is a backspace.
+# Not a docstring: click's mark for a block that it must not wrap is a backspace.
 _HELP = """Print the script that teaches a shell to complete this command.
 
 \b
@@ -58,27 +58,27 @@ def groups(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Comp
 
 
 def stories(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from scenarios.story.script import stories as told
+    from scenarios.story.script import stories as all_stories
 
-    return _beginning(told(), incomplete)
+    return _beginning(all_stories(), incomplete)
 
 
 def _asked(
     ctx: click.Context, names: "Callable[[Admin], Awaitable[Iterable[str]]]", incomplete: str
 ) -> list[CompletionItem]:
-    from replication.cli.connection import DEFAULT_SERVER, Connection, properties_of
+    from replication.cli.connection import DEFAULT_SERVER, ClusterConnection, properties_of
 
     given: dict[str, Any] = ctx.find_root().params | ctx.params
     servers = given.get("servers") or given.get("global_servers") or DEFAULT_SERVER
     try:
         properties = properties_of(given.get("config_file"), given.get("client_properties") or {})
-        connection = Connection(servers, properties, WAIT_MS).for_admin()
+        connection = ClusterConnection(servers, properties, WAIT_MS).for_admin()
         return _beginning(connection.ask(names), incomplete)
     except Exception:  # noqa: BLE001 - a traceback in the middle of a command line helps nobody
         return []
 
 
 def _beginning(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
-    # A shell would hand a terminal what it is given: names with control characters are left out.
+    # A shell writes names to the terminal unchanged: those with control characters are left out.
     shown = [name for name in sorted(names) if name == visible_line(name)]
     return [CompletionItem(name) for name in shown if name.startswith(incomplete)]

@@ -1,12 +1,12 @@
-"""How commands reach a cluster: the options that say where, and the question itself.
+"""The options that select a cluster, and the requests to it.
 
     -b, --bootstrap-server HOST:PORT,...    of the command, else of `understudy -b ...`,
                                             else $UNDERSTUDY_BOOTSTRAP_SERVER, else localhost:9092
-    --command-config FILE                   a Kafka client's properties
-    -X KEY=VALUE                            one of them
-    --timeout MS                            how long an answer may take
+    --command-config FILE                   the properties of a Kafka client
+    -X KEY=VALUE                            one property
+    --timeout MS                            the time limit of an answer
 
-Where nobody answers, the error names whom we asked.
+If no broker answers, the error names the brokers that were asked.
 """
 
 import functools
@@ -30,20 +30,20 @@ DEFAULT_SERVER = "localhost:9092"
 
 
 @attrs.frozen
-class Connection:
-    """Whom to ask, and how."""
+class ClusterConnection:
+    """The brokers to ask first, and the properties and the time limit of requests."""
 
     servers: str
     properties: Mapping[str, str] = attrs.field(factory=dict)
     timeout_ms: int = 10_000
 
     def config(self, **keys: Any) -> dict[str, Any]:
-        """What a client is opened with: Kafka's keys, underscored; what the user said goes first."""
+        """Return the arguments of a client: Kafka's keys with underscores; the user's take precedence."""
         given = {key.replace(".", "_"): value for key, value in self.properties.items()}
         return {"bootstrap_servers": self.servers, **keys, **given}
 
-    def for_admin(self) -> "Connection":
-        """Without what only a consumer or a producer is told."""
+    def for_admin(self) -> "ClusterConnection":
+        """Return a connection without the properties that only a consumer or a producer has."""
         from replication.client.config import ClientConfig, keys_of
 
         shared = keys_of(ClientConfig)
@@ -51,21 +51,21 @@ class Connection:
         return attrs.evolve(self, properties=known)
 
     def ask(self, question: "Callable[[Admin], Awaitable[T]]") -> T:
-        """What an admin client answers."""
+        """Return the answer of `question` with an admin client."""
         import trio
 
         answer: T = self.run(trio.run, self.ask_within, question)
         return answer
 
     def look(self, question: "Callable[[Admin], Awaitable[T]]") -> T:
-        """The same of what changes nothing, and may be about a topic that was made just now."""
+        """Return the answer of a question that changes nothing; its topic may have been created just now."""
         import trio
 
         answer: T = self.run(trio.run, self.look_within, question)
         return answer
 
     async def ask_within(self, question: "Callable[[Admin], Awaitable[T]]") -> T:
-        """`ask`, of who runs trio already."""
+        """Do `ask` in a running trio program."""
         from replication.client.admin import Admin
 
         async with Admin(**self.config(default_api_timeout_ms=self.timeout_ms)) as admin:
@@ -79,7 +79,7 @@ class Connection:
         )
 
     def run(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Call it; one that nobody answered in time is said with whom was asked."""
+        """Call `function`; name the brokers in the error if none answers in time."""
         from replication.errors import ErrorCode, KafkaError
 
         try:
@@ -93,7 +93,7 @@ class Connection:
 def server_option(
     *names: str, default: str | None = DEFAULT_SERVER, about: str = ""
 ) -> Callable[[F], F]:
-    """`--bootstrap-server`, `-b`, and whatever a command calls it beside."""
+    """Return the option `--bootstrap-server`, `-b`, with further names of one command."""
     return click.option(
         "-b",
         "--bootstrap-server",
@@ -106,7 +106,7 @@ def server_option(
 
 
 def global_servers() -> str | None:
-    """Those of `understudy -b`, or of the environment; None where nobody said any."""
+    """Return the brokers of `understudy -b` or of the environment; None if there are none."""
     given: str | None = click.get_current_context().find_root().params.get("global_servers")
     return given
 
@@ -114,14 +114,14 @@ def global_servers() -> str | None:
 def _servers(
     _: click.Context, __: click.Parameter, given: str | None, *, default: str | None
 ) -> str | None:
-    """The command's own go first."""
+    """Return the brokers of the command, or the global ones, or the default."""
     return given or global_servers() or default
 
 
 def exact_key_values(
     _: click.Context, option: click.Parameter, value: Sequence[str]
 ) -> dict[str, str]:
-    """Of `KEY=VALUE`, given any number of times; a value may be a blank."""
+    """Return the pairs of repeated `KEY=VALUE` options; values keep their blanks."""
     found = {}
     for each in value:
         key, equals, text = each.partition("=")
@@ -133,24 +133,24 @@ def exact_key_values(
 
 
 def key_values(ctx: click.Context, option: click.Parameter, value: Sequence[str]) -> dict[str, str]:
-    """The same, with blanks around a value left out."""
+    """Return the pairs of repeated `KEY=VALUE` options, without blanks around values."""
     return {key: text.strip() for key, text in exact_key_values(ctx, option, value).items()}
 
 
 def properties_of(file: Path | None, given: Mapping[str, str]) -> dict[str, str]:
-    """A file's keys, and those of the command line over them."""
+    """Return the keys of a file, overridden by those of the command line."""
     from replication.config import parse_properties
 
-    told = {} if file is None else parse_properties(file.read_text(encoding="utf-8"))
-    return told | {**given}
+    found = {} if file is None else parse_properties(file.read_text(encoding="utf-8"))
+    return found | {**given}
 
 
 def connected(
     *file_names: str, property_names: Sequence[str] = ()
 ) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """The options above, which reach the command as one `connection`.
+    """Add the options above, which the command gets as one `connection`.
 
-    `file_names` and `property_names` are what one of Kafka's tools calls them beside.
+    `file_names` and `property_names` are further names, from one of Kafka's tools.
     """
     options = [
         server_option(),
@@ -168,7 +168,7 @@ def connected(
             callback=key_values,
             multiple=True,
             metavar="KEY=VALUE",
-            help="One property of a Kafka client, over those of the file.",
+            help="A property of the Kafka client; it overrides the file.",
         ),
         click.option(
             "--timeout", "answer_ms", type=click.IntRange(min=1), default=10_000,
@@ -187,7 +187,7 @@ def connected(
             **others: Any,
         ) -> T:
             properties = properties_of(config_file, client_properties)
-            connection = Connection(servers, properties, answer_ms)
+            connection = ClusterConnection(servers, properties, answer_ms)
             return command(*arguments, connection=connection, **others)
 
         for option in reversed(options):

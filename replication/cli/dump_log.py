@@ -1,9 +1,9 @@
-"""`understudy dump-log`: what stands in a log's files, as kafka-dump-log prints it and more.
+"""`understudy dump-log`: the contents of log files, as kafka-dump-log prints them, and more.
 
-Text is Kafka's own, so that what reads one reads the other; JSON lines and Arrow are for
-programs. A damaged file is dumped over its damage, and the exit code says so:
+The text is Kafka's own, for programs that parse it; JSON lines and Arrow are for other programs. A
+dump continues after damage, which the exit code shows:
 
-    0   all sound    1   damage, told of on standard error    2   a wrong command line
+    0   no damage    1   damage, reported on standard error    2   a wrong command line
 """
 
 import sys
@@ -52,13 +52,13 @@ def command(
     skip_record_metadata: bool,
     output: str,
 ) -> None:
-    """Show what stands in a log's files.
+    """Show the contents and the damage of log files.
 
-    Segments, indexes, producer snapshots, aborted transactions, checkpoints. With
-    --output arrow, an Arrow stream of the .log files: a row for each batch, or with
+    The files are segments, indexes, producer snapshots, aborted transactions and checkpoints.
+    --output arrow writes an Arrow stream of the .log files: a row for each batch, or with
     --print-data-log for each record.
     """
-    # A link that somebody names is followed; one that is found in a directory is not.
+    # A link on the command line is followed; one found in a directory is not.
     named = [path for path in files.split(",") if path]
     paths = [str(Path(path).resolve()) if Path(path).is_symlink() else path for path in named]
     deep = deep_iteration or print_data_log
@@ -79,7 +79,7 @@ def command(
 
 
 def watched(entries: Iterable[Entry], paths: list[str]) -> Iterator[Entry]:
-    """The same, with a bar that knows how many bytes there are in all."""
+    """Yield `entries`, and show the progress in bytes."""
     sizes = {file: _size(file) for path in paths for file in files_in(OsFileSystem(), path)}
     total, before, size = sum(sizes.values()), 0, 0
     with progress("bytes", beside_output=True) as bar:
@@ -92,7 +92,7 @@ def watched(entries: Iterable[Entry], paths: list[str]) -> Iterator[Entry]:
 
 
 def _size(path: str) -> int:
-    """0 of what is not there; the dump says so."""
+    """Return the size of a file; 0 if there is none, which the dump reports."""
     try:
         return Path(path).stat().st_size
     except OSError:
@@ -100,7 +100,7 @@ def _size(path: str) -> int:
 
 
 def print_text(entries: Iterable[Entry], options: TextOptions) -> bool:
-    """Whether anything was damaged."""
+    """Print entries as text; return whether anything was damaged."""
     findings, damaged = Findings(), False
     for entry in entries:
         damaged |= is_damage(entry)
@@ -143,10 +143,10 @@ def print_arrow(paths: list[str], *, deep: bool, max_bytes: int | None) -> bool:
 
 
 def _logs(paths: list[str]) -> Iterator[str]:
-    """The `.log` files that are named or in a directory; other named files cannot be rows."""
+    """Yield the `.log` files of `paths`; raise UsageError for another file that is named."""
     for path in paths:
         for file in files_in(OsFileSystem(), path):
             if file.endswith(".log"):
                 yield file
             elif file == path:
-                raise click.UsageError(f"--output arrow is of .log files, which {path} is not")
+                raise click.UsageError(f"--output arrow needs .log files; {path} is another one")

@@ -1,11 +1,10 @@
-"""How a command ends where it does not end by itself: as Unix's own tools do.
+"""How a command that is interrupted ends: like other Unix tools.
 
-    | head -1                nobody reads on: SIGPIPE, and nothing is said
-    Ctrl-C                   SIGINT, and nothing is said
+    | head -1                the reader is gone: SIGPIPE, without a message
+    Ctrl-C                   SIGINT, without a message
     >/dev/full, >&-          one line, and exit code 1
 
-A shell learns from the signal that its loop or pipeline was interrupted; an exit code of our own
-would hide that.
+The signal tells a shell that its loop or pipeline was interrupted; an exit code would hide that.
 """
 
 import os
@@ -16,7 +15,7 @@ from typing import NoReturn
 
 
 def end_by(number: int) -> NoReturn:
-    """As if the signal had never been handled."""
+    """End the process by a signal, as if the signal had no handler."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
     raise AssertionError("that signal ends a process")
@@ -24,7 +23,7 @@ def end_by(number: int) -> NoReturn:
 
 @contextmanager
 def of_unix() -> Iterator[None]:
-    """What is raised for want of a reader, or by Ctrl-C, ends the process by the signal for it."""
+    """End the process by SIGPIPE when its reader is gone, and by SIGINT on Ctrl-C."""
     try:
         yield
     except BrokenPipeError:

@@ -1,12 +1,12 @@
-"""A command run by a fork of this process, which has imported what it needs already.
+"""A command in a fork of this process, which has already imported its modules.
 
     up --isolated ──imports once──┬─fork─> understudy broker --config controller/...
                                   ├─fork─> understudy broker --config broker-1/...
                                   └─fork─> ...
 
-Four interpreters that each import a broker take four times as long as one. A fork shares
-nothing else: it has its own standard streams, its own process group, no other file of its
-parent's, and no way back into its parent's code. Only for a process without threads.
+Four interpreters that each import a broker take four times as long as one. A fork shares nothing
+else: it has its own standard streams and process group, no other file of its parent, and never
+returns to its parent's code. The parent must not have threads.
 """
 
 import os
@@ -25,13 +25,13 @@ POLL_SECONDS = 0.005
 
 @attrs.define
 class ForkedProcess:
-    """What `subprocess.Popen` has of a child, as far as nodes are handled by it."""
+    """A child process, with the methods of `subprocess.Popen` that nodes need."""
 
     pid: int
     returncode: int | None = None
 
     def poll(self) -> int | None:
-        """The exit code, negative for a signal; None while it runs."""
+        """Return the exit code, negative for a signal; None while it runs."""
         if self.returncode is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
@@ -39,7 +39,7 @@ class ForkedProcess:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit code; `subprocess.TimeoutExpired` where it goes on running."""
+        """Wait for the end and return the exit code; raise `subprocess.TimeoutExpired`."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while (code := self.poll()) is None:
             if deadline is not None and time.monotonic() > deadline:
@@ -67,7 +67,7 @@ def fork_command(arguments: Sequence[str], *, stdin: int, output: int) -> Forked
         _leave_parent(stdin=stdin, output=output)
         code = _run(arguments)
     finally:
-        os._exit(code)  # whatever happened: nothing of the parent's is unwound here
+        os._exit(code)  # in any case: the parent's code must not be unwound here
 
 
 def _leave_parent(*, stdin: int, output: int) -> None:

@@ -1,10 +1,10 @@
-"""Ctrl-C and SIGTERM, of a command that has something to bring to an end first.
+"""Ctrl-C and SIGTERM for a command that has to clean up before it ends.
 
 async with interruptible() as interruption:
     with interruption.scope:
         ...                            the first signal cancels this; the second ends the process
-    ...                                goodbyes: commits, aborts, what was counted
-interruption.end_if_interrupted()      by that same signal, so that a shell sees it
+    ...                                clean up: commit, abort, print totals
+interruption.end_if_interrupted()      end by the same signal, so that a shell sees it
 """
 
 import signal
@@ -22,7 +22,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @attrs.define(eq=False)
 class Interruption:
-    """`scope` is what an interruption cancels; `signal` is what it was."""
+    """An interruption, if there is one: it cancels `scope`, and `signal` is its number."""
 
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     signal: int | None = None

@@ -3,17 +3,16 @@
     DATA/controller/{server.properties, log/, events.journal, output.log}
     DATA/broker-1/{server.properties, log/, events.journal, output.log}
 
-Every node is `understudy broker --config`, started from a `server.properties` that
-stays behind to be read, changed and started again by hand. `kill` is SIGKILL: what the
-process had not yet handed to the kernel is gone, as when the machine runs out of memory.
+Every node is `understudy broker --config` with a `server.properties` that stays there, to be read,
+changed and used by hand. `kill` is SIGKILL: what the process has not yet given to the kernel is
+lost, as when the machine runs out of memory.
 
-One cluster at a time has DATA: it holds DATA/.lock, and nothing of another's is written
-over. Nodes live no longer than who started them: each has the end of a pipe for its
-standard input, and leaves in good order when nobody holds the other end any more. One that
-is steered has a socket there (`steering_line`), and the same end.
+One cluster at a time uses DATA, and holds DATA/.lock. Nodes end with the process that started them:
+the standard input of each is the end of a pipe, and a node shuts down in good order when the other
+end is closed. A steered node has a socket there instead (`steering_line`).
 
-Nodes are interpreters of their own, or forks of this one (`forked.py`), which imports what
-a node needs once for all of them.
+Nodes are interpreters of their own, or forks of this one (`forked.py`), which imports the modules of
+a node once for all of them.
 """
 
 import contextlib
@@ -52,7 +51,7 @@ class NodeFailedError(UnderstudyError):
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on just now."""
+    """Return ports that are free now."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
@@ -66,16 +65,15 @@ class IsolatedCluster:
     """`brokers` broker processes and a controller process, with their data under `data_dir`.
 
     Args:
-        data_dir: made if it is not there; nodes that it already holds come back as they were.
-        brokers: how many; their ids are 1 to `brokers`, the controller's is 0.
-        ports: the brokers' ports and then the controller's; any free ones by default.
-        config: further `server.properties` entries, for every node.
-        node_config: and for one of them, by its id; these go before all others.
-        forked: start nodes as forks of this process, which imports what they need first; only
-            for a process without threads.
-        metrics: each node serves its own: the controller there, broker 1 one above, ...; at any
-            free ports where that is port 0.
-        steered: each waits for what is said on its line before it begins.
+        data_dir: created if needed; nodes that have data there continue with it.
+        brokers: the number of brokers; their ids are 1 to `brokers`, the controller's is 0.
+        ports: the brokers' ports and then the controller's; free ones by default.
+        config: further `server.properties` entries for every node.
+        node_config: entries for one node, by its id, which override all others.
+        forked: start nodes as forks of this process, which must not have threads.
+        metrics: the port of the controller's metrics; broker 1 serves its own one above, and so
+            on. Port 0 takes free ports.
+        steered: whether each node waits for its first state on its line before it begins.
     """
 
     data_dir: Path
@@ -88,15 +86,15 @@ class IsolatedCluster:
     metrics: HttpPort | None = None
     steered: bool = False
     lines: dict[int, socket.socket] = attrs.field(factory=dict, init=False)
-    """Our ends, by node id."""
+    """This process's ends of the lines, by node id."""
     _processes: dict[int, subprocess.Popen[bytes] | ForkedProcess] = attrs.field(
         factory=dict, init=False
     )
     _held: contextlib.ExitStack = attrs.field(factory=contextlib.ExitStack, init=False)
     _metrics: list[HttpPort] = attrs.field(factory=list, init=False)
-    """By node id."""
+    """The ports of the metrics, by node id."""
     _lifeline: int = attrs.field(default=-1, init=False)
-    """What nodes read from; it ends when we do."""
+    """The standard input of nodes, a pipe that ends with this process."""
 
     def __attrs_post_init__(self) -> None:
         self.ports = self.ports or free_ports(self.brokers + 1)
@@ -111,7 +109,7 @@ class IsolatedCluster:
 
     @property
     def metrics_urls(self) -> dict[str, str]:
-        """By what they are."""
+        """The URLs of the metrics, by a description."""
         return {
             "metrics of "
             + (f"broker {node}" if node else "the controller"): f"http://{where}/metrics"
@@ -126,15 +124,15 @@ class IsolatedCluster:
         return self.data_dir / ("controller" if node_id == CONTROLLER else f"broker-{node_id}")
 
     def log_dir(self, node_id: int) -> Path:
-        """Where the node's partitions lie, as `log.dirs` says."""
+        """Return the directory of the node's partitions, its `log.dirs`."""
         return self.directory(node_id) / "log"
 
     def journal(self, node_id: int) -> Path:
-        """Where the node writes its event journal."""
+        """Return the path of the node's event journal."""
         return self.directory(node_id) / "events.journal"
 
     def pid(self, node_id: int) -> int:
-        """Of the process that runs it."""
+        """Return the id of the node's process."""
         return self._processes[node_id].pid
 
     def __enter__(self) -> Self:
@@ -158,7 +156,7 @@ class IsolatedCluster:
         self._held.close()
 
     def _modules(self) -> Sequence[str]:
-        """What nodes import."""
+        """Return the modules that nodes import."""
         asked = METRICS_MODULES * bool(self._metrics) + STEERED_MODULES * self.steered
         return NODE_MODULES + asked
 
@@ -179,7 +177,7 @@ class IsolatedCluster:
 
     @contextlib.contextmanager
     def _input(self, node_id: int) -> Iterator[int]:
-        """What a node that starts has for its standard input."""
+        """Yield the standard input of a node that starts."""
         if not self.steered:
             yield self._lifeline
             return
@@ -194,34 +192,34 @@ class IsolatedCluster:
             line.close()
 
     def kill(self, node_id: int) -> None:
-        """SIGKILL, and gone when this returns."""
+        """Kill a node with SIGKILL, and wait until it is gone."""
         process = self._processes.pop(node_id)
         process.kill()
         process.wait()
 
     def is_running(self, node_id: int) -> bool:
-        """Whether its process is there; one that is stopped (SIGSTOP) is."""
+        """Return whether the node has a process, even a stopped one (SIGSTOP)."""
         process = self._processes.get(node_id)
         return process is not None and process.poll() is None
 
     def stop_node(self, node_id: int, timeout_seconds: float = 20.0) -> None:
-        """Controlled shutdown of one node; SIGKILL after that."""
+        """Shut one node down in good order; kill it after the time limit."""
         self._terminate([node_id], timeout_seconds)
 
     def last_words(self, node_id: int) -> str:
-        """The last line that a node has written."""
+        """Return the last line that a node has written."""
         output = self.directory(node_id) / "output.log"
         lines = output.read_text(errors="replace").strip().splitlines() or ["no output"]
         return lines[-1]
 
     def stop(self, timeout_seconds: float = 20.0) -> None:
-        """Controlled shutdown of every broker, then of the controller; SIGKILL after that."""
+        """Shut down every broker and then the controller; kill them after the time limit."""
         brokers = [node_id for node_id in self._processes if node_id != CONTROLLER]
         self._terminate(brokers, timeout_seconds)
         self._terminate([CONTROLLER] if CONTROLLER in self._processes else [], timeout_seconds)
 
     def wait_until_ready(self, timeout_seconds: float = 30.0) -> None:
-        """Until every broker answers Metadata with every broker in it."""
+        """Wait until every broker answers Metadata with all brokers in it."""
         from replication.cli.probe import broker_ids
 
         deadline = time.monotonic() + timeout_seconds
@@ -284,6 +282,6 @@ def spawn_command(arguments: Sequence[str], *, stdin: int, output: int) -> subpr
         stdin=stdin,
         stdout=output,
         stderr=output,
-        # Ctrl-C is for us: we stop the brokers first and the controller after them.
+        # Ctrl-C must not reach the nodes: the brokers are stopped before the controller.
         process_group=0,
     )

@@ -1,4 +1,4 @@
-"""`understudy up`, all nodes in one process: imported when that is asked for, and not before."""
+"""`understudy up` with all nodes in one process; it is imported only for that."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,13 +19,13 @@ from replication.faults.impairments import Impairments
 from storage.filesystem import OsFileSystem
 
 LOOK_SECONDS = 0.5
-# What is said when it runs: where brokers are reached, and where what else is served.
+# Prints the addresses of the brokers and the URLs of the sites.
 Show: TypeAlias = Callable[[list[str], Mapping[str, str]], None]
 
 
 @attrs.define(eq=False, kw_only=True)
 class OneProcess:
-    """A cluster until interrupted; nobody else has its data meanwhile."""
+    """A cluster in this process, which holds the lock of its data."""
 
     data_dir: Path
     brokers: int
@@ -35,7 +35,7 @@ class OneProcess:
     ui: HttpPort | None
     control: HttpPort | None
     warn: Callable[[], None]
-    """Said once the data is ours."""
+    """Prints warnings, once the data is locked."""
     show: Show
     _metrics: MetricsServer = attrs.field(init=False)
     _page: PageServer = attrs.field(init=False)
@@ -76,11 +76,11 @@ class OneProcess:
                     sites += self._control.sites(cluster)
                     urls = await serve(sites, nursery, on_bug)
                 except UnderstudyError as error:
-                    refused = error  # and the cluster leaves in good order, as ever
+                    refused = error  # raised after the cluster has shut down in good order
                 else:
                     self.show(cluster.bootstrap_list, urls)
                     await anext(signals)
-                    cluster.let_go()  # a frozen node would not leave
+                    cluster.let_go()  # a frozen node would not shut down
                 nursery.cancel_scope.cancel()
         if refused is not None:
             raise refused
@@ -90,7 +90,7 @@ class OneProcess:
         return fan_out(self._journal(node_id), *others)
 
     def _journal(self, node_id: int) -> EventSink:
-        """One for all incarnations of a node: none reads again what another one has written."""
+        """Return the journal sink of a node, which all its incarnations share."""
         if node_id not in self._journals:
             directory = self.data_dir / node_directory(node_id)
             directory.mkdir(parents=True, exist_ok=True)
@@ -100,10 +100,10 @@ class OneProcess:
 
 
 async def _tell_failures(cluster: Cluster) -> None:
-    told: dict[int, Exception] = {}
+    known: dict[int, Exception] = {}
     while True:
         for node_id, error in cluster.failures.items():
-            if told.get(node_id) is not error:
-                told[node_id] = error
+            if known.get(node_id) is not error:
+                known[node_id] = error
                 tell(f"understudy: node {node_id} has ended: {error}")
         await trio.sleep(LOOK_SECONDS)

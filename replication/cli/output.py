@@ -1,18 +1,18 @@
-r"""What commands write, and the one place that writes it: tables for people, JSON for programs.
+r"""The output of all commands: tables for people, JSON for programs.
 
-    --output table      columns, as wide as what is in them; drawn by rich where a person looks
-    --output json       one document, or where there may be no end of it one object a line
+    --output table      columns as wide as their contents; drawn by rich on a terminal
+    --output json       one document; an object in each line if the output may be endless
 
-Rule 1: standard output is the answer, standard error is everything said about it. So
-`understudy ... | jq` works, whatever there is to warn of.
+Rule 1: standard output is the answer, standard error is everything about it. So
+`understudy ... | jq` works despite warnings.
 
-Rule 2: in JSON, names are in snake_case; bytes are text where they are UTF-8, and where not the
-name ends in `_base64`. A null is null under the plain name.
+Rule 2: names in JSON are in snake_case. Bytes are text if they are UTF-8; otherwise the name ends in
+`_base64`. A null is null under the plain name.
 
-Rule 3: what others have named or written is shown, and never obeyed: control characters come out
-as \u001b (`replication.visible`).
+Rule 3: control characters in foreign names and data are shown as \u001b (`replication.visible`), so
+that they have no effect on a terminal.
 
-Rule 4: what nothing stands in is `-` in a table and null in JSON.
+Rule 4: an empty cell is `-` in a table and null in JSON.
 """
 
 import json
@@ -27,11 +27,11 @@ from replication.visible import visible, visible_line
 F = TypeVar("F", bound=Callable[..., Any])
 
 TABLE, JSON = "table", "json"
-NOTHING_DONE = "Nothing was changed; --execute does it."
+NOTHING_DONE = "Nothing was changed; add --execute to do it."
 
 
 def output_option(*, also: Sequence[str] = ()) -> Callable[[F], F]:
-    """`--output`: for people or for programs; `also` for what else a command can write."""
+    """Return the option `--output`; `also` are further forms of one command."""
     return click.option(
         "--output",
         type=click.Choice([TABLE, JSON, *also]),
@@ -43,12 +43,15 @@ def output_option(*, also: Sequence[str] = ()) -> Callable[[F], F]:
 
 OUTPUT = output_option()
 EXECUTE = click.option(
-    "--execute/--dry-run", default=False, show_default="dry-run", help="Do it, or only show it."
+    "--execute/--dry-run",
+    default=False,
+    show_default="dry-run",
+    help="Do it, or only show what would be done.",
 )
 
 
 class CommandError(click.ClickException):
-    """What cannot be done, in one line; the exit code is 1."""
+    """The failure of a command, in one line; the exit code is 1."""
 
     def show(self, file: Any = None) -> None:
         click.echo(f"understudy: {visible(self.format_message())}", err=True, file=file)
@@ -61,7 +64,7 @@ def show_line(text: str) -> None:
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """`-` where there is nothing."""
+    """Print a table; None becomes `-`."""
     cells = [["-" if cell is None else visible_line(str(cell)) for cell in row] for row in rows]
     if sys.stdout is not None and sys.stdout.isatty():
         _show_drawn(columns, cells)
@@ -73,7 +76,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None
 
 
 def _show_drawn(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    # Importing rich takes longer than most questions do, and a pipe needs none of it.
+    # Importing rich takes longer than most requests, and a pipe does not need it.
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -88,7 +91,7 @@ def _show_drawn(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def json_text(found: object) -> str:
-    """One document."""
+    """Return `found` as a JSON document."""
     return visible(json.dumps(found, indent=2, ensure_ascii=False))
 
 
@@ -97,12 +100,12 @@ def show_json(found: object) -> None:
 
 
 def json_line(found: object) -> str:
-    """One of many objects, a line each."""
+    """Return `found` as one line of JSON."""
     return visible(json.dumps(found, ensure_ascii=False, separators=(",", ":")))
 
 
 def tell(text: str) -> None:
-    """What is said about an answer and is none of it."""
+    """Write a line to standard error."""
     click.echo(visible(text), err=True)
 
 

@@ -1,10 +1,10 @@
-"""Brokers hear of a change one after the other: how commands ask again until they have.
+"""Repeated requests, because brokers learn of a change one after the other.
 
-Rule 1: a change is looked for after it was made (`until`, `led`, `gone`), for as long as an answer
-may take: what the controller answers is a promise.
+Rule 1: after a change, a command asks until brokers show it (`until`, `led`, `gone`), at most for
+`--timeout`: the controller's response does not mean that they know it.
 
-Rule 2: a topic that a broker does not know is asked for again for a moment (`patiently`): it may
-have been made just now, by the line before in the same script.
+Rule 2: if a broker does not know a topic, a command asks again for a moment (`patiently`): the line
+before in the same script may have created it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,30 +23,30 @@ LOOK_SECONDS = 0.02
 GRACE_SECONDS = 0.5
 
 
-class NotThereError(CommandError):
-    """No broker that was asked knows it."""
+class NotFoundError(CommandError):
+    """A topic or partition is unknown to the brokers that were asked."""
 
 
 async def patiently(question: Callable[[], Awaitable[T]], *, timeout_ms: int) -> T:
-    """What it answers, once it asks of no topic that nobody knows, or the moment is over."""
+    """Return the answer of `question`, which is repeated for a moment while a topic is unknown."""
     deadline = trio.current_time() + min(GRACE_SECONDS, timeout_ms / 1000)
     while True:
         try:
             return await question()
-        except (NotThereError, KafkaError) as error:
+        except (NotFoundError, KafkaError) as error:
             if not _is_unknown(error) or trio.current_time() >= deadline:
                 raise
         await trio.sleep(LOOK_SECONDS)
 
 
-def _is_unknown(error: NotThereError | KafkaError) -> bool:
+def _is_unknown(error: NotFoundError | KafkaError) -> bool:
     return not isinstance(error, KafkaError) or error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def until(
     holds: Callable[[], Awaitable[bool]], *, what: str, timeout_ms: int, after: str
 ) -> None:
-    """CommandError, which says what was done and what has not come of it, where it never does."""
+    """Wait until `holds` is true; raise CommandError, naming `after` and `what`, at the timeout."""
     with trio.move_on_after(timeout_ms / 1000):
         while True:
             if await holds():
@@ -58,7 +58,7 @@ async def until(
 async def led(
     admin: Admin, topic: str, partitions: int, *, timeout_ms: int, after: str
 ) -> TopicDescription:
-    """Once it has that many partitions, or more, and all of them are led."""
+    """Wait until `topic` has at least `partitions` partitions, all with a leader; return it."""
     found: list[TopicDescription] = []
 
     async def holds() -> bool:
@@ -68,21 +68,21 @@ async def led(
             if not _is_unknown(error):
                 raise
             return False
-        told = found[0].partitions
-        return len(told) >= max(1, partitions) and all(each.leader >= 0 for each in told)
+        there = found[0].partitions
+        return len(there) >= max(1, partitions) and all(each.leader >= 0 for each in there)
 
-    what = f"{partitions} partitions of {topic}, and a leader of each"
+    what = f"{partitions} partitions of {topic} with a leader"
     await until(holds, what=what, timeout_ms=timeout_ms, after=after)
     return found[0]
 
 
 async def gone(admin: Admin, names: Sequence[str], *, timeout_ms: int) -> None:
-    """Once none of them is listed."""
+    """Wait until none of `names` is listed."""
 
     async def holds() -> bool:
         return not set(names).intersection(await admin.list_topics())
 
-    what = f"{', '.join(names)} being listed no more"
+    what = f"{', '.join(names)} no longer listed"
     await until(holds, what=what, timeout_ms=timeout_ms, after="deleted")
 
 
@@ -91,5 +91,5 @@ async def groups_gone(admin: Admin, groups: Sequence[str], *, timeout_ms: int) -
         listed = {each.group_id for each in await admin.list_groups()}
         return not listed.intersection(groups)
 
-    what = f"{', '.join(groups)} being listed no more"
+    what = f"{', '.join(groups)} no longer listed"
     await until(holds, what=what, timeout_ms=timeout_ms, after="deleted")

@@ -18,10 +18,10 @@ from replication.cluster.interface import NodeStatus, NodeSummary
 from replication.errors import KafkaError
 from replication.net.clock import TrioClock
 from replication.observe.cluster_state import (
-    BrokerState,
     ClusterState,
-    PartitionState,
-    ReplicaState,
+    ObservedBroker,
+    ObservedPartition,
+    ObservedReplica,
     Role,
     Status,
 )
@@ -90,7 +90,7 @@ class ProcessesSource:
         names = [each.topic_partition for each in found.partitions]
         seen = await self.processes.replicas(names, timeout_ms=ANSWER_MS)
 
-        def with_seen(partition: PartitionState, replica: ReplicaState) -> ReplicaState:
+        def with_seen(partition: ObservedPartition, replica: ObservedReplica) -> ObservedReplica:
             facts = seen.get((partition.topic_partition, replica.broker))
             return replica if facts is None else attrs.evolve(
                 replica, **attrs.asdict(facts, recurse=False)
@@ -103,12 +103,12 @@ class ProcessesSource:
         return attrs.evolve(found, partitions=tuple(partitions))
 
 
-def _silent(partition: PartitionState) -> PartitionState:
+def _silent(partition: ObservedPartition) -> ObservedPartition:
     replicas = (attrs.evolve(each, is_live=False) for each in partition.replicas)
     return attrs.evolve(partition, replicas=tuple(replicas))
 
 
-def _with_roles(partition: PartitionState, statuses: dict[int, Status]) -> PartitionState:
+def _with_roles(partition: ObservedPartition, statuses: dict[int, Status]) -> ObservedPartition:
     replicas = (
         attrs.evolve(each, role=Role.DOWN) if statuses.get(each.broker) is Status.DOWN else each
         for each in partition.replicas
@@ -122,6 +122,6 @@ def _status(node: NodeSummary, reported: Status | None) -> Status:
     return Status.FENCED if status is Status.UP and reported in (None, Status.DOWN) else status
 
 
-def _broker(node: NodeSummary, status: Status) -> BrokerState:
+def _broker(node: NodeSummary, status: Status) -> ObservedBroker:
     host, _, port = node.address.rpartition(":")
-    return BrokerState(id=node.id, host=host, port=int(port), status=status)
+    return ObservedBroker(id=node.id, host=host, port=int(port), status=status)

@@ -1,10 +1,10 @@
-"""How far a command is, on standard error: a bar where a person looks, and nothing in a pipe.
+"""The progress of a command on standard error: a bar on a terminal, nothing in a pipe.
 
-Rule 1: what is over within a second shows nothing, and has not imported rich.
+Rule 1: a command that ends within a second shows no bar, and does not import rich.
 
-Rule 2: a command whose answer scrolls by on the same terminal shows no bar: the answer is one.
+Rule 2: a command that prints its answer on the same terminal meanwhile shows no bar.
 
-Rule 3: it may be told from another thread than the one that began it.
+Rule 3: `update` and `say` may be called from any thread.
 """
 
 import sys
@@ -25,11 +25,11 @@ SHOWN_AFTER_SECONDS = 1.0
 
 @attrs.define(eq=False)
 class Bar:
-    """Told often, it costs a look at the clock; not at all where nobody looks."""
+    """A progress bar; a call of `update` costs a look at the clock, and nothing without a terminal."""
 
     what: str
     is_seen: bool
-    """Whether anybody looks."""
+    """Whether it is shown on a terminal."""
     _now: Callable[[], float]
     _began: float = attrs.field(init=False)
     _shown: "tuple[Progress, TaskID] | None" = attrs.field(init=False, default=None)
@@ -39,14 +39,14 @@ class Bar:
         self._began = self._now()
 
     def update(self, done: int, total: int | None = None) -> None:
-        """So many are done, of so many where that is known."""
+        """Show that `done` items are done, of `total` if that is known."""
         if (shown := self._show()) is not None:
             progress, task = shown
             progress.update(task, completed=done, total=total)
             self._draw_first()
 
     def say(self, what: str) -> None:
-        """What is being done now."""
+        """Show what is being done now."""
         self.what = what
         if (shown := self._show()) is not None:
             progress, task = shown
@@ -63,7 +63,7 @@ class Bar:
         return self._shown
 
     def _draw_first(self) -> None:
-        """Once it has something to show; after that rich draws it now and then."""
+        """Draw the first state at once; after that rich draws regularly."""
         if not self._drawn and self._shown is not None:
             self._drawn = True
             self._shown[0].refresh()
@@ -86,7 +86,7 @@ def _bar() -> "Progress":
     from rich.text import Text
 
     class Description(ProgressColumn):
-        """As it is: a topic's name is no markup."""
+        """The description as plain text: a topic's name is not markup."""
 
         def render(self, task: Any) -> Text:
             return Text(visible_line(task.description))
@@ -98,7 +98,7 @@ def _bar() -> "Progress":
         Description(),
         console=Console(stderr=True),
         transient=True,
-        # What goes into a file is not for the terminal.
+        # A redirected standard output must not go to the terminal.
         redirect_stdout=_is_terminal(sys.stdout),
     )
 
@@ -111,7 +111,7 @@ def _is_terminal(stream: Any) -> bool:
 def progress(
     what: str, *, beside_output: bool = False, now: Callable[[], float] = time.monotonic
 ) -> Iterator[Bar]:
-    """`beside_output`: the command's answer may be long, and comes at the same time."""
+    """Show a bar for a block; with `beside_output`, not on a terminal with the command's answer."""
     is_seen = _is_terminal(sys.stderr) and not (beside_output and _is_terminal(sys.stdout))
     bar = Bar(what, is_seen, now)
     try:

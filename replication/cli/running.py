@@ -1,8 +1,7 @@
-"""What running nodes from the command line takes: signals, journals, and mistakes of ours.
+"""Nodes that run from the command line: signals, journals and bugs.
 
-SIGTERM and SIGINT ask for a controlled shutdown; a second one does not wait for it.
-SIGKILL is SIGKILL. The end of standard input is a SIGTERM too, for nodes whose parent
-holds the other end: so they end with it, however it ends.
+SIGTERM and SIGINT ask for a controlled shutdown; a second one does not wait for it. The end of
+standard input is like SIGTERM for nodes whose parent holds the other end, so that they end with it.
 """
 
 import contextlib
@@ -25,22 +24,22 @@ from replication.observe.journal import JournalWriter
 from storage.filesystem import OsFileSystem
 from storage.log import open_segments
 
-if TYPE_CHECKING:  # a controller's process needs nothing of a broker's, nor the other way
+if TYPE_CHECKING:  # a controller's process imports no broker
     from replication.cluster.cluster import Node
     from replication.server.server import OnBug
 
 STANDARD_INPUT = 0
 
-# Each open segment's, and as many connections as a small cluster has.
+# The files of each open segment, and the connections of a small cluster.
 FILES_OF_A_NODE = open_segments.FILES_OF_A_SEGMENT * open_segments.DEFAULT_LIMIT + 500
 _MOST_ON_MACOS = 10_240  # OPEN_MAX, whatever getrlimit says
 
 
 def allow_many_files(nodes: int = 1) -> None:
-    """A node has some thousands of files open at most; shells often allow 256 or 1024 in all.
+    """Raise the soft limit of open files to the hard one, as the JVM does for Kafka.
 
-    The soft limit is raised to the hard one, as the Java virtual machine does for Kafka. Where
-    that is too low this is said now, and not when the first partition cannot be opened.
+    A node has a few thousand open files; shells often allow 256 or 1024. If the hard limit is too
+    low, ClickException says so now, and not when the first partition cannot be opened.
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     for wanted in (_MOST_ON_MACOS, most):
@@ -56,7 +55,7 @@ def allow_many_files(nodes: int = 1) -> None:
 
 
 def journal_sink(path: str, *, node_id: int) -> EventSink:
-    """Appends to the journal at `path`; it is closed with the process."""
+    """Return a sink that appends to the journal at `path`, which stays open."""
 
     def warn(error: Exception) -> None:
         tell(f"understudy: {path} ends here: {error}")
@@ -66,7 +65,7 @@ def journal_sink(path: str, *, node_id: int) -> EventSink:
 
 
 def reporting_bugs(sink: EventSink) -> "OnBug":
-    """Production's way with a mistake of ours: tell of it, close that one thing, go on."""
+    """Return the handler of bugs in production: it reports them, and the node goes on."""
 
     def report(error: BaseException) -> None:
         boundary = "; ".join(getattr(error, "__notes__", ())) or "a task"
@@ -78,18 +77,18 @@ def reporting_bugs(sink: EventSink) -> "OnBug":
 
 @attrs.define(eq=False)
 class Nodes:
-    """Nodes of one process: started from the first to the last, stopped the other way."""
+    """The nodes of one process, started in order and stopped in reverse order."""
 
     nodes: "list[Node]"
     until: Callable[[], Awaitable[object]] | None = attrs.field(default=None, kw_only=True)
-    """What asks for a controlled shutdown too, by returning."""
+    """When this returns, a controlled shutdown begins too."""
     _ended: list[trio.Event] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._ended = [trio.Event() for _ in self.nodes]
 
     async def run(self) -> None:
-        """Until a signal has stopped all of them; what ends one of them ends all."""
+        """Run until a signal has stopped all nodes; an error of one node ends all."""
         with trio.open_signal_receiver(*STOP_SIGNALS) as signals, raising_only_one():
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._stop_on_signal, signals, nursery)
@@ -118,7 +117,7 @@ class Nodes:
 
 
 async def end_of_input() -> None:
-    """Returns when nobody holds the other end of standard input any more."""
+    """Wait until the other end of standard input is closed."""
     while True:
         await trio.lowlevel.wait_readable(STANDARD_INPUT)
         if not os.read(STANDARD_INPUT, 4096):

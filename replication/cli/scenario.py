@@ -1,4 +1,4 @@
-"""`understudy scenario`: failover stories, told on virtual time from one seed.
+"""`understudy scenario`: failover stories on virtual time, each from one seed.
 
     understudy scenario list
     understudy scenario run a-leader-killed --seed 7
@@ -7,8 +7,8 @@
     understudy scenario swarm --seeds 200
     understudy scenario replay --seed 17
 
-A story that comes out otherwise than it was recorded is shown as a diff, and is an error.
-So is a run of the swarm in which anything went wrong.
+A story whose answers differ from its recording is shown as a diff, and is an error. So is a run of
+the swarm that breaks a rule.
 """
 
 import os
@@ -49,13 +49,13 @@ SHIVIZ = click.option(
 
 @click.group(name="scenario", cls=CommandGroup)
 def command() -> None:
-    """Failover stories, on virtual time."""
+    """Run failover stories on virtual time."""
 
 
 @command.command(name="list")
 @OUTPUT
 def list_stories(output: str) -> None:
-    """The stories that come with understudy, and the scenarios they show."""
+    """List the stories of understudy, and the scenarios that they show."""
     from scenarios.story.script import read_story, stories
 
     found = {name: read_story(path) for name, path in stories().items()}
@@ -72,9 +72,11 @@ def list_stories(output: str) -> None:
 
 @command.command(name="run")
 @click.argument("name", shell_complete=completion.stories)
-@click.option("--seed", type=int, help="The world it is told in; else its own, or 1.")
-@click.option("--record", is_flag=True, help="Write the answers into the story.")
-@click.option("--trace", is_flag=True, help="Also every event, with its virtual time.")
+@click.option(
+    "--seed", type=int, help="The seed of the run.  [default: the seed in the story, or 1]"
+)
+@click.option("--record", is_flag=True, help="Write the answers into the file of the story.")
+@click.option("--trace", is_flag=True, help="Also print every event, with its virtual time.")
 @REPORT
 @SHIVIZ
 @OUTPUT
@@ -88,7 +90,7 @@ def run(
     shiviz: Path | None,
     output: str,
 ) -> None:
-    """Tell the story NAME: its name, the beginning of it, a scenario, or a file."""
+    """Run a story. NAME is its name, the beginning of it, a scenario, or a file."""
     from scenarios.story.report import Recording
     from scenarios.story.runner import run_story
     from scenarios.story.script import find_story, read_story
@@ -99,9 +101,8 @@ def run(
     run = run_story(read_story(path), seed=seed, recording=recording)
     took = time.monotonic() - began
     if recording is not None:
-        told = run.actual
-        title = told.title or path.stem
-        _write_report(recording, title, told.passages, report=report, shiviz=shiviz)
+        title = run.actual.title or path.stem
+        _write_report(recording, title, run.actual.passages, report=report, shiviz=shiviz)
     if record:
         path.write_text(str(run.actual), encoding="utf-8")
     if output == JSON:
@@ -156,9 +157,13 @@ def _as_json(path: Path, run: "StoryRun", *, trace: bool) -> dict[str, object]:
 
 
 @command.command(name="swarm")
-@click.option("--seeds", default=100, show_default=True, type=AT_LEAST_ONE, help="How many runs.")
+@click.option(
+    "--seeds", default=100, show_default=True, type=AT_LEAST_ONE, help="The number of runs."
+)
 @click.option("--from", "first", default=1, show_default=True, help="The first seed.")
-@click.option("--jobs", default=os.cpu_count() or 1, type=AT_LEAST_ONE, help="Processes.")
+@click.option(
+    "--jobs", default=os.cpu_count() or 1, type=AT_LEAST_ONE, help="The number of processes."
+)
 @click.option(
     "--save",
     type=click.Path(file_okay=False, path_type=Path),
@@ -169,9 +174,9 @@ def _as_json(path: Path, run: "StoryRun", *, trace: bool) -> dict[str, object]:
     default=300,
     show_default=True,
     type=click.IntRange(min=0),
-    help="How often a failing run is played again to make it shorter.",
+    help="The most repetitions of a failing run while it is made shorter.",
 )
-@click.option("--reach-all", is_flag=True, help="Fail where a marker was reached in no run.")
+@click.option("--reach-all", is_flag=True, help="Fail if no run reached some marker.")
 @OUTPUT
 def swarm(
     seeds: int,
@@ -183,10 +188,10 @@ def swarm(
     reach_all: bool,
     output: str,
 ) -> None:
-    """Random runs of the real cluster under random faults, one for each seed.
+    """Run the real cluster under random faults, once for each seed.
 
-    In how many of them each situation was reached, of those that have names, is shown too.
-    The first to break a rule is made as short as it goes, and shown as a story.
+    The command also shows how many runs reached each named situation (marker). The first run
+    that breaks a rule is made as short as possible and shown as a story.
     """
     from scenarios.swarm.markers import MARKERS, SELDOM
     from scenarios.swarm.runner import run_seeds
@@ -212,12 +217,12 @@ def swarm(
 
 @attrs.define(eq=False, kw_only=True)
 class Tally:
-    """What the runs of a swarm have come to."""
+    """The results of the runs of a swarm."""
 
     first: int
     seeds: int
     reached: dict[str, int]
-    """In how many runs each situation was."""
+    """The number of runs that reached each situation."""
     failures: list[dict[str, object]] = attrs.field(factory=list)
     elections: int = 0
     virtual_seconds: float = 0.0
@@ -225,7 +230,7 @@ class Tally:
     _broken: set[str] = attrs.field(init=False, factory=set)
 
     def add(self, run: "SwarmRun") -> bool:
-        """Whether it is the first to break its rule."""
+        """Count a run; return whether it is the first that breaks its rule."""
         self.virtual_seconds += run.virtual_seconds
         self.elections += run.elections
         for marker in run.reached:
@@ -258,7 +263,7 @@ class Tally:
 def _note_shortest(
     tally: Tally, run: "SwarmRun", save: Path | None, attempts: int, output: str
 ) -> None:
-    """The run made as short as it goes, shown and saved."""
+    """Make a failing run as short as possible; show and save it."""
     from scenarios.swarm.shrinking import as_script, shrink
 
     script = as_script(shrink(run, attempts=attempts))
@@ -275,14 +280,14 @@ def _note_shortest(
 
 @command.command(name="replay")
 @click.option("--seed", required=True, type=int, help="The seed of the run.")
-@click.option("--trace", is_flag=True, help="Also every event, with its virtual time.")
+@click.option("--trace", is_flag=True, help="Also print every event, with its virtual time.")
 @REPORT
 @SHIVIZ
 @OUTPUT
 def replay(
     seed: int, *, trace: bool, report: Path | None, shiviz: Path | None, output: str
 ) -> None:
-    """A run of the swarm again: what befell the cluster, and what came of it."""
+    """Repeat a run of the swarm, and show its faults and its result."""
     from scenarios.story.report import Recording
     from scenarios.story.script import Step
     from scenarios.swarm.runner import run_seed
@@ -309,7 +314,7 @@ def _show_run(run: "SwarmRun", took: float, *, trace: bool) -> None:
         show_line(run.trace + "\n")
     if run.may_have_lost:
         show_line(
-            "an unclean election, or the last leader without power: what was committed may be lost"
+            "after an unclean election or a power cut of the last leader, committed records may be lost"
         )
     show_line(_summary(run.seed, run.virtual_seconds, took, run.trace_hash))
 

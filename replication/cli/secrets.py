@@ -1,9 +1,9 @@
-"""Passwords that a command is given: who else on this machine may read them.
+"""Passwords on the command line and in files, kept from other users of this machine.
 
--X ssl.key.password=...     overwritten in this process's arguments, which `ps` shows to all;
-                            until then they are seen, and a shell may remember them
---config FILE               seen by nobody who may not read the file
-server.properties           of a node that runs as a process: for its owner alone
+-X ssl.key.password=...     overwritten in this process's arguments, which `ps` shows to everyone;
+                            before that it is visible, and a shell may remember it
+--config FILE               visible only to users who may read the file
+server.properties           written for a node in a process of its own; only its owner may read it
 """
 
 import os
@@ -13,18 +13,19 @@ from pathlib import Path
 from typing import Final
 
 _SECRET: Final = re.compile(r"password|secret|jaas|keystore\.key$|add\.scram$", re.IGNORECASE)
-# Of /proc/self/stat, behind the name of the program, which may hold blanks.
+# Fields of /proc/self/stat, counted after the program's name, which may contain blanks.
 _ARG_START, _ARG_END = 45, 46
 
 
 def secrets_of(properties: Mapping[str, str]) -> list[str]:
-    """Return the values that nobody else should read."""
+    """Return the values that must stay secret."""
     return [value for key, value in properties.items() if value and _SECRET.search(key)]
 
 
 def hide_in_arguments(values: Iterable[str]) -> None:
-    """Overwrite `values` in the arguments that this process shows, and its forks with it. Where
-    the system has no way to do that, they stay.
+    """Overwrite `values` in the arguments that this process and its forks show.
+
+    Only Linux has a way to do that; elsewhere they stay.
     """
     encoded = [os.fsencode(value) for value in values]
     if not encoded:
@@ -39,7 +40,7 @@ def hide_in_arguments(values: Iterable[str]) -> None:
                 arguments = arguments.replace(b"=" + value, b"=" + b"*" * len(value))
             memory.seek(start)
             memory.write(arguments)
-    except (OSError, ValueError, IndexError):  # no Linux, or nothing mounted there
+    except (OSError, ValueError, IndexError):  # not Linux, or /proc is not mounted
         return
 
 
@@ -47,6 +48,6 @@ def write_private(path: Path, text: str) -> None:
     """Make `text` the contents of a file that only its owner may read."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        os.fchmod(descriptor, 0o600)  # one that was there may be open to all
+        os.fchmod(descriptor, 0o600)  # an existing file may be open to all
         file.truncate()
         file.write(text)

@@ -1,11 +1,11 @@
-"""What `up` and `broker` serve over HTTP beside Kafka's protocol, where a port is asked for.
+"""The HTTP servers of `up` and `broker`, if a port is given for them.
 
-    --metrics 9100            on this machine alone
-    --metrics 0.0.0.0:9100    to whoever can reach it
-    --ui 8080                 the live page; at the same port as the metrics, if that is said
-    --control 8080            what steers the cluster, without the page
+    --metrics 9100            only on this machine
+    --metrics 0.0.0.0:9100    on every address
+    --ui 8080                 the live page; it may share a port with the metrics
+    --control 8080            the control API, without the page
 
-Nothing of it is imported where no port is asked for.
+Without a port, nothing of it is imported.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ _MOST = 65535
 
 @attrs.frozen
 class HttpPort:
-    """Where to serve."""
+    """The host and port of a server."""
 
     host: str
     port: int
@@ -46,7 +46,7 @@ class HttpPort:
 
 
 class HttpPortType(click.ParamType[HttpPort]):
-    """PORT, or HOST:PORT."""
+    """The type of an option [HOST:]PORT."""
 
     name = "[host:]port"
 
@@ -57,55 +57,55 @@ class HttpPortType(click.ParamType[HttpPort]):
             return value
         host, _, port = str(value).rpartition(":")
         if not (port.isascii() and port.isdigit() and int(port) <= _MOST):
-            self.fail(f"{value!r} is no port, nor HOST:PORT", param, ctx)
+            self.fail(f"{value!r} is neither PORT nor HOST:PORT", param, ctx)
         return HttpPort(host.strip("[]") or LOOPBACK, int(port))
 
 
 def metrics_option(help_text: str) -> Callable[[_Command], _Command]:
-    """--metrics, of a command that serves them."""
+    """Return the option --metrics."""
     return click.option("--metrics", metavar="[HOST:]PORT", type=HttpPortType(), help=help_text)
 
 
 def ui_option(help_text: str) -> Callable[[_Command], _Command]:
-    """--ui, of a command that serves the live page."""
+    """Return the option --ui."""
     return click.option("--ui", metavar="[HOST:]PORT", type=HttpPortType(), help=help_text)
 
 
 def control_option(help_text: str) -> Callable[[_Command], _Command]:
-    """--control, of a command that can be steered."""
+    """Return the option --control."""
     return click.option("--control", metavar="[HOST:]PORT", type=HttpPortType(), help=help_text)
 
 
 @attrs.define(eq=False)
 class MetricsServer:
-    """`/metrics`, if it was asked for."""
+    """`/metrics`, if it has a port."""
 
     where: HttpPort | None
     metrics: "ServedMetrics | None" = attrs.field(init=False, default=None)
 
     def __attrs_post_init__(self) -> None:
         if self.where is not None:
-            import replication.observe.http  # noqa: F401 - or it is said now what is missing
+            import replication.observe.http  # noqa: F401 - raises MissingExtraError
             from replication.observe.served_metrics import ServedMetrics
 
             self.metrics = ServedMetrics()
 
     def sinks(self, *, broker: int | None) -> list[EventSink]:
-        """What counts a node's events."""
+        """Return the sinks that count a node's events."""
         return [] if self.metrics is None else [self.metrics.sink(broker=broker)]
 
     def on_bug(self, report: "OnBug") -> "OnBug":
         return report if self.metrics is None else self.metrics.process.counting(report)
 
     def sites_beside(self, cluster: "Cluster", nursery: trio.Nursery) -> "list[Site]":
-        """Of a cluster in this process."""
+        """Return the site for the metrics of a cluster in this process."""
         if self.metrics is None:
             return []
         self.metrics.use_cluster(cluster)
         return self._sites(nursery)
 
     async def start(self, nursery: trio.Nursery, on_bug: "OnBug") -> dict[str, str]:
-        """Its URL, by what it is."""
+        """Serve the metrics; return their URL by its purpose."""
         return await serve(self._sites(nursery), nursery, on_bug)
 
     def _sites(self, nursery: trio.Nursery) -> "list[Site]":
@@ -117,14 +117,14 @@ class MetricsServer:
 
 @attrs.define(eq=False)
 class PageServer:
-    """The live page, if it was asked for."""
+    """The live page, if it has a port."""
 
     where: HttpPort | None
     page: "LivePage | None" = attrs.field(init=False, default=None)
 
     def __attrs_post_init__(self) -> None:
         if self.where is not None:
-            import replication.observe.http  # noqa: F401 - first: it says which extra is missing
+            import replication.observe.http  # noqa: F401 - raises MissingExtraError
             from replication.observe.page import LivePage
 
             self.page = LivePage()
@@ -139,7 +139,7 @@ class PageServer:
 
     @property
     def reasons(self) -> "IsrReasons":
-        assert self.page is not None, "it was asked for"
+        assert self.page is not None, "the page has a port"
         return self.page.reasons
 
     def sites(self, cluster: "Cluster", nursery: trio.Nursery) -> "list[Site]":
@@ -160,13 +160,13 @@ class PageServer:
 
 @attrs.frozen(eq=False)
 class ControlServer:
-    """What steers a cluster, if it was asked for."""
+    """The control API, if it has a port."""
 
     where: HttpPort | None
 
     def __attrs_post_init__(self) -> None:
         if self.where is not None:
-            import replication.observe.http  # noqa: F401 - or it is said now what is missing
+            import replication.observe.http  # noqa: F401 - raises MissingExtraError
 
     def sites(self, cluster: "AnyCluster") -> "list[Site]":
         if self.where is None:
@@ -186,7 +186,7 @@ class ControlServer:
 
 
 async def serve(sites: "list[Site]", nursery: trio.Nursery, on_bug: "OnBug") -> dict[str, str]:
-    """Where each is found, by its purpose; those that name one port share it."""
+    """Serve `sites`; return their URLs by purpose. Sites with the same port share it."""
     if not sites:
         return {}
     from replication.observe.http.sites import serve_sites

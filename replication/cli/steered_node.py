@@ -1,11 +1,12 @@
-"""A node that another process steers: its faults and its cuts are what that one says.
+"""A node that another process steers: it takes its faults and cuts from there.
 
     steered = SteeredNode(node_id)
     Broker(seams=steered.seams, faults=steered.faults, ...)
-    await nursery.start(steered.run)     # started once it has heard what goes wrong
-    await steered.let_go.wait()          # who steers it is gone
+    await nursery.start(steered.run)     # has started once it has its first state
+    await steered.let_go.wait()          # the steering process is gone
 
-Rule: which rules match a request is found here; which of them fire is asked (`steering_line`).
+Rule: the node finds the rules that match a request; the steering process decides which of them fire
+(`steering_line`).
 """
 
 import socket
@@ -18,7 +19,7 @@ import attrs
 import trio
 
 from replication.cli.running import STANDARD_INPUT
-from replication.cli.steering_line import Line, Word, facts_of
+from replication.cli.steering_line import SteeringLine, Word, facts_of
 from replication.events import Event, FollowersBehind, HighWatermarkAdvanced, MetadataApplied
 from replication.faults import AddedRule, Call, Decision, applied
 from replication.faults.impairments import Impairments
@@ -28,14 +29,14 @@ from replication.net.seams import Seams
 from replication.observe.journal import encode_entry
 from storage.types import TopicPartition
 
-if TYPE_CHECKING:  # a controller has none
+if TYPE_CHECKING:  # a controller's process does not import it
     from replication.leader.partition import Partition
 
 FREQUENT = (FollowersBehind, HighWatermarkAdvanced, MetadataApplied)
 
 
 @attrs.define(eq=False)
-class _Question:
+class _FiringQuestion:
     answered: trio.Event = attrs.field(init=False, factory=trio.Event)
     hit: int = attrs.field(init=False, default=0)
     fired: frozenset[int] = attrs.field(init=False, default=frozenset())
@@ -43,34 +44,34 @@ class _Question:
 
 @attrs.define(eq=False)
 class SteeredNode:
-    """By who holds the other end of standard input."""
+    """A node steered by the process at the other end of its standard input."""
 
     node_id: int
     hosted: Callable[[], Mapping[TopicPartition, "Partition"]] = dict
-    """The broker's replicas, once there is one."""
+    """Returns the broker's replicas; none on a controller."""
     seams: Seams = attrs.field(init=False)
     faults: Faults = attrs.field(init=False)
     let_go: trio.Event = attrs.field(init=False, factory=trio.Event)
     _impairments: Impairments = attrs.field(init=False, factory=Impairments)
-    _line: Line = attrs.field(init=False)
+    _line: SteeringLine = attrs.field(init=False)
     _wants_events: bool = attrs.field(init=False, default=False)
     _heard: trio.Event = attrs.field(init=False, factory=trio.Event)
     _numbers: "count[int]" = attrs.field(init=False, factory=count)
-    _questions: dict[int, _Question] = attrs.field(init=False, factory=dict)
+    _questions: dict[int, _FiringQuestion] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
         self.seams = self._impairments.seams(self.node_id)
         self.faults = Faults(self.seams.clock, judge=self._judge)
-        self._line = Line(socket.socket(fileno=STANDARD_INPUT))
+        self._line = SteeringLine(socket.socket(fileno=STANDARD_INPUT))
 
     def sink(self, event: Event) -> None:
-        """Where the node's events go, among others."""
+        """Send an event to the steering process, if it wants events."""
         if self._wants_events and not isinstance(event, FREQUENT):
             entry = encode_entry(event, at_ms=self.seams.clock.wall_ms(), broker=self.node_id)
             self._line.say(Word.HAPPENED, entry)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until who steers it is gone; started with the first that is heard of it."""
+        """Run until the steering process is gone; the task has started with the first state."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._listen)
             await self._heard.wait()
@@ -98,7 +99,7 @@ class SteeredNode:
                     question.hit, question.fired = hit, frozenset(fired)
                     question.answered.set()
             case _:
-                raise AssertionError(f"nobody who steers says {message}")
+                raise AssertionError(f"the steering process never sends {message}")
 
     def _seen(self, names: Iterable[tuple[str, int]]) -> list[object]:
         hosted = self.hosted()
@@ -117,7 +118,7 @@ class SteeredNode:
         ]
 
     async def _judge(self, call: Call, matching: Sequence[AddedRule]) -> Decision | None:
-        number, question = next(self._numbers), _Question()
+        number, question = next(self._numbers), _FiringQuestion()
         self._questions[number] = question
         self._line.say(Word.MATCHED, number, [each.number for each in matching], facts_of(call))
         try:

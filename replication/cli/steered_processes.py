@@ -1,10 +1,10 @@
-"""Steering nodes that are processes of their own: signals, and what is said on their lines.
+"""Control of nodes that are processes of their own: by signals, and over their lines.
 
     kill SIGKILL    stop SIGTERM    freeze SIGSTOP    thaw SIGCONT    start: another process
-    fault rules and cuts: told to every node (`steering_line`), each of which does its part
+    fault rules and cuts: sent to every node (`steering_line`), which applies them
 
-Rule 1: a rule or a cut is answered for when every node that runs has heard of it. One that is
-frozen hears of it when it thaws, one that starts before it begins.
+Rule 1: adding a rule or a cut returns when every running node has it. A frozen node gets it when it
+is thawed, and a node that starts gets it before it begins.
 
 Rule 2: calls are counted here, whichever node is asked.
 """
@@ -27,7 +27,7 @@ from replication.cli.isolated import CONTROLLER, HOST, IsolatedCluster, NodeFail
 from replication.cli.probe import broker_ids, fetch_metadata
 from replication.cli.running import reporting_bugs
 from replication.cli.served import ControlServer, PageServer, serve
-from replication.cli.steering_line import Line, Word, call_of
+from replication.cli.steering_line import SteeringLine, Word, call_of
 from replication.cluster.interface import (
     NodeStatus,
     NodeSummary,
@@ -58,8 +58,8 @@ def steer(
     control: ControlServer,
     show: Callable[[list[str], Mapping[str, str]], None],
 ) -> None:
-    """Until interrupted; then nobody is frozen any more."""
-    cluster.forked = False  # from here on there are threads
+    """Serve until interrupted; then thaw every node, so that it can shut down."""
+    cluster.forked = False  # from here on this process has threads
     processes = SteeredProcesses(cluster, page.on_entry)
 
     async def run() -> None:
@@ -96,15 +96,15 @@ async def _serve(
 
 
 @attrs.define(eq=False)
-class _Spoken:
-    """What is said to one node that runs, and what it has said."""
+class _Conversation:
+    """The line of one running node, and what it has answered."""
 
-    line: Line
+    line: SteeringLine
     heard: int = attrs.field(init=False, default=-1)
-    """The newest state that it holds to."""
+    """The sequence number of the newest state that it applies."""
     decisions: dict[int, Decision] = attrs.field(init=False, factory=dict)
-    """By number, the last of them: what became of a request may be told twice, as of one that is
-    held first and closed in the end.
+    """The last decisions by number. The result of a request may be reported twice: a request that
+    was held may be closed in the end.
     """
 
     def remember(self, number: int, decision: Decision) -> None:
@@ -115,7 +115,7 @@ class _Spoken:
 
 @attrs.frozen
 class SeenReplica:
-    """What only its own broker knows."""
+    """What only the broker of a replica knows."""
 
     leader_epoch: LeaderEpoch
     high_watermark: Offset
@@ -141,19 +141,19 @@ class SteeredProcesses:
 
     cluster: IsolatedCluster
     on_event: Callable[[JournalEntry], None] | None = None
-    """Told of what happens at any node."""
+    """Takes the events of every node."""
     faults: Faults = attrs.field(init=False)
     _cuts: set[tuple[int, int]] = attrs.field(init=False, factory=set)
     _frozen: set[int] = attrs.field(init=False, factory=set)
     _nursery: trio.Nursery | None = attrs.field(init=False, default=None)
-    _spoken: dict[int, _Spoken] = attrs.field(init=False, factory=dict)
-    """By node id."""
+    _conversations: dict[int, _Conversation] = attrs.field(init=False, factory=dict)
+    """The conversation of each running node, by its id."""
     _sequence: int = attrs.field(init=False, default=0)
-    """Of the newest state."""
+    """The sequence number of the newest state."""
     _hearing: trio.Event = attrs.field(init=False, factory=trio.Event)
     _chance: random.Random = attrs.field(init=False, factory=random.SystemRandom)
     _looks: dict[int, _Looked] = attrs.field(init=False, factory=dict)
-    """Those that are not answered yet, by number."""
+    """The questions for replicas that are not answered yet, by number."""
     _numbers: "count[int]" = attrs.field(init=False, factory=count)
 
     @faults.default
@@ -161,10 +161,10 @@ class SteeredProcesses:
         return Faults(TrioClock(), node_ids=lambda: self.cluster.node_ids)
 
     def begin(self, nursery: trio.Nursery) -> None:
-        """Speak to every node, for as long as `nursery` is open."""
+        """Talk to every node while `nursery` is open."""
         self._nursery = nursery
         for node_id in self.cluster.node_ids:
-            self._speak_to(node_id)
+            self._talk_to(node_id)
 
     # -- nodes
 
@@ -182,7 +182,7 @@ class SteeredProcesses:
         self._frozen.discard(node_id)
 
     async def stop_node(self, node_id: int) -> None:
-        """SIGKILL if it has not left by then."""
+        """Shut a node down in good order; kill it after the time limit."""
         await self.thaw_node(node_id)
         await trio.to_thread.run_sync(self.cluster.stop_node, node_id)
 
@@ -190,7 +190,7 @@ class SteeredProcesses:
         """Start a node that is down; return when it serves. After the time limit it is killed."""
         self._must_be(node_id, up=False)
         self.cluster.start(node_id)
-        self._speak_to(node_id)
+        self._talk_to(node_id)
         with TrioClock().move_on_after(timeout_seconds):
             while not await trio.to_thread.run_sync(self._serves, node_id):
                 if not self.cluster.is_running(node_id):
@@ -211,10 +211,10 @@ class SteeredProcesses:
         self._must_be(node_id, up=True)
         os.kill(self.cluster.pid(node_id), signal.SIGCONT)
         self._frozen.discard(node_id)
-        await self._until_heard()
+        await self._until_applied()
 
     def thaw_all(self) -> None:
-        """A process that is stopped (SIGSTOP) would not leave."""
+        """Let every frozen node go on, so that it can shut down."""
         for node_id in self._frozen:
             if self.cluster.is_running(node_id):
                 os.kill(self.cluster.pid(node_id), signal.SIGCONT)
@@ -229,7 +229,7 @@ class SteeredProcesses:
                 await self.start_node(node_id)
 
     async def topics(self) -> Mapping[str, Sequence[PartitionSummary]]:
-        """As the first broker that answers knows them."""
+        """Return the topics, as the first broker that answers knows them."""
         for node_id in self.cluster.node_ids[1:]:
             if self._status(node_id) is NodeStatus.RUNNING:
                 ask = partial(fetch_metadata, HOST, self._port(node_id))
@@ -264,49 +264,49 @@ class SteeredProcesses:
         rest = [each for each in self.cluster.node_ids if each not in some]
         there = set(product(some, rest if others is None else others))
         self._cuts |= there | (set() if one_way else {(to, source) for source, to in there})
-        await self._tell_all()
+        await self._send_to_all()
 
     async def heal(self) -> None:
         self._cuts.clear()
-        await self._tell_all()
+        await self._send_to_all()
 
     async def add_fault(self, rule: FaultRule) -> AddedRule:
         added = self.faults.add(rule)
-        await self._tell_all()
+        await self._send_to_all()
         return added
 
     async def remove_fault(self, rule: AddedRule) -> None:
         self.faults.remove(rule)
-        await self._tell_all()
+        await self._send_to_all()
 
     async def clear_faults(self) -> None:
         self.faults.clear()
-        await self._tell_all()
+        await self._send_to_all()
 
-    # -- what they have
+    # -- replicas
 
     async def replicas(
         self, partitions: Sequence[TopicPartition], *, timeout_ms: int
     ) -> dict[tuple[TopicPartition, int], SeenReplica]:
-        """Of each node that answers within that time."""
+        """Return the replicas of each node that answers within the time limit."""
         seen: dict[tuple[TopicPartition, int], SeenReplica] = {}
         with TrioClock().move_on_after(timeout_ms / 1000):
             async with trio.open_nursery() as nursery:
-                for node_id, spoken in self._spoken.items():
+                for node_id, conversation in self._conversations.items():
                     if node_id != CONTROLLER and node_id not in self._frozen:
-                        nursery.start_soon(self._look, node_id, spoken, partitions, seen)
+                        nursery.start_soon(self._look, node_id, conversation, partitions, seen)
         return seen
 
     async def _look(
         self,
         node_id: int,
-        spoken: _Spoken,
+        conversation: _Conversation,
         partitions: Sequence[TopicPartition],
         seen: dict[tuple[TopicPartition, int], SeenReplica],
     ) -> None:
         question, looked = next(self._numbers), _Looked()
         self._looks[question] = looked
-        spoken.line.say(Word.LOOK, question, partitions)
+        conversation.line.say(Word.LOOK, question, partitions)
         try:
             await looked.answered.wait()
         finally:
@@ -314,61 +314,63 @@ class SteeredProcesses:
         for topic, partition, *facts in looked.replicas:
             seen[TopicPartition(topic, partition), node_id] = _seen_replica(*facts)
 
-    # -- what is said, and heard
+    # -- the lines of nodes
 
-    def _speak_to(self, node_id: int) -> None:
-        assert self._nursery is not None, "it has begun"
-        spoken = self._spoken[node_id] = _Spoken(Line(self.cluster.lines[node_id]))
-        self._tell(spoken.line)
-        self._nursery.start_soon(self._listen_to, node_id, spoken)
+    def _talk_to(self, node_id: int) -> None:
+        assert self._nursery is not None, "`begin` was called"
+        conversation = self._conversations[node_id] = _Conversation(
+            SteeringLine(self.cluster.lines[node_id])
+        )
+        self._send_state(conversation.line)
+        self._nursery.start_soon(self._listen_to, node_id, conversation)
 
-    async def _listen_to(self, node_id: int, spoken: _Spoken) -> None:
-        await spoken.line.run(partial(self._hear, spoken))
-        if self._spoken.get(node_id) is spoken:
-            del self._spoken[node_id]
+    async def _listen_to(self, node_id: int, conversation: _Conversation) -> None:
+        await conversation.line.run(partial(self._hear, conversation))
+        if self._conversations.get(node_id) is conversation:
+            del self._conversations[node_id]
         self._heard_more()
 
-    def _tell(self, line: Line) -> None:
-        """All of what goes wrong."""
+    def _send_state(self, line: SteeringLine) -> None:
+        """Send the whole state: rules, cuts and ports."""
         rules = [(number, words_of(each.rule)) for number, each in self.faults.rules.items()]
         ports = [(self._port(node_id), node_id) for node_id in self.cluster.node_ids]
         wants_events = self.on_event is not None
         line.say(Word.STATE, self._sequence, rules, self.cuts(), ports, wants_events)
 
-    async def _tell_all(self) -> None:
+    async def _send_to_all(self) -> None:
         self._sequence += 1
-        for spoken in self._spoken.values():
-            self._tell(spoken.line)
-        await self._until_heard()
+        for conversation in self._conversations.values():
+            self._send_state(conversation.line)
+        await self._until_applied()
 
-    async def _until_heard(self) -> None:
+    async def _until_applied(self) -> None:
         with TrioClock().move_on_after(HEARD_SECONDS):
-            while self._who_lags():
+            while self._lagging():
                 await self._hearing.wait()
             return
-        raise NotInTimeError(f"not heard of within {HEARD_SECONDS:g} s by {self._who_lags()}")
+        raise NotInTimeError(f"not applied within {HEARD_SECONDS:g} s by {self._lagging()}")
 
-    def _who_lags(self) -> list[str]:
-        """Of those that could have heard."""
+    def _lagging(self) -> list[str]:
+        """Return the names of running nodes that do not have the newest state."""
         return [
             node_name(node_id)
-            for node_id, spoken in sorted(self._spoken.items())
-            if spoken.heard < self._sequence and node_id not in self._frozen
+            for node_id, conversation in sorted(self._conversations.items())
+            if conversation.heard < self._sequence and node_id not in self._frozen
         ]
 
     def _heard_more(self) -> None:
         self._hearing.set()
         self._hearing = trio.Event()
 
-    def _hear(self, spoken: _Spoken, message: list[Any]) -> None:
+    def _hear(self, conversation: _Conversation, message: list[Any]) -> None:
         match message:
             case [Word.HEARD, sequence]:
-                spoken.heard = sequence
+                conversation.heard = sequence
                 self._heard_more()
             case [Word.MATCHED, question, numbers, facts]:
-                self._judge(spoken, question, numbers, facts)
+                self._judge(conversation, question, numbers, facts)
             case [Word.ANSWERED, hit, answer]:
-                if (decision := spoken.decisions.get(hit)) is not None:
+                if (decision := conversation.decisions.get(hit)) is not None:
                     decision.answered(answer)
             case [Word.SEEN, question, replicas]:
                 if (looked := self._looks.pop(question, None)) is not None:
@@ -378,19 +380,19 @@ class SteeredProcesses:
                 if self.on_event is not None and (entry := decode_entry(packed)) is not None:
                     self.on_event(entry)
             case _:
-                raise AssertionError(f"no node says {message}")
+                raise AssertionError(f"a node never sends {message}")
 
     def _judge(
-        self, spoken: _Spoken, question: int, numbers: Sequence[int], facts: list[Any]
+        self, conversation: _Conversation, question: int, numbers: Sequence[int], facts: list[Any]
     ) -> None:
         rules = self.faults.rules
         matching = [rules[number] for number in numbers if number in rules]
         decision = self.faults.judged(call_of(facts), matching, self._chance)
         hit = next(self._numbers)
         if decision is not None:
-            spoken.remember(hit, decision)
+            conversation.remember(hit, decision)
         fired = [] if decision is None else [each.number for each in decision.fired]
-        spoken.line.say(Word.FIRED, question, hit, fired)
+        conversation.line.say(Word.FIRED, question, hit, fired)
 
     def _status(self, node_id: int) -> NodeStatus:
         if not self.cluster.is_running(node_id):

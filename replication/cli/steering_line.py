@@ -1,21 +1,22 @@
-"""What a node and the process that steers it say to each other, over the node's standard input.
+"""The messages between a node and the process that steers it, over the node's standard input.
 
     to the node      state, sequence, rules, cuts, ports, wants_events
-                                                           what goes wrong from now on: all of it
-                     fired, question, hit, rules           those of the matching rules that fire
-                     look, question, partitions            what the node has of them
-    from the node    heard, sequence                       it holds to that state
+                                                           all faults and cuts from now on
+                     fired, question, hit, rules           the matching rules that fire
+                     look, question, partitions            a question for its replicas of these
+    from the node    heard, sequence                       it applies that state
                      matched, question, rules, call        a request that these rules match
-                     answered, hit, text                   what became of one that was hit
-                     seen, question, replicas              what it has of each partition asked for
-                     happened, entry                       an event, as journals have it, if that is wanted
+                     answered, hit, text                   the result of a request that was hit
+                     seen, question, replicas              its replicas of these partitions
+                     happened, entry                       an event as in journals, if wanted
 
-Rule 1: a state is whole. Who has heard of the newest one has heard of everything.
+Rule 1: a state is complete: a node that has heard the newest one needs no earlier one.
 
-Rule 2: a node begins when it has heard of one, and leaves in good order when the line ends.
+Rule 2: a node begins when it has heard its first state, and shuts down in good order when the line
+ends.
 
-Rule 3: calls are counted by who steers, so a rule that fires once does so once in a cluster,
-whichever of its processes is asked.
+Rule 3: the steering process counts calls. So a rule that fires once does so once in the cluster,
+whichever node is asked.
 """
 
 import socket
@@ -28,7 +29,7 @@ import msgpack
 import trio
 
 from replication.faults import Call
-from replication.faults.rules.parts import Part
+from replication.faults.rules.parts import NamedPart
 from replication.wire.apis import ApiKey
 
 Hear: TypeAlias = Callable[[list[Any]], None]
@@ -36,7 +37,7 @@ _RECEIVED_BYTES = 64 * 1024
 
 
 class Word(StrEnum):
-    """What a message begins with."""
+    """The first item of a message, which names its kind."""
 
     STATE = "state"
     HEARD = "heard"
@@ -49,7 +50,7 @@ class Word(StrEnum):
 
 
 @attrs.define(eq=False)
-class Line:
+class SteeringLine:
     """Messages in msgpack, both ways, over one end of a socket pair; the socket stays open."""
 
     _socket: socket.socket
@@ -57,12 +58,12 @@ class Line:
     _more: trio.Event = attrs.field(init=False, factory=trio.Event)
 
     def say(self, word: Word, *rest: object) -> None:
-        """Sent as soon as the other side takes it; nobody waits for that."""
+        """Send a message as soon as the other side takes it, without waiting for that."""
         self._unsent += msgpack.packb([word.value, *rest])
         self._more.set()
 
     async def run(self, hear: Hear) -> None:
-        """Until the other side is gone."""
+        """Exchange messages until the other side is gone."""
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(self._socket.dup()))
         async with stream, trio.open_nursery() as nursery:
             nursery.start_soon(self._send, stream)
@@ -77,7 +78,7 @@ class Line:
                 unsent, self._unsent = self._unsent, bytearray()
                 await stream.send_all(unsent)
         except trio.BrokenResourceError:
-            pass  # what is received tells of the end
+            pass  # `_receive` ends too
 
 
 async def _receive(stream: trio.SocketStream, hear: Hear) -> None:
@@ -88,17 +89,17 @@ async def _receive(stream: trio.SocketStream, hear: Hear) -> None:
             for message in messages:
                 hear(message)
     except trio.BrokenResourceError:
-        pass  # it was killed with something unread: the same end
+        pass  # it was killed with unread data
 
 
 def facts_of(call: Call) -> list[object]:
-    """What is told of a call where it is counted."""
+    """Return what the steering process needs to know of a call."""
     parts = [(each.topic, each.partition) for each in call.parts]
     return [call.api, call.version, call.client_id, call.peer, call.broker, parts, call.wall_ms]
 
 
 def call_of(facts: list[Any]) -> Call:
-    """The same there: without the request, which is only needed where rules are matched."""
+    """Return the call of `facts`; it lacks the request, which only matching needs."""
     api, version, client_id, peer, broker, parts, wall_ms = facts
     return Call(
         api=ApiKey(api),
@@ -108,7 +109,7 @@ def call_of(facts: list[Any]) -> Call:
         broker=broker,
         of_broker=False,
         request=None,
-        parts=tuple(Part(topic, partition) for topic, partition in parts),
+        parts=tuple(NamedPart(topic, partition) for topic, partition in parts),
         names_all=False,
         wall_ms=wall_ms,
     )

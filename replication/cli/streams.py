@@ -1,7 +1,7 @@
-"""Standard input and output as bytes, read and written beside a trio program.
+"""Standard input and output as bytes, in a trio program.
 
-A read or a write may block for as long as a person or the other end of a pipe likes: it is done
-in a thread, so that heartbeats go on. Nothing is buffered here: what was written is out.
+A read or a write may block for any time, so it is done in a thread while heartbeats go on. Nothing
+is buffered here: when `write` returns, the bytes are out.
 """
 
 import io
@@ -18,20 +18,20 @@ CHUNK = 1 << 16
 
 
 @attrs.define(eq=False)
-class Source:
+class StandardInput:
     """Standard input."""
 
     _descriptor: int | None
-    """None where it is an object of this process, as in a test."""
+    """The file descriptor; None if the stream has none, as in a test."""
 
     @classmethod
-    def standard(cls) -> "Source":
+    def standard(cls) -> "StandardInput":
         if sys.stdin is None:
             raise CommandError("standard input is closed")
         return cls(_descriptor_of(sys.stdin.buffer))
 
     async def read(self) -> bytes:
-        """What there is, once there is some; nothing at the end. Can be cancelled."""
+        """Wait for bytes and return them; return nothing at the end. Can be cancelled."""
         if self._descriptor is None:
             return sys.stdin.buffer.read(CHUNK)
         return await trio.to_thread.run_sync(
@@ -40,13 +40,13 @@ class Source:
 
 
 @attrs.define(eq=False)
-class Sink:
+class StandardOutput:
     """Standard output."""
 
     _descriptor: int | None
 
     @classmethod
-    def standard(cls) -> "Sink":
+    def standard(cls) -> "StandardOutput":
         if sys.stdout is None:
             raise CommandError("standard output is closed")
         sys.stdout.flush()
@@ -57,7 +57,7 @@ class Sink:
         return self._descriptor is not None and os.isatty(self._descriptor)
 
     async def write(self, data: bytes) -> None:
-        """All of it; cancelled, it writes on: what was taken from a consumer is not lost."""
+        """Write all of `data`, even if cancelled, so that no record of a consumer is lost."""
         with trio.CancelScope(shield=True):
             if self._descriptor is None:
                 sys.stdout.buffer.write(data)

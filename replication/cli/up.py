@@ -5,9 +5,9 @@
     2        running  127.0.0.1:9093
     3        running  127.0.0.1:9094
 
-In one process by default, which is the fastest to start; with --isolated each broker and
-the controller is a process of its own, which can be killed like one. Both keep their data
-in the same places, so a cluster may be started one way today and the other way tomorrow.
+By default all nodes are in one process, which starts fastest. With --isolated, each broker and the
+controller is a process of its own, which can be killed. Both ways keep their data in the same
+places, so a cluster may be started either way.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 BASE_PORT = 9092
 LOOK_SECONDS = 0.5
 DEFAULT_BROKERS = 3
-COPY_STATE = "mirror.json"  # what imports its owner takes longer than a cluster to start
+COPY_STATE = "mirror.json"  # importing `replication.mirror` for it would delay every start
 
 
 @click.command(name="up")
@@ -47,20 +47,22 @@ COPY_STATE = "mirror.json"  # what imports its owner takes longer than a cluster
     "-n",
     "--brokers",
     type=click.IntRange(min=1),
-    help="How many brokers.  [default: as many as DATA-DIR has, or 3]",
+    help="The number of brokers.  [default: as many as DATA-DIR has, or 3]",
 )
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where to keep the data; by default a temporary directory, deleted at the end.",
+    help="The directory of the data.  [default: a temporary one, deleted at the end]",
 )
 @click.option(
     "--base-port",
     type=click.IntRange(1, 65535),
-    help=f"Broker 1 listens there, broker 2 one above, ...  [default: {BASE_PORT}]",
+    help=f"The port of broker 1; broker 2 listens one above, ...  [default: {BASE_PORT}]",
 )
 @click.option("--any-port", is_flag=True, help="Listen on free ports.")
-@click.option("--isolated", is_flag=True, help="A process for each broker and the controller.")
+@click.option(
+    "--isolated", is_flag=True, help="Run each broker and the controller in a process of its own."
+)
 @click.option(
     "--config",
     "config_file",
@@ -73,17 +75,19 @@ COPY_STATE = "mirror.json"  # what imports its owner takes longer than a cluster
     multiple=True,
     callback=key_values,
     metavar="KEY=VALUE",
-    help="Set a configuration key, over those of the file.",
+    help="Set a configuration key; it overrides the file.",
 )
 @metrics_option(
-    "Serve /metrics for Prometheus there; 0 takes any port. With --isolated each process serves"
-    " its own: the controller there, broker 1 one above, ..."
+    "Serve /metrics for Prometheus at this port; 0 takes any port. With --isolated each process"
+    " serves its own: the controller at this port, broker 1 one above, ..."
 )
 @OUTPUT
-@ui_option("Serve the live page there: a cluster to look at, and to hurt; 0 takes any port.")
+@ui_option(
+    "Serve the live page at this port, which shows and breaks the cluster; 0 takes any port."
+)
 @control_option(
-    "Serve what steers the cluster there, described at /openapi.json: kill, freeze, cut, let"
-    " requests go wrong (docs/control.md); 0 takes any port."
+    "Serve the control API at this port: kill, freeze, cut, inject faults (docs/control.md);"
+    " /openapi.json describes it; 0 takes any port."
 )
 def command(
     brokers: int | None,
@@ -133,14 +137,14 @@ def command(
 def _of_a_copy(
     data_dir: Path, brokers: int | None, properties: dict[str, str]
 ) -> tuple[int, dict[str, str]]:
-    """What `understudy follow` left there: its one broker serves it."""
+    """Return the brokers (one) and the properties with which a copy is served."""
     from replication.cli.follow.served import prepare
 
     read_only, own = prepare(str(data_dir))
     if read_only:
         if brokers not in (None, 1):
-            raise click.UsageError("a copy is served by one broker, until it is promoted: -n 1")
-        tell("understudy: a copy, served read-only; `understudy promote` ends that")
+            raise click.UsageError("one broker serves a copy until it is promoted: -n 1")
+        tell("understudy: this is a copy, and read-only until `understudy promote`")
     return brokers or 1, own | properties
 
 
@@ -152,12 +156,12 @@ def _brokers_with_data(data_dir: Path) -> list[int]:
 
 
 def _of_brokers_left_out(data_dir: Path, known: list[int], brokers: int) -> Iterator[str]:
-    """Name the brokers whose data lies there and that will not run."""
+    """Yield a warning about brokers that have data and will not run."""
     left_out = [each for each in known if each > brokers]
     if left_out:
         yield (
-            f"understudy: {data_dir} has the data of brokers {_numbers(known)}, and"
-            f" {_numbers(left_out)} will not run: replicas there stay offline;"
+            f"understudy: {data_dir} has the data of brokers {_numbers(known)}, but"
+            f" {_numbers(left_out)} will not run, and their replicas stay offline;"
             f" -n {known[-1]} runs all of them"
         )
 
@@ -167,7 +171,7 @@ def _numbers(ids: Iterable[int]) -> str:
 
 
 def _of_who_was_killed(data_dir: Path, brokers: int, properties: dict[str, str]) -> Iterator[str]:
-    """The controller takes a killed broker for alive until its session ends, and has it wait."""
+    """Yield a warning about killed brokers, which must wait until their sessions expire."""
     logs = {each: data_dir / f"broker-{each}" / "log" for each in range(1, brokers + 1)}
     killed = [
         each
@@ -178,26 +182,28 @@ def _of_who_was_killed(data_dir: Path, brokers: int, properties: dict[str, str])
         return
     from replication.config import BrokerConfig
 
-    # The one has to be longer than the other.
+    # BrokerConfig checks that the first is longer than the second.
     timing = ("broker.session.timeout.ms", "broker.heartbeat.interval.ms")
-    said = {key: properties[key] for key in timing if key in properties}
-    seconds = BrokerConfig.from_properties({"node.id": "1"} | said).broker_session_timeout_ms / 1000
+    given = {key: properties[key] for key in timing if key in properties}
+    seconds = (
+        BrokerConfig.from_properties({"node.id": "1"} | given).broker_session_timeout_ms / 1000
+    )
     yield (
         f"understudy: not shut down cleanly: broker {_numbers(killed)};"
-        f" waiting until their sessions have ended, up to {seconds:g} s"
+        f" waiting until their sessions have expired, up to {seconds:g} s"
     )
 
 
 def _warn(warnings: Iterable[str]) -> None:
-    """Once the data is ours: a cluster that runs looks like one that was killed."""
+    """Print the warnings, once the data is locked: a running cluster looks like a killed one."""
     for each in warnings:
         tell(each)
 
 
 def _show(addresses: list[str], urls: Mapping[str, str], *, output: str) -> None:
-    """Plain text: what draws nicer tables takes longer to import than a cluster to start.
+    """Print the addresses as plain text, without rich, which would delay the start; or as JSON.
 
-    As JSON it is one line, so that who reads it need not wait for the end of the cluster.
+    JSON is one line, so that a reader need not wait for the end of the cluster.
     """
     if output == JSON:
         brokers = [
@@ -227,12 +233,11 @@ def _run_here(
     control: HttpPort | None,
     show: "Show",
 ) -> None:
-    # What is imported now lives as long as the process: the collector need not look at it.
-    gc.disable()
     from replication.cli.one_process import OneProcess
 
+    # Imported objects live as long as the process. With them a full collection stops every node
+    # for 150 ms, and without them for 0.2 ms.
     gc.freeze()
-    gc.enable()
     OneProcess(
         data_dir=data_dir,
         brokers=brokers,
@@ -261,14 +266,14 @@ def _run_isolated(
     from replication.broker.defaults import default_properties
     from replication.cli.isolated import IsolatedCluster
 
-    # Or it is said now what is missing.
+    # First: a missing extra is reported before anything starts.
     page, served = PageServer(ui), ControlServer(control)
     is_steered = ui is not None or control is not None
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    # Both by name: a shell that starts us in the background has SIGINT ignored.
+    # A shell that starts this in the background has SIGINT ignored.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     ports = [first_port + index for index in range(brokers + 1)] if first_port else []
@@ -294,5 +299,5 @@ def _run_isolated(
         cluster.wait_until_ready()
         show(cluster.bootstrap_servers.split(","), cluster.metrics_urls)
         while True:
-            # Not signal.pause(): a signal that comes just before it would be waited for in vain.
+            # signal.pause() would miss a signal that comes just before it.
             time.sleep(LOOK_SECONDS)

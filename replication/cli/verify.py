@@ -1,13 +1,13 @@
-"""`understudy verify A B ...`: are copies of logs the same? If not, where and why do they part.
+"""`understudy verify A B ...`: compare copies of logs; show where and why they diverge.
 
     understudy verify broker-1/log broker-2/log          log directories at rest
     understudy verify old:9092 new:9092                  two clusters
     understudy verify source:9092 copy/broker-1/log      one of each
     understudy verify --bootstrap-server b1:9092         the replicas of one cluster
 
-The flags are those of kafka-replica-verification, where it has them. Exit codes:
+Flags that kafka-replica-verification has are named as there. Exit codes:
 
-    0   the same    1   they differ    2   they could not be compared, or some could not be
+    0   the same    1   they differ    2   all or some could not be compared
 """
 
 import re
@@ -45,7 +45,7 @@ BAR_INTERVAL_MS = 200
 
 
 def topic_pattern(_: click.Context, option: click.Parameter, value: str) -> str:
-    """A regular expression of the whole name; commas part several, as in Kafka's tools."""
+    """Return a regular expression for whole names; commas separate several, as in Kafka's tools."""
     pattern = "|".join(part.strip() for part in value.strip("\"'").split(","))
     try:
         re.compile(pattern)
@@ -73,23 +73,25 @@ def numbers(_: click.Context, option: click.Parameter, value: str | None) -> Par
     "servers",
     multiple=True,
     metavar="HOST:PORT,...",
-    help="A cluster; the replicas of a single one are compared with each other.",
+    help="A cluster. If it is the only source, its replicas are compared with each other.",
 )
 @click.option(
     "--topics-include",
     callback=topic_pattern,
     default=".*",
-    help="Only topics whose whole name matches.",
+    help="Compare only topics whose whole name matches.",
 )
 @click.option(
-    "--partitions", callback=numbers, help="Only these partitions of each topic, such as 0,3-5."
+    "--partitions",
+    callback=numbers,
+    help="Compare only these partitions of each topic, such as 0,3-5.",
 )
 @click.option(
     "--time",
     "timestamp",
     type=click.IntRange(min=EARLIEST),
     default=EARLIEST,
-    help="Where to begin: milliseconds, -1 the end, -2 the start (the default).",
+    help="Begin at this time in milliseconds since 1970; -1 is the end, -2 the start.  [default: -2]",
 )
 @click.option(
     "--fetch-size", type=click.IntRange(min=1), default=1 << 20, help="The most bytes of one fetch."
@@ -98,21 +100,23 @@ def numbers(_: click.Context, option: click.Parameter, value: str | None) -> Par
     "--max-wait-ms",
     type=click.IntRange(min=0),
     default=1000,
-    help="How many milliseconds a broker may wait for data.",
+    help="The time in milliseconds that a broker may wait for data.",
 )
 @click.option(
     "--report-interval-ms",
     type=click.IntRange(min=1),
-    help="Print the progress every so many milliseconds.",
+    help="Print the progress at this interval in milliseconds.",
 )
 @click.option(
     "--timeout", "answer_ms", type=click.IntRange(min=1), default=60_000, show_default=True,
     help="Milliseconds to wait for an answer.",
 )  # fmt: skip
 @click.option(
-    "--copies", type=click.IntRange(min=1), help="How many copies of each partition there must be."
+    "--copies",
+    type=click.IntRange(min=1),
+    help="The number of copies that each partition must have.",
 )
-@click.option("--exact", is_flag=True, help="Compare byte by byte, compacted partitions too.")
+@click.option("--exact", is_flag=True, help="Compare compacted partitions byte by byte too.")
 @click.option(
     "--compacted", is_flag=True, help="Compare the last record of each key in every partition."
 )
@@ -127,7 +131,7 @@ def numbers(_: click.Context, option: click.Parameter, value: str | None) -> Par
     callback=key_values,
     multiple=True,
     metavar="KEY=VALUE",
-    help="One property of a Kafka client, over those of the file.",
+    help="A property of the Kafka client; it overrides the file.",
 )
 @output_option(also=["text"])
 def command(
@@ -150,18 +154,19 @@ def command(
 ) -> None:
     """Compare copies of logs: log directories at rest, live clusters, or one of each.
 
-    For each partition: same, or the first offset where they part, with both epochs, both
-    CRCs and the cause. Where a cleaner has been at work, the last record of each key counts.
-    Exit code 0 same, 1 they differ, 2 they, or some partitions, could not be compared.
+    Each partition is the same, or it is shown with the first offset where the copies diverge,
+    both leader epochs, both CRCs and the cause. In a compacted partition, the last record of
+    each key is compared. The exit code is 0 if all are the same, 1 if some differ, 2 if some
+    could not be compared.
     """
-    directories, clusters = told_apart(sources)
+    directories, clusters = directories_and_clusters(sources)
     clusters += servers
     if not directories and not clusters and (globally := global_servers()) is not None:
         clusters = (globally,)
     if len(directories) + len(clusters) < 2 and not clusters:
         raise click.UsageError("give two log directories or clusters, or one cluster")
     if exact and compacted:
-        raise click.UsageError("--exact and --compacted ask for two things")
+        raise click.UsageError("--exact and --compacted contradict each other")
     is_json = output == JSON
     with progress("comparing") as bar:
         listener = Listener(
@@ -187,8 +192,10 @@ def command(
     sys.exit(exit_code_of(comparison))
 
 
-def told_apart(sources: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Directories, and bootstrap servers; what is neither is a directory that is not there."""
+def directories_and_clusters(
+    sources: Sequence[str],
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Separate directories from bootstrap servers; any other source is a missing directory."""
     directories = tuple(each for each in sources if Path(each).is_dir() or not _is_servers(each))
     return directories, tuple(each for each in sources if each not in directories)
 
@@ -201,17 +208,17 @@ def _is_servers(text: str) -> bool:
 
 
 def client_config(path: Path | None, properties: Mapping[str, str]) -> dict[str, Any]:
-    """Kafka's keys, underscored, as a client takes them."""
+    """Return the properties with underscores, as a client takes them."""
     given = properties_of(path, properties)
     return {key.replace(".", "_"): value for key, value in given.items()}
 
 
 def run(verification: Verification) -> Comparison:
-    """The comparison; where there can be none, one line and the exit code that says so."""
+    """Return the comparison; if there can be none, exit with one line and code 2."""
     try:
         comparison = trio.run(verification.run, production_seams())
         if nothing_compared(comparison):
-            raise CannotCompareError("no partition is in two of them")
+            raise CannotCompareError("no partition is in two of the sources")
     except (UnderstudyError, StorageError, OSError) as error:
         tell(f"understudy: cannot compare: {error}")
         sys.exit(COULD_NOT_COMPARE)
@@ -219,7 +226,7 @@ def run(verification: Verification) -> Comparison:
 
 
 def exit_code_of(comparison: Comparison) -> int:
-    """As diff has it: what could not be told goes before what differs."""
+    """Return the exit code; 2 takes precedence over 1, as in diff."""
     if missing := len(comparison.not_compared):
         tell(f"understudy: {missing} of {len(comparison.partitions)} could not be compared")
         return COULD_NOT_COMPARE
@@ -233,11 +240,11 @@ def show(result: Outcome) -> None:
 def show_progress(
     bar: Bar, partition: TopicPartition, compared: Compared, *, as_line: bool
 ) -> None:
-    told = f"{partition}: the same up to offset {compared.end_offset} so far"
-    bar.say(told)
+    text = f"{partition}: the same up to offset {compared.end_offset} so far"
+    bar.say(text)
     if as_line:
-        tell(told)
+        tell(text)
 
 
 def _nothing(_: Outcome) -> None:
-    """JSON is one document, at the end."""
+    """Show nothing: JSON is one document at the end."""

@@ -35,7 +35,7 @@ from replication.faults import (
     judged,
 )
 from replication.faults.applied_faults import AppliedFaults, Respond
-from replication.faults.rules.parts import NameOf, Part
+from replication.faults.rules.parts import NamedPart, NameOf
 from replication.leader.rules.fetch_session.session import FetchSession
 from replication.net.seams import Connection, NodeClock, Seams
 from replication.wire.apis import ApiKey
@@ -223,7 +223,7 @@ class FaultGate:
             in_session=self._in_session(request),
         )
 
-    def _in_session(self, request: Any) -> Iterable[Part]:
+    def _in_session(self, request: Any) -> Iterable[NamedPart]:
         """What a fetch wants without naming it again (KIP-227)."""
         if not isinstance(request, FetchRequest) or request.session_epoch <= 0:
             return ()
@@ -237,7 +237,7 @@ class FaultGate:
             for partition in topic.partitions
         }
         return [
-            Part(name or self.name_of(topic_id), partition, topic_id)
+            NamedPart(name or self.name_of(topic_id), partition, topic_id)
             for topic_id, name, partition in wanted
             if not {(topic_id, "", partition), (topic_id, name, partition)} & forgotten
         ]

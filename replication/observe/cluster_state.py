@@ -1,8 +1,8 @@
 """A cluster at one moment, as a value: its brokers, its partitions and their replicas.
 
-    ClusterState ─┬─ BrokerState                 up, frozen, fenced, leaving, starting, down
-                  └─ PartitionState              leader, epoch, ISR
-                       └─ ReplicaState           LEO, HW, lag, epochs; in or out of the ISR and why
+    ClusterState ─┬─ ObservedBroker                 up, frozen, fenced, leaving, starting, down
+                  └─ ObservedPartition              leader, epoch, ISR
+                       └─ ObservedReplica           LEO, HW, lag, epochs; in or out of the ISR and why
 
 Rule 1: None means "unknown", never zero. Kafka's protocol says less about a cluster than its own
 process does (`state_reader.py`); what it does not say stays unknown.
@@ -54,7 +54,7 @@ class Role(enum.StrEnum):
 
 
 @attrs.frozen(kw_only=True)
-class BrokerState:
+class ObservedBroker:
     id: int
     host: str
     port: int
@@ -64,7 +64,7 @@ class BrokerState:
 
 
 @attrs.frozen(kw_only=True)
-class ReplicaState:
+class ObservedReplica:
     broker: int
     role: Role
     in_isr: bool
@@ -85,13 +85,13 @@ class ReplicaState:
 
 
 @attrs.frozen(kw_only=True)
-class PartitionState:
+class ObservedPartition:
     topic: str
     partition: int
     leader: int | None
     leader_epoch: LeaderEpoch | None
     isr: tuple[int, ...]
-    replicas: tuple[ReplicaState, ...]
+    replicas: tuple[ObservedReplica, ...]
     """The replicas in assignment order, the preferred leader first."""
     why: str = ""
     """Why this leader was elected, or why there is none."""
@@ -126,7 +126,7 @@ class PartitionState:
     def is_in_trouble(self) -> bool:
         return self.is_offline or self.is_under_replicated or self.is_under_min_isr
 
-    def replica(self, broker: int | None) -> ReplicaState | None:
+    def replica(self, broker: int | None) -> ObservedReplica | None:
         return next((each for each in self.replicas if each.broker == broker), None)
 
     @property
@@ -143,8 +143,8 @@ class ClusterState:
     cluster_id: str | None
     controller: int | None
     controller_status: Status
-    brokers: tuple[BrokerState, ...]
-    partitions: tuple[PartitionState, ...]
+    brokers: tuple[ObservedBroker, ...]
+    partitions: tuple[ObservedPartition, ...]
     number_of_partitions: int
     """The number of partitions, including those that are not shown."""
     cut: tuple[tuple[int, int], ...] = ()

@@ -53,7 +53,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 @attrs.frozen
-class Source:
+class MetricsSource:
     """A registry, and the labels of all its series."""
 
     registry: MetricsRegistry
@@ -136,7 +136,7 @@ def _number(value: float) -> str:
     return {math.inf: "+Inf", -math.inf: "-Inf"}.get(value, repr(value).replace("nan", "NaN"))
 
 
-async def exposition(sources: Sequence[Source]) -> bytes:
+async def exposition(sources: Sequence[MetricsSource]) -> bytes:
     """Return the text of one scrape."""
     made, since_turn = Exposition(), 0
     for source in sources:

@@ -21,10 +21,10 @@ from replication.leader.rules.leadership import Leadership
 from replication.metadata.rules import NO_LEADER, MetadataImage, PartitionRegistration
 from replication.observe.cluster_state import (
     INTERNAL_PREFIX,
-    BrokerState,
     ClusterState,
-    PartitionState,
-    ReplicaState,
+    ObservedBroker,
+    ObservedPartition,
+    ObservedReplica,
     Role,
     Status,
     troubled_first,
@@ -80,10 +80,10 @@ class NodesSource:
             cut=tuple(sorted(self.cluster.cuts())),
         )
 
-    def _broker(self, broker_id: int, status: Status) -> BrokerState:
+    def _broker(self, broker_id: int, status: Status) -> ObservedBroker:
         listener = self.cluster.configs[broker_id].listeners[0]
         failure = self.cluster.failures.get(broker_id)
-        return BrokerState(
+        return ObservedBroker(
             id=broker_id,
             host=listener.host,
             port=listener.port,
@@ -112,9 +112,9 @@ class NodesSource:
         name: TopicPartition,
         registration: PartitionRegistration,
         statuses: Mapping[int, Status],
-    ) -> PartitionState:
+    ) -> ObservedPartition:
         leads = self._leadership(name, registration)
-        return PartitionState(
+        return ObservedPartition(
             topic=name.topic,
             partition=name.partition,
             leader=None if registration.leader == NO_LEADER else registration.leader,
@@ -150,11 +150,11 @@ class NodesSource:
         leads: Leadership | None,
         broker_id: int,
         statuses: Mapping[int, Status],
-    ) -> ReplicaState:
+    ) -> ObservedReplica:
         in_isr, behind_since_ms = broker_id in registration.isr, _behind_since(leads, broker_id)
         partition = self._hosted(name, broker_id)
         if partition is None:
-            return ReplicaState(
+            return ObservedReplica(
                 broker=broker_id,
                 role=Role.DOWN if statuses.get(broker_id) is Status.DOWN else Role.UNKNOWN,
                 in_isr=in_isr,
@@ -162,7 +162,7 @@ class NodesSource:
                 behind_since_ms=behind_since_ms,
             )
         log = partition.log
-        return ReplicaState(
+        return ObservedReplica(
             broker=broker_id,
             role=_role(partition, registration),
             in_isr=in_isr,

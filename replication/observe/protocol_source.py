@@ -28,10 +28,10 @@ from replication.client.admin.values import (
 )
 from replication.errors import ErrorCode, KafkaError
 from replication.observe.cluster_state import (
-    BrokerState,
     ClusterState,
-    PartitionState,
-    ReplicaState,
+    ObservedBroker,
+    ObservedPartition,
+    ObservedReplica,
     Role,
     Status,
 )
@@ -183,9 +183,9 @@ class ProtocolSource:
         described: PartitionDescription,
         answers: _Answers,
         alive: Collection[int],
-    ) -> PartitionState:
+    ) -> ObservedPartition:
         name = TopicPartition(topic.name, described.partition)
-        return PartitionState(
+        return ObservedPartition(
             topic=topic.name,
             partition=described.partition,
             leader=described.leader if described.leader >= 0 else None,
@@ -205,10 +205,10 @@ def _replica(
     broker: int,
     answers: _Answers,
     alive: Collection[int],
-) -> ReplicaState:
+) -> ObservedReplica:
     replica, leads = (name, broker), broker == described.leader
     role = Role.LEADER if leads else Role.FOLLOWER
-    return ReplicaState(
+    return ObservedReplica(
         broker=broker,
         role=role if broker in alive else Role.DOWN,
         in_isr=broker in described.isr,
@@ -235,13 +235,13 @@ def _led(
 
 
 def _brokers(
-    cluster: ClusterDescription, partitions: Sequence[PartitionState], answers: _Answers
-) -> tuple[BrokerState, ...]:
+    cluster: ClusterDescription, partitions: Sequence[ObservedPartition], answers: _Answers
+) -> tuple[ObservedBroker, ...]:
     """Return the brokers that are alive, and those that only have replicas."""
     answered = {broker for _, broker in answers.ends}
     hosting = {each.broker for partition in partitions for each in partition.replicas}
     alive = [
-        BrokerState(
+        ObservedBroker(
             id=each.id,
             host=each.host,
             port=each.port,
@@ -251,7 +251,7 @@ def _brokers(
         for each in cluster.brokers
     ]
     gone = [
-        BrokerState(
+        ObservedBroker(
             id=each,
             host="",
             port=-1,

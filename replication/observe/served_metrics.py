@@ -26,7 +26,7 @@ from replication.events import Event, EventSink, LogDeleted, LogTruncated
 from replication.metrics import Histogram, MetricName, MetricsRegistry
 from replication.net.clock import TrioClock
 from replication.net.seams import NodeClock
-from replication.observe.exposition import CONTENT_TYPE, Labels, Source, exposition
+from replication.observe.exposition import CONTENT_TYPE, Labels, MetricsSource, exposition
 from replication.observe.http import LOOPBACK, Site
 from replication.server.server import OnBug
 from storage.types import Offset, TopicPartition
@@ -184,13 +184,19 @@ class ServedMetrics:
         labels = () if broker is None else broker_label(broker)
         return self._events.setdefault(labels, NodeEvents()).sink
 
-    def sources(self) -> Sequence[Source]:
-        found = [Source(each.metrics, broker_label(each.broker_id)) for each in self.brokers()]
-        found += [Source(each.controller.metrics) for each in self.controllers()]
+    def sources(self) -> Sequence[MetricsSource]:
+        found = [
+            MetricsSource(each.metrics, broker_label(each.broker_id)) for each in self.brokers()
+        ]
+        found += [MetricsSource(each.controller.metrics) for each in self.controllers()]
         now = self.process.clock.now
-        found += [Source(each.registry(now), labels) for labels, each in self._events.items()]
         found += [
-            Source(each) for each in [self.process.registry, self.cluster, self.mirror] if each
+            MetricsSource(each.registry(now), labels) for labels, each in self._events.items()
+        ]
+        found += [
+            MetricsSource(each)
+            for each in [self.process.registry, self.cluster, self.mirror]
+            if each
         ]
         return found
 

@@ -30,10 +30,10 @@ from typing import Protocol
 import attrs
 
 from replication.observe.cluster_state import (
-    BrokerState,
     ClusterState,
-    PartitionState,
-    ReplicaState,
+    ObservedBroker,
+    ObservedPartition,
+    ObservedReplica,
     Role,
     Status,
 )
@@ -61,7 +61,7 @@ class StateReader:
     """`broker.session.timeout.ms` of the cluster; None if it is not known."""
     max_lag_ms: int | None = None
     """`replica.lag.time.max.ms` of the cluster; None if it is not known."""
-    _before: dict[TopicPartition, PartitionState] = attrs.field(init=False, factory=dict)
+    _before: dict[TopicPartition, ObservedPartition] = attrs.field(init=False, factory=dict)
     _left_because: dict[tuple[TopicPartition, int], str] = attrs.field(init=False, factory=dict)
 
     async def read(self) -> ClusterState:
@@ -77,8 +77,8 @@ class StateReader:
         return attrs.evolve(found, partitions=partitions)
 
     def _completed(
-        self, found: PartitionState, brokers: Mapping[int, BrokerState]
-    ) -> PartitionState:
+        self, found: ObservedPartition, brokers: Mapping[int, ObservedBroker]
+    ) -> ObservedPartition:
         self._note_leaving(found, brokers)
         leads = found.replica(found.leader)
         if leads is not None and not (leads.is_live and leads.role is Role.LEADER):
@@ -91,7 +91,9 @@ class StateReader:
             replicas=tuple(self._explained(found, each, leads, brokers) for each in replicas),
         )
 
-    def _note_leaving(self, found: PartitionState, brokers: Mapping[int, BrokerState]) -> None:
+    def _note_leaving(
+        self, found: ObservedPartition, brokers: Mapping[int, ObservedBroker]
+    ) -> None:
         name = found.topic_partition
         before = self._before.get(name)
         for broker in found.isr:
@@ -106,7 +108,7 @@ class StateReader:
                 reason = "no reason is known: it was not behind when it was last seen in the ISR"
             self._left_because[name, broker] = reason
 
-    def _remembered(self, name: TopicPartition, found: ReplicaState) -> ReplicaState:
+    def _remembered(self, name: TopicPartition, found: ObservedReplica) -> ObservedReplica:
         before = self._before.get(name)
         seen = None if before is None else before.replica(found.broker)
         if found.is_live or seen is None:
@@ -121,11 +123,11 @@ class StateReader:
 
     def _explained(
         self,
-        partition: PartitionState,
-        replica: ReplicaState,
-        leads: ReplicaState | None,
-        brokers: Mapping[int, BrokerState],
-    ) -> ReplicaState:
+        partition: ObservedPartition,
+        replica: ObservedReplica,
+        leads: ObservedReplica | None,
+        brokers: Mapping[int, ObservedBroker],
+    ) -> ObservedReplica:
         leader_end = None if leads is None else leads.log_end_offset
         lag = None
         if leader_end is not None and replica.log_end_offset is not None:
@@ -146,7 +148,12 @@ class StateReader:
         return attrs.evolve(replica, why=why)
 
     def _why_in(
-        self, replica: ReplicaState, broker: BrokerState | None, *, is_leader: bool, joined: str
+        self,
+        replica: ObservedReplica,
+        broker: ObservedBroker | None,
+        *,
+        is_leader: bool,
+        joined: str,
     ) -> str:
         if broker is not None and broker.status in (Status.DOWN, Status.FROZEN):
             after = "" if self.session_ms is None else f" of {_seconds(self.session_ms)}"
@@ -169,7 +176,7 @@ class StateReader:
         )
 
 
-def why_out(replica: ReplicaState, broker: BrokerState | None, left: str) -> str:
+def why_out(replica: ObservedReplica, broker: ObservedBroker | None, left: str) -> str:
     """Return why a replica is not in the ISR; `left` is why it left, empty if that is unknown."""
     now = _keeps_out(replica, broker, left)
     if not left:
@@ -177,7 +184,7 @@ def why_out(replica: ReplicaState, broker: BrokerState | None, left: str) -> str
     return f"left the ISR: {left}" + (f"; {now}" if now else "")
 
 
-def _keeps_out(replica: ReplicaState, broker: BrokerState | None, left: str) -> str:
+def _keeps_out(replica: ObservedReplica, broker: ObservedBroker | None, left: str) -> str:
     if broker is not None and broker.status in (Status.DOWN, Status.FROZEN):
         return f"its broker is {broker.why or broker.status}"
     if broker is not None and broker.status is Status.FENCED:

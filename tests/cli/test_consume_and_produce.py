@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from replication.cli.consume.deserialisers import Deserialiser, NotOfTheKindError
+from replication.cli.consume.deserialisers import KafkaDeserialiser, NotDeserialisableError
 from replication.testing import ThreadedCluster
 from tests.cli.commands import Command
 
@@ -75,7 +75,7 @@ def test_keys_and_values_by_kafkas_deserialisers(understudy: Command, topic: str
     understudy("produce", topic, stdin=b"short\n")
     done = understudy("consume", topic, *ALL, "--value-deserializer", "double", exit_code=1)
     assert done.stdout == "0.5\n", "what came before it is written"
-    assert f"understudy: {topic}-0 at offset 1: 5 bytes are no double" in done.stderr
+    assert f"understudy: {topic}-0 at offset 1: 5 bytes are not a valid double" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -99,25 +99,27 @@ def test_keys_and_values_by_kafkas_deserialisers(understudy: Command, topic: str
     ],
 )
 def test_numbers_are_printed_as_java_does(number: float, text: str) -> None:
-    assert Deserialiser("double").text(struct.pack(">d", number)).decode() == text
+    assert KafkaDeserialiser("double").text(struct.pack(">d", number)).decode() == text
 
 
 def test_a_single_has_no_more_digits_than_tell_it_from_others() -> None:
-    single = Deserialiser("FloatDeserializer")
+    single = KafkaDeserialiser("FloatDeserializer")
     for number, text in ((0.1, b"0.1"), (3.4028234663852886e38, b"3.4028235E38"), (1e7, b"1.0E7")):
         assert single.text(struct.pack(">f", number)) == text
 
 
 def test_other_kinds() -> None:
-    assert Deserialiser("short").text(b"\xff\xfe") == b"-2"
-    assert Deserialiser("Integer").text(b"\0\0\1\0") == b"256"
-    assert Deserialiser("boolean").text(b"\1") == b"true"
-    assert Deserialiser("string").text(b"\xff") == b"\xff"
+    assert KafkaDeserialiser("short").text(b"\xff\xfe") == b"-2"
+    assert KafkaDeserialiser("Integer").text(b"\0\0\1\0") == b"256"
+    assert KafkaDeserialiser("boolean").text(b"\1") == b"true"
+    assert KafkaDeserialiser("string").text(b"\xff") == b"\xff"
     name = "12345678-1234-5678-1234-567812345678"
-    assert Deserialiser("UUID").text(name.encode()) == name.encode()
+    assert KafkaDeserialiser("UUID").text(name.encode()) == name.encode()
     for kind, data in (("boolean", b"\2"), ("uuid", b"x"), ("long", b"")):
-        with pytest.raises(NotOfTheKindError, match=f"{len(data)} bytes are no {kind}"):
-            Deserialiser(kind).text(data)
+        with pytest.raises(
+            NotDeserialisableError, match=f"{len(data)} bytes are not a valid {kind}"
+        ):
+            KafkaDeserialiser(kind).text(data)
 
 
 def test_json_both_ways(understudy: Command, topic: str) -> None:
@@ -218,7 +220,7 @@ def test_a_transaction_is_there_or_not(understudy: Command, topic: str) -> None:
 def test_a_line_that_cannot_be_read_aborts_the_transaction(understudy: Command, topic: str) -> None:
     own = ["produce", topic, "--transactional-id", f"id-of-{topic}", "-K", "="]
     told = understudy(*own, stdin=b"k=v\nno key\n", exit_code=1)
-    assert told.stderr == "understudy: line 2: there is no key separator in it\n"
+    assert told.stderr == "understudy: line 2: it has no key separator\n"
     assert read(understudy, topic, "--isolation-level", "read_committed") == b""
 
 

@@ -91,4 +91,4 @@ def test_arrow_is_of_segments_only(segment: Path) -> None:
         "--files", f"{segment.parent}/00000000000000000000.index", "--output", "arrow"
     )
     assert result.exit_code == 2
-    assert "is of .log files" in result.stderr
+    assert "needs .log files" in result.stderr

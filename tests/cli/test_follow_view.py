@@ -2,8 +2,8 @@
 
 from rich.console import Console
 
-from replication.cli.follow.running import worth_telling
-from replication.cli.follow.view import Moment, Rates, metrics_text
+from replication.cli.follow.running import notable
+from replication.cli.follow.view import MirrorMoment, Rates, metrics_text
 from replication.events import FetcherStarted, LogTruncated, PartitionFailed
 from replication.metrics import MetricsRegistry
 from replication.mirror import PartitionProgress
@@ -29,7 +29,7 @@ def progress(
 
 def test_what_is_behind_or_in_trouble_stands_first() -> None:
     partitions = [progress(T0, 5000, 0), progress(T1, 10, 12, "its leader cannot be reached")]
-    moment = Moment(
+    moment = MirrorMoment(
         partitions=partitions, trouble=None, bytes_per_second=2.5e6, offsets_per_second={T0: 420.0}
     )
     console = Console(width=100)
@@ -56,7 +56,7 @@ def test_what_is_behind_or_in_trouble_stands_first() -> None:
 
 def test_nothing_is_missing_once_every_leader_has_said_so() -> None:
     def at(*partitions: PartitionProgress) -> bool:
-        return Moment(partitions=partitions, trouble=None, bytes_per_second=0.0).caught_up
+        return MirrorMoment(partitions=partitions, trouble=None, bytes_per_second=0.0).caught_up
 
     assert at(progress(T0, 5, 0))
     assert not at()
@@ -65,8 +65,8 @@ def test_nothing_is_missing_once_every_leader_has_said_so() -> None:
 
 
 def test_a_source_that_says_nothing_is_named() -> None:
-    moment = Moment(partitions=[], trouble="no connection to b1", bytes_per_second=0.0)
-    assert moment.line().endswith("no news of the source: no connection to b1")
+    moment = MirrorMoment(partitions=[], trouble="no connection to b1", bytes_per_second=0.0)
+    assert moment.line().endswith("the source does not answer: no connection to b1")
 
 
 def test_rates_are_of_the_time_since_the_last_look() -> None:
@@ -87,10 +87,10 @@ def test_people_are_told_what_changes_the_copy_and_no_more() -> None:
         cause="diverging epoch",
         leader_epoch=3,
     )
-    assert worth_telling(cut) == "t-0: cut from offset 9 to 7 (diverging epoch), as the source did"
+    assert notable(cut) == "t-0: truncated from offset 9 to 7 (diverging epoch), like the source"
     failed = PartitionFailed(partition=T1, cause="its disk")
-    assert worth_telling(failed) == "t-1: not followed: its disk"
-    assert worth_telling(FetcherStarted(leader=1, fetcher_id=0)) is None
+    assert notable(failed) == "t-1: no longer followed: its disk"
+    assert notable(FetcherStarted(leader=1, fetcher_id=0)) is None
 
 
 def test_a_topic_that_was_named_and_is_not_there_is_told_and_not_caught_up_with() -> None:
@@ -102,6 +102,8 @@ def test_a_topic_that_was_named_and_is_not_there_is_told_and_not_caught_up_with(
         log_end_offset=5,
         lag=0,
     )
-    moment = Moment(partitions=[progress], trouble=None, missing=["nope"], bytes_per_second=0.0)
+    moment = MirrorMoment(
+        partitions=[progress], trouble=None, missing=["nope"], bytes_per_second=0.0
+    )
     assert not moment.caught_up
     assert moment.line().endswith("; not in the source: nope")

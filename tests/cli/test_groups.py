@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from replication.cli import group as understudy, main
 from replication.cli.groups.describing import About, listed, remark, show
-from replication.cli.groups.positions import Described, Position, describe, log_ends
-from replication.cli.groups.reset import Target, To, check_put, new_offset, planned, put
+from replication.cli.groups.positions import DescribedGroup, GroupPosition, describe, log_ends
+from replication.cli.groups.reset import ResetTarget, To, check_put, new_offset, planned, put
 from replication.cli.groups.resetting import duration_ms, milliseconds, read_back, written
 from replication.cli.isolated import IsolatedCluster
 from replication.client.admin import Admin
@@ -47,7 +47,7 @@ def with_a_group(story: Callable[[Scene, Admin], Awaitable[None]]) -> None:
     play(told)
 
 
-def table(described: Described) -> list[tuple[object, ...]]:
+def table(described: DescribedGroup) -> list[tuple[object, ...]]:
     return [
         (each.topic, each.partition, each.current_offset, each.log_end_offset, each.lag)
         for each in described.positions
@@ -85,8 +85,8 @@ def test_positions_name_who_reads_and_who_has_nothing_to_read() -> None:
             readers = [each.reader.client_id if each.reader else "" for each in described.positions]
             assert sorted(readers) == ["one", "three", "two"]
             assert [each.partition for each in described.positions] == [0, 1, None]
-            with pytest.raises(KafkaError, match="while nobody is in group g, which is Stable"):
-                await planned(admin, "g", None, Target(To.LATEST))
+            with pytest.raises(KafkaError, match="while group g has no members; it is Stable"):
+                await planned(admin, "g", None, ResetTarget(To.LATEST))
             nursery.cancel_scope.cancel()
 
     with_a_group(story)
@@ -110,15 +110,15 @@ def test_a_topic_that_is_gone_has_no_log_end() -> None:
 
 def test_offsets_are_planned_and_then_put() -> None:
     async def story(stage: Scene, admin: Admin) -> None:
-        plan = await planned(admin, "g", None, Target(To.SHIFT, -3))
+        plan = await planned(admin, "g", None, ResetTarget(To.SHIFT, -3))
         assert plan == {T0: 1}
         assert table(await describe(admin, "g")) == [("t", 0, 4, 6, 2)]
         await put(admin, "g", plan)
         assert table(await describe(admin, "g")) == [("t", 0, 1, 6, 5)]
-        assert await planned(admin, "g", ["t"], Target(To.LATEST)) == {T0: 6, T1: 4}
-        assert await planned(admin, "g", ["t:1"], Target(To.OFFSET, 3)) == {T1: 3}
-        assert await planned(admin, "new", ["t:0,1"], Target(To.EARLIEST)) == {T0: 0, T1: 0}
-        long_ago, never = Target(To.DATETIME, 1), Target(To.DATETIME, 2**50)
+        assert await planned(admin, "g", ["t"], ResetTarget(To.LATEST)) == {T0: 6, T1: 4}
+        assert await planned(admin, "g", ["t:1"], ResetTarget(To.OFFSET, 3)) == {T1: 3}
+        assert await planned(admin, "new", ["t:0,1"], ResetTarget(To.EARLIEST)) == {T0: 0, T1: 0}
+        long_ago, never = ResetTarget(To.DATETIME, 1), ResetTarget(To.DATETIME, 2**50)
         assert await planned(admin, "g", ["t"], long_ago) == {T0: 0, T1: 0}
         assert await planned(admin, "g", ["t"], never) == {T0: 6, T1: 4}
 
@@ -128,36 +128,36 @@ def test_offsets_are_planned_and_then_put() -> None:
 @pytest.mark.parametrize(
     ("target", "current", "expected"),
     [
-        (Target(To.EARLIEST), 7, 5),
-        (Target(To.LATEST), 7, 9),
-        (Target(To.OFFSET, 6), None, 6),
-        (Target(To.OFFSET, 100), 7, 9),
-        (Target(To.OFFSET, 0), 7, 5),
-        (Target(To.SHIFT, -1), 7, 6),
-        (Target(To.SHIFT, -100), 7, 5),
-        (Target(To.SHIFT, 100), 7, 9),
-        (Target(To.DATETIME, 1), 7, 8),
-        (Target(To.CURRENT), 7, 7),
-        (Target(To.CURRENT), None, 9),
-        (Target(To.CURRENT), 2, 5),
+        (ResetTarget(To.EARLIEST), 7, 5),
+        (ResetTarget(To.LATEST), 7, 9),
+        (ResetTarget(To.OFFSET, 6), None, 6),
+        (ResetTarget(To.OFFSET, 100), 7, 9),
+        (ResetTarget(To.OFFSET, 0), 7, 5),
+        (ResetTarget(To.SHIFT, -1), 7, 6),
+        (ResetTarget(To.SHIFT, -100), 7, 5),
+        (ResetTarget(To.SHIFT, 100), 7, 9),
+        (ResetTarget(To.DATETIME, 1), 7, 8),
+        (ResetTarget(To.CURRENT), 7, 7),
+        (ResetTarget(To.CURRENT), None, 9),
+        (ResetTarget(To.CURRENT), 2, 5),
     ],
 )
-def test_where_a_group_is_put(target: Target, current: int | None, expected: int) -> None:
+def test_where_a_group_is_put(target: ResetTarget, current: int | None, expected: int) -> None:
     assert new_offset(T0, target, begin=5, end=9, current=current, at_time=8) == expected
 
 
 def test_what_has_no_offset_cannot_be_shifted() -> None:
-    with pytest.raises(KafkaError, match="t-0 has no offset that could be shifted"):
-        new_offset(T0, Target(To.SHIFT, 1), begin=0, end=9, current=None, at_time=None)
+    with pytest.raises(KafkaError, match="t-0 has no committed offset to shift"):
+        new_offset(T0, ResetTarget(To.SHIFT, 1), begin=0, end=9, current=None, at_time=None)
 
 
 def test_offsets_that_are_not_there_after_all_are_told() -> None:
     async def story(_: Scene, admin: Admin) -> None:
         await put(admin, "g", {T0: 3})
         await check_put(admin, "g", {T0: 3})
-        with pytest.raises(KafkaError, match="put to 4 of t-0, and 3 is committed"):
+        with pytest.raises(KafkaError, match="set to 4 of t-0, but 3 is committed"):
             await check_put(admin, "g", {T0: 4})
-        with pytest.raises(KafkaError, match="put to 1 of t-7, and nothing is committed"):
+        with pytest.raises(KafkaError, match="set to 1 of t-7, but nothing is committed"):
             await check_put(admin, "g", {TopicPartition("t", 7): 1})
 
     with_a_group(story)
@@ -175,7 +175,10 @@ def test_a_time_without_a_zone_is_utc() -> None:
         (["delete", "g", "--all-groups"], "give either GROUP or --all-groups"),
         (["describe", "g", "--state", "--members"], "give one of --offsets, --members and --state"),
         (["reset-offsets", "g", "--all-topics", "--by-duration", "1h"], "expected one like P2DT3H"),
-        (["reset-offsets", "g", "--all-topics", "--from-file", __file__], "leave --topic out"),
+        (
+            ["reset-offsets", "g", "--all-topics", "--from-file", __file__],
+            "--from-file excludes --topic",
+        ),
         (["reset-offsets", "g", "--to-latest"], "give either --topic or --all-topics"),
         (["reset-offsets", "g", "--all-topics"], "give one of --to-earliest"),
         (["reset-offsets", "g", "--all-topics", "--to-latest", "--to-offset", "0"], "give one of"),
@@ -206,14 +209,14 @@ def test_what_is_exported_can_be_read_back() -> None:
     two = [*one, ("h", "c", 0, 7)]
     told = read_back("\n".join(written(two, groups=2)), ["g", "h"])
     assert told == {"g": offsets, "h": {TopicPartition("c", 0): 7}}
-    with pytest.raises(click.UsageError, match="line 2: c,x,6 is no offset"):
+    with pytest.raises(click.UsageError, match="line 2: c,x,6 is not an offset"):
         read_back("c,0,1\nc,x,6\n", ["g"])
     with pytest.raises(click.UsageError, match="it has no offset of h"):
         read_back("g,c,0,1\n", ["g", "h"])
 
 
 def shown(
-    described: Described, about: About, capsys: pytest.CaptureFixture[str], *, verbose: bool
+    described: DescribedGroup, about: About, capsys: pytest.CaptureFixture[str], *, verbose: bool
 ) -> list[list[str]]:
     show(described, about, verbose=verbose)
     return [line.split() for line in capsys.readouterr().out.splitlines()]
@@ -230,11 +233,11 @@ def test_what_is_said_of_a_group_in_kafkas_columns(capsys: pytest.CaptureFixture
         group_id="g", state="CompletingRebalance", protocol_type="consumer", protocol="range",
         members=(member,), coordinator=BrokerDescription(id=2, host="h", port=9),
     )  # fmt: skip
-    at = Position(
+    at = GroupPosition(
         group="g", topic="t", partition=0, leader_epoch=3, current_offset=4, log_end_offset=6,
         reader=member,
     )  # fmt: skip
-    described = Described(group, (at,))
+    described = DescribedGroup(group, (at,))
     assert remark(group) == "Warning: Consumer group 'g' is rebalancing."
     assert shown(described, About.OFFSETS, capsys, verbose=True) == [
         [

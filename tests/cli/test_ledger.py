@@ -1,6 +1,6 @@
 """The ledger counts what became of every record, and believes only the bytes."""
 
-from replication.cli.demo.ledger import Ledger, Verdict
+from replication.cli.demo.ledger import Ledger, LedgerVerdict
 
 
 def ledger_of(*values: bytes) -> Ledger:
@@ -15,7 +15,7 @@ def test_a_record_acked_and_read_back_is_committed() -> None:
     for number, value in enumerate((b"a", b"b")):
         ledger.on_ack(number)
         ledger.on_read(number, value)
-    assert ledger.verdict() == Verdict(2, 2, 0, 0, 0, 0)
+    assert ledger.verdict() == LedgerVerdict(2, 2, 0, 0, 0, 0)
 
 
 def test_a_record_acked_and_not_there_is_lost() -> None:

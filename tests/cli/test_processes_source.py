@@ -9,7 +9,7 @@ from replication.cli.processes_source import ProcessesSource
 from replication.cli.steered_processes import SeenReplica
 from replication.cluster.interface import NodeStatus, NodeSummary
 from replication.errors import ErrorCode, KafkaError
-from replication.observe.cluster_state import ClusterState, PartitionState, ReplicaState
+from replication.observe.cluster_state import ClusterState, ObservedPartition, ObservedReplica
 from replication.observe.state_reader import StateReader
 from storage.types import TopicPartition
 from tests.cli.test_top_view import partition, state
@@ -21,7 +21,7 @@ SEEN = SeenReplica(leader_epoch=4, high_watermark=1180, epochs=())
 class Protocol:
     """Answers as Kafka's protocol does, which has no high watermark of a follower."""
 
-    partitions: Sequence[PartitionState] = ()
+    partitions: Sequence[ObservedPartition] = ()
     answers: bool = True
 
     async def find(self) -> ClusterState:
@@ -54,7 +54,7 @@ class Processes:
         return {(each, 2): SEEN for each in partitions if 2 not in self.frozen}
 
 
-def without_replica_2(found: PartitionState) -> PartitionState:
+def without_replica_2(found: ObservedPartition) -> ObservedPartition:
     leader, follower = found.replicas
     silent = attrs.evolve(follower, is_live=False, log_end_offset=None)
     return attrs.evolve(found, replicas=(leader, silent))
@@ -65,7 +65,7 @@ async def test_a_silent_node_keeps_its_last_figures_until_its_topic_is_gone() ->
     doubles: dict[str, Any] = {"processes": processes, "protocol": protocol}
     reader = StateReader(source=ProcessesSource(**doubles))
 
-    async def replica() -> ReplicaState:
+    async def replica() -> ObservedReplica:
         (found,) = (await reader.read()).partitions
         follower = found.replica(2)
         assert follower is not None

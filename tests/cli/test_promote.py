@@ -63,7 +63,7 @@ def test_what_was_not_copied_is_said_and_nothing_is_done_unasked(copy: Path) -> 
         *([f"t-{number}", "1", "5", "4", "7", "107", "0"] for number in range(PARTITIONS)),
     ]
     assert said.startswith("12 offsets of the source were not copied (source asked: as of 1970-")
-    assert shown.stderr == "Nothing was changed; --execute does it.\n"
+    assert shown.stderr == "Nothing was changed; add --execute to do it.\n"
     assert read_state(OsFileSystem(), str(copy)) == before
 
 
@@ -112,8 +112,8 @@ def test_every_step_of_it_is_told(copy: Path, monkeypatch: pytest.MonkeyPatch) -
         "asking the source",
         "opening logs",
         *partitions,
-        "aborting what is open",
+        "aborting open transactions",
         *partitions,
-        "telling the controller",
+        "writing the metadata",
         "closing logs",
     ]

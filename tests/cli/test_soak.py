@@ -15,7 +15,7 @@ import attrs
 import pytest
 
 from replication.cli.demo.run import CONFIG
-from replication.cli.demo.workload import Workload, create_topic, read_back
+from replication.cli.demo.workload import DemoWorkload, create_topic, read_back
 from replication.cli.isolated import CONTROLLER, HOST, IsolatedCluster
 from replication.cli.probe import fetch_metadata
 from replication.verify.directories import verify_directories
@@ -104,7 +104,7 @@ def test_nothing_acknowledged_is_lost_whoever_dies(tmp_path: Path) -> None:
         servers = cluster.bootstrap_servers
         create_topic(servers, TOPIC, partitions=PARTITIONS, replication_factor=3)
         wait_for_isr(cluster)
-        workload = Workload(servers, TOPIC)
+        workload = DemoWorkload(servers, TOPIC)
         luck = BadLuck(cluster, random.Random(SEED))
         begun = time.monotonic()
         while (now := time.monotonic() - begun) < SECONDS:

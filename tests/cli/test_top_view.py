@@ -8,29 +8,29 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from replication.cli import group as understudy
-from replication.cli.top.view import of_interest, plain_rows, screen, summary
+from replication.cli.top.screen import of_interest, plain_rows, screen, summary
 from replication.cli.topics.choosing import Only
 from replication.observe.cluster_state import (
-    BrokerState,
     ClusterState,
-    PartitionState,
-    ReplicaState,
+    ObservedBroker,
+    ObservedPartition,
+    ObservedReplica,
     Role,
     Status,
 )
 
-LEADER = ReplicaState(
+LEADER = ObservedReplica(
     broker=1, role=Role.LEADER, in_isr=True, why="in the ISR: it leads", leader_epoch=4,
     log_start_offset=0, log_end_offset=1200, high_watermark=1180, lag=0,
 )  # fmt: skip
-OUT = ReplicaState(
+OUT = ObservedReplica(
     broker=2, role=Role.FOLLOWER, in_isr=False, why="left the ISR: it lacked records",
     log_end_offset=1000, lag=200,
 )  # fmt: skip
 
 
-def partition(topic: str, *, isr: tuple[int, ...] = (1,), min_isr: int = 1) -> PartitionState:
-    return PartitionState(
+def partition(topic: str, *, isr: tuple[int, ...] = (1,), min_isr: int = 1) -> ObservedPartition:
+    return ObservedPartition(
         topic=topic, partition=0, leader=1, leader_epoch=4, isr=isr, replicas=(LEADER, OUT),
         min_isr=min_isr,
     )  # fmt: skip
@@ -43,15 +43,15 @@ BEHIND = partition("behind")
 ALONE = attrs.evolve(partition("alone"), leader=None)
 
 
-def state(*partitions: PartitionState) -> ClusterState:
+def state(*partitions: ObservedPartition) -> ClusterState:
     return ClusterState(
         now_ms=0,
         cluster_id="c",
         controller=1,
         controller_status=Status.UNKNOWN,
         brokers=(
-            BrokerState(id=1, host="h", port=1, status=Status.UP),
-            BrokerState(id=2, host="h", port=2, status=Status.UNKNOWN, why="it does not answer"),
+            ObservedBroker(id=1, host="h", port=1, status=Status.UP),
+            ObservedBroker(id=2, host="h", port=2, status=Status.UNKNOWN, why="it does not answer"),
         ),
         partitions=partitions,
         number_of_partitions=len(partitions),

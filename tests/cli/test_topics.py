@@ -2,8 +2,8 @@
 
 import pytest
 
-from replication.cli.topics.choosing import Only, Wanted, pattern
-from replication.cli.topics.describing import Described, as_json, lines
+from replication.cli.topics.choosing import Only, WantedTopics, pattern
+from replication.cli.topics.describing import DescribedTopic, as_json, lines
 from replication.client.admin.values import (
     ConfigValue,
     PartitionDescription,
@@ -20,7 +20,7 @@ def test_a_topic_is_made_described_altered_and_deleted(understudy: Command) -> N
     made = ["topic", "create", "--topic", "story", "--replica-assignment", "1:2,2:1"]
     assert understudy.lines(*made, "--config", "retention.ms=60000") == [
         "Created topic story.",
-        "story: 2 partitions, replication factor 2, led",
+        "story: 2 partitions, replication factor 2, all with a leader",
     ]
     assert "story" in understudy.lines("topic", "list")
     head, first, second = understudy.lines("topic", "describe", "--topic", "story")
@@ -34,11 +34,11 @@ def test_a_topic_is_made_described_altered_and_deleted(understudy: Command) -> N
     )
     assert second.startswith("\tTopic: story\tPartition: 1\tLeader: 2\tReplicas: 2,1\tIsr: 2,1\t")
     assert understudy.lines("topic", "alter", "story", "--partitions", "3") == [
-        "story: 3 partitions, led"
+        "story: 3 partitions, all with a leader"
     ]
     dry = understudy("topic", "delete", "story")
     assert dry.stdout == "Would delete topic story.\n"
-    assert dry.stderr == "Nothing was changed; --execute does it.\n"
+    assert dry.stderr == "Nothing was changed; add --execute to do it.\n"
     assert "story" in understudy.lines("topic", "list")
     assert understudy.lines("topic", "delete", "story", "--execute") == ["Deleted topic story."]
     assert "story" not in understudy.lines("topic", "list")
@@ -145,7 +145,7 @@ def config(name: str, value: str | None, source: ConfigSource) -> ConfigValue:
     return ConfigValue(name=name, value=value, source=source)
 
 
-IN_TROUBLE = Described(
+IN_TROUBLE = DescribedTopic(
     topic=TopicDescription(
         name="t",
         partitions=(
@@ -193,8 +193,8 @@ def test_what_is_not_there_and_what_moves_is_written_as_kafka_does() -> None:
 
 
 def test_a_name_is_no_pattern() -> None:
-    assert not Wanted(names=("a.b",)).matches("axb")
-    assert Wanted(pattern="a.b").matches("axb")
-    assert not Wanted(pattern=".*", exclude_internal=True).matches("__consumer_offsets")
-    assert Wanted().matches("anything")
+    assert not WantedTopics(names=("a.b",)).matches("axb")
+    assert WantedTopics(pattern="a.b").matches("axb")
+    assert not WantedTopics(pattern=".*", exclude_internal=True).matches("__consumer_offsets")
+    assert WantedTopics().matches("anything")
     assert pattern(None, None, '"a, b"') == "a|b"  # type: ignore[arg-type] # no context is needed

@@ -123,7 +123,7 @@ def test_what_cannot_be_compared_is_one_line_and_2(arguments: list[str], said: s
 def test_nothing_in_two_places_is_not_the_same(tmp_path: Path) -> None:
     result = verify(lay(tmp_path / "a", "t-0", b"x"), lay(tmp_path / "b", "u-0", b"x"))
     assert result.exit_code == 2
-    assert "no partition is in two of them" in result.stderr
+    assert "no partition is in two of the sources" in result.stderr
 
 
 def test_a_cluster_that_is_not_there_is_waited_for_only_so_long(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from replication.client.admin import Admin, NewTopic
 from replication.net.clock import TrioClock
-from replication.observe.cluster_state import PartitionState, Role
+from replication.observe.cluster_state import ObservedPartition, Role
 from replication.observe.protocol_source import ProtocolSource
 from replication.observe.state_reader import StateReader
 from tests.clients.sample import in_thread
@@ -36,7 +36,7 @@ def looking(admin: Admin) -> StateReader:
     return StateReader(source=source)
 
 
-async def only(state: StateReader) -> PartitionState:
+async def only(state: StateReader) -> ObservedPartition:
     (found,) = (await state.read()).partitions
     return found
 
@@ -47,7 +47,7 @@ async def produce(kafka: Kafka, count: int) -> None:
             await producer.send(TOPIC, b"%d" % number)
 
 
-def all_have_seven(found: PartitionState) -> bool:
+def all_have_seven(found: ObservedPartition) -> bool:
     ends = [each.log_end_offset for each in found.replicas]
     return ends == [7, 7, 7] and found.replicas[0].high_watermark == 7
 

@@ -52,8 +52,13 @@ def test_our_brokers_are_described_alike(our_brokers: IsolatedCluster) -> None:
 def test_apache_kafka_is_described_alike(kafka: Kafka) -> None:
     servers = kafka.bootstrap_servers
     told = ours(servers, "create", "alike", "--partitions=2", "--config=retention.ms=7")
-    assert told == ["Created topic alike.", "alike: 2 partitions, replication factor 1, led"]
-    assert ours(servers, "alter", "alike", "--partitions=3") == ["alike: 3 partitions, led"]
+    assert told == [
+        "Created topic alike.",
+        "alike: 2 partitions, replication factor 1, all with a leader",
+    ]
+    assert ours(servers, "alter", "alike", "--partitions=3") == [
+        "alike: 3 partitions, all with a leader"
+    ]
     same_lines(servers, "alike")
     assert ours(servers, "list") == theirs(servers, "--list")
     theirs(servers, "--delete", "--topic=alike")

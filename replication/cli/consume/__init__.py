@@ -1,6 +1,6 @@
-"""`understudy consume`: records of any Kafka cluster, by kafka-console-consumer's and kcat's flags.
+"""`understudy consume`: records of any Kafka cluster, with the flags of Kafka's consumer and kcat.
 
-places       what is read, from where        formats      a record as bytes or as JSON
-filters      which records are wanted        reading      until when
-command      what may be said
+places       partitions and offsets          formats         a record as bytes or as JSON
+filters      the choice of records           deserialisers   keys and values as more than bytes
+reading      until the end                   command         the options
 """

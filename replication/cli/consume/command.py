@@ -1,4 +1,4 @@
-r"""The command.
+r"""The command `understudy consume`.
 
 understudy consume orders --from-beginning --property print.key=true
 understudy consume orders -o -10 -e -f '%t-%p %o %k %s\n'
@@ -13,8 +13,8 @@ import click
 import trio
 
 from replication.cli import completion
-from replication.cli.connection import Connection, connected, exact_key_values
-from replication.cli.consume.deserialisers import Deserialiser, Deserialisers
+from replication.cli.connection import ClusterConnection, connected, exact_key_values
+from replication.cli.consume.deserialisers import Deserialisers, KafkaDeserialiser
 from replication.cli.consume.filters import Filter, filters
 from replication.cli.consume.formats import (
     Format,
@@ -23,11 +23,11 @@ from replication.cli.consume.formats import (
     by_properties,
     for_a_terminal,
 )
-from replication.cli.consume.places import Place, Wanted, Where, go_to, place
+from replication.cli.consume.places import Place, WantedPartitions, Where, go_to, place
 from replication.cli.consume.reading import Reading
 from replication.cli.interruptions import interruptible
 from replication.cli.output import JSON, OUTPUT, tell
-from replication.cli.streams import Sink
+from replication.cli.streams import StandardOutput
 from replication.cli.topics.choosing import pattern
 from replication.client.consumer import Consumer
 from storage.types import TopicPartition
@@ -65,7 +65,7 @@ DESERIALISERS = ("key.deserializer", "value.deserializer", "headers.deserializer
     "at",
     callback=place,
     metavar="earliest|latest|stored|N|-N|s@MS",
-    help="Where to begin.  [default: latest]",
+    help="The offset to begin at.  [default: latest]",
 )
 @click.option(
     "--from-beginning", is_flag=True, help="Begin at the earliest offset, as --offset earliest."
@@ -107,12 +107,12 @@ DESERIALISERS = ("key.deserializer", "value.deserializer", "headers.deserializer
     multiple=True,
     callback=exact_key_values,
     metavar="KEY=VALUE",
-    help="How to show records: print.key=true, key.separator=:, as Kafka's console consumer.",
+    help="How to show records, as in Kafka's console consumer: print.key=true, key.separator=:.",
 )
 @click.option(
     "--key-deserializer",
     metavar="NAME",
-    help="How to read keys: Long, or the whole name of a class of Kafka's.",
+    help="How to read keys: Long, or the full name of a class of Kafka.",
 )
 @click.option(
     "--value-deserializer", metavar="NAME", help="How to read values, as --key-deserializer."
@@ -122,7 +122,7 @@ DESERIALISERS = ("key.deserializer", "value.deserializer", "headers.deserializer
     "--format",
     "form",
     metavar="FORMAT",
-    help=r"The form of a record, as kcat's -f: '%t %p %o %k %s\n'.",
+    help=r"The form of a record, as in kcat -f: '%t %p %o %k %s\n'.",
 )
 @connected("--consumer-config", "--consumer.config", property_names=["--consumer-property"])
 @OUTPUT
@@ -140,25 +140,29 @@ def command(
     key_deserializer: str | None,
     value_deserializer: str | None,
     form: str | None,
-    connection: Connection,
+    connection: ClusterConnection,
     output: str,
     **until: Any,
 ) -> None:
-    """Write records of topics to standard output, bytes as they are.
+    """Write records of topics to standard output, as unchanged bytes.
 
-    In no group unless --group names one. Goes on until it is interrupted, or --max-messages,
-    --timeout-ms or --exit-at-end say otherwise.
+    It joins no group unless --group names one. It ends when it is interrupted, or as
+    --max-messages, --timeout-ms or --exit-at-end say.
     """
-    chosen = Wanted(topics=(*names, *topics), include=include, partitions=tuple(partitions))
+    chosen = WantedPartitions(
+        topics=(*names, *topics), include=include, partitions=tuple(partitions)
+    )
     if not chosen.topics and include is None:
         raise click.UsageError("give the TOPIC, or --include")
     if at is not None and from_beginning:
-        raise click.UsageError("--from-beginning and --offset ask for two things")
+        raise click.UsageError("--from-beginning and --offset exclude each other")
     group = group or connection.properties.get("group.id")
     if at is not None and group is not None and not partitions:
-        raise click.UsageError("--offset of a group needs --partition: others are in it too")
+        raise click.UsageError(
+            "--offset with --group needs --partition, because a group has other members"
+        )
     if at is not None and at.where is Where.STORED and group is None:
-        raise click.UsageError("--offset stored is where a --group is")
+        raise click.UsageError("--offset stored needs --group")
     consumption = Consumption(
         connection=connection,
         wanted=chosen,
@@ -177,17 +181,16 @@ def command(
     connection.run(trio.run, consumption.run)
 
 
-def _format(output: str, told: Mapping[str, str | None], form: str | None) -> Format:
-    """A property goes before the option that means the same."""
-    given = {name: value for name, value in told.items() if value is not None}
+def _format(output: str, properties: Mapping[str, str | None], form: str | None) -> Format:
+    given = {name: value for name, value in properties.items() if value is not None}
     kinds = {name: given.pop(name) for name in DESERIALISERS if name in given}
     if (output == JSON) + bool(given) + (form is not None) > 1:
-        raise click.UsageError("--output json, --property and --format are three forms: give one")
+        raise click.UsageError("--output json, --property and --format exclude each other")
     if kinds and form is not None:
-        raise click.UsageError("--format writes bytes as they are: no deserializer goes with it")
+        raise click.UsageError("--format writes unchanged bytes and excludes deserializers")
     try:
         found = Deserialisers(
-            **{name.partition(".")[0]: Deserialiser(kind) for name, kind in kinds.items()}
+            **{name.partition(".")[0]: KafkaDeserialiser(kind) for name, kind in kinds.items()}
         )
         if form is not None:
             return by_pattern(form)
@@ -198,10 +201,10 @@ def _format(output: str, told: Mapping[str, str | None], form: str | None) -> Fo
 
 @attrs.frozen(kw_only=True)
 class Consumption:
-    """What was asked for, put together."""
+    """One run of the command."""
 
-    connection: Connection
-    wanted: Wanted
+    connection: ClusterConnection
+    wanted: WantedPartitions
     group: str | None
     place: Place | None
     from_beginning: bool
@@ -210,7 +213,7 @@ class Consumption:
     until: Mapping[str, Any]
 
     async def run(self) -> None:
-        sink = Sink.standard()
+        sink = StandardOutput.standard()
         form = for_a_terminal(self.format) if sink.is_terminal else self.format
         partitions = await self._partitions()
         async with interruptible() as interruption, Consumer(**self._config()) as consumer:
@@ -224,7 +227,7 @@ class Consumption:
         interruption.end_if_interrupted()
 
     async def _partitions(self) -> list[TopicPartition]:
-        """What there is to read; it is looked for first, so that a slip is told at once."""
+        """Return the partitions to read; an unknown topic is reported before anything is read."""
         return await self.connection.for_admin().look_within(self.wanted.found)
 
     def _config(self) -> dict[str, Any]:
@@ -233,8 +236,8 @@ class Consumption:
             allow_auto_create_topics=False,
             auto_offset_reset="earliest" if self.from_beginning else "latest",
         )
-        told = {"group_id": self.group, "isolation_level": self.isolation_level}
-        return given | {key: value for key, value in told.items() if value is not None}
+        options = {"group_id": self.group, "isolation_level": self.isolation_level}
+        return given | {key: value for key, value in options.items() if value is not None}
 
     async def _begin(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         if self.group is not None and not self.wanted.partitions:

@@ -1,13 +1,13 @@
-"""Keys, values and headers as more than bytes, by the names of Kafka's deserialisers.
+"""Keys, values and headers as numbers and texts, by the names of Kafka's deserialisers.
 
     --key-deserializer org.apache.kafka.common.serialization.LongDeserializer
     --value-deserializer Double
     --property headers.deserializer=string
 
-A class's name may be said whole, without its package, or without `Deserializer`. Numbers are
-printed as Java prints them, and are numbers in JSON.
+The name of a class may lack its package and the ending `Deserializer`. Numbers are printed as Java
+prints them, and are numbers in JSON.
 
-Rule: null stays null. Bytes that are none of the kind end the command with where they stand.
+Rule: null stays null. Bytes that cannot be deserialised end the command with their offset.
 """
 
 import struct
@@ -28,7 +28,7 @@ _SCIENTIFIC_BELOW: Final = -3
 
 
 class _Single(float):
-    """Of four bytes: as few digits as tell it from its neighbours."""
+    """A float of four bytes, printed with as few digits as identify it."""
 
 
 def _as_is(data: bytes) -> bytes:
@@ -77,13 +77,13 @@ KNOWN: Final[Mapping[str, Deserialise]] = {
 }
 
 
-class NotOfTheKindError(ValueError):
-    """Bytes that a deserialiser can make nothing of."""
+class NotDeserialisableError(ValueError):
+    """A deserialiser cannot read these bytes."""
 
 
 @attrs.frozen
-class Deserialiser:
-    """`name` as it was said; ValueError where there is none of it."""
+class KafkaDeserialiser:
+    """The deserialiser of a name; ValueError if it is unknown."""
 
     name: str = "bytes"
     _do: Deserialise = attrs.field(init=False)
@@ -99,10 +99,12 @@ class Deserialiser:
         try:
             return self._do(data)
         except (ValueError, struct.error) as error:
-            raise NotOfTheKindError(f"{len(data)} bytes are no {self.name}: {error}") from error
+            raise NotDeserialisableError(
+                f"{len(data)} bytes are not a valid {self.name}: {error}"
+            ) from error
 
     def text(self, data: bytes) -> bytes:
-        """As Java prints it."""
+        """Return the text that Java prints for it."""
         match self.value(data):
             case bytes(found):
                 return found
@@ -114,19 +116,21 @@ class Deserialiser:
                 return str(found).encode()
 
 
-BYTES: Final = Deserialiser()
+BYTES: Final = KafkaDeserialiser()
 
 
 @attrs.frozen(kw_only=True)
 class Deserialisers:
-    key: Deserialiser = BYTES
-    value: Deserialiser = BYTES
-    headers: Deserialiser = BYTES
+    """The deserialisers of a record's parts."""
+
+    key: KafkaDeserialiser = BYTES
+    value: KafkaDeserialiser = BYTES
+    headers: KafkaDeserialiser = BYTES
 
 
 def number_text(number: float) -> str:
-    """`1.0`, `1.0E10`, `NaN`: Double.toString and Float.toString."""
-    if number != number:  # noqa: PLR0124 - so is what is no number
+    """Return a number as Double.toString and Float.toString do: `1.0`, `1.0E10`, `NaN`."""
+    if number != number:  # noqa: PLR0124 - only NaN differs from itself
         return "NaN"
     if number in (float("inf"), float("-inf")):
         return "Infinity" if number > 0 else "-Infinity"
@@ -142,7 +146,7 @@ def number_text(number: float) -> str:
 
 
 def _shortest(number: float) -> str:
-    """`1.5e+00`, with as few digits as come back to the same bytes."""
+    """Return a number such as `1.5e+00`, with the fewest digits that give the same bytes."""
     code = ">f" if isinstance(number, _Single) else ">d"
     wanted = struct.pack(code, number)
     texts = (f"{number:.{digits}e}" for digits in range(_MOST_DIGITS))
@@ -153,4 +157,4 @@ def _packs_to(code: str, number: float, wanted: bytes) -> bool:
     try:
         return struct.pack(code, number) == wanted
     except OverflowError:
-        return False  # rounded beyond the largest there is
+        return False  # rounded beyond the largest float

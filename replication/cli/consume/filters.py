@@ -1,12 +1,12 @@
-"""Which records are wanted: `consume --filter`, of which all must hold.
+"""The choice of records: `consume --filter`; repeated filters must all match.
 
-    TEXT                      it is in the key or in the value
-    key=TEXT   value=TEXT     it is in the one
-    key~REGEX  value~REGEX    that matches somewhere in it
+    TEXT                      the key or the value contains it
+    key=TEXT   value=TEXT     the key or the value contains it
+    key~REGEX  value~REGEX    it matches a part of the key or the value
     header.NAME               there is a header of that name
-    header.NAME=TEXT  header.NAME~REGEX     and one such has it
+    header.NAME=TEXT  header.NAME~REGEX     a header of that name contains or matches it
 
-Keys and values are bytes: a text is looked for as UTF-8, an expression matches bytes.
+Keys and values are bytes: a text is searched as UTF-8, and an expression matches bytes.
 """
 
 import re
@@ -25,7 +25,7 @@ _FORM = re.compile(
 
 
 def parse(text: str) -> Filter:
-    """ValueError where an expression is none."""
+    """Return the filter of `text`; raise ValueError if its expression is invalid."""
     form = _FORM.fullmatch(text)
     if form is None or (form["how"] is None and form["name"] is None):
         needle = text.encode()

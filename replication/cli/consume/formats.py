@@ -1,12 +1,12 @@
-r"""A record as it is written: in Kafka's form, in kcat's, or as JSON.
+r"""The forms of a record: Kafka's, kcat's, or JSON.
 
     --property print.key=true         CreateTime:17  Partition:0  Offset:5  h:v  key  value
-    -f '%t %p %o %k %s\n'             whatever stands between the % is written as it is
+    -f '%t %p %o %k %s\n'             text between the letters is written unchanged
     --output json                     {"topic":"t","partition":0,"offset":5,...}
 
-Bytes go out as they came in, but on a terminal, where control characters are escaped, in JSON (`output.py`, rule 2), and where a deserialiser is said
-(`deserialisers.py`). Kafka's form is that of its
-DefaultMessageFormatter; kcat's letters are
+Bytes are written unchanged, except that control characters are escaped on a terminal, and bytes are
+converted for JSON (`output.py`, rule 2) and by a deserialiser (`deserialisers.py`). Kafka's form is
+that of DefaultMessageFormatter; kcat's letters are
 
     %t topic  %p partition  %o offset  %T timestamp  %h headers  %%
     %k key    %K its length, -1 for null    %s value    %S its length    %R the same, 4 bytes
@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from replication.cli.consume.deserialisers import Deserialiser, Deserialisers, number_text
+from replication.cli.consume.deserialisers import Deserialisers, KafkaDeserialiser, number_text
 from replication.cli.output import json_line
 from replication.client.consumer.records import ConsumerRecord
 from replication.config.known import nearest
@@ -44,13 +44,13 @@ _TOKEN = re.compile(r"%(.)|\\x([0-9a-fA-F]{1,2})|\\(.)|([^%\\]+)|([%\\])", re.DO
 
 
 def by_properties(given: Mapping[str, str], kinds: Deserialisers) -> Format:
-    """Kafka's; ValueError of a property that it does not have."""
+    """Return Kafka's form; raise ValueError for an unknown property."""
     for name in given:
         if name not in PROPERTIES:
             raise ValueError(f"{name}: no such property{nearest(name, PROPERTIES)}")
-    told = PROPERTIES | {**given}
-    shown = [name for name in PRINTED if told[f"print.{name}"].strip().lower() == "true"]
-    separator, end, comma, null = (told[name].encode() for name in LITERALS)
+    properties = PROPERTIES | {**given}
+    shown = [name for name in PRINTED if properties[f"print.{name}"].strip().lower() == "true"]
+    separator, end, comma, null = (properties[name].encode() for name in LITERALS)
 
     def headers(record: ConsumerRecord) -> bytes:
         pairs = (
@@ -74,7 +74,7 @@ def by_properties(given: Mapping[str, str], kinds: Deserialisers) -> Format:
 
 
 def by_pattern(text: str) -> Format:
-    """kcat's; ValueError of a letter that it does not have."""
+    """Return kcat's form; raise ValueError for an unknown letter."""
     pieces: list[Format] = []
     for letter, hexadecimal, escaped, plain, alone in _TOKEN.findall(text):
         if letter and letter != "%":
@@ -121,7 +121,7 @@ _LETTERS: Mapping[str, Format] = {
 
 
 def as_json(kinds: Deserialisers) -> Format:
-    """One object, and the end of its line."""
+    """Return the form of a JSON object in each line."""
 
     def line(record: ConsumerRecord) -> bytes:
         found = {
@@ -143,7 +143,7 @@ def as_json(kinds: Deserialisers) -> Format:
     return line
 
 
-def _field(name: str, data: bytes | None, kind: Deserialiser) -> Mapping[str, object]:
+def _field(name: str, data: bytes | None, kind: KafkaDeserialiser) -> Mapping[str, object]:
     found = None if data is None else kind.value(data)
     if isinstance(found, float) and not math.isfinite(found):
         found = number_text(found)  # JSON has no such number

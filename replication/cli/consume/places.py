@@ -1,14 +1,14 @@
-"""What is read, and from where: `--topic`, `--include`, `--partition`, `--offset`.
+"""The partitions to read and where to begin: `--topic`, `--include`, `--partition`, `--offset`.
 
-    earliest  beginning      the first record that is there
-    latest    end            what comes from now on
-    stored                   where the group is
+    earliest  beginning      the first record
+    latest    end            the records from now on
+    stored                   the committed offset of the group
     5                        offset 5
-    -5                       the last five
-    s@1700000000000          the first record from that moment on
+    -5                       the last five records
+    s@1700000000000          the first record from that time on
 
-In no group, every partition of the topics is read; what becomes a partition later is not.
-(Kafka's console consumer makes up a group for that, which stays behind in the cluster.)
+Without a group, every partition that a topic has now is read, but none that is added later.
+(Kafka's console consumer creates a group for that, which stays in the cluster.)
 """
 
 import enum
@@ -18,7 +18,7 @@ from typing import assert_never
 import attrs
 import click
 
-from replication.cli.patience import NotThereError
+from replication.cli.patience import NotFoundError
 from replication.cli.topics import choosing
 from replication.client.admin import Admin
 from replication.client.consumer import Consumer
@@ -36,9 +36,11 @@ class Where(enum.Enum):
 
 @attrs.frozen
 class Place:
+    """The place in a partition to begin at."""
+
     where: Where
     number: int = 0
-    """An offset, a count, or milliseconds since 1970."""
+    """The offset, the count, or the time in milliseconds since 1970."""
 
 
 _WORDS = {
@@ -64,14 +66,16 @@ def place(_: click.Context, option: click.Parameter, value: str | None) -> Place
 
 
 @attrs.frozen(kw_only=True)
-class Wanted:
+class WantedPartitions:
+    """A choice of topics and partitions; without partitions, all of them."""
+
     topics: tuple[str, ...]
     include: str | None
     partitions: tuple[int, ...]
 
     async def found(self, admin: Admin) -> list[TopicPartition]:
-        """NotThereError where there is nothing to read."""
-        named = choosing.Wanted(names=self.topics, pattern=self.include)
+        """Return the chosen partitions; raise NotFoundError for an unknown topic or partition."""
+        named = choosing.WantedTopics(names=self.topics, pattern=self.include)
         topics = await named.found(admin)
         described = await admin.describe_topics(topics)
         found = [
@@ -84,14 +88,14 @@ class Wanted:
         ]
         missing = set(self.partitions) - {each.partition for each in wanted}
         if missing:
-            raise NotThereError(f"partition {min(missing)} of {', '.join(topics)} does not exist")
+            raise NotFoundError(f"partition {min(missing)} of {', '.join(topics)} does not exist")
         return wanted
 
 
 async def go_to(
     consumer: Consumer, partitions: Sequence[TopicPartition], place: Place, *, timeout_ms: int
 ) -> None:
-    """The consumer, which is assigned them, reads on from there."""
+    """Move a consumer to `place` in its partitions."""
     match place.where:
         case Where.STORED:
             return
@@ -99,7 +103,7 @@ async def go_to(
             consumer.seek_to_beginning(*partitions)
             return
         case Where.END:
-            # Asked for now: what comes while the first fetch is on its way is read.
+            # The ends of now: records that come before the first fetch are read.
             offsets = await consumer.end_offsets(partitions, timeout_ms=timeout_ms)
         case Where.OFFSET:
             offsets = dict.fromkeys(partitions, place.number)

@@ -1,12 +1,12 @@
-"""Records from a consumer to standard output, until there have been enough.
+"""Records from a consumer to standard output, until the end.
 
-    enough        --max-messages of those that the filters let through
-    at the end    -e, where every partition ended when it was first looked at
+    enough        --max-messages records that match the filters
+    at the end    -e: where every partition ended at first sight
     too quiet     --timeout-ms without a record
     interrupted   by a signal
 
-Rule 1: what was handed over is written before anything else happens, also when interrupted; and
-what is left of a poll when there were enough is given back, so that a group goes on there.
+Rule: records of a poll are written at once, even when interrupted. Records beyond --max-messages are
+given back by a seek, so that the group continues with them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,11 +14,11 @@ from collections.abc import Iterable, Sequence
 import attrs
 import trio
 
-from replication.cli.consume.deserialisers import NotOfTheKindError
+from replication.cli.consume.deserialisers import NotDeserialisableError
 from replication.cli.consume.filters import Filter
 from replication.cli.consume.formats import Format
 from replication.cli.output import CommandError
-from replication.cli.streams import Sink
+from replication.cli.streams import StandardOutput
 from replication.client.consumer import Consumer, ConsumerRecord
 from storage.types import Offset, TopicPartition
 
@@ -27,13 +27,15 @@ LOOK_MS = 500.0
 
 @attrs.define(eq=False, kw_only=True)
 class Reading:
+    """The loop that reads, filters and writes."""
+
     consumer: Consumer
-    sink: Sink
+    sink: StandardOutput
     format: Format
     filters: Sequence[Filter] = ()
     max_messages: int | None = None
     timeout_ms: int | None = None
-    """Of silence."""
+    """The longest time without a record."""
     exit_at_end: bool = False
     written: int = attrs.field(init=False, default=0)
     _ends: dict[TopicPartition, Offset] = attrs.field(init=False, factory=dict)
@@ -58,7 +60,7 @@ class Reading:
         return min(LOOK_MS, self.timeout_ms - (trio.current_time() - heard_at) * 1000)
 
     async def _write(self, records: Iterable[ConsumerRecord]) -> None:
-        """In one piece: nothing awaits between the poll and this."""
+        """Write the records of a poll."""
         out: list[bytes] = []
         given_back: dict[TopicPartition, Offset] = {}
         failure: CommandError | None = None
@@ -68,7 +70,7 @@ class Reading:
             elif all(holds(record) for holds in self.filters):
                 try:
                     out.append(self.format(record))
-                except NotOfTheKindError as error:
+                except NotDeserialisableError as error:
                     where = f"{record.topic_partition} at offset {record.offset}"
                     failure = CommandError(f"{where}: {error}")
                     break

@@ -1,4 +1,4 @@
-"""`understudy demo`: the main job, as a person runs it."""
+"""`understudy demo`: the command."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ SAME, DIFFERENT = 0, 1  # exit codes of the audit
 @click.option(
     "--audit/--no-audit",
     default=True,
-    help="Also compare the replicas on Spark, where there is Java.",
+    help="Also compare the replicas on Spark, if there is Java.",
 )
 @OUTPUT
 def command(
@@ -41,16 +41,15 @@ def command(
 ) -> None:
     """Kill a leader under load, and account for every record.
 
-    Three brokers as processes of their own; a stock client produces every line of the
-    Python standard library (or of --input) with acks=all; a leader is killed with SIGKILL
-    in the middle of it and started again later. Exit code 0 only if nothing acked is lost
+    Three brokers run as processes of their own. A stock client produces every line of the
+    Python standard library (or of --input) with acks=all. Meanwhile a leader is killed with
+    SIGKILL and started again later. The exit code is 0 only if no acknowledged record is lost
     and the replicas are equal, byte for byte.
     """
     with extra("demo", "understudy demo"):
-        from replication.cli.demo.run import CONFIG, Demo
+        from replication.cli.demo.run import CONFIG, Demo, DemoProgress
     from rich.console import Console
 
-    from replication.cli.demo.progress import ShownProgress, bars_on
     from replication.cli.demo.report import Report
     from replication.cli.demo.workload import input_lines
     from replication.cli.isolated import IsolatedCluster
@@ -63,14 +62,14 @@ def command(
     console = Console(stderr=output == JSON)
     with tempfile.TemporaryDirectory(prefix="understudy-demo-") as scratch:
         cluster = IsolatedCluster(data_dir or Path(scratch), BROKERS, config=CONFIG)
-        with bars_on(console) as bars:
-            shown = ShownProgress(bars, bars.add_task("", total=len(lines)))
+        shown = DemoProgress.on(console, lines=len(lines))
+        with shown.bars:
             outcome = Demo(cluster, lines, victim, shown).run()
             shown.step("verifying the three data directories")
             directories = [str(path) for path in outcome.log_dirs]
             comparison = verify_directories(OsFileSystem(), directories, copies=len(directories))
             shown.step("auditing on Spark")
-            same, note = _audit(directories) if audit else (None, "skipped, as asked")
+            same, note = _audit(directories) if audit else (None, "skipped (--no-audit)")
         report = Report(outcome, comparison, same, note)
         if output == JSON:
             show_json(report.to_dict())
@@ -80,9 +79,9 @@ def command(
 
 
 def _audit(directories: list[str]) -> tuple[bool | None, str]:
-    """Whether Spark finds the replicas the same, and a line that says so; None without Spark.
+    """Return whether Spark finds the replicas equal, or None without Spark; and a line about it.
 
-    A process of its own: what the JVM has to say while it starts is not part of the report.
+    It runs in a process of its own, so that the output of the JVM is not part of the report.
     """
     try:
         with extra("spark", "the audit"):
@@ -98,7 +97,7 @@ def _audit(directories: list[str]) -> tuple[bool | None, str]:
     )
     if done.returncode not in (SAME, DIFFERENT) or not done.stdout:
         reason = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        return False, f"could not be asked: {reason}"
+        return False, f"failed: {reason}"
     rows = json.loads(done.stdout)["partitions"]
     differing = [row for row in rows if row["result"] != "same"]
     if differing:

@@ -1,11 +1,11 @@
 """What became of every record: the loss ledger.
 
-    acked and committed   the producer was told so, and a consumer reads it back
-    acked and lost        the producer was told so, and it is not there: what must not happen
-    never acked           the producer was not told; it may or may not be there
+    acked and committed   the producer has its acknowledgement, and a consumer reads it back
+    acked and lost        the producer has its acknowledgement, and it is missing: a failure
+    never acked           the producer has no acknowledgement; it may be there or not
     duplicated            it is there more than once
 
-Rule: a record counts as there only if its bytes are the ones that were sent.
+Rule: a record counts as read back only if its bytes are the ones that were sent.
 """
 
 import zlib
@@ -14,8 +14,8 @@ import attrs
 
 
 @attrs.frozen
-class Verdict:
-    """The four numbers, and how many of the never acked are there all the same."""
+class LedgerVerdict:
+    """The numbers of the ledger; some records are there although they were never acked."""
 
     sent: int
     acked_and_committed: int
@@ -27,7 +27,7 @@ class Verdict:
 
 @attrs.define
 class Ledger:
-    """One entry per record sent, by its number; a record is known by that number and its CRC."""
+    """One entry for each record sent: its CRC, and what became of it, by its number."""
 
     _checksums: list[int] = attrs.field(factory=list)
     _is_acked: bytearray = attrs.field(factory=bytearray)
@@ -41,11 +41,11 @@ class Ledger:
 
     @property
     def in_flight(self) -> int:
-        """Sent and not yet acked."""
+        """The number of records that are sent and not acked yet."""
         return self.sent - self.acked
 
     def on_send(self, value: bytes) -> int:
-        """Note a record about to be sent; its number."""
+        """Note a record that is about to be sent; return its number."""
         self._checksums.append(zlib.crc32(value))
         self._is_acked.append(0)
         self._times_seen.append(0)
@@ -57,15 +57,15 @@ class Ledger:
         self.acked += 1
 
     def on_read(self, number: int, value: bytes) -> None:
-        """Note a record that a consumer was given."""
+        """Note a record that a consumer has read."""
         if not 0 <= number < self.sent or zlib.crc32(value) != self._checksums[number]:
             self.altered += 1
             return
         self._times_seen[number] = min(2, self._times_seen[number] + 1)
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> LedgerVerdict:
         pairs = list(zip(self._is_acked, self._times_seen, strict=True))
-        return Verdict(
+        return LedgerVerdict(
             sent=self.sent,
             acked_and_committed=sum(1 for acked, seen in pairs if acked and seen),
             acked_and_lost=sum(1 for acked, seen in pairs if acked and not seen),

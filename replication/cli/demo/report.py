@@ -1,4 +1,4 @@
-"""What the demo shows at the end: the ledger, the failover, the replicas; or all of it as JSON."""
+"""The result of the demo: the ledger, the failover and the replicas, as text or as JSON."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,23 +7,23 @@ import attrs
 from rich.console import Console
 from rich.table import Table
 
-from replication.cli.demo.run import Outcome
-from replication.cli.demo.timeline import Moment
+from replication.cli.demo.run import DemoOutcome
+from replication.cli.demo.timeline import FailoverMoment
 from replication.verify import Comparison, Same
 
 
 @attrs.frozen
 class Report:
-    """`audit_same` is None where Spark could not be asked, with the reason in `audit_note`."""
+    """The result; `audit_same` is None without Spark, with the reason in `audit_note`."""
 
-    outcome: Outcome
+    outcome: DemoOutcome
     comparison: Comparison
     audit_same: bool | None
     audit_note: str
 
     @property
     def ok(self) -> bool:
-        """Nothing acked is lost or altered, and the replicas are equal."""
+        """Whether no acknowledged record is lost or altered, and the replicas are equal."""
         return (
             self.outcome.verdict.acked_and_lost == 0
             and self.outcome.altered == 0
@@ -50,11 +50,11 @@ class Report:
         for line in self._verified():
             console.print(f"verify: {line}", highlight=False, soft_wrap=True)
         console.print(f"pipeline audit: {self.audit_note}", highlight=False, soft_wrap=True)
-        verdict = "nothing acked is lost, and the replicas are equal" if self.ok else "FAILED"
+        verdict = "no acked record is lost, and the replicas are equal" if self.ok else "FAILED"
         console.print(f"\n{verdict}", style="green" if self.ok else "red")
 
     def _verified(self) -> Iterator[str]:
-        """Those that are the same and empty, as most of the consumer's offsets are, in a line."""
+        """Yield a line for each partition, and one for all those that are the same and empty."""
         empty = 0
         for result in self.comparison.partitions:
             if isinstance(result, Same) and not result.compared.batches:
@@ -62,7 +62,7 @@ class Report:
             else:
                 yield str(result)
         if empty:
-            yield f"{empty} more are the same, and empty"
+            yield f"{empty} more are the same and empty"
 
     def _ledger(self) -> Table:
         verdict = self.outcome.verdict
@@ -80,7 +80,7 @@ class Report:
         return table
 
 
-def _timeline(moments: list[Moment]) -> Table:
+def _timeline(moments: list[FailoverMoment]) -> Table:
     table = Table(title="failover", title_justify="left")
     table.add_column("after", justify="right")
     table.add_column("what")

@@ -13,11 +13,12 @@ import time
 from pathlib import Path
 
 import attrs
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
-from replication.cli.demo.ledger import Verdict
-from replication.cli.demo.progress import Progress
-from replication.cli.demo.timeline import Failover, Moment, timeline
-from replication.cli.demo.workload import Workload, create_topic, read_back
+from replication.cli.demo.ledger import LedgerVerdict
+from replication.cli.demo.timeline import DemoFailover, FailoverMoment, timeline
+from replication.cli.demo.workload import DemoWorkload, create_topic, read_back
 from replication.cli.isolated import CONTROLLER, HOST, IsolatedCluster
 from replication.cli.probe import fetch_metadata
 from replication.errors import UnderstudyError
@@ -28,10 +29,10 @@ PARTITIONS = 3
 REPLICATION_FACTOR = 3
 NO_LEADER = -1
 KILL_AT = 0.45  # of the lines: more than a third is still to come
-RESTART_AFTER_SECONDS = 1.0  # from the first ack after the failover: "later", and seen to be
+RESTART_AFTER_SECONDS = 1.0  # after the first ack of a new leader
 IN_SYNC_TIMEOUT_SECONDS = 60.0
 
-# A failover to watch within a minute: Kafka's own defaults wait nine seconds to fence.
+# The failover should be seen within a minute: Kafka fences a broker after nine seconds by default.
 CONFIG = {
     "broker.heartbeat.interval.ms": "300",
     "broker.session.timeout.ms": "2000",
@@ -44,27 +45,50 @@ class DemoError(UnderstudyError):
 
 
 @attrs.frozen
-class Outcome:
-    """What the demo found."""
+class DemoProgress:
+    """The progress on the console: a line for each step, and a bar for the records."""
+
+    bars: Progress
+    task: TaskID
+
+    @classmethod
+    def on(cls, console: Console, *, lines: int) -> "DemoProgress":
+        """Return a progress whose bar disappears when the demo ends."""
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("lines  {task.description}"))
+        bars = Progress(*columns, console=console, transient=True)
+        return cls(bars, bars.add_task("", total=lines))
+
+    def step(self, what: str) -> None:
+        self.bars.console.print(f"  {what}", highlight=False)
+        self.bars.update(self.task, description=what)
+
+    def sent(self, done: int) -> None:
+        """Show that `done` lines have been handed to the client."""
+        self.bars.update(self.task, completed=done)
+
+
+@attrs.frozen
+class DemoOutcome:
+    """The result of the demo."""
 
     victim: int
     in_flight_at_kill: int
     to_come_at_kill: float
-    verdict: Verdict
+    verdict: LedgerVerdict
     altered: int
     client_errors: dict[str, int]
-    moments: list[Moment]
+    moments: list[FailoverMoment]
     log_dirs: list[Path]
 
 
 @attrs.define
 class Demo:
-    """One run over `lines`; `victim` None kills the leader of partition 0."""
+    """One run over `lines`; if `victim` is None, it kills the leader of partition 0."""
 
     cluster: IsolatedCluster
     lines: list[bytes]
     victim: int | None
-    progress: Progress
+    progress: DemoProgress
     _led: frozenset[int] = frozenset()
     _killed_at: float | None = None
     _restarted_at: float | None = None
@@ -72,10 +96,10 @@ class Demo:
     _in_flight: int = 0
     _to_come: float = 0.0
     _acks_after_kill: list[float] = attrs.field(factory=list)
-    _workload: Workload = attrs.field(init=False)
+    _workload: DemoWorkload = attrs.field(init=False)
 
-    def run(self) -> Outcome:
-        """Steps 1 to 5; the cluster is shut down cleanly when this returns."""
+    def run(self) -> DemoOutcome:
+        """Do steps 1 to 5; the cluster is shut down cleanly when this returns."""
         with self.cluster:
             self.progress.step("starting three brokers and a controller")
             self.cluster.wait_until_ready()
@@ -84,7 +108,7 @@ class Demo:
                 servers, TOPIC, partitions=PARTITIONS, replication_factor=REPLICATION_FACTOR
             )
             self._wait_for_isr()
-            self._workload = Workload(servers, TOPIC, on_ack=self._on_ack)
+            self._workload = DemoWorkload(servers, TOPIC, on_ack=self._on_ack)
             self._produce()
             self.progress.step("waiting until every replica is in sync")
             self._wait_for_isr()
@@ -99,19 +123,19 @@ class Demo:
         for index, line in enumerate(self.lines):
             self._workload.send(line)
             if index % 2000 == 0:
-                self.progress.sent(index, len(self.lines))
+                self.progress.sent(index)
                 self._maybe_restart()
             if index >= kill_at and self._killed_at is None and self._workload.ledger.in_flight:
                 self._kill()
         while self._workload.outstanding() or self._restarted_at is None:
             self._workload.poll(0.1)
             self._maybe_restart()
-        self.progress.sent(len(self.lines), len(self.lines))
+        self.progress.sent(len(self.lines))
 
     def _kill(self) -> None:
         leaders = {partition: state.leader_id for partition, state in self._describe().items()}
         if not leaders:
-            return  # nobody answered in time: with the next line, then
+            return  # no broker answered in time: the next line tries again
         if self.victim is None:
             self.victim = leaders[0]
         self._led = frozenset(p for p, leader in leaders.items() if leader == self.victim)
@@ -163,7 +187,7 @@ class Demo:
         raise DemoError(f"not every replica was in sync after {IN_SYNC_TIMEOUT_SECONDS:g} s")
 
     def _describe(self) -> dict[int, MetadataResponsePartition]:
-        """The topic's partitions, as any broker that is alive tells."""
+        """Return the topic's partitions, as the first live broker answers."""
         for node_id, port in enumerate(self.cluster.ports[: self.cluster.brokers], start=1):
             if self._is_down(node_id):
                 continue
@@ -177,11 +201,11 @@ class Demo:
         killed = self._killed_at is not None and self._restarted_at is None
         return killed and node_id == self.victim
 
-    def _outcome(self) -> Outcome:
+    def _outcome(self) -> DemoOutcome:
         assert self.victim is not None, "the demo killed a broker"
         assert self._killed_at is not None, "the demo killed a broker"
         assert self._restarted_at is not None, "the demo started it again"
-        failover = Failover(
+        failover = DemoFailover(
             victim=self.victim,
             topic=TOPIC,
             led_partitions=self._led,
@@ -190,7 +214,7 @@ class Demo:
             restarted_ms=int(self._restarted_at * 1000),
         )
         brokers = [node_id for node_id in self.cluster.node_ids if node_id != CONTROLLER]
-        return Outcome(
+        return DemoOutcome(
             victim=self.victim,
             in_flight_at_kill=self._in_flight,
             to_come_at_kill=self._to_come,

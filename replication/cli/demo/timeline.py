@@ -1,10 +1,10 @@
 """The failover as the nodes themselves saw it, from their event journals.
 
     killed               the demo sent SIGKILL
-    fenced               the controller gave the victim's session up
+    fenced               the controller ended the victim's session
     elected              every partition that the victim led has another leader
-    first write acked    the client, on a partition that the victim led
-    started again        the demo
+    first write acked    the client has an ack on a partition that the victim led
+    started again        the demo started the victim
     rejoined the ISR     the victim is in sync on every partition
 
 Times are wall-clock milliseconds: the nodes are processes of one machine.
@@ -20,8 +20,8 @@ from replication.observe.journal import JournalEntry, read_journal
 
 
 @attrs.frozen
-class Moment:
-    """One line of the timeline; `at_ms` is None for what never came."""
+class FailoverMoment:
+    """One line of the timeline; `at_ms` is None if it never happened."""
 
     what: str
     at_ms: int | None
@@ -29,8 +29,8 @@ class Moment:
 
 
 @attrs.frozen
-class Failover:
-    """What the demo did and when; everything else is read from the controller's journal."""
+class DemoFailover:
+    """What the demo did and when; the rest is read from the controller's journal."""
 
     victim: int
     topic: str
@@ -40,40 +40,42 @@ class Failover:
     restarted_ms: int
 
 
-def timeline(failover: Failover, *, controller: Path) -> list[Moment]:
-    """The moments above, in order of time; what never came stands last."""
+def timeline(failover: DemoFailover, *, controller: Path) -> list[FailoverMoment]:
+    """Return the moments above in order of time; those that never happened come last."""
     journal = read_journal(controller.read_bytes())
     entries = [entry for entry in journal.entries if entry.at_ms >= failover.killed_ms]
     elected_ms = _all_elected(entries, failover)
-    # An ack that was on its way when the leader died is not the failover's.
+    # An ack that was on its way when the leader died is not from the new leader.
     acked_ms = next((at for at in failover.acked_ms if elected_ms and at >= elected_ms), None)
     moments = [
-        Moment("killed", failover.killed_ms, f"broker {failover.victim}, SIGKILL"),
-        Moment("fenced", _fenced(entries, failover), "its session timed out"),
-        Moment("elected", elected_ms, _partitions_led(failover)),
-        Moment("first write acked", acked_ms, "on a partition that it led"),
-        Moment("started again", failover.restarted_ms),
-        Moment("rejoined the ISR", _rejoined(entries, failover), "in sync on every partition"),
+        FailoverMoment("killed", failover.killed_ms, f"broker {failover.victim}, SIGKILL"),
+        FailoverMoment("fenced", _fenced(entries, failover), "its session timed out"),
+        FailoverMoment("elected", elected_ms, _partitions_led(failover)),
+        FailoverMoment("first write acked", acked_ms, "on a partition that it led"),
+        FailoverMoment("started again", failover.restarted_ms),
+        FailoverMoment(
+            "rejoined the ISR", _rejoined(entries, failover), "in sync on every partition"
+        ),
     ]
     return sorted(moments, key=lambda moment: moment.at_ms or 1 << 62)
 
 
-def _partitions_led(failover: Failover) -> str:
+def _partitions_led(failover: DemoFailover) -> str:
     led = sorted(failover.led_partitions)
     return (
         f"other leaders for {failover.topic} {', '.join(map(str, led))}" if led else "it led none"
     )
 
 
-def _fenced(entries: Iterable[JournalEntry], failover: Failover) -> int | None:
+def _fenced(entries: Iterable[JournalEntry], failover: DemoFailover) -> int | None:
     for entry in entries:
         if isinstance(entry.event, BrokerFenced) and entry.event.broker == failover.victim:
             return entry.at_ms
     return None
 
 
-def _all_elected(entries: Iterable[JournalEntry], failover: Failover) -> int | None:
-    """When the last partition that the victim led had another leader."""
+def _all_elected(entries: Iterable[JournalEntry], failover: DemoFailover) -> int | None:
+    """Return when the last partition that the victim led had another leader."""
     waiting = set(failover.led_partitions)
     for entry in entries:
         event = entry.event
@@ -85,8 +87,8 @@ def _all_elected(entries: Iterable[JournalEntry], failover: Failover) -> int | N
     return None
 
 
-def _rejoined(entries: Iterable[JournalEntry], failover: Failover) -> int | None:
-    """When the victim was back in the ISR of the last partition that it had left."""
+def _rejoined(entries: Iterable[JournalEntry], failover: DemoFailover) -> int | None:
+    """Return when the victim was back in the ISR of the last partition that it had left."""
     out: set[int] = set()
     for entry in entries:
         event = entry.event

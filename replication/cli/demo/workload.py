@@ -1,7 +1,7 @@
 """Real records through a stock client: confluent-kafka produces them and reads them back.
 
-A record's key is its number, its value one line of a file. Nothing here knows the
-brokers but by their addresses, as any program of a user's would.
+A record's key is its number, its value is one line of a file. The client knows the brokers only by
+their addresses, as any program of a user does.
 """
 
 import sysconfig
@@ -20,11 +20,11 @@ READ_TIMEOUT_SECONDS = 30.0
 
 
 class WorkloadError(UnderstudyError):
-    """The client gave up; the message says at what."""
+    """The client gave up; the message says what failed."""
 
 
 def input_lines(given: Path | None) -> list[bytes]:
-    """Every line of the given file, or of the Python standard library's own source files."""
+    """Return every line of the given file, or of the sources of Python's standard library."""
     if given is not None:
         return given.read_bytes().splitlines(keepends=True)
     library = Path(sysconfig.get_paths()["stdlib"])
@@ -35,7 +35,7 @@ def input_lines(given: Path | None) -> list[bytes]:
 def create_topic(
     bootstrap_servers: str, topic: str, *, partitions: int, replication_factor: int
 ) -> None:
-    """Create it with min.insync.replicas=2, and wait until the cluster says it is there."""
+    """Create a topic with min.insync.replicas=2, and wait until it exists."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     new = NewTopic(topic, partitions, replication_factor, config={"min.insync.replicas": "2"})
     try:
@@ -45,7 +45,7 @@ def create_topic(
 
 
 @attrs.define
-class Workload:
+class DemoWorkload:
     """A producer of numbered lines with `acks=all`, and its ledger."""
 
     bootstrap_servers: str
@@ -71,7 +71,7 @@ class Workload:
         )
 
     def send(self, line: bytes) -> None:
-        """Send one line; waits while the client's queue is full."""
+        """Send one line; wait while the client's queue is full."""
         number = self.ledger.on_send(line)
         while True:
             try:
@@ -88,7 +88,7 @@ class Workload:
         self._producer.poll(seconds)
 
     def outstanding(self) -> int:
-        """Records that the client has neither delivered nor given up."""
+        """Return the number of records that the client has neither delivered nor given up."""
         return len(self._producer)
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
@@ -103,7 +103,7 @@ class Workload:
 
 
 def read_back(bootstrap_servers: str, topic: str, *, partitions: int) -> Iterator[Message]:
-    """Every committed record of the topic, from the beginning, by assignment."""
+    """Yield every committed record of the topic, from the beginning."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,

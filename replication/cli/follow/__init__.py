@@ -1,4 +1,6 @@
-"""`understudy follow` and `understudy promote`: a copy of a foreign cluster, and its end as one.
+"""`understudy follow` and `understudy promote`: a copy of a foreign cluster, and its promotion.
 
-command    what may be said, and running a mirror       view    what is shown meanwhile
+command    the options of `follow`            running   a mirror, until a signal
+view       the table of progress              promote   a copy that becomes a cluster
+served     a copy under `understudy up`
 """

@@ -1,4 +1,4 @@
-"""`understudy follow`: an exact copy of a cluster's topics, for as long as it runs."""
+"""`understudy follow`: keep an exact copy of a cluster's topics while it runs."""
 
 import sys
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from replication.client.config import ClientConfig
 from replication.mirror.options import MirrorOptions, UpTo
 
 METADATA_MAX_AGE_MS = "10000"
-"""How soon new topics are found, where nothing else is said; a consumer's five minutes are long."""
+"""The default interval for finding new topics; a consumer has five minutes."""
 UP_TO = {"lso": UpTo.LAST_STABLE, "hw": UpTo.HIGH_WATERMARK}
 
 
@@ -21,39 +21,43 @@ UP_TO = {"lso": UpTo.LAST_STABLE, "hw": UpTo.HIGH_WATERMARK}
 @server_option(about="Brokers of the cluster to follow.")
 @click.option(
     "--to", "directory", required=True, type=click.Path(file_okay=False, path_type=Path),
-    help="The copy's directory: made, or gone on with.",
+    help="The directory of the copy; an existing copy is continued.",
 )  # fmt: skip
-@click.option("--topic", "topics", multiple=True, help="A topic to follow; may be said again.")
+@click.option("--topic", "topics", multiple=True, help="A topic to follow; may be repeated.")
 @click.option(
     "--topics-matching", "patterns", multiple=True, metavar="PATTERN",
-    help="All topics whose whole name fits, those to come too; no internal ones.",
+    help="Follow all topics whose whole name matches, also future ones, but no internal ones.",
 )  # fmt: skip
-@click.option("--groups", is_flag=True, help="Consumer groups' offsets too (__consumer_offsets).")
+@click.option(
+    "--groups", is_flag=True, help="Follow the offsets of consumer groups too (__consumer_offsets)."
+)
 @click.option(
     "--up-to", type=click.Choice(list(UP_TO)), default="lso", show_default=True,
-    help="lso: no further than the first open transaction. hw: all that is committed.",
+    help="lso: up to the first open transaction. hw: up to the high watermark.",
 )  # fmt: skip
-@click.option("--throttle", type=click.IntRange(min=1), metavar="BYTES", help="Bytes a second.")
+@click.option(
+    "--throttle", type=click.IntRange(min=1), metavar="BYTES", help="The most bytes a second."
+)
 @click.option(
     "--fetchers", type=click.IntRange(min=1), default=1, show_default=True,
-    help="Connections to each broker.",
+    help="The number of connections to each broker.",
 )  # fmt: skip
 @click.option(
     "--command-config", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Keys of a Kafka client, a line each: how it is connected to, and how often asked.",
+    help="A file of Kafka client properties: TLS, SASL, timeouts, ...",
 )  # fmt: skip
-@click.option("--until-caught-up", is_flag=True, help="End when nothing is missing.")
+@click.option("--until-caught-up", is_flag=True, help="End when the copy has caught up.")
 @click.option(
     "--metrics", "metrics_file", type=click.Path(dir_okay=False, path_type=Path),
-    help="Write all metrics there every few seconds, under Kafka's names.",
+    help="Write all metrics to this file twice a second, under Kafka's names.",
 )  # fmt: skip
 @click.option(
     "--metrics-port", "metrics_at", type=HttpPortType(), metavar="[HOST:]PORT",
-    help="Serve /metrics for Prometheus there; 0 takes any port.",
+    help="Serve /metrics for Prometheus at this port; 0 takes any port.",
 )  # fmt: skip
 @click.option(
     "-X", "overrides", multiple=True, callback=key_values, metavar="KEY=VALUE",
-    help="A key of the broker that keeps it.",
+    help="Set a configuration key of the broker that keeps the copy.",
 )  # fmt: skip
 @OUTPUT
 def command(
@@ -75,9 +79,9 @@ def command(
 ) -> None:
     """Keep an exact copy of topics of any Kafka cluster, until interrupted.
 
-    The copy has the source's batches, byte for byte, at their offsets and in their leader epochs.
-    Killed at any moment it goes on where its log ends. `understudy up --data-dir DIR -n 1` serves
-    it read-only; `understudy promote DIR` makes a cluster of its own of it.
+    The copy has the batches of the source, byte for byte, at their offsets and in their leader
+    epochs. After a kill it continues where its log ends. `understudy up --data-dir DIR -n 1`
+    serves it read-only; `understudy promote DIR` turns it into a cluster of its own.
     """
     options = MirrorOptions(
         topics=topics,
@@ -104,6 +108,6 @@ def command(
 
 
 def source_properties(servers: str, command_config: Path | None) -> dict[str, str]:
-    """How a source is connected to, and how often it is asked."""
+    """Return the client properties for the source."""
     own = {"client.id": "understudy-follow", "metadata.max.age.ms": METADATA_MAX_AGE_MS}
     return own | properties_of(command_config, {}) | {"bootstrap.servers": servers}

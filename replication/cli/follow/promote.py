@@ -1,4 +1,4 @@
-"""`understudy promote`: a copy becomes a cluster of its own."""
+"""`understudy promote`: turn a copy into a cluster of its own."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -53,12 +53,12 @@ HEADINGS = ("PARTITION", "COPIED-TO", "SOURCE-END", "NOT-COPIED", "EPOCH", "NEW-
 @EXECUTE
 @click.option(
     "-b", "--bootstrap-server", "servers", metavar="HOST:PORT",
-    help="Where the source is asked what it has; by default where it was followed from.",
+    help="The brokers of the source.  [default: those that were followed]",
 )  # fmt: skip
 @click.option("--offline", is_flag=True, help="Do not ask the source.")
 @click.option(
     "--command-config", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Keys of a Kafka client, a line each: how the source is connected to.",
+    help="A file of Kafka client properties for the source: TLS, SASL, ...",
 )  # fmt: skip
 @OUTPUT
 def command(
@@ -70,11 +70,12 @@ def command(
     command_config: Path | None,
     output: str,
 ) -> None:
-    """Make a cluster of its own of the copy in DIRECTORY, which nobody may follow or serve now.
+    """Turn the copy in DIRECTORY into a cluster of its own.
 
-    Its topics can be written to from then on, in leader epochs above all of the source's, and are
-    set as they were at the source. What was not yet copied is said, as the source tells now, or
-    told last. `understudy up --data-dir DIRECTORY` runs it.
+    Neither `follow` nor `up` may use it meanwhile. Afterwards its topics can be written to, in
+    leader epochs above those of the source, and they keep the configuration of the source. The
+    command shows what was not copied yet, according to the source now or at last contact.
+    `understudy up --data-dir DIRECTORY` runs the cluster.
     """
     state = state_of(str(directory.resolve()))
     ends: Mapping[TopicPartition, Offset] = {}
@@ -117,7 +118,7 @@ async def _source_ends(
 
 
 async def _say_again(bar: Bar) -> None:
-    """A source that is slow to answer tells nothing; a bar shows itself when it is told."""
+    """Update the bar while the source is slow to answer: it appears only on an update."""
     while True:
         bar.say(ASKING)
         await trio.sleep(TELL_SECONDS)
@@ -130,7 +131,7 @@ def _promote(
     found: Sequence[PromotedPartition],
     bar: Bar,
 ) -> None:
-    bar.say("aborting what is open")
+    bar.say("aborting open transactions")
     epochs = {each.topic_partition: each.new_epoch for each in found}
     for done, (partition, epoch) in enumerate(epochs.items()):
         bar.update(done, len(epochs))
@@ -141,12 +142,12 @@ def _promote(
     for name, topic in state.topics.items():
         configs, unknown = configs_of(topic)
         if unknown:
-            tell(f"{name}: not known here, and left out: {', '.join(unknown)}")
+            tell(f"{name}: unknown configuration, left out: {', '.join(unknown)}")
         own = {number: epochs[TopicPartition(name, number)] for number in topic.partitions}
         topics.append(
             AdoptedTopic(name=name, topic_id=topic.topic_id, configs=configs, leader_epochs=own)
         )
-    bar.say("telling the controller")
+    bar.say("writing the metadata")
     trio.run(_adopt, directory, state, topics, next_producer_id(logs))
     write_state(OsFileSystem(), directory, attrs.evolve(state, promoted=True))
 
@@ -193,7 +194,7 @@ def _show(
     for each in ahead:
         show_line(str(each))
     if unknown:
-        show_line(f"of {unknown} partitions the source has never said where they end")
+        show_line(f"the ends of {unknown} partitions of the source are unknown")
 
 
 def _facts(each: PromotedPartition) -> Mapping[str, object]:

@@ -1,4 +1,4 @@
-"""A mirror in a process of its own, until a signal or until it has caught up."""
+"""A mirror in this process, until a signal or until it has caught up."""
 
 import contextlib
 import math
@@ -11,7 +11,7 @@ import trio
 from rich.console import Console
 from rich.live import Live
 
-from replication.cli.follow.view import Moment, Rates, metrics_text
+from replication.cli.follow.view import MirrorMoment, Rates, metrics_text
 from replication.cli.interruptions import STOP_SIGNALS
 from replication.cli.output import JSON, json_line, show_line
 from replication.cli.running import allow_many_files, reporting_bugs
@@ -46,12 +46,12 @@ def follow(
     metrics_at: HttpPort | None,
     output: str,
 ) -> bool:
-    """Whether nothing was missing when it ended."""
+    """Run a mirror until it ends; return whether it had caught up then."""
     allow_many_files()
     console = Console(stderr=True)
 
-    def tell(event: Event) -> None:
-        if (line := worth_telling(event)) is not None:
+    def show(event: Event) -> None:
+        if (line := notable(event)) is not None:
             console.print(visible(line), highlight=False, markup=False, soft_wrap=True)
 
     served = MetricsServer(metrics_at)
@@ -61,12 +61,12 @@ def follow(
         options=options,
         directory=directory,
         seams=production_seams(),
-        sink=fan_out(tell, *served.sinks(broker=None)),
+        sink=fan_out(show, *served.sinks(broker=None)),
         on_bug=on_bug,
     )
     if served.metrics is not None:
         served.metrics.mirror = mirror.metrics
-    watch = Watch(
+    watch = MirrorWatch(
         mirror=mirror,
         console=console,
         until_caught_up=until_caught_up,
@@ -77,20 +77,20 @@ def follow(
     if output == JSON:
         show_line(json_line(watch.last.to_dict() if watch.last else {"partitions": []}))
     else:
-        show_line(watch.last.line() if watch.last else "nothing was heard of the source")
+        show_line(watch.last.line() if watch.last else "the source has not answered")
     return watch.last is not None and watch.last.caught_up
 
 
-def worth_telling(event: Event) -> str | None:
-    """What a person is told beside the numbers; None for what they need not know."""
+def notable(event: Event) -> str | None:
+    """Return a line about `event` for people; None for an event that they need not know."""
     match event:
         case LogTruncated():
             return (
-                f"{event.partition}: cut from offset {event.from_offset} to {event.to_offset}"
-                f" ({event.cause}), as the source did"
+                f"{event.partition}: truncated from offset {event.from_offset} to {event.to_offset}"
+                f" ({event.cause}), like the source"
             )
         case PartitionFailed():
-            return f"{event.partition}: not followed: {event.cause}"
+            return f"{event.partition}: no longer followed: {event.cause}"
         case LogDirectoryWarned():
             return f"{event.directory}: {event.message}"
         case LogRepaired():
@@ -100,13 +100,15 @@ def worth_telling(event: Event) -> str | None:
 
 
 @attrs.define(eq=False, kw_only=True)
-class Watch:
+class MirrorWatch:
+    """Shows how a mirror stands, again and again, and stops it."""
+
     mirror: Mirror
     console: Console
     until_caught_up: bool
     metrics_file: Path | None
     start_serving: Callable[[trio.Nursery], Awaitable[dict[str, str]]]
-    last: Moment | None = attrs.field(init=False, default=None)
+    last: MirrorMoment | None = attrs.field(init=False, default=None)
     _rates: Rates = attrs.field(init=False)
     _line_at: float = attrs.field(init=False, default=0.0)
     _missing_since: float = attrs.field(init=False, default=math.inf)
@@ -138,20 +140,20 @@ class Watch:
                     self.console.print(line, highlight=False, markup=False, soft_wrap=True)
                 if self.until_caught_up and (moment.caught_up or self._in_vain(moment)):
                     self.mirror.stop()
-                    return  # while it stops it follows less and less: that is not news
+                    return  # the partitions that end while it stops are not shown
                 await trio.sleep(LOOK_SECONDS)
 
-    def _in_vain(self, moment: Moment) -> bool:
-        """Whether a topic that was named has not been there for longer than news of it takes."""
+    def _in_vain(self, moment: MirrorMoment) -> bool:
+        """Return whether a topic of the command line has been missing for too long to wait for it."""
         if not moment.missing:
             self._missing_since = math.inf
         self._missing_since = min(self._missing_since, trio.current_time())
         return trio.current_time() - self._missing_since > HEAR_SECONDS
 
-    def _look(self) -> Moment:
+    def _look(self) -> MirrorMoment:
         partitions = self.mirror.progress()
         in_bytes, in_offsets = self._rates.since_last(trio.current_time(), partitions)
-        self.last = Moment(
+        self.last = MirrorMoment(
             partitions=partitions,
             trouble=self.mirror.trouble,
             missing=self.mirror.missing,

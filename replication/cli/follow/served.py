@@ -1,4 +1,4 @@
-"""A copy under `understudy up`: read-only until it is promoted, then a cluster like any other."""
+"""A copy under `understudy up`: it is read-only until it is promoted."""
 
 import trio
 
@@ -12,19 +12,19 @@ from storage.filesystem import OsFileSystem
 
 
 def state_of(directory: str) -> CopyState:
-    """MirrorError where it is no copy."""
+    """Return the state of a copy; raise MirrorError if there is none or it is promoted."""
     state = read_state(OsFileSystem(), directory)
     if state is None:
-        raise MirrorError(f"{directory} is no copy: there is no {STATE_FILE} in it")
+        raise MirrorError(f"{directory} is not a copy: it has no {STATE_FILE}")
     if state.promoted:
-        raise MirrorError(f"{directory} was promoted already")
+        raise MirrorError(f"{directory} is already promoted")
     return state
 
 
 def prepare(directory: str) -> tuple[bool, dict[str, str]]:
-    """Whether it is only read, and the keys with which a cluster serves it."""
+    """Prepare a copy to be served; return whether it is read-only, and its configuration keys."""
     state = read_state(OsFileSystem(), directory)
-    assert state is not None, "there is a copy"
+    assert state is not None, "the caller has found a copy"
     if not state.promoted:
         trio.run(_adopt, directory, state)
     return not state.promoted, {"cluster.id": state.cluster_id}

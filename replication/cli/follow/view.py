@@ -1,11 +1,11 @@
-"""What is shown while a copy follows: a table that stays in its place, or a line now and then.
+"""The progress of a mirror: a table on a terminal, otherwise a line now and then.
 
     1 cluster, 3 partitions, 12 records behind, 48.2 MB/s          29 partitions not shown
     PARTITION   LEADER  EPOCH      START         END     LAG   A SECOND
     orders-0         2      7          0     123,456       0        420
     orders-1         3      7          0      98,120      12          0  its leader cannot be reached
 
-The partitions furthest behind, and those in trouble, stand first; a screen holds no more.
+The partitions in trouble and those furthest behind come first; the table has at most 30.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,14 +25,14 @@ _ROWS = 30
 
 
 @attrs.frozen(kw_only=True)
-class Moment:
-    """What can be said of a copy at one time."""
+class MirrorMoment:
+    """The state of a copy at one time."""
 
     partitions: Sequence[PartitionProgress]
     trouble: str | None
-    """Why there is no news of the source."""
+    """Why the source does not answer; None if it does."""
     missing: Sequence[str] = ()
-    """Topics that were named, and that it does not have."""
+    """Topics of the command line that the source does not have."""
     bytes_per_second: float
     offsets_per_second: Mapping[TopicPartition, float] = attrs.field(factory=dict)
 
@@ -42,7 +42,7 @@ class Moment:
 
     @property
     def caught_up(self) -> bool:
-        """All that there is to follow has been asked, and nothing was missing."""
+        """Whether every topic is there and every partition has reached the end of the source."""
         followed = [each for each in self.partitions if each.leader is not None]
         is_whole = bool(followed) and not self.missing
         return is_whole and all(each.lag == 0 and not each.trouble for each in followed)
@@ -54,7 +54,7 @@ class Moment:
         if troubled:
             counts += f", {troubled} in trouble"
         if self.trouble is not None:
-            return f"{counts}; no news of the source: {self.trouble}"
+            return f"{counts}; the source does not answer: {self.trouble}"
         return counts + (f"; not in the source: {', '.join(self.missing)}" if self.missing else "")
 
     def to_dict(self) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def _cells(progress: PartitionProgress, rate: float) -> tuple[str, ...]:
 
 @attrs.define
 class Rates:
-    """What has come since it was last looked: bytes in all, offsets of each partition."""
+    """The rates since the last look: bytes in total, offsets of each partition."""
 
     metrics: MetricsRegistry
     _then: float
@@ -117,7 +117,7 @@ class Rates:
     def since_last(
         self, now: float, partitions: Sequence[PartitionProgress]
     ) -> tuple[float, dict[TopicPartition, float]]:
-        """Both per second; time has passed since the last look."""
+        """Return bytes and offsets per second; some time must have passed since the last look."""
         seconds = now - self._then
         name = metric(REPLICATION)
         count = self.metrics.read(name) if name in self.metrics else 0.0
@@ -132,6 +132,6 @@ class Rates:
 
 
 def metrics_text(metrics: MetricsRegistry) -> str:
-    """A line for each, by name."""
+    """Return a line for each metric, sorted by name."""
     lines = sorted(f"{name} {value:g}" for name, value in metrics.snapshot())
     return "\n".join(lines) + "\n"

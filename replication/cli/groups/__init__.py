@@ -1,6 +1,9 @@
-"""`understudy group`: consumer groups of any Kafka cluster, in kafka-consumer-groups.sh's words.
+"""`understudy group`: consumer groups of any Kafka cluster, as in kafka-consumer-groups.sh.
 
-positions    how far a group has read, and who reads
-reset        where it would be put, and putting it there
-command      what stands on the screen
+choosing     which groups are meant
+positions    how far a group has read, and which members read
+describing   tables and JSON of groups
+reset        the new offsets of a group, and setting them
+resetting    the command that does it
+command      the other commands
 """

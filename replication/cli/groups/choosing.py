@@ -1,4 +1,4 @@
-"""Which groups a command is about: those that are named, or every one that there is."""
+"""The choice of groups: by name, or all of them."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -13,12 +13,12 @@ from replication.client.admin import Admin
 T = TypeVar("T")
 
 READING = ("consumer", "")
-"""The protocol types of groups whose members read; whoever only commits has none."""
+"""The protocol types of consumer groups; a group that only commits offsets has none."""
 
 
 @attrs.frozen
-class Chosen:
-    """None: all."""
+class ChosenGroups:
+    """A choice of groups; `names` is None for all of them."""
 
     names: Sequence[str] | None
 
@@ -30,7 +30,7 @@ class Chosen:
 
 
 def groups_named(command: Callable[..., T]) -> Callable[..., T]:
-    """The options that say which; they reach the command as one `chosen`."""
+    """Add the options that choose groups, which the command gets as one `chosen`."""
 
     @functools.wraps(command)
     def with_chosen(
@@ -43,7 +43,7 @@ def groups_named(command: Callable[..., T]) -> Callable[..., T]:
         named = tuple(dict.fromkeys((*names, *more_names)))
         if bool(named) == all_groups:
             raise click.UsageError("give either GROUP or --all-groups")
-        return command(*arguments, chosen=Chosen(None if all_groups else named), **others)
+        return command(*arguments, chosen=ChosenGroups(None if all_groups else named), **others)
 
     options = [
         click.argument("names", nargs=-1, metavar="[GROUP]...", shell_complete=completion.groups),
@@ -55,7 +55,7 @@ def groups_named(command: Callable[..., T]) -> Callable[..., T]:
             shell_complete=completion.groups,
             help="A group, as the argument GROUP; may be repeated.",
         ),
-        click.option("--all-groups", is_flag=True, help="All consumer groups."),
+        click.option("--all-groups", is_flag=True, help="Choose all consumer groups."),
     ]
     for option in reversed(options):
         with_chosen = option(with_chosen)

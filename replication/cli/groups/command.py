@@ -1,4 +1,4 @@
-"""The commands, and the tables and JSON that they print."""
+"""The commands `list`, `describe` and `delete`."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,10 @@ import attrs
 import click
 
 from replication.cli.command_groups import CommandGroup
-from replication.cli.connection import Connection, connected
-from replication.cli.groups.choosing import Chosen, groups_named
+from replication.cli.connection import ClusterConnection, connected
+from replication.cli.groups.choosing import ChosenGroups, groups_named
 from replication.cli.groups.describing import About, as_json, remark, show
-from replication.cli.groups.positions import Described, describe
+from replication.cli.groups.positions import DescribedGroup, describe
 from replication.cli.groups.resetting import reset_offsets
 from replication.cli.output import (
     EXECUTE,
@@ -27,17 +27,20 @@ from replication.client.admin import Admin
 
 @click.group(name="group", cls=CommandGroup)
 def command() -> None:
-    """Consumer groups, of understudy and of any Kafka cluster."""
+    """List, describe, reset and delete consumer groups of any Kafka cluster."""
 
 
 @command.command(name="list")
 @click.option(
-    "--state", "states", multiple=True, help="Only groups in these states, such as Empty,Stable."
+    "--state",
+    "states",
+    multiple=True,
+    help="List only groups in these states, such as Empty,Stable.",
 )
 @connected()
 @OUTPUT
-def list_groups(states: Sequence[str], connection: Connection, output: str) -> None:
-    """The groups that there are, and what they are at."""
+def list_groups(states: Sequence[str], connection: ClusterConnection, output: str) -> None:
+    """List the groups, with their protocol types and states."""
     wanted = [state.strip() for each in states for state in each.split(",")]
     found = connection.ask(lambda admin: admin.list_groups(states=wanted))
     if output == JSON:
@@ -59,14 +62,19 @@ def list_groups(states: Sequence[str], connection: Connection, output: str) -> N
 @connected()
 @OUTPUT
 def describe_groups(
-    chosen: Chosen, *, verbose: bool, connection: Connection, output: str, **about: bool
+    chosen: ChosenGroups,
+    *,
+    verbose: bool,
+    connection: ClusterConnection,
+    output: str,
+    **about: bool,
 ) -> None:
-    """How far each GROUP has read, and who reads."""
+    """Describe how far each GROUP has read, and which members read."""
     asked = [each for each in About if about[each.value]] or [About.OFFSETS]
     if len(asked) > 1:
         raise click.UsageError("give one of --offsets, --members and --state")
 
-    async def all_of_them(admin: Admin) -> list[Described]:
+    async def all_of_them(admin: Admin) -> list[DescribedGroup]:
         return [await describe(admin, group_id) for group_id in await chosen.found(admin)]
 
     found = connection.ask(all_of_them)
@@ -84,11 +92,12 @@ def describe_groups(
 @EXECUTE
 @connected()
 @OUTPUT
-def delete_groups(chosen: Chosen, *, execute: bool, connection: Connection, output: str) -> None:
-    """Delete each GROUP and its offsets; nobody may be in it. Done with --execute."""
+def delete_groups(
+    chosen: ChosenGroups, *, execute: bool, connection: ClusterConnection, output: str
+) -> None:
+    """Delete each GROUP, which must have no members, and its offsets. Needs --execute."""
 
     async def deleted(admin: Admin) -> dict[str, str]:
-        """Their states before."""
         groups = await chosen.found(admin)
         found = await admin.describe_groups(groups)
         if execute:

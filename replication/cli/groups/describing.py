@@ -1,10 +1,10 @@
-"""What is said of groups: how far they are, who is in them, or what they are at.
+"""Tables and JSON of groups: their offsets, their members or their states.
 
-    --offsets    a row for each partition: where the group is, and how far it lags
+    --offsets    a row for each partition: the group's offset and lag
     --members    a row for each member
-    --state      a row for each group: who coordinates it, how its members share
+    --state      a row for each group: its coordinator and its assignment strategy
 
-With --verbose more columns; epochs are of groups by KIP-848, which there are none of here.
+--verbose adds columns. The epochs of KIP-848 are empty, because there are no such groups here.
 """
 
 import enum
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import assert_never
 
-from replication.cli.groups.positions import Described, Position, assigned
+from replication.cli.groups.positions import DescribedGroup, GroupPosition, assigned
 from replication.cli.output import show_table
 from replication.client.admin.values import GroupDescription, GroupMember
 from storage.types import TopicPartition
@@ -27,7 +27,7 @@ class About(enum.Enum):
 
 
 def remark(group: GroupDescription) -> str:
-    """What is to be known before its rows are read."""
+    """Return a remark for above the rows of a group; often empty."""
     if not group.members:
         return f"Consumer group '{group.group_id}' has no active members."
     if group.state in REBALANCING:
@@ -35,7 +35,7 @@ def remark(group: GroupDescription) -> str:
     return ""
 
 
-def show(described: Described, about: About, *, verbose: bool) -> None:
+def show(described: DescribedGroup, about: About, *, verbose: bool) -> None:
     match about:
         case About.OFFSETS:
             _show_offsets(described.positions, verbose=verbose)
@@ -47,7 +47,7 @@ def show(described: Described, about: About, *, verbose: bool) -> None:
             assert_never(other)
 
 
-def _show_offsets(positions: Sequence[Position], *, verbose: bool) -> None:
+def _show_offsets(positions: Sequence[GroupPosition], *, verbose: bool) -> None:
     epoch = ("LEADER-EPOCH",) if verbose else ()
     columns = ("GROUP", "TOPIC", "PARTITION", *epoch, "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG")
     rows = [
@@ -89,7 +89,7 @@ def _show_members(group: GroupDescription, *, verbose: bool) -> None:
 
 
 def listed(partitions: Sequence[TopicPartition]) -> str | None:
-    """`orders:0,1;payments:2`."""
+    """Return the partitions as `orders:0,1;payments:2`; None if there are none."""
     by_topic = groupby(sorted(partitions), key=lambda each: each.topic)
     return (
         ";".join(
@@ -113,8 +113,8 @@ def _show_state(group: GroupDescription, *, verbose: bool) -> None:
     show_table([*columns, "#MEMBERS"], [[*row, len(group.members)]])
 
 
-def as_json(described: Described) -> dict[str, object]:
-    """All of it, whatever was asked for."""
+def as_json(described: DescribedGroup) -> dict[str, object]:
+    """Return everything about a group, as JSON."""
     group, by = described.group, described.group.coordinator
     return {
         "group": group.group_id,

@@ -1,7 +1,7 @@
-"""How far a group has read of each partition, and which member reads it.
+"""How far a group has read each partition, and which member reads it.
 
-A row for each partition that the group has an offset of, or that a member is assigned; and one
-for each member that is assigned none.
+There is a position for each partition with a committed offset or an assigned member, and one for
+each member without partitions.
 """
 
 from collections.abc import Iterable
@@ -20,14 +20,14 @@ CONSUMER = "consumer"
 
 
 @attrs.frozen(kw_only=True)
-class Position:
-    """None is what is not known, or not there."""
+class GroupPosition:
+    """The position of a group in one partition; None means unknown or absent."""
 
     group: str
     topic: str | None = None
     partition: int | None = None
     leader_epoch: int | None = None
-    """In which the record before it was written, as far as who committed knew."""
+    """The leader epoch of the record before the offset, if the committer knew it."""
     current_offset: int | None = None
     log_end_offset: int | None = None
     reader: GroupMember | None = None
@@ -40,13 +40,15 @@ class Position:
 
 
 @attrs.frozen
-class Described:
+class DescribedGroup:
+    """A group, and its position in each partition."""
+
     group: GroupDescription
-    positions: tuple[Position, ...]
+    positions: tuple[GroupPosition, ...]
 
 
-async def describe(admin: Admin, group_id: str) -> Described:
-    """KafkaError where there is no such group."""
+async def describe(admin: Admin, group_id: str) -> DescribedGroup:
+    """Return a group and its positions; raise KafkaError if there is no such group."""
     group = (await admin.describe_groups([group_id]))[group_id]
     committed = await admin.list_group_offsets(group_id)
     readers = {
@@ -55,7 +57,7 @@ async def describe(admin: Admin, group_id: str) -> Described:
     partitions = sorted({*committed, *readers})
     ends = await log_ends(admin, partitions)
     positions = [
-        Position(
+        GroupPosition(
             group=group_id,
             topic=each.topic,
             partition=each.partition,
@@ -67,8 +69,8 @@ async def describe(admin: Admin, group_id: str) -> Described:
         for each in partitions
     ]
     idle = [member for member in group.members if member not in readers.values()]
-    positions += [Position(group=group_id, reader=member) for member in idle]
-    return Described(group, tuple(positions))
+    positions += [GroupPosition(group=group_id, reader=member) for member in idle]
+    return DescribedGroup(group, tuple(positions))
 
 
 def _epoch(committed: OffsetAndMetadata | None) -> int | None:
@@ -78,7 +80,7 @@ def _epoch(committed: OffsetAndMetadata | None) -> int | None:
 
 
 def assigned(group: GroupDescription, member: GroupMember) -> list[TopicPartition]:
-    """What it reads; nothing where its assignment is not in the protocol of consumers."""
+    """Return the partitions of a member; none if its assignment is not the consumer protocol's."""
     if group.protocol_type != CONSUMER or not member.assignment:
         return []
     try:
@@ -88,7 +90,7 @@ def assigned(group: GroupDescription, member: GroupMember) -> list[TopicPartitio
 
 
 async def log_ends(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Those of topics that are there, and that somebody leads."""
+    """Return the log end offsets of the partitions that exist and have a leader."""
     by_topic: dict[str, list[TopicPartition]] = {}
     for partition in partitions:
         by_topic.setdefault(partition.topic, []).append(partition)
@@ -97,6 +99,6 @@ async def log_ends(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[T
         try:
             listed = await admin.list_offsets(dict.fromkeys(wanted, LATEST))
         except KafkaError:
-            continue  # one that was deleted keeps the others from nothing
+            continue  # a deleted topic must not hide the others
         found |= {partition: each.offset for partition, each in listed.items()}
     return found

@@ -1,13 +1,13 @@
-"""Where a group that nobody is in would begin to read anew, and putting it there.
+"""The new offsets of a group without members, and setting them.
 
     earliest  latest          the ends of the log
     offset N                  N
-    shift N                   N on from where it is
-    datetime                  the first record from then on, or the end where there is none
-    current                   where it is, or the end where it has no offset
-    file                      what is given for the partition
+    shift N                   the committed offset plus N
+    datetime                  the first record from that time on; the end if there is none
+    current                   the committed offset; the end if there is none
+    file                      the offset that is given for the partition
 
-What would be outside the log is put to the nearer end. (Kafka: ConsumerGroupCommand.)
+An offset outside the log becomes the nearer end of the log. (Kafka: ConsumerGroupCommand.)
 """
 
 import enum
@@ -22,7 +22,7 @@ from replication.errors import ErrorCode, KafkaError
 from replication.wire.list_offsets import EARLIEST, LATEST
 from storage.types import TopicPartition
 
-NOBODY_IN_IT = ("Empty", "Dead")
+WITHOUT_MEMBERS = ("Empty", "Dead")
 
 
 class To(enum.Enum):
@@ -39,16 +39,18 @@ Offsets: TypeAlias = Mapping[TopicPartition, int]
 
 
 @attrs.frozen
-class Target:
+class ResetTarget:
+    """The rule for the new offsets."""
+
     to: To
     number: int = 0
-    """An offset, a shift, or milliseconds since 1970."""
+    """The offset, the shift, or the time in milliseconds since 1970."""
     offsets: Offsets = attrs.field(factory=dict)
-    """Of each partition."""
+    """The offset of each partition, if it comes from a file."""
 
 
 async def partitions_named(admin: Admin, topics: Sequence[str]) -> list[TopicPartition]:
-    """Of `topic`, all; of `topic:0,2`, those."""
+    """Return the partitions of `topic` (all) or of `topic:0,2` (these)."""
     found: set[TopicPartition] = set()
     for text in topics:
         topic, colon, numbers = text.rpartition(":")
@@ -61,13 +63,13 @@ async def partitions_named(admin: Admin, topics: Sequence[str]) -> list[TopicPar
 
 
 async def planned(
-    admin: Admin, group_id: str, topics: Sequence[str] | None, target: Target
+    admin: Admin, group_id: str, topics: Sequence[str] | None, target: ResetTarget
 ) -> dict[TopicPartition, int]:
-    """The offset of each partition of `topics`, or of all that the group has one of.
+    """Return the new offset of each partition of `topics`, or of all with a committed offset.
 
-    KafkaError where somebody is in the group.
+    Raise KafkaError if the group has members.
     """
-    await _check_nobody_is_in(admin, group_id)
+    await _check_has_no_members(admin, group_id)
     committed = await admin.list_group_offsets(group_id)
     wanted = sorted(target.offsets or committed)
     if topics is not None:
@@ -93,7 +95,7 @@ async def planned(
 
 def new_offset(
     partition: TopicPartition,
-    target: Target,
+    target: ResetTarget,
     *,
     begin: int,
     end: int,
@@ -110,7 +112,7 @@ def new_offset(
         case To.SHIFT:
             if current is None:
                 raise KafkaError(
-                    ErrorCode.INVALID_REQUEST, f"{partition} has no offset that could be shifted"
+                    ErrorCode.INVALID_REQUEST, f"{partition} has no committed offset to shift"
                 )
             wanted = current + target.number
         case To.DATETIME:
@@ -131,7 +133,7 @@ async def put(admin: Admin, group_id: str, offsets: Mapping[TopicPartition, int]
 
 
 async def check_put(admin: Admin, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """What was committed is asked back; KafkaError where it is not what was put."""
+    """Read the committed offsets back; raise KafkaError if they are not `offsets`."""
     committed = await admin.list_group_offsets(group_id, offsets)
     for partition, offset in offsets.items():
         found = committed.get(partition)
@@ -139,19 +141,19 @@ async def check_put(admin: Admin, group_id: str, offsets: Mapping[TopicPartition
             there = "nothing" if found is None else found.offset
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
-                f"{group_id} was put to {offset} of {partition}, and {there} is committed",
+                f"{group_id} was set to {offset} of {partition}, but {there} is committed",
             )
 
 
-async def _check_nobody_is_in(admin: Admin, group_id: str) -> None:
+async def _check_has_no_members(admin: Admin, group_id: str) -> None:
     try:
         state = (await admin.describe_groups([group_id]))[group_id].state
     except KafkaError as error:
         if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
             raise
-        return  # it begins with these offsets
-    if state not in NOBODY_IN_IT:
+        return  # these offsets create the group
+    if state not in WITHOUT_MEMBERS:
         raise KafkaError(
             ErrorCode.NON_EMPTY_GROUP,
-            f"offsets can only be reset while nobody is in group {group_id}, which is {state}",
+            f"offsets can only be reset while group {group_id} has no members; it is {state}",
         )

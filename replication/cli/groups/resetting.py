@@ -1,9 +1,10 @@
-"""`group reset-offsets`: which offsets are asked for, shown, written as a file, or read from one.
+"""`group reset-offsets`: the options for the new offsets, and the file of offsets.
 
-    topic,partition,offset           what --export writes and --from-file reads, of one group
-    group,topic,partition,offset     of several
+    topic,partition,offset           a line of --export and --from-file, for one group
+    group,topic,partition,offset     a line for several groups
 
-Rule: all groups are planned before the first is put, so that one that cannot be changes none.
+Rule: the new offsets of all groups are computed before the first group is changed. If one group
+cannot be reset, none is.
 """
 
 import csv
@@ -18,9 +19,9 @@ from typing import Any
 import click
 
 from replication.cli import completion
-from replication.cli.connection import Connection, connected
-from replication.cli.groups.choosing import Chosen, groups_named
-from replication.cli.groups.reset import Offsets, Target, To, check_put, planned, put
+from replication.cli.connection import ClusterConnection, connected
+from replication.cli.groups.choosing import ChosenGroups, groups_named
+from replication.cli.groups.reset import Offsets, ResetTarget, To, check_put, planned, put
 from replication.cli.output import (
     EXECUTE,
     JSON,
@@ -49,50 +50,56 @@ _MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_0
     multiple=True,
     shell_complete=completion.topics,
     metavar="TOPIC[:0,1]",
-    help="All of it, or some partitions.",
+    help="Reset a topic, or some of its partitions; may be repeated.",
 )
-@click.option("--all-topics", is_flag=True, help="All partitions that the group has an offset of.")
-@click.option("--to-earliest", is_flag=True, help="To the beginning of the log.")
-@click.option("--to-latest", is_flag=True, help="To its end.")
-@click.option("--to-current", is_flag=True, help="To where the group is, or the end.")
-@click.option("--to-offset", type=click.IntRange(min=0), help="To this offset.")
-@click.option("--shift-by", type=int, help="This many records forward; backward if negative.")
+@click.option("--all-topics", is_flag=True, help="Reset all partitions with a committed offset.")
+@click.option("--to-earliest", is_flag=True, help="Reset to the beginning of the log.")
+@click.option("--to-latest", is_flag=True, help="Reset to the end of the log.")
+@click.option(
+    "--to-current",
+    is_flag=True,
+    help="Reset to the committed offset, or to the end if there is none.",
+)
+@click.option("--to-offset", type=click.IntRange(min=0), help="Reset to this offset.")
+@click.option(
+    "--shift-by", type=int, help="Move by this many offsets forward; backward if negative."
+)
 @click.option(
     "--to-datetime",
     metavar="YYYY-MM-DDThh:mm:ss.sss",
-    help="To the first record from then on; UTC where no zone is given.",
+    help="Reset to the first record from this time on; without a zone it is UTC.",
 )
 @click.option(
     "--by-duration",
     metavar="PnDTnHnMnS",
-    help="To the first record of that time until now, as in PT1H30M.",
+    help="Reset to the first record of the last PnDTnHnMnS, such as PT1H30M.",
 )
 @click.option(
     "--from-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="To what --export has written.",
+    help="Reset to the offsets in this file, which --export has written.",
 )
-@click.option("--export", is_flag=True, help="Write the offsets as a file to come back to: CSV.")
+@click.option("--export", is_flag=True, help="Print the new offsets as CSV, for --from-file.")
 @EXECUTE
 @connected()
 @OUTPUT
 def reset_offsets(
-    chosen: Chosen,
+    chosen: ChosenGroups,
     topics: Sequence[str],
     *,
     all_topics: bool,
     from_file: Path | None,
     export: bool,
     execute: bool,
-    connection: Connection,
+    connection: ClusterConnection,
     output: str,
     **where: Any,
 ) -> None:
-    """Where each GROUP begins to read anew; nobody may be in it."""
+    """Reset the offsets of each GROUP, which must have no members."""
     if export and output == JSON:
-        raise click.UsageError("--export and --output json are two forms: give one")
+        raise click.UsageError("--export and --output json exclude each other")
     if from_file is not None and (topics or all_topics):
-        raise click.UsageError("--from-file says of which topics; leave --topic out")
+        raise click.UsageError("--from-file excludes --topic and --all-topics")
     if from_file is None and bool(topics) == all_topics:
         raise click.UsageError("give either --topic or --all-topics")
     for each in topics:
@@ -105,7 +112,7 @@ def reset_offsets(
         targets = dict.fromkeys(groups, target)
         if text is not None:
             given = read_back(text, groups)
-            targets = {each: Target(To.FILE, offsets=given[each]) for each in groups}
+            targets = {each: ResetTarget(To.FILE, offsets=given[each]) for each in groups}
         plans: dict[str, Offsets] = {}
         for each in groups:
             plans[each] = await planned(admin, each, topics or None, targets[each])
@@ -136,15 +143,16 @@ def _show(plans: Mapping[str, Offsets], output: str, *, export: bool) -> None:
 
 
 def written(rows: Sequence[tuple[str, str, int, int]], *, groups: int) -> list[str]:
-    """As CSV; the group is left out where there is one alone."""
+    """Return the rows as CSV, without the group if there is only one."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(row[1:] if groups == 1 else row for row in rows)
     return text.getvalue().splitlines()
 
 
 def read_back(text: str, groups: Sequence[str]) -> dict[str, Offsets]:
-    """What `written` wrote, of these groups; UsageError of what it cannot have written, and where
-    one of them is not in it.
+    """Return the offsets of `groups` in a file of --export.
+
+    Raise UsageError for a line that is not one of --export, and for a group without a line.
     """
     found: dict[str, dict[TopicPartition, int]] = {each: {} for each in groups}
     for number, row in enumerate(csv.reader(io.StringIO(text)), start=1):
@@ -156,9 +164,11 @@ def read_back(text: str, groups: Sequence[str]) -> dict[str, Offsets]:
             case [group, topic, partition, offset]:
                 pass
             case _:
-                raise click.UsageError(f"--from-file, line {number}: {','.join(row)} is no offset")
+                raise click.UsageError(
+                    f"--from-file, line {number}: {','.join(row)} is not an offset"
+                )
         if not (partition.isdecimal() and offset.isdecimal()):
-            raise click.UsageError(f"--from-file, line {number}: {','.join(row)} is no offset")
+            raise click.UsageError(f"--from-file, line {number}: {','.join(row)} is not an offset")
         if group in found:
             found[group][TopicPartition(topic, int(partition))] = int(offset)
     if without := [each for each, offsets in found.items() if not offsets]:
@@ -172,8 +182,8 @@ def check_topic(text: str) -> None:
         raise click.UsageError(f"--topic {text}: partitions are numbers, as in orders:0,1")
 
 
-def target_of(where: dict[str, Any]) -> Target:
-    """The one that was given."""
+def target_of(where: dict[str, Any]) -> ResetTarget:
+    """Return the target that the options give; raise UsageError unless there is exactly one."""
     given = {
         name: value for name, value in where.items() if value is not None and value is not False
     }
@@ -185,15 +195,15 @@ def target_of(where: dict[str, Any]) -> Target:
     ((name, value),) = given.items()
     match name:
         case "from_file":
-            return Target(To.FILE)
+            return ResetTarget(To.FILE)
         case "by_duration":
-            return Target(To.DATETIME, int(time.time() * 1000) - duration_ms(value))
+            return ResetTarget(To.DATETIME, int(time.time() * 1000) - duration_ms(value))
         case "to_datetime":
-            return Target(To.DATETIME, milliseconds(value))
+            return ResetTarget(To.DATETIME, milliseconds(value))
         case "shift_by":
-            return Target(To.SHIFT, value)
+            return ResetTarget(To.SHIFT, value)
         case _:
-            return Target(To(name.removeprefix("to_")), 0 if value is True else value)
+            return ResetTarget(To(name.removeprefix("to_")), 0 if value is True else value)
 
 
 def milliseconds(text: str) -> int:
@@ -205,7 +215,7 @@ def milliseconds(text: str) -> int:
 
 
 def duration_ms(text: str) -> int:
-    """Of ISO 8601, in days and less."""
+    """Return the milliseconds of an ISO 8601 duration of days and smaller units."""
     form = _DURATION.fullmatch(text)
     if form is None or not any(form[unit] for unit in _MS):
         raise click.UsageError(f"--by-duration {text}: expected one like P2DT3H4M5S")

@@ -1,4 +1,4 @@
-"""`understudy pipeline audit`: do the replicas hold the same batches?"""
+"""`understudy pipeline audit`: check that the replicas hold the same batches."""
 
 import sys
 from collections.abc import Sequence
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from replication.cli.output import tell
-from replication.cli.pipeline.outputs import Answer, output_option
-from replication.cli.pipeline.progress import Progress
+from replication.cli.pipeline.jobs import JobAnswer, SparkProgress, output_option
 from replication.errors import UnderstudyError
 from replication.extras import extra
 from storage.errors import StorageError
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from pipeline.audit.results import PartitionAudit
 
 COULD_NOT_COMPARE = 2
-# Less than this is audited before a JVM that starts slower would have become faster.
+# For fewer bytes, a JVM that starts quickly is done before one that optimises more.
 QUICK_BELOW_BYTES = 512 * 1024 * 1024
 
 
@@ -39,11 +38,15 @@ QUICK_BELOW_BYTES = 512 * 1024 * 1024
     "directories", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False)
 )
 @click.option("--name", "names", multiple=True, help="The name of each log directory, in order.")
-@click.option("--check-crcs", is_flag=True, help="Read every byte: bit rot shows only so.")
 @click.option(
-    "--copies", type=click.IntRange(min=1), help="How many copies of each partition there must be."
+    "--check-crcs", is_flag=True, help="Read every byte and check the CRCs, which finds bit rot."
 )
-@click.option("--exact", is_flag=True, help="Compare batch by batch, compacted partitions too.")
+@click.option(
+    "--copies",
+    type=click.IntRange(min=1),
+    help="The number of copies that each partition must have.",
+)
+@click.option("--exact", is_flag=True, help="Compare compacted partitions batch by batch too.")
 @click.option(
     "--compacted", is_flag=True, help="Compare the last record of each key in every partition."
 )
@@ -61,10 +64,10 @@ def command(
     master: str | None,
     outputs: tuple[str, ...],
 ) -> None:
-    """Do the replicas in DIRECTORIES hold the same batches?
+    """Check that the replicas in DIRECTORIES hold the same batches.
 
-    Asked of the batch headers alone; where they differ, of the batches there. Exit code 0
-    where all are the same, 1 where they differ, 2 where they could not be compared.
+    Only the batch headers are compared, and the batches where the headers differ. The exit
+    code is 0 if all are the same, 1 if some differ, 2 if some could not be compared.
     """
     from replication.verify.comparing import Rules
 
@@ -72,14 +75,14 @@ def command(
         from pipeline.audit.job import audit
         from pipeline.session import get_session
     if exact and compacted:
-        raise click.UsageError("--exact and --compacted ask for two things")
+        raise click.UsageError("--exact and --compacted contradict each other")
     if compacted and kind == "headers":
         raise click.UsageError("--compacted needs the records, and --headers have none")
     if names and len(names) != len(directories):
         raise click.UsageError("give --name once for each directory, or not at all")
     rules = Rules(copies=copies, exact=exact, compacted=compacted)
     quick = kind == "log-dirs" and _bytes_in(directories) < QUICK_BELOW_BYTES
-    session, progress = get_session(master=master, quick=quick), Progress()
+    session, progress = get_session(master=master, quick=quick), SparkProgress()
     try:
         source = _source(session, kind, directories, names, check_crcs=check_crcs)
         with progress.watching(session):
@@ -108,7 +111,9 @@ def _source(
         from pipeline.audit.parquet import of_headers
 
         if names or check_crcs:
-            raise click.UsageError("--name and --check-crcs are audit-headers' where --headers is")
+            raise click.UsageError(
+                "with --headers, give --name and --check-crcs to audit-headers instead"
+            )
         return of_headers(session, directories)
     from pipeline.audit.job import of_directories
     from pipeline.audit.replicas import directory_names
@@ -119,7 +124,7 @@ def _source(
     )
 
 
-def _answer(audits: "Sequence[PartitionAudit]") -> Answer:
+def _answer(audits: "Sequence[PartitionAudit]") -> JobAnswer:
     from pipeline.audit.results import lines, to_json, write_parquet
 
     def page() -> str:
@@ -127,7 +132,7 @@ def _answer(audits: "Sequence[PartitionAudit]") -> Answer:
 
         return audit_page(audits)
 
-    return Answer(
+    return JobAnswer(
         lines=partial(lines, audits),
         facts=partial(to_json, audits),
         page=page,

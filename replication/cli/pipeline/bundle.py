@@ -1,4 +1,4 @@
-"""`understudy pipeline bundle`: what spark-submit needs of this project, in a directory."""
+"""`understudy pipeline bundle`: the files that spark-submit needs, in a directory."""
 
 import shutil
 from pathlib import Path
@@ -15,10 +15,11 @@ ENTRY_POINT = "understudy_submit.py"
 @click.command(name="bundle")
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 def command(directory: Path) -> None:
-    """Write to DIRECTORY what spark-submit needs of this project.
+    """Write the files that spark-submit needs to DIRECTORY.
 
-    A zip of its packages for --py-files, and the file to submit. The Python of the cluster
-    needs what they import: numpy, pyarrow, attrs, crc32c, cramjam, click, msgpack.
+    They are a zip of understudy's packages for --py-files, and the file to submit. The Python
+    of the cluster needs the packages that they import: numpy, pyarrow, attrs, crc32c, cramjam,
+    click, msgpack.
     """
     with extra("spark", "understudy pipeline bundle"):
         from pipeline.shipping import write_archive

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from replication.cli.output import JSON, OUTPUT, show_json, show_line
-from replication.cli.pipeline.progress import Progress
+from replication.cli.pipeline.jobs import SparkProgress
 from replication.errors import ConfigError
 from replication.extras import extra
 
@@ -31,7 +31,7 @@ DESERIALISER = "bytes, string, int, long, ..., or module:function"
     "directory",
     required=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where the files or the table are, or are made.",
+    help="The directory of the files or the table; it is created if needed.",
 )
 @click.option(
     "--format",
@@ -39,7 +39,7 @@ DESERIALISER = "bytes, string, int, long, ..., or module:function"
     type=click.Choice(["parquet", "delta"]),
     default="parquet",
     show_default=True,
-    help="What to write: Parquet files, or a Delta table.",
+    help="Whether to write Parquet files or a Delta table.",
 )
 @click.option(
     "--key", default="bytes", show_default=True, help=f"How to read keys: {DESERIALISER}."
@@ -79,10 +79,10 @@ def command(
     properties: tuple[str, ...],
     output: str,
 ) -> None:
-    """Topics as Parquet files or a Delta table, by topic and date.
+    """Export topics as Parquet files or a Delta table, by topic and date.
 
-    Each run adds what has been committed since the one before; each record is there once,
-    also where a run was killed. LOG_DIRS are those of one broker or of several.
+    Each run adds the records that were committed since the previous one. Each record is there
+    once, even if a run was killed. LOG_DIRS are the log directories of one or more brokers.
     """
     with extra("spark", "understudy pipeline export"):
         from pipeline.export.deserialisers import Deserialiser
@@ -97,7 +97,7 @@ def command(
         key=Deserialiser(key), value=Deserialiser(value), headers=headers, compression=compression
     )
     target = _target(kind, directory.resolve(), made)
-    session, progress = get_session(master=master), Progress()
+    session, progress = get_session(master=master), SparkProgress()
     with progress.watching(session):
         done = export(session, options, target, made, on_step=progress.step)
     if output == JSON:
@@ -121,8 +121,8 @@ def _whence(
     if bool(log_dirs) == bool(bootstrap_servers):
         raise click.UsageError("give either LOG_DIRS or --bootstrap-servers")
     if bootstrap_servers and not topics:
-        raise click.UsageError("give --topic: not all topics of a live cluster are exported")
-    # Without the cluster's own.
+        raise click.UsageError("give --topic: a live cluster is not exported as a whole")
+    # Internal topics are left out.
     chosen = {"subscribe": ",".join(topics)} if topics else {"subscribePattern": "(?!__).*"}
     if bootstrap_servers:
         return chosen | {"kafka.bootstrap.servers": bootstrap_servers}

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replication.cli.pipeline.outputs import Answer, output_option
-from replication.cli.pipeline.progress import Progress
+from replication.cli.pipeline.jobs import JobAnswer, SparkProgress, output_option
 from replication.extras import extra
 
 if TYPE_CHECKING:
@@ -19,22 +18,22 @@ if TYPE_CHECKING:
 @click.option("--master", help="Spark's master URL; all cores of this machine by default.")
 @output_option
 def command(*, journals: tuple[str, ...], master: str | None, outputs: tuple[str, ...]) -> None:
-    """Each outage of a broker: fenced, elected, first write, ISR whole again, what was lost.
+    """Report each outage of a broker: fencing, election, first write, full ISR, losses.
 
-    JOURNALS are event journals, or directories that hold some: a broker's data directory, or
-    that of a whole cluster. The controller's has to be among them.
+    JOURNALS are event journals, or directories with journals: a broker's data directory, or
+    that of a whole cluster. The controller's journal must be among them.
     """
     with extra("spark", "understudy pipeline failover"):
         from pipeline.journals.failover import failover_report
         from pipeline.journals.source import read_events
         from pipeline.session import get_session
-    session, progress = get_session(master=master, quick=True), Progress()
+    session, progress = get_session(master=master, quick=True), SparkProgress()
     with progress.watching(session):
         reports = failover_report(read_events(session, journals), on_step=progress.step)
     _answer(reports).deliver(outputs)
 
 
-def _answer(reports: "Sequence[OutageReport]") -> Answer:
+def _answer(reports: "Sequence[OutageReport]") -> JobAnswer:
     from pipeline.journals.failover import lines, to_json, write_parquet
 
     def page() -> str:
@@ -42,7 +41,7 @@ def _answer(reports: "Sequence[OutageReport]") -> Answer:
 
         return failover_page(reports)
 
-    return Answer(
+    return JobAnswer(
         lines=partial(lines, reports),
         facts=partial(to_json, reports),
         page=page,

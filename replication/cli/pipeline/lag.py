@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replication.cli.pipeline.outputs import Answer, output_option
-from replication.cli.pipeline.progress import Progress
+from replication.cli.pipeline.jobs import JobAnswer, SparkProgress, output_option
 from replication.extras import extra
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     "--min-isr",
     multiple=True,
     metavar="[TOPIC=]N",
-    help="min.insync.replicas, of all topics or of one; no journal tells it.  [default: 1]",
+    help="min.insync.replicas of all topics or of one, which no journal contains.  [default: 1]",
 )
 @click.option("--master", help="Spark's master URL; all cores of this machine by default.")
 @output_option
@@ -30,9 +29,9 @@ def command(
     master: str | None,
     outputs: tuple[str, ...],
 ) -> None:
-    """Each partition's ISR over time, and by how much its replicas lagged.
+    """Report each partition's ISR over time, and the lag of its replicas.
 
-    JOURNALS are event journals, or directories that hold some: a broker's data directory, or
+    JOURNALS are event journals, or directories with journals: a broker's data directory, or
     that of a whole cluster.
     """
     with extra("spark", "understudy pipeline lag"):
@@ -40,7 +39,7 @@ def command(
         from pipeline.journals.source import read_events
         from pipeline.session import get_session
     least = _min_isr(min_isr)
-    session, progress = get_session(master=master, quick=True), Progress()
+    session, progress = get_session(master=master, quick=True), SparkProgress()
     with progress.watching(session):
         events = read_events(session, journals)
         report = lag_report(events, min_isr=least, on_step=progress.step)
@@ -62,7 +61,7 @@ def _min_isr(given: tuple[str, ...]) -> "MinIsr":
     return MinIsr(default=default, topics=topics)
 
 
-def _answer(report: "LagReport") -> Answer:
+def _answer(report: "LagReport") -> JobAnswer:
     from pipeline.journals.lag import lines, to_json, write_parquet
 
     def page() -> str:
@@ -70,7 +69,7 @@ def _answer(report: "LagReport") -> Answer:
 
         return lag_page(report)
 
-    return Answer(
+    return JobAnswer(
         lines=partial(lines, report),
         facts=partial(to_json, report),
         page=page,

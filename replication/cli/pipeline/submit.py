@@ -1,9 +1,9 @@
-"""Where `spark-submit` begins: every job, with the arguments of `understudy pipeline`.
+"""The entry point of `spark-submit`, for every job and its arguments of `understudy pipeline`.
 
     spark-submit --master MASTER submit.py audit LOG_DIR LOG_DIR --output json
 
-Beside our other files, as in a checkout or an installation, or alone beside what
-`--py-files understudy.zip` brings: `understudy pipeline bundle` writes both.
+It works in a checkout or an installation, and as a single file with `--py-files understudy.zip`:
+`understudy pipeline bundle` writes both.
 """
 
 import importlib
@@ -15,7 +15,7 @@ HERE = Path(__file__).resolve().parent
 
 def main() -> None:
     """Run one job."""
-    # Spark puts the directory of this file first: there, our commands are called like packages.
+    # Spark puts the directory of this file first, where modules have the names of packages.
     sys.path[:] = [each for each in sys.path if Path(each or ".").resolve() != HERE]
     if HERE.parts[-3:] == ("replication", "cli", "pipeline"):
         sys.path.insert(0, str(HERE.parents[2]))

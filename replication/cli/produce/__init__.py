@@ -1,5 +1,5 @@
-"""`understudy produce`: standard input as records, by kafka-console-producer's and kcat's flags.
+"""`understudy produce`: standard input as records, with the flags of Kafka's producer and kcat.
 
 lines        a line as a record: headers, key, value        sending      until the input ends
-command      what may be said
+command      the options
 """

@@ -1,8 +1,8 @@
-r"""The command.
+r"""The command `understudy produce`.
 
 seq 3 | understudy produce orders
 understudy produce orders --property parse.key=true --property key.separator=: --acks 1 < file
-understudy produce orders --transactional-id T --abort < file       what a rollback leaves
+understudy produce orders --transactional-id T --abort < file       an aborted transaction
 """
 
 import contextlib
@@ -14,13 +14,13 @@ import click
 import trio
 
 from replication.cli import completion
-from replication.cli.connection import Connection, connected, exact_key_values
+from replication.cli.connection import ClusterConnection, connected, exact_key_values
 from replication.cli.interruptions import interruptible
 from replication.cli.output import JSON, OUTPUT, CommandError, tell
-from replication.cli.patience import NotThereError
+from replication.cli.patience import NotFoundError
 from replication.cli.produce.lines import Lines
-from replication.cli.produce.sending import Sending
-from replication.cli.streams import Sink, Source
+from replication.cli.produce.sending import LineSending
+from replication.cli.streams import StandardInput, StandardOutput
 from replication.client.admin import Admin
 from replication.client.producer import Producer
 from replication.errors import UnderstudyError
@@ -37,9 +37,9 @@ def as_bytes(_: click.Context, __: click.Parameter, value: str | None) -> bytes 
 def header_pairs(
     ctx: click.Context, option: click.Parameter, value: tuple[str, ...]
 ) -> tuple[Header, ...]:
-    """Of `NAME=VALUE`; one name may come several times."""
+    """Return the pairs of `NAME=VALUE` options; a name may be repeated."""
     pairs = [each.partition("=") for each in value]
-    exact_key_values(ctx, option, value)  # or it says what is wrong
+    exact_key_values(ctx, option, value)  # raises BadParameter for an invalid one
     return tuple((name, text.encode()) for name, _, text in pairs)
 
 
@@ -72,7 +72,7 @@ def header_pairs(
     multiple=True,
     callback=exact_key_values,
     metavar="KEY=VALUE",
-    help="How to read lines: parse.key=true, key.separator=:, as Kafka's console producer.",
+    help="How to read lines, as in Kafka's console producer: parse.key=true, key.separator=:.",
 )
 @click.option(
     "-K", "key_delimiter", metavar="TEXT", help="Split each line at TEXT into a key and a value."
@@ -91,7 +91,7 @@ def header_pairs(
     "--acks",
     "--request-required-acks",
     type=click.Choice(["all", "-1", "0", "1"]),
-    help="Which replicas must have a record: all in sync, the leader, or none.  [default: all]",
+    help="The replicas that must have a record: all in sync, the leader, or none.  [default: all]",
 )
 @click.option(
     "--compression-type",
@@ -119,13 +119,13 @@ def command(
     compression_type: str | None,
     batch_size: int | None,
     transactional_id: str | None,
-    connection: Connection,
+    connection: ClusterConnection,
     output: str,
     **records: Any,
 ) -> None:
-    """Send each line of standard input as a record, and wait until all are there.
+    """Send each line of standard input as a record, and wait for the acknowledgements.
 
-    Bytes are sent as they are. With --output json, a line for each record says where it is.
+    Bytes are sent unchanged. With --output json, the offset of each record is printed.
     """
     if (name is None) == (option_name is None):
         raise click.UsageError("give the TOPIC, or --topic")
@@ -138,7 +138,7 @@ def command(
         "transactional_id": transactional_id,
     }
     if abort and not (transactional_id or connection.properties.get("transactional.id")):
-        raise click.UsageError("--abort is of a transaction: give --transactional-id")
+        raise click.UsageError("--abort needs --transactional-id")
     if key_delimiter is not None:
         properties = {"parse.key": "true", "key.separator": key_delimiter, **properties}
     try:
@@ -159,9 +159,9 @@ def command(
 
 @attrs.frozen(kw_only=True)
 class Production:
-    """What was asked for, put together."""
+    """One run of the command."""
 
-    connection: Connection
+    connection: ClusterConnection
     topic: str
     lines: Lines
     config: Mapping[str, Any]
@@ -170,14 +170,15 @@ class Production:
     records: Mapping[str, Any]
 
     async def run(self) -> None:
-        source, sink = Source.standard(), Sink.standard() if self.as_json else None
+        source = StandardInput.standard()
+        sink = StandardOutput.standard() if self.as_json else None
         given = self.connection.config(
             client_id="understudy-produce", max_block_ms=self.connection.timeout_ms
         )
         producing: Producer[bytes, bytes] = Producer(**(given | {**self.config}))
         async with interruptible() as interruption, producing as producer:
-            await self._heard_of(producer)
-            sending = Sending(
+            await self._wait_for_topic(producer)
+            sending = LineSending(
                     producer=producer, topic=self.topic, lines=self.lines, source=source,
                     sink=sink, **self.records,
                 )  # fmt: skip
@@ -190,19 +191,19 @@ class Production:
         if sending.failed:
             raise CommandError(f"{sending.failed} records failed: {sending.first_failure}")
 
-    async def _heard_of(self, producer: Producer[bytes, bytes]) -> None:
-        """Brokers may make a topic that is asked for; one that they do not make is none."""
+    async def _wait_for_topic(self, producer: Producer[bytes, bytes]) -> None:
+        """Wait for the topic, which brokers may create; raise NotFoundError if they do not."""
         with trio.move_on_after(min(HEAR_SECONDS, self.connection.timeout_ms / 1000)):
             await producer.partitions_for(self.topic)
             return
         if await self.connection.for_admin().ask_within(self._is_unknown):
-            raise NotThereError(f"Topic '{self.topic}' does not exist as expected")
+            raise NotFoundError(f"Topic '{self.topic}' does not exist as expected")
         await producer.partitions_for(self.topic)
 
     async def _is_unknown(self, admin: Admin) -> bool:
         return self.topic not in await admin.list_topics()
 
-    async def _send(self, sending: Sending, scope: trio.CancelScope) -> str:
+    async def _send(self, sending: LineSending, scope: trio.CancelScope) -> str:
         try:
             with scope:
                 await sending.run()
@@ -210,17 +211,17 @@ class Production:
             await sending.settle()
         return ""
 
-    async def _in_a_transaction(self, sending: Sending, scope: trio.CancelScope) -> str:
-        """What became of it; all that is not wholly there is aborted."""
+    async def _in_a_transaction(self, sending: LineSending, scope: trio.CancelScope) -> str:
+        """Send everything in one transaction; return a remark on its result."""
         sending.producer.begin_transaction()
         try:
             await self._send(sending, scope)
         except Exception:
-            with contextlib.suppress(UnderstudyError):  # what went wrong says more
+            with contextlib.suppress(UnderstudyError):  # the first error says more
                 await sending.producer.abort_transaction()
             raise
         if self.abort or sending.failed or scope.cancelled_caught:
             await sending.producer.abort_transaction()
-            return "; the transaction was aborted: who reads what is committed sees none of them"
+            return "; the transaction was aborted: read_committed consumers see none of them"
         await sending.producer.commit_transaction()
         return "; the transaction was committed"

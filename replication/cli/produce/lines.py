@@ -1,13 +1,13 @@
-r"""A line as a record: its headers, its key, its value; all of them bytes as they came.
+r"""A line as a record: its headers, its key and its value, as unchanged bytes.
 
-    value                                   as it is
+    value                                   the default
     key<TAB>value                           parse.key=true
     h1:v1,h2:v2<TAB>key<TAB>value           parse.headers=true, too
 
-What parts them is `key.separator`, `headers.delimiter`, `headers.separator` and
-`headers.key.separator`; what equals `null.marker` is null. A line that cannot be parted is an
-error, or with `ignore.error=true` all value. (LineMessageReader. Java decodes and encodes UTF-8,
-and takes a `\r` off; here every byte but what ends a line is kept.)
+The separators are `key.separator`, `headers.delimiter`, `headers.separator` and
+`headers.key.separator`; a part that equals `null.marker` is null. A line without its separator is
+an error, or with `ignore.error=true` only a value. (Kafka: LineMessageReader. Java decodes and encodes
+UTF-8, and removes a `\r`; here every byte except the end of the line is kept.)
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,8 +30,8 @@ DEFAULTS = {
 }
 NULL_MARKER = "null.marker"
 _SEPARATORS = ("key.separator", "headers.delimiter", "headers.separator", "headers.key.separator")
-# Which may not be the same, as Kafka has it.
-_APART = [
+# Kafka forbids these pairs to be equal.
+_DIFFERENT = [
     ("headers.delimiter", "headers.separator"),
     ("headers.delimiter", "headers.key.separator"),
     ("headers.separator", "headers.key.separator"),
@@ -39,7 +39,9 @@ _APART = [
 ]
 
 
-class Line(NamedTuple):
+class InputLine(NamedTuple):
+    """A line of the input as a record."""
+
     key: bytes | None
     value: bytes | None
     headers: tuple[Header, ...] = ()
@@ -47,7 +49,7 @@ class Line(NamedTuple):
 
 @attrs.define(eq=False, kw_only=True)
 class Lines:
-    """What is fed to it comes out as records, once a line is whole."""
+    """A parser of lines: `feed` returns a record for each line that is complete."""
 
     parse_key: bool
     parse_headers: bool
@@ -63,23 +65,23 @@ class Lines:
 
     @classmethod
     def of(cls, given: Mapping[str, str], *, end: bytes = b"\n") -> "Lines":
-        """From Kafka's properties; ValueError where they cannot be."""
+        """Return the parser for Kafka's properties; raise ValueError if they are invalid."""
         for name in given:
             if name not in DEFAULTS and name != NULL_MARKER:
                 raise ValueError(f"{name}: no such property{nearest(name, DEFAULTS)}")
-        told: dict[str, str | None] = {NULL_MARKER: None, **DEFAULTS, **given}
-        for one, other in _APART:
-            if told[one] is not None and told[one] == told[other]:
+        properties: dict[str, str | None] = {NULL_MARKER: None, **DEFAULTS, **given}
+        for one, other in _DIFFERENT:
+            if properties[one] is not None and properties[one] == properties[other]:
                 raise ValueError(f"{one} and {other} may not be equal")
-        empty = [name for name in _SEPARATORS if not told[name]]
+        empty = [name for name in _SEPARATORS if not properties[name]]
         if empty:
             raise ValueError(f"{empty[0]} is empty")
 
         def flag(name: str) -> bool:
-            return (told[name] or "").strip().lower() == "true"
+            return (properties[name] or "").strip().lower() == "true"
 
         def part(name: str) -> bytes:
-            return (told[name] or "").encode()
+            return (properties[name] or "").encode()
 
         return cls(
             parse_key=flag("parse.key"),
@@ -89,21 +91,21 @@ class Lines:
             headers_separator=part("headers.separator"),
             headers_key_separator=part("headers.key.separator"),
             ignore_error=flag("ignore.error"),
-            null_marker=None if told[NULL_MARKER] is None else part(NULL_MARKER),
+            null_marker=None if properties[NULL_MARKER] is None else part(NULL_MARKER),
             end=end,
         )
 
-    def feed(self, data: bytes) -> list[Line]:
-        """The lines that are whole now."""
+    def feed(self, data: bytes) -> list[InputLine]:
+        """Return the lines that are complete now."""
         *whole, self._rest = (self._rest + data).split(self.end)
         return [self._parse(line) for line in whole]
 
-    def last(self) -> list[Line]:
-        """What came after the last line's end, if anything did."""
+    def last(self) -> list[InputLine]:
+        """Return the rest after the last end of a line, if there is one."""
         rest, self._rest = self._rest, b""
         return [self._parse(rest)] if rest else []
 
-    def _parse(self, line: bytes) -> Line:
+    def _parse(self, line: bytes) -> InputLine:
         self._number += 1
         headers: bytes | None = None
         key: bytes | None = None
@@ -113,7 +115,7 @@ class Lines:
         if self.parse_key:
             key, value = self._cut(value, self.key_separator, "key separator")
         found = () if headers is None or headers == self.null_marker else self._headers(headers)
-        return Line(self._or_null(key), self._or_null(value), tuple(found))
+        return InputLine(self._or_null(key), self._or_null(value), tuple(found))
 
     def _cut(self, line: bytes, separator: bytes, name: str) -> tuple[bytes | None, bytes]:
         before, found, after = line.partition(separator)
@@ -121,7 +123,7 @@ class Lines:
             return before, after
         if self.ignore_error:
             return None, line
-        raise CommandError(f"line {self._number}: there is no {name} in it")
+        raise CommandError(f"line {self._number}: it has no {name}")
 
     def _or_null(self, data: bytes | None) -> bytes | None:
         return None if data == self.null_marker else data
@@ -130,8 +132,8 @@ class Lines:
         for pair in text.split(self.headers_separator):
             name, found, value = pair.partition(self.headers_key_separator)
             if not found and not self.ignore_error:
-                raise CommandError(f"line {self._number}: a header without a key separator")
+                raise CommandError(f"line {self._number}: a header has no key separator")
             try:
                 yield name.decode(), self._or_null(value) if found else None
             except UnicodeDecodeError as error:
-                raise CommandError(f"line {self._number}: a header's name is no UTF-8") from error
+                raise CommandError(f"line {self._number}: a header's name is not UTF-8") from error

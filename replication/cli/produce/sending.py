@@ -1,12 +1,12 @@
-"""From standard input to the brokers, and what became of it.
+"""The loop from standard input to the brokers, and the result of each record.
 
-Rule 1: what fails is counted, with the first reason; the others are sent all the same. The command
-then ends with exit code 1: nothing is lost in silence.
+Rule 1: failed records are counted, and the first reason is kept; the other records are sent all the
+same. The command then ends with exit code 1.
 
-Rule 2: no more than so many records are on their way, however long the input is.
+Rule 2: at most MOST_UNDER_WAY records are under way, however long the input is.
 
-Rule 3: a line that cannot be read as a record stops the reading. What came before it is sent;
-inside a transaction, none of it is there.
+Rule 3: a line that is not a valid record ends the reading. The records before it are sent; a
+transaction is aborted.
 """
 
 from collections import deque
@@ -15,48 +15,50 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from replication.cli.output import json_line
-from replication.cli.produce.lines import Line, Lines
-from replication.cli.streams import Sink, Source
+from replication.cli.produce.lines import InputLine, Lines
+from replication.cli.streams import StandardInput, StandardOutput
 from replication.client.errors import RecordTooLargeError
 from replication.client.producer import Producer
 from replication.client.producer.delivery import Delivery, RecordMetadata
 from replication.errors import UnderstudyError
 from storage.batch.records import Header
 
-MOST_ON_THEIR_WAY = 10_000
+MOST_UNDER_WAY = 10_000
 
 
 @attrs.define(eq=False, kw_only=True)
-class Sending:
+class LineSending:
+    """The sending of one input."""
+
     producer: Producer[bytes, bytes]
     topic: str
     lines: Lines
-    source: Source
-    sink: Sink | None
-    """Where each record's place is written, as JSON."""
+    source: StandardInput
+    sink: StandardOutput | None
+    """The output for the offset of each record, as JSON; None without it."""
     partition: int | None = None
     key: bytes | None = None
-    """Of records that bring none."""
+    """The key of records that have none."""
     headers: tuple[Header, ...] = ()
-    """Of every record."""
+    """The headers of every record."""
     empty_is_null: bool = False
     sync: bool = False
     acked: int = attrs.field(init=False, default=0)
     failed: int = attrs.field(init=False, default=0)
     first_failure: Exception | None = attrs.field(init=False, default=None)
     offsets: dict[int, tuple[int, int]] = attrs.field(init=False, factory=dict)
-    """The first and the last of each partition."""
+    """The first and the last offset of each partition."""
     _under_way: deque[Delivery] = attrs.field(init=False, factory=deque)
 
     async def run(self) -> None:
-        """To the end of the input; `settle` then waits for what is on its way."""
+        """Send the whole input; `settle` then waits for the records under way."""
         while data := await self.source.read():
             await self._send(self.lines.feed(data))
         await self._send(self.lines.last())
 
     async def settle(self, most: int = 0) -> None:
-        """Until no more than so many are on their way."""
-        told: list[bytes] = []
+        """Wait until at most `most` records are under way."""
+        written: list[bytes] = []
         while len(self._under_way) > most:
             try:
                 metadata = await self._under_way[0].wait()
@@ -65,12 +67,12 @@ class Sending:
             else:
                 self._count(metadata)
                 if self.sink is not None:
-                    told.append(_line(metadata))
+                    written.append(_line(metadata))
             self._under_way.popleft()
-        if self.sink is not None and told:
-            await self.sink.write(b"".join(told))
+        if self.sink is not None and written:
+            await self.sink.write(b"".join(written))
 
-    async def _send(self, lines: Sequence[Line]) -> None:
+    async def _send(self, lines: Sequence[InputLine]) -> None:
         records = [self._completed(line) for line in lines]
         if not records:
             return
@@ -78,15 +80,15 @@ class Sending:
             await self._one_by_one(records)
         else:
             await self._together(records)
-        # Who wants to read of each as it is there is not kept waiting for the last.
-        await self.settle(0 if self.sink is not None else MOST_ON_THEIR_WAY)
+        # With JSON, the offset of a record is printed as soon as it is known.
+        await self.settle(0 if self.sink is not None else MOST_UNDER_WAY)
 
-    def _completed(self, line: Line) -> Line:
+    def _completed(self, line: InputLine) -> InputLine:
         value = None if self.empty_is_null and not line.value else line.value
         key = self.key if line.key is None and not self.lines.parse_key else line.key
-        return Line(key, value, (*self.headers, *line.headers))
+        return InputLine(key, value, (*self.headers, *line.headers))
 
-    async def _together(self, records: Sequence[Line]) -> None:
+    async def _together(self, records: Sequence[InputLine]) -> None:
         keys = [record.key for record in records]
         try:
             deliveries = await self.producer.send_many(
@@ -100,7 +102,7 @@ class Sending:
         else:
             self._under_way.extend(deliveries)
 
-    async def _one_by_one(self, records: Iterable[Line]) -> None:
+    async def _one_by_one(self, records: Iterable[InputLine]) -> None:
         for key, value, headers in records:
             try:
                 self._under_way.append(
@@ -123,7 +125,7 @@ class Sending:
         self.offsets[metadata.partition] = min(first, metadata.offset), max(last, metadata.offset)
 
     def summary(self) -> str:
-        """`3 records in t: partition 0 at offsets 5 to 7`."""
+        """Return a line such as `3 records in t: partition 0 at offsets 5 to 7`."""
         where = ", ".join(
             f"partition {partition}" + (f" at offsets {first} to {last}" if first >= 0 else "")
             for partition, (first, last) in sorted(self.offsets.items())

@@ -1,5 +1,5 @@
-"""`understudy topic`: topics of any Kafka cluster, in kafka-topics.sh's words.
+"""`understudy topic`: topics of any Kafka cluster, with the flags of kafka-topics.sh.
 
 choosing     which topics are meant        describing   Kafka's lines, and JSON
-command      what may be said, and what is written
+command      the commands
 """

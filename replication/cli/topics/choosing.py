@@ -1,8 +1,7 @@
-"""Which topics are meant: by name, by Kafka's `--topic` pattern, or all; and which of their
-partitions, by how they stand.
+"""The choice of topics, by name or by Kafka's `--topic` pattern, and of partitions by their state.
 
-`--topic 'orders.*,audit'` is a regular expression of the whole name, in which commas part
-several (TopicFilter.IncludeList). A name that is an argument is just that name.
+`--topic 'orders.*,audit'` is a regular expression for whole names, in which commas separate several
+(TopicFilter.IncludeList). An argument is a plain name.
 """
 
 import functools
@@ -14,7 +13,7 @@ import attrs
 import click
 
 from replication.cli import completion
-from replication.cli.patience import NotThereError
+from replication.cli.patience import NotFoundError
 from replication.client.admin import Admin
 
 T = TypeVar("T")
@@ -23,7 +22,9 @@ INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_grou
 
 
 @attrs.frozen(kw_only=True)
-class Wanted:
+class WantedTopics:
+    """A choice of topics; without names and pattern, all of them."""
+
     names: tuple[str, ...] = ()
     pattern: str | None = None
     exclude_internal: bool = False
@@ -43,14 +44,14 @@ class Wanted:
         )
 
     async def found(self, admin: Admin) -> list[str]:
-        """By name; NotThereError where one that is named is not there."""
+        """Return the chosen topics of a cluster; raise NotFoundError for an unknown one."""
         listed = await admin.list_topics()
         missing = [name for name in self.names if name not in listed]
         found = [name for name in listed if self.matches(name)]
         if self.pattern is not None and not any(map(self._by_pattern, listed)):
             missing.append(self.pattern)
         if missing and not self.if_exists:
-            raise NotThereError(f"Topic '{missing[0]}' does not exist as expected")
+            raise NotFoundError(f"Topic '{missing[0]}' does not exist as expected")
         return found
 
     def _by_pattern(self, topic: str) -> bool:
@@ -58,7 +59,7 @@ class Wanted:
 
 
 def pattern(_: click.Context, option: click.Parameter, value: str | None) -> str | None:
-    """Kafka's list of regular expressions, as one; empty is none."""
+    """Return Kafka's list of regular expressions as one; None for an empty list."""
     if not value:
         return None
     text = value.strip().strip("\"'").replace(",", "|").replace(" ", "")
@@ -76,20 +77,20 @@ PATTERN = click.option(
     callback=pattern,
     shell_complete=completion.topics,
     metavar="PATTERN",
-    help="Topics whose whole name matches.",
+    help="Choose the topics whose whole name matches.",
 )
 
 
 @attrs.frozen(kw_only=True)
 class Only:
-    """Which partitions are of interest; all, where none of these is said."""
+    """The choice of partitions by their state; without any of these, all of them."""
 
     under_replicated: bool = False
     unavailable: bool = False
     under_min_isr: bool = False
     at_min_isr: bool = False
     overrides: bool = False
-    """Topics with configurations of their own, and none of their partitions."""
+    """Only topics with configurations of their own, without their partitions."""
 
     @property
     def some_partitions(self) -> bool:
@@ -97,12 +98,12 @@ class Only:
 
 
 def only_some(command: Callable[..., T]) -> Callable[..., T]:
-    """kafka-topics' flags for partitions that need a look, which reach the command as one `only`."""
+    """Add kafka-topics' flags for partitions in trouble, which the command gets as one `only`."""
     flags = {
-        "under_replicated": "Whose ISR is not all of them.",
-        "unavailable": "Whose leader is not there.",
-        "under_min_isr": "Whose ISR is below its minimum.",
-        "at_min_isr": "Whose ISR is just its minimum.",
+        "under_replicated": "Show only partitions whose ISR lacks a replica.",
+        "unavailable": "Show only partitions whose leader is not available.",
+        "under_min_isr": "Show only partitions whose ISR is below min.insync.replicas.",
+        "at_min_isr": "Show only partitions whose ISR is exactly min.insync.replicas.",
     }
 
     @functools.wraps(command)
@@ -119,7 +120,7 @@ def only_some(command: Callable[..., T]) -> Callable[..., T]:
 def assignment(
     _: click.Context, option: click.Parameter, value: str | None
 ) -> tuple[tuple[int, ...], ...]:
-    """`1:2,2:3` is partition 0 on brokers 1 and 2, and partition 1 on 2 and 3."""
+    """Return the brokers of each partition: `1:2,2:3` puts partition 0 on brokers 1 and 2."""
     partitions = [] if not value else value.split(",")
     try:
         replicas = tuple(tuple(int(each) for each in part.split(":")) for part in partitions)
@@ -138,6 +139,6 @@ def assignment(
 
 
 def names_of(names: Sequence[str], pattern: str | None) -> None:
-    """UsageError where neither says which topic is meant."""
+    """Raise UsageError if no topic is given."""
     if not names and pattern is None:
         raise click.UsageError("give the TOPIC, or --topic")

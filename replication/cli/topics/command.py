@@ -1,8 +1,8 @@
-"""The commands. Each change is looked for afterwards, and what was found is written.
+"""The commands. After each change they wait until brokers show it, and print what they show.
 
 understudy topic create orders --partitions 3 --config retention.ms=60000
 understudy topic describe orders
-understudy topic delete --topic 'tmp-.*'              shows which;  --execute deletes them
+understudy topic delete --topic 'tmp-.*'              only shows them; --execute deletes them
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ import attrs
 import click
 
 from replication.cli.command_groups import CommandGroup
-from replication.cli.connection import Connection, connected, key_values
+from replication.cli.connection import ClusterConnection, connected, key_values
 from replication.cli.output import (
     EXECUTE,
     JSON,
@@ -22,37 +22,41 @@ from replication.cli.output import (
     tell,
     tell_unless_executed,
 )
-from replication.cli.patience import NotThereError, gone, led, patiently
+from replication.cli.patience import NotFoundError, gone, led, patiently
 from replication.cli.topics.choosing import (
     INTERNAL,
     PATTERN,
     TOPICS,
     Only,
-    Wanted,
+    WantedTopics,
     assignment,
     names_of,
     only_some,
 )
-from replication.cli.topics.describing import Described, as_json, described, lines
+from replication.cli.topics.describing import DescribedTopic, as_json, described, lines
 from replication.client.admin import Admin, NewTopic
 from replication.client.admin.values import TopicDescription
 from replication.errors import ErrorCode, KafkaError
 from storage.checkpoint import uuid_text
 
-IF_EXISTS = click.option("--if-exists", is_flag=True, help="A topic that is not there is no error.")
-EXCLUDE_INTERNAL = click.option("--exclude-internal", is_flag=True, help="Not Kafka's own topics.")
+IF_EXISTS = click.option(
+    "--if-exists", is_flag=True, help="Do not fail for a topic that does not exist."
+)
+EXCLUDE_INTERNAL = click.option(
+    "--exclude-internal", is_flag=True, help="Leave out Kafka's own topics."
+)
 ASSIGNMENT = click.option(
     "--replica-assignment",
     "replicas",
     callback=assignment,
     metavar="1:2,2:3",
-    help="The brokers of each partition, whom it prefers to lead first.",
+    help="The brokers of each partition, its preferred leader first.",
 )
 
 
 @click.group(name="topic", cls=CommandGroup)
 def command() -> None:
-    """Topics, of understudy and of any Kafka cluster."""
+    """Create, list, describe, alter and delete topics of any Kafka cluster."""
 
 
 @command.command(name="create")
@@ -61,15 +65,19 @@ def command() -> None:
 @click.option(
     "--partitions",
     type=click.IntRange(min=1),
-    help="How many partitions.  [default: num.partitions of the cluster]",
+    help="The number of partitions.  [default: num.partitions of the cluster]",
 )
-@click.option("--replication-factor", type=click.IntRange(1, 32767), help="Replicas of each.")
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(1, 32767),
+    help="The number of replicas of each partition.  [default: default.replication.factor]",
+)
 @ASSIGNMENT
 @click.option(
     "--config", "configs", callback=key_values, multiple=True, metavar="KEY=VALUE",
     help="A configuration of the topic; may be repeated.",
 )  # fmt: skip
-@click.option("--if-not-exists", is_flag=True, help="One that is there already is no error.")
+@click.option("--if-not-exists", is_flag=True, help="Do not fail if the topic exists already.")
 @connected()
 @OUTPUT
 def create(
@@ -81,10 +89,10 @@ def create(
     replicas: tuple[tuple[int, ...], ...],
     configs: Mapping[str, str],
     if_not_exists: bool,
-    connection: Connection,
+    connection: ClusterConnection,
     output: str,
 ) -> None:
-    """Make a topic, and wait until each of its partitions is led."""
+    """Create a topic, and wait until each of its partitions has a leader."""
     if (name is None) == (option_name is None):
         raise click.UsageError("give the TOPIC, or --topic")
     if replicas and (partitions or replication_factor):
@@ -93,7 +101,9 @@ def create(
         )
     topic = name or option_name or ""
     if "." in topic or "_" in topic:
-        tell(f"{topic}: '.' and '_' are the same in names of metrics; it is best to use one only")
+        tell(
+            f"{topic}: metric names do not distinguish '.' and '_'; it is best to use only one of them"
+        )
     new = NewTopic(
         name=topic,
         partitions=partitions or -1,
@@ -115,7 +125,7 @@ def create(
 
 
 async def _create(admin: Admin, new: NewTopic, *, if_not_exists: bool) -> bool:
-    """Whether it was not there already."""
+    """Create a topic; return False if it exists already."""
     try:
         await admin.create_topics([new])
     except KafkaError as error:
@@ -138,9 +148,9 @@ def _show_made(found: TopicDescription, output: str, *, created: bool) -> None:
             }
         )
         return
-    show_line(f"Created topic {found.name}." if created else f"Topic {found.name} is there.")
+    show_line(f"Created topic {found.name}." if created else f"Topic {found.name} exists.")
     show_line(
-        f"{found.name}: {len(found.partitions)} partitions, replication factor {replicas}, led"
+        f"{found.name}: {len(found.partitions)} partitions, replication factor {replicas}, all with a leader"
     )
 
 
@@ -150,10 +160,10 @@ def _show_made(found: TopicDescription, output: str, *, created: bool) -> None:
 @connected()
 @OUTPUT
 def list_topics(
-    pattern: str | None, *, exclude_internal: bool, connection: Connection, output: str
+    pattern: str | None, *, exclude_internal: bool, connection: ClusterConnection, output: str
 ) -> None:
-    """The names of the topics that there are."""
-    wanted = Wanted(pattern=pattern, exclude_internal=exclude_internal, if_exists=True)
+    """List the names of topics."""
+    wanted = WantedTopics(pattern=pattern, exclude_internal=exclude_internal, if_exists=True)
     found = connection.ask(wanted.found)
     if output == JSON:
         show_json([{"topic": name, "is_internal": name in INTERNAL} for name in found])
@@ -165,9 +175,13 @@ def list_topics(
 @command.command(name="describe")
 @TOPICS
 @PATTERN
-@click.option("--topic-id", help="The one of this id.")
+@click.option("--topic-id", help="Describe only the topic of this id.")
 @only_some
-@click.option("--topics-with-overrides", is_flag=True, help="With configurations of their own.")
+@click.option(
+    "--topics-with-overrides",
+    is_flag=True,
+    help="Show only topics with configurations of their own.",
+)
 @IF_EXISTS
 @EXCLUDE_INTERNAL
 @connected()
@@ -181,22 +195,22 @@ def describe(
     topics_with_overrides: bool,
     if_exists: bool,
     exclude_internal: bool,
-    connection: Connection,
+    connection: ClusterConnection,
     output: str,
 ) -> None:
-    """Who leads each partition, who has it, who is in sync; all topics where none is named."""
+    """Describe topics: leader, replicas and ISR of each partition. By default, all topics."""
     only = attrs.evolve(only, overrides=topics_with_overrides)
     if only.overrides and only.some_partitions:
-        raise click.UsageError("--topics-with-overrides is about topics, not about partitions")
-    wanted = Wanted(
+        raise click.UsageError("--topics-with-overrides excludes the flags for partitions")
+    wanted = WantedTopics(
         names=tuple(names), pattern=pattern, exclude_internal=exclude_internal, if_exists=if_exists
     )
 
-    async def all_of_them(admin: Admin) -> list[Described]:
+    async def all_of_them(admin: Admin) -> list[DescribedTopic]:
         found = await described(admin, await wanted.found(admin))
         chosen = [each for each in found if topic_id in (None, uuid_text(each.topic.topic_id))]
         if topic_id is not None and not chosen and not if_exists:
-            raise NotThereError(f"TopicId '{topic_id}' does not exist as expected")
+            raise NotFoundError(f"TopicId '{topic_id}' does not exist as expected")
         return chosen
 
     found = connection.look(all_of_them)
@@ -210,7 +224,9 @@ def describe(
 @command.command(name="alter")
 @TOPICS
 @PATTERN
-@click.option("--partitions", type=click.IntRange(min=1), required=True, help="How many, in all.")
+@click.option(
+    "--partitions", type=click.IntRange(min=1), required=True, help="The new number of partitions."
+)
 @ASSIGNMENT
 @IF_EXISTS
 @connected()
@@ -222,15 +238,15 @@ def alter(
     replicas: tuple[tuple[int, ...], ...],
     *,
     if_exists: bool,
-    connection: Connection,
+    connection: ClusterConnection,
     output: str,
 ) -> None:
-    """Give topics more partitions; keys may go to others from then on.
+    """Add partitions to topics; keys may go to other partitions from then on.
 
-    --replica-assignment names the brokers of all partitions, those that are there included.
+    --replica-assignment names the brokers of all partitions, including the existing ones.
     """
     names_of(names, pattern)
-    wanted = Wanted(names=tuple(names), pattern=pattern, if_exists=if_exists)
+    wanted = WantedTopics(names=tuple(names), pattern=pattern, if_exists=if_exists)
 
     async def grown(admin: Admin) -> list[TopicDescription]:
         found = await patiently(partial(wanted.found, admin), timeout_ms=connection.timeout_ms)
@@ -247,7 +263,7 @@ def alter(
         show_json([{"topic": e.name, "partition_count": len(e.partitions)} for e in found])
     else:
         for each in found:
-            show_line(f"{each.name}: {len(each.partitions)} partitions, led")
+            show_line(f"{each.name}: {len(each.partitions)} partitions, all with a leader")
 
 
 @command.command(name="delete")
@@ -263,12 +279,12 @@ def delete(
     *,
     if_exists: bool,
     execute: bool,
-    connection: Connection,
+    connection: ClusterConnection,
     output: str,
 ) -> None:
-    """Delete topics and all that is in them; shown first, done with --execute."""
+    """Delete topics and their records. Without --execute, only show which."""
     names_of(names, pattern)
-    wanted = Wanted(names=tuple(names), pattern=pattern, if_exists=if_exists)
+    wanted = WantedTopics(names=tuple(names), pattern=pattern, if_exists=if_exists)
 
     async def deleted(admin: Admin) -> list[str]:
         found = await patiently(partial(wanted.found, admin), timeout_ms=connection.timeout_ms)

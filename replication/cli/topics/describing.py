@@ -1,10 +1,10 @@
-r"""Topics as kafka-topics.sh --describe writes them, tabs included; people grep these lines.
+r"""Topics as kafka-topics.sh --describe prints them, with tabs, because scripts grep these lines.
 
     Topic: t	TopicId: fw..	PartitionCount: 1	ReplicationFactor: 3	Configs: retention.ms=5
         Topic: t	Partition: 0	Leader: 2	Replicas: 2,3,1	Isr: 2,1	Elr: 	LastKnownElr:
 
-`none` leads where nobody does; `N/A` is what a broker that knows no eligible leaders (KIP-966)
-tells of them. Sorted by name and partition, where Kafka's tool has a hash map's order.
+A partition without a leader shows `none`. `N/A` means that the broker does not report eligible
+leaders (KIP-966). Topics are sorted by name; Kafka's tool has the order of a hash map.
 (org.apache.kafka.tools.TopicCommand, 4.1.)
 """
 
@@ -28,12 +28,14 @@ MIN_ISR = "min.insync.replicas"
 
 
 @attrs.frozen(kw_only=True)
-class Described:
+class DescribedTopic:
+    """A topic with all that its lines show."""
+
     topic: TopicDescription
     configs: Mapping[str, ConfigValue]
     moves: Mapping[int, Reassignment]
     alive: Collection[int]
-    """The brokers that are."""
+    """The ids of the brokers that are alive."""
 
     @property
     def own_configs(self) -> dict[str, str | None]:
@@ -44,7 +46,7 @@ class Described:
         return int(self.configs[MIN_ISR].value or 1)
 
     def replication_factor(self, partition: PartitionDescription) -> int:
-        """Without those that are being added, while it moves."""
+        """Return the replication factor, without replicas that a reassignment is adding."""
         move = self.moves.get(partition.partition)
         changing = {*move.adding, *move.removing} if move is not None else set()
         if move is None or not changing.intersection(partition.replicas):
@@ -62,8 +64,8 @@ class Described:
         )
 
 
-async def described(admin: Admin, names: Sequence[str]) -> list[Described]:
-    """By name."""
+async def described(admin: Admin, names: Sequence[str]) -> list[DescribedTopic]:
+    """Return the topics of these names, sorted by name."""
     if not names:
         return []
     topics = await admin.describe_topics(names)
@@ -74,7 +76,7 @@ async def described(admin: Admin, names: Sequence[str]) -> list[Described]:
     ]
     moves = await admin.list_partition_reassignments(partitions)
     return [
-        Described(
+        DescribedTopic(
             topic=topics[name],
             configs=configs[name],
             moves={at.partition: move for at, move in moves.items() if at.topic == name},
@@ -84,7 +86,7 @@ async def described(admin: Admin, names: Sequence[str]) -> list[Described]:
     ]
 
 
-def lines(found: Iterable[Described], only: Only) -> Iterator[str]:
+def lines(found: Iterable[DescribedTopic], only: Only) -> Iterator[str]:
     for each in found:
         if not only.some_partitions and (not only.overrides or each.own_configs):
             yield _topic_line(each)
@@ -94,7 +96,7 @@ def lines(found: Iterable[Described], only: Only) -> Iterator[str]:
                     yield _partition_line(each, partition)
 
 
-def _topic_line(each: Described) -> str:
+def _topic_line(each: DescribedTopic) -> str:
     configs = ",".join(f"{name}={_or_null(value)}" for name, value in each.own_configs.items())
     topic_id = each.topic.topic_id
     fields = [
@@ -108,10 +110,10 @@ def _topic_line(each: Described) -> str:
 
 
 def _or_null(value: str | None) -> str:
-    return "null" if value is None else value  # as Java has it
+    return "null" if value is None else value  # Java prints null like that
 
 
-def _partition_line(each: Described, partition: PartitionDescription) -> str:
+def _partition_line(each: DescribedTopic, partition: PartitionDescription) -> str:
     fields = [
         f"\tTopic: {each.topic.name}",
         f"Partition: {partition.partition}",
@@ -132,8 +134,8 @@ def _brokers(ids: Iterable[int] | None) -> str:
     return "N/A" if ids is None else ",".join(map(str, ids))
 
 
-def as_json(found: Iterable[Described], only: Only) -> list[dict[str, Any]]:
-    """Only topics of which something is shown."""
+def as_json(found: Iterable[DescribedTopic], only: Only) -> list[dict[str, Any]]:
+    """Return the topics of which something is shown, as JSON."""
     topics = []
     for each in found:
         partitions = [
@@ -156,7 +158,7 @@ def as_json(found: Iterable[Described], only: Only) -> list[dict[str, Any]]:
     return topics
 
 
-def _partition_json(each: Described, partition: PartitionDescription) -> dict[str, Any]:
+def _partition_json(each: DescribedTopic, partition: PartitionDescription) -> dict[str, Any]:
     move = each.moves.get(partition.partition)
     return {
         "partition": partition.partition,

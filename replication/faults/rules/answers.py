@@ -19,7 +19,7 @@ from typing import Any
 import attrs
 
 from replication.errors import ErrorCode
-from replication.faults.rules.parts import Matches, NameOf, Part, partition_number, topic_name
+from replication.faults.rules.parts import Matches, NamedPart, NameOf, partition_number, topic_name
 from replication.wire.apis import API, ApiKey
 from replication.wire.describe_log_dirs import DescribeLogDirsResponse, DescribeLogDirsResult
 from replication.wire.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -84,7 +84,7 @@ class Overwriting:
     of_topics: bool
     """A topic is told of as such, and not one of its partitions."""
 
-    def answer(self, response: Any, parts: Iterable[Part]) -> Any:
+    def answer(self, response: Any, parts: Iterable[NamedPart]) -> Any:
         """`response`, but for what matches. `parts`: what was asked for."""
         if self.key is ApiKey.OFFSET_FETCH and response.groups:
             groups = [
@@ -113,7 +113,7 @@ class Overwriting:
         return attrs.evolve(topic, **{array: partitions})
 
     def _unchanged(
-        self, told: list[Any], parts: Iterable[Part]
+        self, told: list[Any], parts: Iterable[NamedPart]
     ) -> Iterator[FetchableTopicResponse]:
         """A session's answer has what has changed; what is wrong is told in any case."""
         there = {

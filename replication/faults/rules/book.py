@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 
 from replication.faults.rules.answers import can_tell
-from replication.faults.rules.parts import NameOf, Part, names_all, parts_of
+from replication.faults.rules.parts import NamedPart, NameOf, names_all, parts_of
 from replication.faults.rules.rule import Effect, FaultRule, FaultRuleError, Sender
 from replication.faults.rules.triggers import Chance, fires
 from replication.wire.apis import ApiKey
@@ -39,7 +39,7 @@ class Call:
     of_broker: bool
     """Whether a broker asks."""
     request: Any
-    parts: tuple[Part, ...]
+    parts: tuple[NamedPart, ...]
     names_all: bool
     wall_ms: int
 
@@ -50,7 +50,7 @@ class Call:
         request: Any,
         *,
         name_of: NameOf,
-        in_session: Iterable[Part] = (),
+        in_session: Iterable[NamedPart] = (),
         **known: Any,
     ) -> "Call":
         named = parts_of(api, request, name_of)
@@ -72,7 +72,7 @@ class Hit:
     client_id: str | None
     peer: str
     broker: int
-    parts: tuple[Part, ...]
+    parts: tuple[NamedPart, ...]
     """What it named."""
     wall_ms: int
     """When it came, milliseconds since 1970."""

@@ -88,7 +88,7 @@ MAY_NAME_ALL = {
 
 
 @attrs.frozen
-class Part:
+class NamedPart:
     """One thing that a request names."""
 
     topic: str | None
@@ -100,7 +100,7 @@ class Part:
         return topic if self.partition is None else f"{topic}-{self.partition}"
 
 
-def parts_of(key: ApiKey, request: Any, name_of: NameOf) -> tuple[Part, ...]:
+def parts_of(key: ApiKey, request: Any, name_of: NameOf) -> tuple[NamedPart, ...]:
     """What it names, each once."""
     found = (part for places in NAMES.get(key, ()) for part in _parts(request, places, name_of))
     return tuple(dict.fromkeys(found))
@@ -158,7 +158,7 @@ def partition_number(item: Any) -> int:
     raise AssertionError(f"{type(item).__name__} has no partition")
 
 
-def _parts(request: Any, places: Names, name_of: NameOf) -> Iterator[Part]:
+def _parts(request: Any, places: Names, name_of: NameOf) -> Iterator[NamedPart]:
     outer = getattr(request, places.within) if places.within else [request]
     for each in outer:
         for topic in getattr(each, places.topics) or ():
@@ -167,10 +167,10 @@ def _parts(request: Any, places: Names, name_of: NameOf) -> Iterator[Part]:
             if name is None and topic_id == NO_TOPIC_ID:
                 continue  # a broker's configuration, say
             if places.partitions is None:
-                yield Part(name, None, topic_id)
+                yield NamedPart(name, None, topic_id)
             else:
                 for asked in getattr(topic, places.partitions):
-                    yield Part(name, partition_number(asked), topic_id)
+                    yield NamedPart(name, partition_number(asked), topic_id)
 
 
 def _part_groups(

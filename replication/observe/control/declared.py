@@ -75,7 +75,7 @@ class Parameter:
 
 
 @attrs.frozen(kw_only=True)
-class Operation:
+class ControlOperation:
     """One operation of the control API."""
 
     name: str

@@ -13,7 +13,7 @@ from replication.cluster.interface import NodeStatus
 from replication.faults.rules.words import HIT_SCHEMA, RULE_SCHEMA
 
 if TYPE_CHECKING:
-    from replication.observe.control.declared import Operation, Parameter
+    from replication.observe.control.declared import ControlOperation, Parameter
 
 Schema: TypeAlias = Mapping[str, Any]
 
@@ -125,7 +125,7 @@ _REFUSALS = {
 }
 
 
-def description_of(operations: "Iterable[Operation]") -> dict[str, Any]:
+def description_of(operations: "Iterable[ControlOperation]") -> dict[str, Any]:
     """Return the description that `/openapi.json` serves."""
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
@@ -142,7 +142,7 @@ def description_of(operations: "Iterable[Operation]") -> dict[str, Any]:
     }
 
 
-def _operation(operation: "Operation") -> dict[str, Any]:
+def _operation(operation: "ControlOperation") -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,

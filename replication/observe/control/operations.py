@@ -11,10 +11,10 @@ from replication.cluster.interface import AnyCluster, NodeSummary, PartitionSumm
 from replication.faults import AddedRule
 from replication.faults.rules.words import hit_words, rule_of, words_of
 from replication.observe.control.declared import (
+    ControlOperation,
     ControlRequest,
     FieldError,
     NotThereError,
-    Operation,
     Parameter,
 )
 from replication.observe.control.openapi import description_of, listed, record, reference
@@ -83,9 +83,9 @@ _BROKER_ID = Parameter(
 )
 
 
-def _node_operations() -> list[Operation]:
+def _node_operations() -> list[ControlOperation]:
     return [
-        Operation(
+        ControlOperation(
             name=f"{word}{'Controller' if controller else 'Broker'}",
             method="POST",
             path=f"/control/{'controller' if controller else 'brokers/{broker_id}'}/{word}",
@@ -248,8 +248,8 @@ _WAITING = (
     ),
 )
 
-OPERATIONS: Sequence[Operation] = (
-    Operation(
+OPERATIONS: Sequence[ControlOperation] = (
+    ControlOperation(
         name="describe",
         method="GET",
         path="/openapi.json",
@@ -257,7 +257,7 @@ OPERATIONS: Sequence[Operation] = (
         do=_description,
         answer={"type": "object"},
     ),
-    Operation(
+    ControlOperation(
         name="listBrokers",
         method="GET",
         path="/control/brokers",
@@ -266,7 +266,7 @@ OPERATIONS: Sequence[Operation] = (
         answer=_NODES,
     ),
     *_node_operations(),
-    Operation(
+    ControlOperation(
         name="showNetwork",
         method="GET",
         path="/control/network",
@@ -274,7 +274,7 @@ OPERATIONS: Sequence[Operation] = (
         do=_network,
         answer=_CUTS,
     ),
-    Operation(
+    ControlOperation(
         name="cutNetwork",
         method="POST",
         path="/control/network/cut",
@@ -284,7 +284,7 @@ OPERATIONS: Sequence[Operation] = (
         answer=_CUTS,
         refusals=(_LATE,),
     ),
-    Operation(
+    ControlOperation(
         name="healNetwork",
         method="POST",
         path="/control/network/heal",
@@ -293,7 +293,7 @@ OPERATIONS: Sequence[Operation] = (
         answer=_CUTS,
         refusals=(_LATE,),
     ),
-    Operation(
+    ControlOperation(
         name="listTopics",
         method="GET",
         path="/control/topics",
@@ -302,7 +302,7 @@ OPERATIONS: Sequence[Operation] = (
         answer=record({"topics": listed("Topic")}),
         refusals=(_NOT_NOW,),
     ),
-    Operation(
+    ControlOperation(
         name="showTopic",
         method="GET",
         path="/control/topics/{topic}",
@@ -312,7 +312,7 @@ OPERATIONS: Sequence[Operation] = (
         path_parameters=(Parameter(name="topic", schema={"type": "string"}),),
         refusals=(_GONE, _NOT_NOW),
     ),
-    Operation(
+    ControlOperation(
         name="listFaults",
         method="GET",
         path="/control/faults",
@@ -320,7 +320,7 @@ OPERATIONS: Sequence[Operation] = (
         do=_rules,
         answer=record({"rules": listed("AddedRule")}),
     ),
-    Operation(
+    ControlOperation(
         name="addFault",
         method="POST",
         path="/control/faults",
@@ -331,7 +331,7 @@ OPERATIONS: Sequence[Operation] = (
         status=HTTPStatus.CREATED,
         refusals=(_LATE,),
     ),
-    Operation(
+    ControlOperation(
         name="removeFaults",
         method="DELETE",
         path="/control/faults",
@@ -339,7 +339,7 @@ OPERATIONS: Sequence[Operation] = (
         do=_clear,
         refusals=(_LATE,),
     ),
-    Operation(
+    ControlOperation(
         name="showFault",
         method="GET",
         path="/control/faults/{number}",
@@ -349,7 +349,7 @@ OPERATIONS: Sequence[Operation] = (
         path_parameters=(_NUMBER,),
         refusals=(_GONE,),
     ),
-    Operation(
+    ControlOperation(
         name="removeFault",
         method="DELETE",
         path="/control/faults/{number}",
@@ -358,7 +358,7 @@ OPERATIONS: Sequence[Operation] = (
         path_parameters=(_NUMBER,),
         refusals=(_GONE, _LATE),
     ),
-    Operation(
+    ControlOperation(
         name="listHits",
         method="GET",
         path="/control/faults/{number}/hits",
@@ -368,7 +368,7 @@ OPERATIONS: Sequence[Operation] = (
         path_parameters=(_NUMBER,),
         refusals=(_GONE,),
     ),
-    Operation(
+    ControlOperation(
         name="waitForHits",
         method="GET",
         path="/control/faults/{number}/wait",
@@ -379,7 +379,7 @@ OPERATIONS: Sequence[Operation] = (
         query=_WAITING,
         refusals=(_GONE, _LATE),
     ),
-    Operation(
+    ControlOperation(
         name="reset",
         method="POST",
         path="/control/reset",

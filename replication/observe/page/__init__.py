@@ -11,8 +11,8 @@ Its buttons use the control API (`docs/control.md`).
 """
 
 from replication.observe.page.board import Board
-from replication.observe.page.live import LivePage, Watch
+from replication.observe.page.live import LivePage, PageWatch
 from replication.observe.page.routes import page_routes
 from replication.observe.page.timeline import Timeline
 
-__all__ = ["Board", "LivePage", "Timeline", "Watch", "page_routes"]
+__all__ = ["Board", "LivePage", "PageWatch", "Timeline", "page_routes"]

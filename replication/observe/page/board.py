@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 import attrs
 import trio
 
-from replication.observe.cluster_state import ClusterState, PartitionState, to_json
+from replication.observe.cluster_state import ClusterState, ObservedPartition, to_json
 from replication.observe.page.timeline import Timeline
 from storage.types import TopicPartition
 
@@ -23,7 +23,7 @@ NOTHING = -1
 
 
 @attrs.frozen
-class Position:
+class ReaderPosition:
     """How far a reader has read: a version of the state, and a number in the timeline."""
 
     version: int = NOTHING
@@ -71,19 +71,19 @@ class Board:
             self._changed = trio.Event()
 
     def _put_partitions(
-        self, partitions: tuple[PartitionState, ...], version: int
+        self, partitions: tuple[ObservedPartition, ...], version: int
     ) -> Iterator[tuple[TopicPartition, _Entry]]:
         for each in partitions:
             name = each.topic_partition
             yield name, _renewed(self._partitions.get(name), each, version)
 
-    async def news(self, seen: Position) -> tuple[str, Position]:
+    async def news(self, seen: ReaderPosition) -> tuple[str, ReaderPosition]:
         """Wait until something has changed since `seen`; return it as JSON, and its position."""
         while self._version == seen.version:
             await self._changed.wait()
-        return self._update(seen), Position(self._version, self._events)
+        return self._update(seen), ReaderPosition(self._version, self._events)
 
-    def _update(self, seen: Position) -> str:
+    def _update(self, seen: ReaderPosition) -> str:
         since = self.timeline.since(seen.next_event)
         events = [each for each in since if each.number < self._events]
         parts: Mapping[str, str] = {

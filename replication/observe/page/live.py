@@ -57,7 +57,7 @@ class LivePage:
     clock: NodeClock = attrs.field(factory=TrioClock)
     reasons: IsrReasons = attrs.field(init=False)
     _timeline: Timeline = attrs.field(init=False)
-    _watch: "Watch | None" = attrs.field(init=False, default=None)
+    _watch: "PageWatch | None" = attrs.field(init=False, default=None)
 
     def __attrs_post_init__(self) -> None:
         self.reasons = IsrReasons(self.clock.now_ms)
@@ -80,7 +80,7 @@ class LivePage:
     ) -> Site:
         """Return the page, together with the control API that its buttons use."""
         board = Board(self._timeline)
-        self._watch = Watch(reader=reader, board=board, clock=self.clock)
+        self._watch = PageWatch(reader=reader, board=board, clock=self.clock)
         routes = [*page_routes(board, reader.read), *control_routes(cluster)]
         return Site(purpose="page", host=host, port=port, routes=routes)
 
@@ -90,7 +90,7 @@ class LivePage:
 
 
 @attrs.define(eq=False, kw_only=True)
-class Watch:
+class PageWatch:
     """The task that reads the state again and again, and puts it on the board."""
 
     reader: StateReader

@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Route
 
 from replication.observe.cluster_state import ClusterState, to_json
 from replication.observe.http import EventSender, EventStream
-from replication.observe.page.board import Board, Position
+from replication.observe.page.board import Board, ReaderPosition
 
 POLICY: Final = "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 FILES: Final = {
@@ -47,7 +47,7 @@ def feed_of(board: Board) -> Callable[[EventSender], Awaitable[None]]:
     """Return the feed of one browser: everything first, and then what changes."""
 
     async def feed(events: EventSender) -> None:
-        seen = Position()
+        seen = ReaderPosition()
         while True:
             update, seen = await board.news(seen)
             await events.send(update)

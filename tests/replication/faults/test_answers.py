@@ -12,7 +12,7 @@ from replication.faults.rules.answers import errors_in
 from replication.faults.rules.parts import (
     ANSWERED_AS_A_WHOLE,
     NAMES,
-    Part,
+    NamedPart,
     partition_number,
     parts_of,
     topic_name,
@@ -203,7 +203,7 @@ def refused_with_none(request: ProduceRequest, topic: TopicProduceData) -> Any:
 
 def test_a_partition_of_a_fetch_session_is_told_though_it_is_not_named_again() -> None:
     request = FetchRequest(session_id=7, session_epoch=3, max_wait_ms=500)
-    session = [Part(T, 0, TOPIC_ID), Part(T, 1, TOPIC_ID), Part(OTHER, 0, OTHER_ID)]
+    session = [NamedPart(T, 0, TOPIC_ID), NamedPart(T, 1, TOPIC_ID), NamedPart(OTHER, 0, OTHER_ID)]
     asked = call(ApiKey.FETCH, request, 17, in_session=session)
     plan = Met().plan(asked, FaultRule(api="FETCH", topic=T, partition=1, error=CODE))
     assert plan.rest.max_wait_ms == 0, "who is told an error does not wait for records"
@@ -217,7 +217,7 @@ def test_a_partition_of_a_fetch_session_is_told_though_it_is_not_named_again() -
 
 def test_an_error_of_fetch_sessions_is_told_of_the_whole() -> None:
     code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    asked = call(ApiKey.FETCH, FetchRequest(), 17, in_session=[Part(T, 0, TOPIC_ID)])
+    asked = call(ApiKey.FETCH, FetchRequest(), 17, in_session=[NamedPart(T, 0, TOPIC_ID)])
     plan = Met().plan(asked, FaultRule(api="FETCH", topic=T, error=code))
     assert plan.rest is None
     assert plan.answer(None).error_code == code

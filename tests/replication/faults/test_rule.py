@@ -17,7 +17,7 @@ from replication.faults import (
     with_probability,
 )
 from replication.faults.rules.book import KEPT_HITS
-from replication.faults.rules.parts import Part
+from replication.faults.rules.parts import NamedPart
 from replication.wire.apis import ApiKey
 from replication.wire.heartbeat import HeartbeatRequest
 from replication.wire.metadata import MetadataRequest
@@ -199,7 +199,9 @@ def test_every_rule_that_fires_is_applied() -> None:
     assert ends == [Effect.CLOSE_BEFORE, Effect.CLOSE_AFTER]
     assert (late.calls, late.hits, second.calls, second.hits) == (2, 2, 2, 1)
     assert (elsewhere.calls, elsewhere.hits) == (0, 0)
-    assert [(hit.parts, hit.answer) for hit in watching.observed] == [((Part(T, 0),), "closed")] * 2
+    assert [(hit.parts, hit.answer) for hit in watching.observed] == [
+        ((NamedPart(T, 0),), "closed")
+    ] * 2
 
 
 def test_a_rule_that_was_removed_meets_nobody_and_keeps_its_counts() -> None:

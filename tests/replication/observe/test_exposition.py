@@ -17,7 +17,7 @@ from replication.observe.exposition import (
     QUANTILES,
     SLICE,
     Exposition,
-    Source,
+    MetricsSource,
     exposition,
     spelling,
 )
@@ -87,7 +87,7 @@ async def test_numbers_of_several_brokers_stand_under_one_name() -> None:
     for number, registry in enumerate(registries, start=1):
         registry.gauge(GAUGE, partial(float, number * 1.5))
     sources = [
-        Source(registry, (("broker", str(number)),))
+        MetricsSource(registry, (("broker", str(number)),))
         for number, registry in enumerate(registries, start=1)
     ]
     family = parsed(await exposition(sources))["kafka_server_replicamanager_leadercount"]
@@ -196,7 +196,7 @@ async def test_a_scrape_of_a_thousand_partitions_lets_others_run_all_the_time(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(others)
-        text = await exposition([Source(registry, B1)])
+        text = await exposition([MetricsSource(registry, B1)])
         nursery.cancel_scope.cancel()
     lags = parsed(text)["kafka_server_fetcherlagmetrics_consumerlag"].samples
     assert sorted(each.value for each in lags) == list(range(partitions))
@@ -219,5 +219,5 @@ async def test_what_goes_away_during_a_scrape_does_no_harm() -> None:
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(leave)
-        parsed(await exposition([Source(registry)]))
+        parsed(await exposition([MetricsSource(registry)]))
     assert registry.names() == []

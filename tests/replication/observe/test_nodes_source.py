@@ -8,8 +8,8 @@ from replication.cluster.cluster import open_cluster
 from replication.events import fan_out
 from replication.leader.rules.isr import NEVER_MS
 from replication.observe.cluster_state import (
-    PartitionState,
-    ReplicaState,
+    ObservedPartition,
+    ObservedReplica,
     Role,
     Status,
     to_json,
@@ -41,12 +41,12 @@ async def watched(world: World, **properties: str) -> AsyncIterator[tuple[Stage,
         yield stage, reader_of_nodes(cluster, reasons)
 
 
-async def partition_of(state: StateReader) -> PartitionState:
+async def partition_of(state: StateReader) -> ObservedPartition:
     (found,) = (each for each in (await state.read()).partitions if not each.is_internal)
     return found
 
 
-async def replica_of(state: StateReader, broker: int) -> ReplicaState:
+async def replica_of(state: StateReader, broker: int) -> ObservedReplica:
     found = (await partition_of(state)).replica(broker)
     assert found is not None
     return found
@@ -56,7 +56,7 @@ async def logs_of(state: StateReader) -> dict[int, str]:
     return {each.broker: drawn(each) for each in (await partition_of(state)).replicas}
 
 
-def drawn(replica: ReplicaState) -> str:
+def drawn(replica: ObservedReplica) -> str:
     """By epochs; one without records is left out."""
     assert replica.epochs is not None
     assert replica.log_end_offset is not None
@@ -191,7 +191,7 @@ def test_partitions_in_trouble_are_shown_first_and_internal_ones_last() -> None:
 
 
 def test_json_has_words_and_null_for_unknown_values() -> None:
-    replica = ReplicaState(broker=1, role=Role.UNKNOWN, in_isr=True, epochs=(EpochEntry(0, 0),))
+    replica = ObservedReplica(broker=1, role=Role.UNKNOWN, in_isr=True, epochs=(EpochEntry(0, 0),))
     found = json.loads(to_json([replica]))
     assert found[0]["role"] == "unknown"
     assert found[0]["epochs"] == [[0, 0]]
@@ -199,5 +199,5 @@ def test_json_has_words_and_null_for_unknown_values() -> None:
 
 
 def test_an_unknown_reason_is_not_made_up() -> None:
-    replica = ReplicaState(broker=1, role=Role.FOLLOWER, in_isr=False)
+    replica = ObservedReplica(broker=1, role=Role.FOLLOWER, in_isr=False)
     assert why_out(replica, None, "") == "out of the ISR since before the first look"

@@ -16,10 +16,10 @@ from replication.events import (
     LogTruncated,
 )
 from replication.net.clock import TrioClock
-from replication.observe.cluster_state import ClusterState, PartitionState, Status
+from replication.observe.cluster_state import ClusterState, ObservedPartition, Status
 from replication.observe.http import EventSender
 from replication.observe.page import Board, Timeline
-from replication.observe.page.board import Position
+from replication.observe.page.board import ReaderPosition
 from replication.observe.page.routes import feed_of
 from replication.observe.page.timeline import KEPT
 from storage.types import TopicPartition
@@ -27,13 +27,13 @@ from storage.types import TopicPartition
 T0 = TopicPartition("t", 0)
 
 
-def partition(topic: str, epoch: int = 0) -> PartitionState:
-    return PartitionState(
+def partition(topic: str, epoch: int = 0) -> ObservedPartition:
+    return ObservedPartition(
         topic=topic, partition=0, leader=1, leader_epoch=epoch, isr=(1,), replicas=()
     )
 
 
-def cluster(*partitions: PartitionState, now_ms: int = 0) -> ClusterState:
+def cluster(*partitions: ObservedPartition, now_ms: int = 0) -> ClusterState:
     return ClusterState(
         now_ms=now_ms,
         cluster_id="c",
@@ -56,7 +56,7 @@ def elected(epoch: int) -> LeaderElected:
 async def test_a_new_reader_gets_everything_and_then_what_changes() -> None:
     on = board()
     on.put(cluster(partition("a"), partition("b")))
-    text, seen = await on.news(Position())
+    text, seen = await on.news(ReaderPosition())
     first = json.loads(text)
     assert first["order"] == ["a-0", "b-0"]
     assert [each["topic"] for each in first["partitions"]] == ["a", "b"]
@@ -77,7 +77,7 @@ async def test_there_is_no_news_while_only_time_passes(
 ) -> None:
     on = board()
     on.put(cluster(partition("a"), now_ms=1))
-    _, seen = await on.news(Position())
+    _, seen = await on.news(ReaderPosition())
     on.put(cluster(partition("a"), now_ms=2))
     with TrioClock().move_on_after(60) as waited:
         await on.news(seen)
@@ -114,7 +114,7 @@ async def test_a_reader_that_stops_reading_costs_nothing_and_gets_the_end_at_onc
 async def test_a_late_reader_learns_how_much_it_missed() -> None:
     on = board()
     on.put(cluster())
-    _, seen = await on.news(Position())
+    _, seen = await on.news(ReaderPosition())
     for epoch in range(KEPT + 7):
         on.timeline.sink(0)(elected(epoch))
     on.put(cluster())

@@ -5,7 +5,7 @@ from functools import partial
 from replication.faults.impairments import Impairments
 from replication.observe.isr_reasons import IsrReasons
 from replication.observe.nodes_source import reader_of_nodes
-from replication.observe.page import Board, Timeline, Watch
+from replication.observe.page import Board, PageWatch, Timeline
 from scenarios.world.world import World
 from tests.replication.broker.stage import play, seams_in, staged
 
@@ -17,7 +17,7 @@ def test_a_kill_a_freeze_and_a_cut_are_on_the_timeline() -> None:
             clock = stage.cluster.clock
             timeline = Timeline(clock.wall_ms)
             reader = reader_of_nodes(stage.cluster, IsrReasons(clock.now_ms))
-            watch = Watch(reader=reader, board=Board(timeline), clock=clock)
+            watch = PageWatch(reader=reader, board=Board(timeline), clock=clock)
             await watch.read()
             assert timeline.count == 0
             await stage.cluster.kill_broker(1)

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from replication.client.admin import Admin, NewTopic
-from replication.observe.cluster_state import PartitionState, Role, Status
+from replication.observe.cluster_state import ObservedPartition, Role, Status
 from replication.observe.protocol_source import ProtocolSource
 from replication.observe.state_reader import StateReader
 from scenarios.world.world import World
@@ -37,7 +37,7 @@ def looking(story: Callable[[Scene, StateReader, Admin], Awaitable[None]]) -> No
     play(run)
 
 
-async def only(state: StateReader) -> PartitionState:
+async def only(state: StateReader) -> ObservedPartition:
     (found,) = (await state.read()).partitions
     return found
 

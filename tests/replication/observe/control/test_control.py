@@ -18,7 +18,7 @@ from replication.faults.impairments import Impairments
 from replication.faults.rules.words import rule_of, words_of
 from replication.net import production_seams
 from replication.observe.control import control_routes
-from replication.observe.control.declared import MOST_BYTES, Operation
+from replication.observe.control.declared import MOST_BYTES, ControlOperation
 from replication.observe.control.openapi import description_of
 from replication.observe.control.operations import OPERATIONS
 from replication.observe.http import LOOPBACK, http_app, serve_http
@@ -102,7 +102,7 @@ def test_the_description_is_openapi() -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-def test_the_page_has_it(operation: Operation) -> None:
+def test_the_page_has_it(operation: ControlOperation) -> None:
     page = (Path(__file__).parents[4] / "docs" / "control.md").read_text(encoding="utf-8")
     parent, _, word = operation.path.rpartition("/")
     assert any(

@@ -1,0 +1,114 @@
+"""What the jobs on Spark share: where their answer goes, and how far they are.
+
+An answer goes to standard output, or into files by the endings of their names. The progress goes to
+standard error, as a bar on a terminal: Spark runs a job inside one call that blocks, so another
+thread asks its status tracker.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import click
+
+from replication.cli.output import JSON, TABLE, json_text, show_json, show_line, tell
+from replication.cli.progress import Bar, progress
+from replication.extras import extra
+
+LOOK_SECONDS = 0.3
+SHOWN = (TABLE, JSON)
+ENDINGS = (".json", ".parquet", ".html")
+METAVAR = f"[{'|'.join((*SHOWN, *(f'FILE{ending}' for ending in ENDINGS)))}]"
+
+
+def checked(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the values of `--output`: each is `table`, `json`, or a file with a known ending."""
+    for text in given:
+        if text not in SHOWN and not text.endswith(ENDINGS):
+            known = ", ".join((*SHOWN, *(f"a file *{ending}" for ending in ENDINGS)))
+            raise click.BadParameter(f"{text} is none of: {known}", ctx, param)
+    if any(text.endswith(".html") for text in given):
+        # A missing package is reported before the job runs.
+        with extra("spark", "a report as HTML"):
+            import plotly.io  # noqa: F401
+    return given
+
+
+output_option = click.option(
+    "--output",
+    "outputs",
+    multiple=True,
+    default=["table"],
+    metavar=METAVAR,
+    callback=checked,
+    help="Print the result, or write it to a file; may be repeated.  [default: table]",
+)
+
+
+@attrs.frozen(kw_only=True)
+class JobAnswer:
+    """The answer of a job in every form, each of which is made when it is needed."""
+
+    lines: Callable[[], Iterable[str]]
+    facts: Callable[[], Any]
+    page: Callable[[], str]
+    write_parquet: Callable[[str], None]
+
+    def deliver(self, outputs: Sequence[str]) -> None:
+        """Write the answer in each of these forms: `table`, `json`, or a file by its ending."""
+        for output in outputs:
+            match output if output in SHOWN else Path(output).suffix:
+                case "table":
+                    show_line("\n".join(self.lines()))
+                case "json":
+                    show_json(self.facts())
+                case ".json":
+                    Path(output).write_text(f"{json_text(self.facts())}\n")
+                case ".html":
+                    Path(output).write_text(self.page())
+                case _:
+                    self.write_parquet(output)
+            if output not in SHOWN:
+                tell(f"written: {output}")
+
+
+@attrs.define
+class SparkProgress:
+    """The progress of a job: its steps, and the tasks of Spark on a terminal."""
+
+    _bar: Bar | None = attrs.field(init=False, default=None)
+    _ended: threading.Event = attrs.field(factory=threading.Event, init=False)
+
+    def step(self, what: str) -> None:
+        """Show that the job begins its next step."""
+        if self._bar is not None:
+            self._bar.say(what)
+
+    @contextlib.contextmanager
+    def watching(self, session: Any) -> Iterator[None]:
+        """Show the tasks of `session` while the block runs."""
+        with progress("starting") as self._bar:
+            thread = None
+            if self._bar.is_seen:
+                thread = threading.Thread(
+                    target=self._watch, args=[self._bar, session], daemon=True
+                )
+                thread.start()
+            try:
+                yield
+            finally:
+                self._ended.set()
+                if thread is not None:
+                    thread.join()
+
+    def _watch(self, bar: Bar, session: Any) -> None:
+        tracker = session.sparkContext.statusTracker()
+        while not self._ended.wait(LOOK_SECONDS):
+            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            known = [stage for stage in stages if stage is not None]
+            total = sum(stage.numTasks for stage in known)
+            if total:
+                bar.update(sum(stage.numCompletedTasks for stage in known), total)
