@@ -3,26 +3,29 @@
     def test_orders(kafka_cluster, kafka_topic):
         producer = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers)
 
-    kafka_cluster   a `ThreadedCluster`, for the session; whole again after every test
-    kafka_topic     the name of a topic of this test's own, gone after it
-    kafka_faults    what is to go wrong with requests: `kafka_faults.add(api=..., error=...)`;
-                    its rules are gone after the test
+    kafka_cluster   a `ThreadedCluster` for the session, reset after every test that used it
+    kafka_topic     the name of a topic of this test's own, deleted after it
+    kafka_faults    fault rules for requests: `kafka_faults.add(api=..., error=...)`; they are
+                    removed after the test
 
     @pytest.mark.kafka(brokers=1, config={"message.max.bytes": 1000}, partitions=3)
         this test's cluster has so many brokers and these settings, and its topic so many
-        partitions; clusters are kept for the session and shared by all who ask for the same.
+        partitions. Clusters are kept for the session, and tests with equal settings share one.
         Marks of a test, its class and its module are merged: the closest decides each setting
 
     kafka_brokers = 3             in pytest.ini or pyproject.toml: the same for all
-    kafka_config = key=value      a line each
+    kafka_config = key=value      one setting in each line
 
-Rule 1: nothing is imported, and nothing started, before a test asks for a cluster; each of
-pytest-xdist's workers has clusters of its own.
+Rule 1: nothing is imported or started before a test requests a cluster. Each worker of
+pytest-xdist has clusters of its own.
 
-Rule 2: a test that fails is reported with what happened in its cluster while it ran.
+Rule 2: the report of a failed test has the events of its cluster while it ran.
 
-Rule 3: a project may have a package `replication` or `storage` of its own. Where it gets into our
-way, or we into its, that is said.
+Rule 3: a test has used a cluster if it names a fixture of it, or has called it: by
+`request.getfixturevalue("kafka_cluster")` a test gets one that it does not name.
+
+Rule 4: a project may have a package `replication` or `storage` of its own. If that hides ours, or
+ours hides it, a message says so.
 """
 
 from collections.abc import Generator, Iterator, Mapping
@@ -38,24 +41,24 @@ if TYPE_CHECKING:
     from replication.testing import ThreadedCluster
     from replication.testing.faults import ThreadedFaults
 
-MARKER = "kafka(brokers=3, config={}, partitions=1): the cluster and the topic that a test is given"
+MARKER = "kafka(brokers=3, config={}, partitions=1): the cluster and the topic of a test"
 TRACE_LINES = 200
-UNTOLD = " metadata_applied "  # by every broker, of every decision that is told
+HIDDEN_EVENT = " metadata_applied "  # of every broker, for decisions that have events
 
 
 class Asked(NamedTuple):
-    """What a test wants of its cluster; those who want the same share one."""
+    """The settings of a test's cluster; tests with equal ones share a cluster."""
 
     brokers: int
     config: tuple[tuple[str, str], ...]
 
 
 class Clusters:
-    """Those that are up, until the session ends."""
+    """The clusters that are up, until the session ends."""
 
     def __init__(self) -> None:
         self._up: dict[Asked, ThreadedCluster] = {}
-        self._marks: dict[Asked, int] = {}
+        self._marks: dict[Asked, tuple[int, int]] = {}
 
     def get(self, asked: Asked) -> "ThreadedCluster":
         if asked not in self._up:
@@ -71,28 +74,41 @@ class Clusters:
         return self._up[asked]
 
     def mark(self) -> None:
-        """A test begins."""
-        self._marks = {asked: cluster.trace.mark for asked, cluster in self._up.items()}
+        """Note that a test begins."""
+        self._marks = {
+            asked: (cluster.trace.mark, cluster.calls) for asked, cluster in self._up.items()
+        }
+
+    def called(self) -> list[Asked]:
+        """Return the clusters that were called since the present test began."""
+        marks = self._marks
+        return [
+            asked
+            for asked, cluster in self._up.items()
+            if cluster.calls != marks.get(asked, (0, 0))[1]
+        ]
 
     def trace(self, asked: Asked) -> list[str]:
-        """What has happened in that cluster since."""
-        cluster = self._up.get(asked)
-        told = () if cluster is None else cluster.trace.lines(self._marks.get(asked, 0))
-        return [line for line in told if UNTOLD not in line]
+        """Return the events of a cluster since the present test began."""
+        if asked not in self._up:
+            return []
+        since, _ = self._marks.get(asked, (0, 0))
+        lines = self._up[asked].trace.lines(since)
+        return [line for line in lines if HIDDEN_EVENT not in line]
 
     def make_whole(self, asked: Asked) -> None:
         if asked in self._up:
             self._up[asked].reset()
 
     def stop(self) -> None:
-        """All of them, whatever one of them raises."""
+        """Stop all clusters, even if one of them raises an error."""
         with ExitStack() as stack:
             for cluster in self._up.values():
                 stack.callback(cluster.stop)
 
 
 def _must_be_ours(*packages: str) -> None:
-    """Packages of understudy, and not of a project that has some of the same name."""
+    """Fail if a package of that name is not understudy's but the project's own."""
     for name in packages:
         spec = find_spec(name)
         if spec is None or spec.origin is None or Path(spec.origin).parent != _HOME / name:
@@ -135,13 +151,13 @@ def _of_the_session(config: pytest.Config) -> tuple[int, dict[str, str]]:
 
 # -- what marks say
 
-# By the name of the setting, and of `config` by its key.
+# By the name of the setting, and the key of a setting in `config`.
 Marked: TypeAlias = dict[tuple[str, str], Any]
 BROKERS, PARTITIONS = ("brokers", ""), ("partitions", "")
 
 
 def marked(item: pytest.Item) -> Marked:
-    """Return what the marks of a test say: of each setting, what the closest mark says."""
+    """Return the settings of a test's marks; the closest mark decides each setting."""
     found: Marked = {}
     for level in _levels(item):
         found = _of_one_level(level) | found
@@ -182,7 +198,7 @@ def _of_one_level(marks: list[pytest.Mark]) -> Marked:
 
 
 def _said(mark: pytest.Mark) -> Marked:
-    """Return what one mark says; UsageError where that cannot be."""
+    """Return the settings of one mark; raise UsageError if they are not possible."""
     said = mark.kwargs
     if mark.args or said.keys() - {"brokers", "config", "partitions"}:
         words = [*map(repr, mark.args), *(f"{key}={value!r}" for key, value in said.items())]
@@ -205,7 +221,7 @@ def _as_list(marks: Any) -> list[Any]:
     return list(marks) if isinstance(marks, list | tuple) else [marks]
 
 
-# pytest before 8.4 has neither: a setting is text there, and a test's name says what it is given.
+# pytest before 8.4 has neither: a setting is text there, and a test's name shows its cluster.
 _HIDDEN = getattr(pytest, "HIDDEN_PARAM", "kafka")
 _INT: Any = "int" if hasattr(pytest, "HIDDEN_PARAM") else None
 _WHOLE = "expected a whole number of at least 1"
@@ -225,7 +241,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """`replication` is imported by now: who means another one by it will not find that."""
+    """Return a warning if the project has a package `replication`, which ours hides."""
     other = config.rootpath / "replication" / "__init__.py"
     if config.rootpath == _HOME or not other.exists():
         return None
@@ -233,12 +249,12 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if _CLUSTERS in config.stash:  # not where another plugin has ended pytest before our turn
+    if _CLUSTERS in config.stash:  # absent if another plugin has ended pytest before
         config.stash[_CLUSTERS].stop()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """The session's fixture is another one for a test that is marked."""
+    """Parametrize the session's fixture for a test that is marked."""
     if "kafka_cluster" in metafunc.fixturenames and (said := marked(metafunc.definition)):
         asked = asked_by(metafunc.config, said)
         ids: Any = [_HIDDEN]
@@ -260,10 +276,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, Any]:
     report = yield
-    asked = _asked(item)
-    if report.failed and asked is not None:
-        lines = item.config.stash[_CLUSTERS].trace(asked)[-TRACE_LINES:]
-        report.sections += [("Kafka's events", "\n".join(lines))] if lines else []
+    if report.failed:
+        for asked in _used_by(item):
+            lines = item.config.stash[_CLUSTERS].trace(asked)[-TRACE_LINES:]
+            report.sections += [("Kafka's events", "\n".join(lines))] if lines else []
     return report
 
 
@@ -271,13 +287,20 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     try:
         yield
-    finally:  # the next test's cluster is whole, whichever fixture has failed
-        if (asked := _asked(item)) is not None:
-            item.config.stash[_CLUSTERS].make_whole(asked)
+    finally:  # the next test's cluster is whole even if a fixture has failed
+        with ExitStack() as stack:
+            for asked in _used_by(item):
+                stack.callback(item.config.stash[_CLUSTERS].make_whole, asked)
+
+
+def _used_by(item: pytest.Item) -> set[Asked]:
+    """Return the clusters that a test names or has called (rule 3)."""
+    asked = _asked(item)
+    return {*item.config.stash[_CLUSTERS].called(), *([] if asked is None else [asked])}
 
 
 def _asked(item: pytest.Item) -> Asked | None:
-    """Of the cluster that a test is given; None where it asks for none of ours."""
+    """Return the settings of the cluster that a test names; None if it names none of ours."""
     if "kafka_cluster" not in getattr(item, "fixturenames", ()):
         return None
     callspec = getattr(item, "callspec", None)
@@ -286,12 +309,12 @@ def _asked(item: pytest.Item) -> Asked | None:
     return asked if isinstance(asked, Asked) else None
 
 
-# -- what tests ask for
+# -- the fixtures
 
 
 @pytest.fixture(scope="session")
 def kafka_cluster(request: pytest.FixtureRequest) -> "ThreadedCluster":
-    """Brokers to test against: `replication.testing.ThreadedCluster`."""
+    """Return a cluster to test against: `replication.testing.ThreadedCluster`."""
     asked = getattr(request, "param", None) or asked_by(request.config, {})
     if not isinstance(asked, Asked):
         pytest.fail(
@@ -303,7 +326,7 @@ def kafka_cluster(request: pytest.FixtureRequest) -> "ThreadedCluster":
 
 @pytest.fixture
 def kafka_topic(request: pytest.FixtureRequest, kafka_cluster: "ThreadedCluster") -> Iterator[str]:
-    """The name of a topic that nobody else uses."""
+    """Yield the name of a new topic of this test's own."""
     partitions = marked(request.node).get(PARTITIONS, 1)
     name = f"topic-{next(_NUMBERS)}"
     kafka_cluster.create_topic(name, partitions=partitions)
@@ -313,7 +336,7 @@ def kafka_topic(request: pytest.FixtureRequest, kafka_cluster: "ThreadedCluster"
 
 
 def _delete(cluster: "ThreadedCluster", topic: str) -> None:
-    """Unless its test has."""
+    """Delete a topic unless its test has deleted it."""
     from replication.errors import ErrorCode, KafkaError  # noqa: PLC0415 - rule 1
 
     try:
@@ -325,6 +348,8 @@ def _delete(cluster: "ThreadedCluster", topic: str) -> None:
 
 @pytest.fixture
 def kafka_faults(kafka_cluster: "ThreadedCluster") -> "Iterator[ThreadedFaults]":
-    """Fault rules of the cluster: `replication.faults.FaultRule`, or its words, to `add`."""
+    """Yield the fault rules of the cluster: `add` takes a `replication.faults.FaultRule`, or its
+    words.
+    """
     yield kafka_cluster.faults
     kafka_cluster.faults.clear()

@@ -5,9 +5,9 @@
       any client      ── TCP ─────>  real brokers
 
     threaded    ThreadedCluster: start, kill, freeze, cut, wait     portal   calls into its thread
-    faults      what is to go wrong with requests, from outside     trace    what happened, to read
-    container   the shape of testcontainers' KafkaContainer
-    collector   Python's collector, which a start does not wait for
+    faults      fault rules for requests, from outside              trace    its last events
+    container   the interface of testcontainers' KafkaContainer
+    collector   Python's garbage collector, which a start does not wait for
 
     with ThreadedCluster(brokers=3) as cluster:
         cluster.create_topic("orders", partitions=2)

@@ -4,12 +4,11 @@
                 └ sooner or later a full collection falls due: it walks all that the process has
                   imported, and takes as long as the start itself
 
-Rule 1: what is made by a start lives as long as the cluster, so there is nothing to be found by
-looking through it.
+Rule 1: what a start makes lives as long as the cluster, so a collection would find nothing.
 
-Rule 2: once nobody starts any more what is young is looked through, some milliseconds, so that
-nothing is due at that instant; the older generations are when they would have been. Of who has
-switched the collector off it stays off.
+Rule 2: when the last start is over, the young objects are collected, in some milliseconds, so that
+no collection is due at that instant; the older generations are collected in their time. A
+collector that was switched off stays off.
 """
 
 import gc
@@ -24,7 +23,7 @@ _was_enabled = False
 
 @contextmanager
 def collector_put_off() -> Iterator[None]:
-    """For all threads of the process: from the first that asks until the last has done."""
+    """Put the collector off for all threads, from the first start until the last one is over."""
     global _starting, _was_enabled  # noqa: PLW0603 - there is one collector
     with _lock:
         if not _starting:

@@ -1,4 +1,4 @@
-"""The shape of testcontainers' KafkaContainer, so that moving over is one line of imports.
+"""The interface of testcontainers' KafkaContainer, so that a change of one import is enough.
 
 from replication.testing import KafkaContainer
 with KafkaContainer() as kafka:
@@ -11,17 +11,19 @@ from replication.testing.threaded import ThreadedCluster
 
 
 class KafkaContainer(ThreadedCluster):
-    """One broker, as its container has. Images, ports and ZooKeeper are no concern of ours."""
+    """A cluster of one broker, as in its container. Image and port have no effect."""
 
     def __init__(self, image: str = "", port: int = 0) -> None:  # noqa: ARG002 - its signature
         super().__init__(brokers=1)
 
     def with_kraft(self) -> Self:
-        """There is nothing else."""
+        """Do nothing: every cluster is of KRaft's kind."""
         return self
 
     def with_env(self, key: str, value: str) -> Self:
-        """`KAFKA_MIN_INSYNC_REPLICAS` is `min.insync.replicas`; others than KAFKA_ are ignored."""
+        """Set a key by its variable: `KAFKA_MIN_INSYNC_REPLICAS` is `min.insync.replicas`; other
+        names than KAFKA_ are ignored.
+        """
         name = key.removeprefix("KAFKA_")
         if name != key:
             self.config = {**self.config, name.lower().replace("_", "."): value}

@@ -1,4 +1,4 @@
-"""Fault rules of a cluster that runs in another thread: every call goes there and comes back."""
+"""Fault rules of a cluster in another thread; every call is made there."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
@@ -12,37 +12,39 @@ WAIT_SECONDS = 30.0
 
 
 class Elsewhere(Protocol):
-    """Where the cluster is."""
+    """A cluster in another thread."""
 
     def with_cluster(self, do: Callable[[Cluster], Awaitable[Any]]) -> Any:
-        """What `do` returns there."""
+        """Return the result of `do`, called there."""
 
 
 @attrs.frozen
 class ThreadedRule:
-    """A rule that was added, and what became of it."""
+    """A rule that was added, and its effects so far."""
 
     added: AddedRule = attrs.field(repr=str)
     _there: Elsewhere = attrs.field(repr=False)
 
     @property
     def rule(self) -> FaultRule:
-        """What it says."""
+        """The rule itself."""
         return self.added.rule
 
     @property
     def calls(self) -> int:
-        """How many requests it has matched."""
+        """The number of requests that it has matched."""
         return self._checked.calls
 
     @property
     def hits(self) -> int:
-        """To how many of them it was applied."""
+        """The number of requests that it was applied to."""
         return self._checked.hits
 
     @property
     def observed(self) -> list[Hit]:
-        """The last thousand of them: api, parts, client_id, wall_ms, answer."""
+        """The last thousand requests that it was applied to: api, parts, client_id, wall_ms,
+        answer.
+        """
 
         async def read(_: Cluster) -> list[Hit]:
             return [attrs.evolve(hit) for hit in self._checked.observed]
@@ -52,13 +54,13 @@ class ThreadedRule:
 
     @property
     def _checked(self) -> AddedRule:
-        """What its `when` has raised is raised here."""
+        """The rule, unless its `when` has raised an error: that is raised here."""
         if self.added.mistake is not None:
             raise self.added.mistake
         return self.added
 
     def wait_for_hits(self, hits: int = 1, *, timeout: float = WAIT_SECONDS) -> None:
-        """Until it was applied so often in all; NotHitError where it never is. Seconds."""
+        """Wait until it was applied `hits` times in all; raise NotHitError after `timeout` seconds."""
 
         async def wait(cluster: Cluster) -> None:
             await cluster.faults.wait_for_hits(self.added, hits, timeout=timeout)
@@ -66,7 +68,7 @@ class ThreadedRule:
         self._there.with_cluster(wait)
 
     def remove(self) -> None:
-        """What it has counted can still be read; twice is harmless."""
+        """Remove the rule, if it is still there; its counts can still be read."""
 
         async def remove(cluster: Cluster) -> None:
             cluster.faults.remove(self.added)
@@ -76,12 +78,12 @@ class ThreadedRule:
 
 @attrs.frozen
 class ThreadedFaults:
-    """The rules of one cluster."""
+    """The fault rules of one cluster."""
 
     _there: Elsewhere
 
     def add(self, rule: FaultRule | None = None, /, **words: Any) -> ThreadedRule:
-        """A `FaultRule`, or its words; FaultRuleError where it cannot be."""
+        """Add a `FaultRule`, or one of these words; raise FaultRuleError if it is not possible."""
         assert rule is None or not words, "a rule, or what it says"
         wanted = FaultRule(**words) if rule is None else rule
 
@@ -92,7 +94,7 @@ class ThreadedFaults:
 
     @property
     def rules(self) -> list[ThreadedRule]:
-        """Those in force, the oldest first."""
+        """The rules in force, the oldest first."""
 
         async def read(cluster: Cluster) -> list[AddedRule]:
             return list(cluster.faults.rules.values())
@@ -100,7 +102,7 @@ class ThreadedFaults:
         return [ThreadedRule(added, self._there) for added in self._there.with_cluster(read)]
 
     def clear(self) -> None:
-        """Remove every rule; whom they hold is let go."""
+        """Remove every rule; requests that they hold go on."""
 
         async def clear(cluster: Cluster) -> None:
             cluster.faults.clear()

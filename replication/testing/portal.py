@@ -1,7 +1,7 @@
 """Calls into a trio loop that runs in a thread of its own, from any other thread.
 
-`trio.from_thread` refuses a caller that runs in another trio loop, as a trio test does; here
-the caller blocks, whatever it runs in, so calls must be short.
+`trio.from_thread` refuses a caller that runs in another trio loop, as a trio test does. Here the
+caller blocks, in whatever loop it runs, so calls must be short.
 """
 
 import threading
@@ -18,12 +18,12 @@ LOOK_SECONDS = 1.0
 
 
 class ClusterStoppedError(Exception):
-    """Whom this was asked of is gone."""
+    """The cluster that was called has stopped."""
 
 
 @attrs.define(eq=False)
 class Portal:
-    """Into the loop in which it is made; `serve` answers until cancelled."""
+    """A way into the loop in which it is made; `serve` answers until cancelled."""
 
     _token: trio.lowlevel.TrioToken = attrs.field(factory=trio.lowlevel.current_trio_token)
     _thread: threading.Thread = attrs.field(factory=threading.current_thread)
@@ -39,7 +39,7 @@ class Portal:
                 self._nursery = None
 
     def call(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
-        """What `function` returns there; what it raises is raised here."""
+        """Return what `function` returns there, or raise what it raises."""
         assert threading.current_thread() is not self._thread, "a loop cannot wait for itself"
         answer: Future[T] = Future()
         self.soon(self._start, answer, function, arguments)
@@ -50,7 +50,7 @@ class Portal:
         return answer.result()
 
     def soon(self, function: Callable[..., object], *arguments: Any) -> None:
-        """Call `function` there, and do not wait for it."""
+        """Call `function` there without waiting for it."""
         try:
             self._token.run_sync_soon(function, *arguments)
         except trio.RunFinishedError:

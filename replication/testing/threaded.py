@@ -1,14 +1,14 @@
-"""A cluster in a thread of its own, for whoever does not run trio, or has a loop already.
+"""A cluster in a thread of its own, for callers without trio, or with a loop of their own.
 
-Rule 1: every call blocks until it is done, so a test reads like the story that it tells. What
-waits for something takes a timeout and raises NotInTimeError.
+Rule 1: every call blocks until it is done, so a test reads as a list of steps. A call that waits
+takes a timeout and raises NotInTimeError.
 
-Rule 2: a broker that is killed writes nothing any more, one that is frozen answers nobody and
-times out nobody, and both come back as they would on another machine (`cluster.py`,
-`net/impaired.py`). Clients reach it over TCP, from any thread, loop or process.
+Rule 2: a killed broker writes nothing more; a frozen one answers no request and lets no session
+expire; both come back as they would on another machine (`cluster.py`, `net/impaired.py`). Clients
+reach the cluster over TCP, from any thread, loop or process.
 
-Rule 3: a mistake of ours in the cluster is not swallowed: the next call raises it, and so does
-the end of the block.
+Rule 3: a mistake of ours in the cluster is not dropped: the next call raises it, and so does the
+end of the block.
 """
 
 import threading
@@ -33,7 +33,7 @@ from replication.testing.trace import Trace
 
 T = TypeVar("T")
 
-# Small and quick: nobody waits nine seconds in a test for a broker to be missed.
+# Small and quick: a test does not wait nine seconds until a dead broker is fenced.
 FOR_TESTS = {
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
@@ -45,13 +45,14 @@ WAIT_SECONDS = 30.0
 
 @attrs.define(eq=False)
 class ThreadedCluster:
-    """`with ThreadedCluster(brokers=3) as cluster:`, or `start` and `stop`.
+    """A cluster with a blocking interface: `with ThreadedCluster(brokers=3) as cluster:`, or
+    `start` and `stop`.
 
     Args:
-        brokers: how many; their ids are 1 to `brokers`.
+        brokers: the number of brokers; their ids are 1 to `brokers`.
         config: further `server.properties` entries, over `FOR_TESTS`.
-        data_dir: where their data lies; by default a temporary directory, gone at the end.
-        base_port: broker 1 listens there, broker 2 one above, ...; 0 takes any.
+        data_dir: the directory of their data; by default a temporary one, deleted at the end.
+        base_port: broker 1 listens there, broker 2 one above, ...; 0 takes any free port.
     """
 
     number_of_brokers: int = attrs.field(default=3, alias="brokers", kw_only=True)
@@ -59,7 +60,9 @@ class ThreadedCluster:
     data_dir: str | None = attrs.field(default=None, kw_only=True)
     base_port: int = attrs.field(default=0, kw_only=True)
     trace: Trace = attrs.field(init=False, repr=False)
-    """What happened in it."""
+    """The last events of its nodes."""
+    calls: int = attrs.field(init=False, repr=False, default=0)
+    """The number of calls into the cluster so far: a test that made none has not used it."""
     _began: float = attrs.field(init=False, repr=False, factory=time.monotonic)
     _thread: threading.Thread | None = attrs.field(init=False, repr=False, default=None)
     _running: "_Running | None" = attrs.field(init=False, repr=False, default=None)
@@ -73,7 +76,7 @@ class ThreadedCluster:
     # -- from start to end
 
     def start(self) -> Self:
-        """Returns when every broker knows every other."""
+        """Start the cluster; return when every broker knows every other."""
         if self._thread is not None:
             raise ClusterStoppedError("a cluster is started once: make another")
         self._thread = threading.Thread(target=self._run, name="understudy", daemon=True)
@@ -84,11 +87,11 @@ class ThreadedCluster:
         return self
 
     def stop(self) -> None:
-        """As SIGTERM would; its temporary directory goes with it."""
+        """Shut the cluster down as SIGTERM would, and delete its temporary directory."""
         if self._thread is None:
             return
         if self._running is not None:
-            with suppress(ClusterStoppedError):  # it has ended by itself: of a mistake
+            with suppress(ClusterStoppedError):  # a mistake has ended it
                 self._running.end()
         self._thread.join()
         self._raise_mistake()
@@ -104,35 +107,35 @@ class ThreadedCluster:
     ) -> None:
         self.stop()
 
-    # -- where it is
+    # -- its address
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` of every broker, parted by commas, as clients take it."""
+        """`host:port` of every broker, separated by commas, as clients take it."""
         return self._of(lambda running: running.cluster.bootstrap_servers)
 
     def get_bootstrap_server(self) -> str:
-        """The same, by the name that testcontainers has for it."""
+        """Return `bootstrap_servers`, by testcontainers' name for it."""
         return self.bootstrap_servers
 
-    # -- what it knows
+    # -- its metadata
 
     @property
     def brokers(self) -> list[int]:
-        """The ids of those that run, frozen ones too."""
+        """The ids of the brokers that run, frozen ones too."""
         return self._of(lambda running: sorted(running.cluster.brokers))
 
     def leader(self, topic: str, partition: int = 0) -> int | None:
-        """Who leads it; None where nobody does."""
+        """Return the id of a partition's leader; None if it has none."""
         return self._of(lambda running: running.cluster.leader(topic, partition))
 
     def isr(self, topic: str, partition: int = 0) -> list[int]:
-        """Its in-sync replicas; none of a partition that is not there."""
+        """Return the ids of a partition's in-sync replicas; empty if there is no such partition."""
         registration = self._registration(topic, partition)
         return [] if registration is None else sorted(registration.isr)
 
     def replicas(self, topic: str, partition: int = 0) -> list[int]:
-        """Who is to have it, the preferred leader first."""
+        """Return the ids of a partition's replicas, the preferred leader first."""
         registration = self._registration(topic, partition)
         return [] if registration is None else list(registration.replicas)
 
@@ -142,7 +145,9 @@ class ThreadedCluster:
     def until(
         self, predicate: Callable[[], object], *, timeout: float = WAIT_SECONDS, what: str = ""
     ) -> None:
-        """Until `predicate` holds, which may ask this cluster; NotInTimeError if it never does."""
+        """Wait until `predicate`, which may call this cluster, is true; raise NotInTimeError after
+        `timeout` seconds.
+        """
         deadline = time.monotonic() + timeout
         while not predicate():
             if time.monotonic() > deadline:
@@ -168,30 +173,30 @@ class ThreadedCluster:
         """Delete a topic and its records; return when no broker shows it any more."""
         self._call(_delete_topic, name)
 
-    # -- what happens to it
+    # -- its faults
 
     def kill_broker(self, broker_id: int) -> None:
-        """As SIGKILL would: nothing is written, and nobody is told."""
+        """End a broker as SIGKILL would: it writes nothing more and says goodbye to no peer."""
         self._must_be_a_broker(broker_id)
         self.with_cluster(lambda cluster: cluster.kill_node(broker_id))
 
     def stop_broker(self, broker_id: int) -> None:
-        """A controlled shutdown: its leaderships are taken over first."""
+        """Shut a broker down, once other brokers have taken over its leaderships."""
         self._must_be_a_broker(broker_id)
         self.with_cluster(lambda cluster: cluster.stop_node(broker_id))
 
     def start_broker(self, broker_id: int) -> None:
-        """Again, at the same port; returns when it is unfenced."""
+        """Start a broker that is down, at its port; return when it is unfenced."""
         self._must_be_a_broker(broker_id)
         self.with_cluster(lambda cluster: cluster.start_node(broker_id))
 
     def freeze_broker(self, broker_id: int) -> None:
-        """As SIGSTOP would, or a long pause of a garbage collector."""
+        """Hold a broker up as SIGSTOP would, or a long garbage collection."""
         self._must_be_a_broker(broker_id)
         self.with_cluster(lambda cluster: cluster.freeze_node(broker_id))
 
     def thaw_broker(self, broker_id: int) -> None:
-        """What fell due meanwhile falls due at once."""
+        """Let a frozen broker go on; what fell due meanwhile falls due at once."""
         self._must_be_a_broker(broker_id)
         self.with_cluster(lambda cluster: cluster.thaw_node(broker_id))
 
@@ -199,35 +204,39 @@ class ThreadedCluster:
         self._of(lambda running: running.cluster.must_be_a_broker(broker_id))
 
     def kill_controller(self) -> None:
-        """As SIGKILL would; brokers go on serving what they lead, and nobody is elected."""
+        """End the controller as SIGKILL would: brokers go on serving what they lead, and no leader
+        is elected.
+        """
         self.with_cluster(lambda cluster: cluster.kill_node(CONTROLLER_ID))
 
     def start_controller(self) -> None:
-        """Again, from its own log; then it elects."""
+        """Start the controller again, from its own log; then it elects leaders."""
         self.with_cluster(lambda cluster: cluster.start_node(CONTROLLER_ID))
 
     def partition_network(
         self, some: Iterable[int], others: Iterable[int] | None = None, *, one_way: bool = False
     ) -> None:
-        """Cut `some` nodes off from `others`, by default from all other nodes, the controller
-        (0) among them; clients still reach everybody. `one_way`: only what `some` send is lost.
+        """Cut `some` nodes off from `others`, by default from all other nodes, the controller (0)
+        among them.
+
+        Clients still reach every broker. With `one_way` only what `some` send is lost.
         """
         self.with_cluster(lambda cluster: cluster.cut(some, others, one_way=one_way))
 
     def heal_network(self) -> None:
-        """What was held up meanwhile arrives."""
+        """Undo every cut; what was held up meanwhile arrives."""
         self.with_cluster(Cluster.heal)
 
     @property
     def faults(self) -> ThreadedFaults:
-        """What is to go wrong with requests: rules are added here."""
+        """The fault rules for requests; rules are added here."""
         return ThreadedFaults(self)
 
     def reset(self) -> None:
-        """Whole again: everybody up, thawed and connected, no fault rules. Topics stay."""
+        """Start, thaw and connect every node, and remove every fault rule. Topics stay."""
         self.with_cluster(Cluster.make_whole)
 
-    # -- inside
+    # -- its thread
 
     def _run(self) -> None:
         try:
@@ -260,12 +269,13 @@ class ThreadedCluster:
 
     def _call(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
         self._raise_mistake()
+        self.calls += 1
         if self._running is None:
             raise ClusterStoppedError("the cluster has not been started")
         return self._running.portal.call(function, self._running, *arguments)
 
     def with_cluster(self, do: Callable[[Cluster], Awaitable[T]]) -> T:
-        """What `do` returns, called with the cluster in its own thread."""
+        """Return the result of `do`, called with the cluster in its own thread."""
 
         async def there(running: _Running) -> T:
             return await do(running.cluster)
@@ -285,14 +295,14 @@ class ThreadedCluster:
 
 @attrs.define(eq=False)
 class _Running:
-    """A cluster as its own thread sees it."""
+    """The cluster as its own thread sees it."""
 
     cluster: Cluster
     portal: Portal
     ended: trio.Event = attrs.field(init=False, factory=trio.Event)
 
     def end(self) -> None:
-        """From another thread."""
+        """End the cluster, called from another thread."""
         self.portal.soon(self.ended.set)
 
 
@@ -331,7 +341,7 @@ async def _delete_topic(running: _Running, name: str) -> None:
 async def _until_every_broker(
     cluster: Cluster, shows: Callable[[MetadataImage], bool], *, what: str
 ) -> None:
-    """Wait for every broker that the controller hears of: one that is frozen is fenced in time."""
+    """Wait for every broker that is not fenced; a frozen one is fenced in time."""
 
     def all_show() -> bool:
         newest, brokers = cluster.image, cluster.brokers

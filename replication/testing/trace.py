@@ -16,28 +16,28 @@ KEPT = 10_000
 
 @attrs.define(eq=False)
 class Trace:
-    """What nodes have told, the last `KEPT` of it; `now` in seconds."""
+    """The last `KEPT` events of all nodes; `now` returns seconds."""
 
     now: Callable[[], float]
-    _told: deque[tuple[int, float, int, Event]] = attrs.field(
+    _events: deque[tuple[int, float, int, Event]] = attrs.field(
         init=False, factory=lambda: deque(maxlen=KEPT)
     )
     _count: int = attrs.field(init=False, default=0)
 
     @property
     def mark(self) -> int:
-        """Where it stands; what `lines` is to begin with."""
+        """The number of events so far; `lines` can begin there."""
         return self._count
 
     def sink(self, node_id: int) -> EventSink:
-        def tell(event: Event) -> None:
-            self._told.append((self._count, self.now(), node_id, event))
+        def keep(event: Event) -> None:
+            self._events.append((self._count, self.now(), node_id, event))
             self._count += 1
 
-        return tell
+        return keep
 
     def lines(self, since: int = 0) -> Iterator[str]:
-        for number, moment, node_id, event in tuple(self._told):
+        for number, moment, node_id, event in tuple(self._events):
             if number >= since:
                 node = f"b{node_id}" if node_id else "controller"
                 yield f"{moment:9.3f}  {node:<10}  {event.name:<24}  {_fields(event)}"

@@ -87,6 +87,29 @@ def test_it_is_whole_for_the_next_test_whatever_fails_in_a_teardown(run: Run) ->
     run(source).assert_outcomes(passed=2, errors=1)
 
 
+def test_it_is_whole_for_the_next_test_if_it_was_requested_by_name(run: Run) -> None:
+    """A test that calls `getfixturevalue` does not name the fixture beforehand."""
+    source = """
+        def test_kills(request):
+            kafka_cluster = request.getfixturevalue("kafka_cluster")
+            kafka_cluster.faults.add(effect="observe")
+            kafka_cluster.kill_broker(2)
+            assert False
+
+        def test_after_it(request):
+            kafka_cluster = request.getfixturevalue("kafka_cluster")
+            assert kafka_cluster.brokers == [1, 2, 3]
+            assert kafka_cluster.faults.rules == []
+
+        def test_of_something_else():
+            assert False
+    """
+    result = run(source)
+    result.assert_outcomes(passed=1, failed=2)
+    assert sum("Kafka's events" in line for line in result.outlines) == 1
+    result.stdout.fnmatch_lines(["*test_kills*", "*Kafka's events*", "*test_of_something_else*"])
+
+
 def test_a_test_may_delete_its_own_topic(run: Run) -> None:
     source = """
         def test_deletes(kafka_cluster, kafka_topic):
