@@ -22,7 +22,7 @@ from replication.net.controller_channel import ControllerCalls
 from replication.net.idle import idle_limit_seconds
 from replication.net.seams import Seams
 from replication.replica_manager import (
-    AlterPartitionManager,
+    AlterPartitionClient,
     AssignDirectory,
     LocalReplicas,
     ReplicaManager,
@@ -93,7 +93,7 @@ class Wiring:
         self,
         logs: LogManager,
         metadata: MetadataCache,
-        alter_partition: AlterPartitionManager,
+        alter_partition: AlterPartitionClient,
         assign_directory: AssignDirectory,
     ) -> ReplicaManager:
         return assemble_replica_manager(

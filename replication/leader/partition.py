@@ -34,7 +34,7 @@ from replication.leader.rules.fetch_data import (
 from replication.leader.rules.isr import committed
 from replication.leader.rules.leadership import Leadership, Surroundings
 from replication.leader.rules.log_reader import LogReader
-from replication.leader.rules.settled import Settled, Watch
+from replication.leader.rules.settled import SessionWatch, Settled
 from replication.metadata.rules import PartitionRegistration
 from storage.batch.allowance import Allowance
 from storage.errors import UnexpectedAppendOffsetError
@@ -49,7 +49,7 @@ _NOBODY: frozenset[int] = frozenset()
 
 
 @attrs.frozen(kw_only=True)
-class PartitionSnapshot:
+class ReplicaSnapshot:
     """The state of one replica, for metrics, tests and people."""
 
     topic_id: TopicId
@@ -390,7 +390,7 @@ class Partition:
             return params.replica_id in self.isr
         return self.leadership is None or self.around.selector is None
 
-    def settle(self, watch: Watch, params: FetchParams) -> None:
+    def settle(self, watch: SessionWatch, params: FetchParams) -> None:
         """Settle the partition in a session: `may_settle` was true, and the fetch was noted."""
         follower = self._lead().followers[params.replica_id] if params.from_follower else None
         self.settled.settle(watch, follower)
@@ -438,9 +438,9 @@ class Partition:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return self.leadership.produced(required_offset)
 
-    def snapshot(self) -> PartitionSnapshot:
+    def snapshot(self) -> ReplicaSnapshot:
         leadership = self.leadership
-        return PartitionSnapshot(
+        return ReplicaSnapshot(
             topic_id=self.topic_id,
             leader=self.leader,
             leader_epoch=self.leader_epoch,

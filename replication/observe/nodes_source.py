@@ -16,7 +16,7 @@ import trio
 from replication.broker.nodes import CONTROLLER_ID
 from replication.cluster.cluster import Cluster
 from replication.leader.partition import Partition
-from replication.leader.rules.isr import Committed, PendingExpand, PendingShrink
+from replication.leader.rules.isr import CommittedIsr, PendingExpand, PendingShrink
 from replication.leader.rules.leadership import Leadership
 from replication.metadata.rules import NO_LEADER, MetadataImage, PartitionRegistration
 from replication.observe.cluster_state import (
@@ -196,7 +196,7 @@ def _behind_since(leads: Leadership | None, broker_id: int) -> int | None:
 
 def _pending(leads: Leadership) -> str:
     match leads.isr_state:
-        case Committed():
+        case CommittedIsr():
             return ""
         case PendingExpand(joining=joining):
             return f"asks the controller to add {broker_name(joining)}"

@@ -32,7 +32,7 @@ Rule 3: a log that fails takes its partition offline (KAFKA_STORAGE_ERROR), and 
 from replication.replica_manager.assembly import MakeFetcherManager, assemble_replica_manager
 from replication.replica_manager.followed import FetcherManager, LocalReplicas
 from replication.replica_manager.manager import ReplicaManager
-from replication.replica_manager.observer import AlterPartitionManager
+from replication.replica_manager.observer import AlterPartitionClient
 from replication.replica_manager.results import (
     DeleteRecordsResult,
     EpochEndResult,
@@ -51,7 +51,7 @@ from replication.replica_manager.verification import (
 )
 
 __all__ = [
-    "AlterPartitionManager",
+    "AlterPartitionClient",
     "AssignDirectory",
     "DeleteRecordsResult",
     "EpochEndResult",

@@ -23,7 +23,7 @@ from replication.replica_manager.gauges import ReplicaGauges
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.jobs import LogJobs
 from replication.replica_manager.manager import ReplicaManager
-from replication.replica_manager.observer import AlterPartitionManager, Observer
+from replication.replica_manager.observer import AlterPartitionClient, Observer
 from replication.replica_manager.offsets import OffsetsPath
 from replication.replica_manager.produce import ProducePath
 from replication.replica_manager.purgatories import Purgatories
@@ -46,7 +46,7 @@ def assemble_replica_manager(
     seams: Seams,
     log_manager: LogManager,
     metadata: Callable[[], MetadataImage],
-    alter_partition: AlterPartitionManager,
+    alter_partition: AlterPartitionClient,
     make_fetcher_manager: MakeFetcherManager,
     broker_epoch: Callable[[], int],
     metrics: MetricsRegistry,

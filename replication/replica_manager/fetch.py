@@ -52,7 +52,7 @@ from replication.replica_manager.topic_meters import TopicMeters
 from storage.errors import KafkaStorageError, StorageError
 from storage.types import NO_TOPIC_ID, TopicPartition
 
-Asked: TypeAlias = tuple[TopicIdPartition, FetchInfo]
+AskedPartition: TypeAlias = tuple[TopicIdPartition, FetchInfo]
 
 
 @attrs.define(eq=False)
@@ -206,7 +206,7 @@ class FetchPath:
         wanted: Wanted,
         *,
         session: FetchSession | None = None,
-        known: Mapping[Asked, FetchPartitionData] | None = None,
+        known: Mapping[AskedPartition, FetchPartitionData] | None = None,
     ) -> Answers:
         """Read the partitions that have no answer in `known`.
 

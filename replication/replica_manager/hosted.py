@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from replication.errors import ErrorCode, KafkaError
-from replication.leader.partition import Partition, PartitionSnapshot
+from replication.leader.partition import Partition, ReplicaSnapshot
 from replication.metadata.rules import MetadataImage
 from storage.types import TopicId, TopicPartition
 
@@ -38,12 +38,12 @@ class HostedPartitions:
             raise KafkaError(self._why_not(topic_partition), str(topic_partition))
         return partition
 
-    def snapshot(self, topic_partition: TopicPartition) -> PartitionSnapshot | None:
+    def snapshot(self, topic_partition: TopicPartition) -> ReplicaSnapshot | None:
         """Return the state of the partition; None if it is not online here."""
         partition = self.online.get(topic_partition)
         return None if partition is None else partition.snapshot()
 
-    def describe(self) -> dict[TopicPartition, PartitionSnapshot]:
+    def describe(self) -> dict[TopicPartition, ReplicaSnapshot]:
         """Return the state of every partition online, sorted by name."""
         return {each: self.online[each].snapshot() for each in sorted(self.online)}
 

@@ -42,7 +42,7 @@ EVERY_SECOND_MS = 1000
 
 
 @attrs.frozen
-class Job:
+class PeriodicJob:
     """`work`, first after `delay_ms` and then every `interval_ms`."""
 
     delay_ms: float
@@ -66,25 +66,27 @@ class LogJobs:
     """How often each log had been flushed when it was last looked at, and the time before that."""
     _last_look_ms: int = attrs.field(default=-1, init=False)
 
-    def jobs(self) -> Iterator[Job]:
+    def jobs(self) -> Iterator[PeriodicJob]:
         config, delay_ms = self.config, self.config.log_initial_task_delay_ms
-        yield Job(EVERY_SECOND_MS, EVERY_SECOND_MS, self.flush_rolled)
-        yield Job(EVERY_SECOND_MS, EVERY_SECOND_MS, self.unlink_doomed)
-        yield Job(delay_ms, config.log_retention_check_interval_ms, self.delete_old_segments)
+        yield PeriodicJob(EVERY_SECOND_MS, EVERY_SECOND_MS, self.flush_rolled)
+        yield PeriodicJob(EVERY_SECOND_MS, EVERY_SECOND_MS, self.unlink_doomed)
+        yield PeriodicJob(
+            delay_ms, config.log_retention_check_interval_ms, self.delete_old_segments
+        )
         if config.log_flush_scheduler_interval_ms < LONG_MAX:
-            yield Job(delay_ms, config.log_flush_scheduler_interval_ms, self.flush_dirty)
-        yield Job(
+            yield PeriodicJob(delay_ms, config.log_flush_scheduler_interval_ms, self.flush_dirty)
+        yield PeriodicJob(
             delay_ms,
             config.log_flush_offset_checkpoint_interval_ms,
             self.checkpoint_recovery_points,
         )
-        yield Job(
+        yield PeriodicJob(
             delay_ms,
             config.log_flush_start_offset_checkpoint_interval_ms,
             self.checkpoint_log_start_offsets,
         )
         expiry_ms = config.producer_id_expiration_check_interval_ms
-        yield Job(expiry_ms, expiry_ms, self.expire_producers)
+        yield PeriodicJob(expiry_ms, expiry_ms, self.expire_producers)
 
     # Syncing.
 

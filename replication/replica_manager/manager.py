@@ -19,7 +19,7 @@ from replication.replica_manager.fetch import FetchPath
 from replication.replica_manager.followed import LocalReplicas
 from replication.replica_manager.gauges import ReplicaGauges
 from replication.replica_manager.hosted import HostedPartitions
-from replication.replica_manager.jobs import Job, LogJobs
+from replication.replica_manager.jobs import LogJobs, PeriodicJob
 from replication.replica_manager.observer import Observer
 from replication.replica_manager.offsets import OffsetsPath
 from replication.replica_manager.produce import ProducePath
@@ -77,16 +77,16 @@ class ReplicaManager:
             nursery.start_soon(self.compaction.run)
             task_status.started()
 
-    def _jobs(self) -> Iterator[Job]:
+    def _jobs(self) -> Iterator[PeriodicJob]:
         """Yield what is done every so many milliseconds."""
         config = self.config.static
         lag_ms = config.replica_lag_time_max_ms / 2
         marks_ms = config.replica_high_watermark_checkpoint_interval_ms
-        yield Job(lag_ms, lag_ms, self._shrink_isrs)
-        yield Job(marks_ms, marks_ms, self.checkpoint_high_watermarks)
+        yield PeriodicJob(lag_ms, lag_ms, self._shrink_isrs)
+        yield PeriodicJob(marks_ms, marks_ms, self.checkpoint_high_watermarks)
         yield from self.log_jobs.jobs()
 
-    async def _every(self, job: Job) -> None:
+    async def _every(self, job: PeriodicJob) -> None:
         """Do `job` at its interval, for ever."""
         pause_ms = job.delay_ms
         while True:

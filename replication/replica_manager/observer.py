@@ -31,7 +31,7 @@ HIGH_WATERMARK_REPORT_SECONDS = 0.1
 ISR_RETRY_SECONDS = 0.05
 
 
-class AlterPartitionManager(Protocol):
+class AlterPartitionClient(Protocol):
     async def submit(
         self, partition: TopicPartition, topic_id: TopicId, proposal: IsrProposal
     ) -> IsrAnswer:
@@ -48,7 +48,7 @@ class Observer:
     hosted: HostedPartitions
     purgatories: Purgatories
     gauges: ReplicaGauges
-    alter_partition: AlterPartitionManager
+    alter_partition: AlterPartitionClient
     clock: NodeClock
     sink: EventSink
     nursery: trio.Nursery | None = None

@@ -62,7 +62,7 @@ Item = TypeVar("Item")
 
 
 @attrs.frozen
-class Assigned:
+class AssignedReplica:
     """A partition with a replica on this broker, by the metadata."""
 
     topic_partition: TopicPartition
@@ -123,9 +123,9 @@ class RoleChanges:
 
     def _sort(
         self, image: MetadataImage, changed: Iterable[TopicPartition]
-    ) -> tuple[list[Assigned], list[Assigned], list[TopicPartition]]:
-        leaders: list[Assigned] = []
-        followers: list[Assigned] = []
+    ) -> tuple[list[AssignedReplica], list[AssignedReplica], list[TopicPartition]]:
+        leaders: list[AssignedReplica] = []
+        followers: list[AssignedReplica] = []
         gone: list[TopicPartition] = []
         for topic_partition in changed:
             registration = image.partition(topic_partition)
@@ -135,13 +135,13 @@ class RoleChanges:
             topic_id = image.topics[topic_partition.topic].topic_id
             leads = registration.leader == self.broker_id
             (leaders if leads else followers).append(
-                Assigned(topic_partition, topic_id, registration)
+                AssignedReplica(topic_partition, topic_id, registration)
             )
         return leaders, followers, gone
 
     # Leading.
 
-    async def _become_leaders(self, image: MetadataImage, assigned: list[Assigned]) -> None:
+    async def _become_leaders(self, image: MetadataImage, assigned: list[AssignedReplica]) -> None:
         self._unfollow([each.topic_partition for each in assigned])
         await self._open(image, assigned)
         leading: list[Partition] = []
@@ -184,7 +184,7 @@ class RoleChanges:
     # Following.
 
     async def _become_followers(
-        self, image: MetadataImage, assigned: list[Assigned]
+        self, image: MetadataImage, assigned: list[AssignedReplica]
     ) -> list[Partition]:
         """Return the partitions that have another leader epoch, and are to be fetched anew."""
         await self._open(image, assigned)
@@ -280,7 +280,7 @@ class RoleChanges:
 
     # Logs.
 
-    async def _open(self, image: MetadataImage, assigned: list[Assigned]) -> None:
+    async def _open(self, image: MetadataImage, assigned: list[AssignedReplica]) -> None:
         """Open the logs of the partitions that are not held yet, and take them online."""
         missing = [each for each in assigned if self._is_missing(each)]
         if not missing:
@@ -328,7 +328,7 @@ class RoleChanges:
                 nursery.start_soon(add, start)
         return [result for start in starts for result in shares[start]]
 
-    def _report_directory(self, each: Assigned) -> None:
+    def _report_directory(self, each: AssignedReplica) -> None:
         """Report the replica's log directory, unless the controller knows it."""
         directory = self.log_manager.directory_id_of(each.topic_partition)
         several = len(self.log_manager.directories) > 1
@@ -336,7 +336,7 @@ class RoleChanges:
             assert directory is not None, "just compared"
             self.assign_directory(each.topic_id, each.topic_partition.partition, directory)
 
-    def _is_missing(self, each: Assigned) -> bool:
+    def _is_missing(self, each: AssignedReplica) -> bool:
         """Return whether the partition is not held here.
 
         It is held if it is offline, but not if that was a former topic of the same name.
@@ -346,7 +346,7 @@ class RoleChanges:
         return self.hosted.offline.get(each.topic_partition) != each.topic_id
 
     def _open_logs(
-        self, assigned: list[Assigned], configs: Mapping[str, TopicConfig]
+        self, assigned: list[AssignedReplica], configs: Mapping[str, TopicConfig]
     ) -> list[Log | StorageError]:
         opened: list[Log | StorageError] = []
         for each in assigned:

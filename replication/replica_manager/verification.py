@@ -75,7 +75,7 @@ def _support(version: int, *, adds: int, abortable: int) -> Support:
     return Support.ABORTABLE if version >= abortable else Support.BASIC
 
 
-class Coordinators(Protocol):
+class TransactionCoordinators(Protocol):
     async def add_or_verify(
         self,
         transactional_id: str,
@@ -113,7 +113,7 @@ class TransactionVerification:
     replicas: HostedPartitions
     config: DynamicBrokerConfig
     clock: NodeClock
-    coordinators: Coordinators
+    coordinators: TransactionCoordinators
 
     async def verify(self, batches: TransactionalBatches, support: Support) -> Verified:
         current = self.config.current

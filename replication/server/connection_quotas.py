@@ -51,7 +51,7 @@ class ConnectionLimits:
 
 
 @attrs.define(eq=False)
-class Slot:
+class ConnectionSlot:
     """One connection that is counted."""
 
     connection: Connection
@@ -69,7 +69,7 @@ class ConnectionQuotas:
     limits: Callable[[], ConnectionLimits] = ConnectionLimits
     protected_listener: str | None = None
     """The inter-broker listener, if there is another one."""
-    _slots: dict[Slot, None] = attrs.field(factory=dict, init=False)
+    _slots: dict[ConnectionSlot, None] = attrs.field(factory=dict, init=False)
     _by_address: Counter[str] = attrs.field(factory=Counter, init=False)
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
     _reported_at: float | None = attrs.field(default=None, init=False)
@@ -85,7 +85,7 @@ class ConnectionQuotas:
         while listener != self.protected_listener and (self.connections >= self.limits().in_all):
             await self._changed.wait()
 
-    def take(self, connection: Connection, listener: str) -> Slot:
+    def take(self, connection: Connection, listener: str) -> ConnectionSlot:
         """Count `connection`; raise TooManyConnectionsError if its address has too many."""
         address = connection.peer.rpartition(":")[0]
         most = self._most_of(address)
@@ -93,13 +93,13 @@ class ConnectionQuotas:
             raise TooManyConnectionsError(
                 connection.peer, f"{address} has {most} connections (max.connections.per.ip)"
             )
-        slot = Slot(connection, listener, address, self.clock.now())
+        slot = ConnectionSlot(connection, listener, address, self.clock.now())
         self._slots[slot] = None
         self._by_address[address] += 1
         self._close_excess()
         return slot
 
-    def free(self, slot: Slot) -> None:
+    def free(self, slot: ConnectionSlot) -> None:
         """Count the connection of `slot` no longer."""
         del self._slots[slot]
         self._by_address[slot.address] -= 1

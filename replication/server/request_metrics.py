@@ -103,7 +103,7 @@ class Stopwatch:
 
 
 @attrs.define
-class Times:
+class RequestTimes:
     """The times of one API's requests, kept together so that a request costs one append."""
 
     count: int = 0
@@ -118,7 +118,7 @@ class Times:
 class PartOfTimes:
     """One metric of `TIMES`, as a `Distribution` of milliseconds."""
 
-    times: Times
+    times: RequestTimes
     seconds: Callable[[Moments], float]
 
     @property
@@ -136,7 +136,7 @@ class RequestMetrics:
     registry: MetricsRegistry | None = None
     request_bytes: dict[str, Sizes] = attrs.field(factory=dict, init=False)
     request_body_bytes: dict[str, Sizes] = attrs.field(factory=dict, init=False)
-    times: dict[str, Times] = attrs.field(factory=dict, init=False)
+    times: dict[str, RequestTimes] = attrs.field(factory=dict, init=False)
     connections: int = attrs.field(default=0, init=False)
     connections_refused: int = attrs.field(default=0, init=False)
     _requests: Counter[tuple[str, int]] = attrs.field(factory=Counter, init=False)
@@ -180,7 +180,7 @@ class RequestMetrics:
             yield requests_metric(*key), count
 
     def _register(self, request: str) -> None:
-        times = self.times[request] = Times()
+        times = self.times[request] = RequestTimes()
         self.request_bytes[request] = Sizes()
         self.request_body_bytes[request] = Sizes()
         if self.registry is not None:

@@ -46,7 +46,7 @@ from replication.net.seams import Listener, NodeClock
 from replication.security.rules.principal import ANONYMOUS
 from replication.security.rules.scram import LoginFailedError
 from replication.server.authentication import Gate, Session
-from replication.server.connection_quotas import ConnectionQuotas, Slot
+from replication.server.connection_quotas import ConnectionQuotas, ConnectionSlot
 from replication.server.request_metrics import RequestMetrics, Stopwatch
 from replication.wire.api_versions import (
     ApiVersion,
@@ -165,7 +165,7 @@ class Server:
             finally:
                 listener.close()
 
-    async def _accept(self, listener: Listener, name: str) -> Slot:
+    async def _accept(self, listener: Listener, name: str) -> ConnectionSlot:
         connection = await listener.accept()
         try:
             await self.quotas.wait_for_slot(name)
@@ -174,7 +174,7 @@ class Server:
             connection.close()
             raise
 
-    async def _serve_connection(self, slot: Slot, gate: Gate) -> None:
+    async def _serve_connection(self, slot: ConnectionSlot, gate: Gate) -> None:
         connection = slot.connection
         self.metrics.connections += 1
         idle = IdleWatch(connection, self.clock, self.max_idle_seconds)
@@ -195,7 +195,9 @@ class Server:
             self.quotas.free(slot)
             connection.close()
 
-    async def _answer_requests(self, session: Session, slot: Slot, idle: IdleWatch) -> None:
+    async def _answer_requests(
+        self, session: Session, slot: ConnectionSlot, idle: IdleWatch
+    ) -> None:
         # The frame's buffer is in use until the answer is sent: its records are in the log then.
         reader = FrameReader(
             session.connection, max_frame_bytes=self.max_request_bytes, reuse_buffer=True
@@ -214,7 +216,7 @@ class Server:
         self,
         reader: FrameReader,
         session: Session,
-        slot: Slot,
+        slot: ConnectionSlot,
         idle: IdleWatch,
         watch: Stopwatch,
     ) -> bool:

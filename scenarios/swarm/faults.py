@@ -20,7 +20,7 @@ from typing import Protocol
 
 import attrs
 
-from replication.leader.rules.isr import Committed
+from replication.leader.rules.isr import CommittedIsr
 from scenarios.story.stage import Stage
 from scenarios.swarm.admin_operations import AdminOperations
 from scenarios.swarm.our_clients import OurClients
@@ -181,7 +181,7 @@ class FaultGenerator:
             if manager is not None
             for partition in manager.hosted.online.values()
         ]
-        return any(each and not isinstance(each.isr_state, Committed) for each in led)
+        return any(each and not isinstance(each.isr_state, CommittedIsr) for each in led)
 
     def _victims_of(self, verb: str) -> Sequence[str]:
         cluster, world = self.stage.cluster, self.stage.world

@@ -95,7 +95,7 @@ MUTANTS = (
                 ISR,
                 "    leaving: frozenset[int]\n"
                 "    sent: IsrProposal\n"
-                "    last_committed: Committed\n\n"
+                "    last_committed: CommittedIsr\n\n"
                 "    @property\n"
                 "    def isr(self) -> frozenset[int]:\n"
                 "        return self.last_committed.isr\n\n"
@@ -104,7 +104,7 @@ MUTANTS = (
                 "        return self.last_committed.isr\n",
                 "    leaving: frozenset[int]\n"
                 "    sent: IsrProposal\n"
-                "    last_committed: Committed\n\n"
+                "    last_committed: CommittedIsr\n\n"
                 "    @property\n"
                 "    def isr(self) -> frozenset[int]:\n"
                 "        return self.last_committed.isr\n\n"
@@ -218,7 +218,7 @@ MUTANTS = (
             Edit(
                 LEADERSHIP,
                 "        if self.isr_state is not pending:\n            return False",
-                "        if isinstance(self.isr_state, Committed) and not self.isr:\n"
+                "        if isinstance(self.isr_state, CommittedIsr) and not self.isr:\n"
                 "            return False",
             ),
             Edit(

@@ -159,7 +159,7 @@ def anybody_near_is_good_enough(planting: pytest.MonkeyPatch) -> None:
     honest = Leadership._view
 
     def view(self: Leadership, fetch_offset: Offset) -> PartitionView:
-        committed, self.isr_state = self.isr_state, isr.Committed(frozenset(self.followers))
+        committed, self.isr_state = self.isr_state, isr.CommittedIsr(frozenset(self.followers))
         try:
             return honest(self, fetch_offset)
         finally:
@@ -296,7 +296,7 @@ def metadata_does_not_end_a_change(planting: pytest.MonkeyPatch) -> None:
     def install(self: Leadership, registration: PartitionRegistration) -> None:
         before = self.isr_state, self.partition_epoch
         honest(self, registration)
-        if not isinstance(before[0], isr.Committed):
+        if not isinstance(before[0], isr.CommittedIsr):
             self.isr_state, self.partition_epoch = before
 
     planting.setattr(Leadership, "install", install)

@@ -34,7 +34,6 @@ from replication.server.server import RequestContext
 from replication.steps import STEP, Steps, each_of
 from replication.wire.fetch import (
     NO_DIVERGENCE,
-    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
@@ -242,12 +241,7 @@ def _partition(
         if diverging is None
         else EpochEndOffset(epoch=diverging.leader_epoch, end_offset=diverging.offset),
         current_leader=LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch),
-        aborted_transactions=None
-        if aborted is None
-        else [
-            AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
-            for each in aborted
-        ],
+        aborted_transactions=None if aborted is None else list(aborted),
         preferred_read_replica=answer.preferred_read_replica,
         records=b"" if answer.records is None else answer.records,
     )

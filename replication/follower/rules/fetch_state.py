@@ -125,7 +125,7 @@ def initial_state(
 
 
 @attrs.define(eq=False)
-class Marks:
+class MarkedPartitions:
     """A set of partitions in the order in which they were marked."""
 
     _marked: dict[TopicPartition, None] = attrs.field(factory=dict)
@@ -152,9 +152,9 @@ class PartitionStates:
 
     _states: dict[TopicPartition, PartitionFetchState] = attrs.field(factory=dict)
     _changed: dict[TopicPartition, None] = attrs.field(factory=dict, init=False)
-    _truncating: Marks = attrs.field(factory=Marks, init=False)
-    _delayed: Marks = attrs.field(factory=Marks, init=False)
-    _behind: Marks = attrs.field(factory=Marks, init=False)
+    _truncating: MarkedPartitions = attrs.field(factory=MarkedPartitions, init=False)
+    _delayed: MarkedPartitions = attrs.field(factory=MarkedPartitions, init=False)
+    _behind: MarkedPartitions = attrs.field(factory=MarkedPartitions, init=False)
 
     def __len__(self) -> int:
         return len(self._states)

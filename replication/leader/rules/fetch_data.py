@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 import attrs
 
 from replication.errors import ErrorCode
+from replication.wire.fetch import AbortedTransaction
 from storage.log.file_region import FileRegion
 from storage.types import (
     NO_LEADER_EPOCH,
@@ -104,11 +105,6 @@ class FetchInfo(NamedTuple):
     last_fetched_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
-class AbortedTransaction(NamedTuple):
-    producer_id: int
-    first_offset: Offset
-
-
 @attrs.frozen(kw_only=True)
 class FetchPartitionData:
     """One partition's answer; one with an error has the defaults in its other fields."""
@@ -136,7 +132,6 @@ __all__ = [
     "NO_BROKER_EPOCH",
     "NO_REPLICA",
     "NO_TOPIC_ID",
-    "AbortedTransaction",
     "Answers",
     "ClientMetadata",
     "FetchInfo",

@@ -7,7 +7,7 @@ confirmed, plus one that it was asked to add. A member it was asked to drop stil
 until it agrees, because that member may yet become leader.
 
     state               isr         maximal_isr
-    Committed           {1,2}       {1,2}
+    CommittedIsr        {1,2}       {1,2}
     PendingExpand(3)    {1,2}       {1,2,3}
     PendingShrink(2)    {1,2}       {1,2}
 
@@ -76,7 +76,7 @@ class IsrAnswer:
 
 
 @attrs.frozen
-class Committed:
+class CommittedIsr:
     isr: frozenset[int]
 
     @property
@@ -85,16 +85,16 @@ class Committed:
 
 
 @functools.lru_cache(maxsize=1024)
-def committed(isr: tuple[int, ...]) -> Committed:
+def committed(isr: tuple[int, ...]) -> CommittedIsr:
     """Return the state for this ISR; partitions with the same ISR share one object."""
-    return Committed(frozenset(isr))
+    return CommittedIsr(frozenset(isr))
 
 
 @attrs.frozen(eq=False)
 class PendingExpand:
     joining: int
     sent: IsrProposal
-    last_committed: Committed
+    last_committed: CommittedIsr
 
     @property
     def isr(self) -> frozenset[int]:
@@ -109,7 +109,7 @@ class PendingExpand:
 class PendingShrink:
     leaving: frozenset[int]
     sent: IsrProposal
-    last_committed: Committed
+    last_committed: CommittedIsr
 
     @property
     def isr(self) -> frozenset[int]:
@@ -121,7 +121,7 @@ class PendingShrink:
 
 
 Pending: TypeAlias = PendingExpand | PendingShrink
-IsrState: TypeAlias = Committed | Pending
+IsrState: TypeAlias = CommittedIsr | Pending
 
 
 # What to do after the controller's answer (Partition.handleAlterPartitionUpdate).
@@ -155,10 +155,10 @@ class Ignore:
     """The answer belongs to an earlier leader epoch or partition epoch."""
 
 
-Outcome: TypeAlias = Commit | Revert | AwaitMetadata | Resubmit | Ignore
+IsrOutcome: TypeAlias = Commit | Revert | AwaitMetadata | Resubmit | Ignore
 
 
-def outcome_of(answer: IsrAnswer, *, leader_epoch: LeaderEpoch, partition_epoch: int) -> Outcome:
+def outcome_of(answer: IsrAnswer, *, leader_epoch: LeaderEpoch, partition_epoch: int) -> IsrOutcome:
     """Return what a leader at these epochs does after `answer`."""
     match answer.error:
         case ErrorCode.NONE:
@@ -319,7 +319,7 @@ def out_of_sync(
     max_lag_ms: int,
 ) -> frozenset[int]:
     """Return the members that have lagged for too long; none while a change is pending (Rule 3)."""
-    if not isinstance(state, Committed):
+    if not isinstance(state, CommittedIsr):
         return frozenset()
     return frozenset(
         broker

@@ -24,7 +24,7 @@ from replication.leader.rules.fetch_data import NO_REPLICA, ClientMetadata
 from replication.leader.rules.isr import (
     AwaitMetadata,
     Commit,
-    Committed,
+    CommittedIsr,
     FollowerState,
     Ignore,
     IsrAnswer,
@@ -270,7 +270,7 @@ class Leadership:
     # The ISR.
 
     def _maybe_expand_isr(self, broker: int, follower: FollowerState) -> None:
-        if not isinstance(self.isr_state, Committed) or broker in self.isr:
+        if not isinstance(self.isr_state, CommittedIsr) or broker in self.isr:
             return
         if may_expand(
             follower, high_watermark=self.log.high_watermark, leader_epoch_start=self.epoch_start
@@ -280,7 +280,7 @@ class Leadership:
 
     def maybe_shrink_isr(self) -> None:
         """Ask the controller to remove the members that have lagged for too long."""
-        if not isinstance(self.isr_state, Committed):
+        if not isinstance(self.isr_state, CommittedIsr):
             return
         leaving = out_of_sync(
             self.isr_state,
@@ -322,7 +322,7 @@ class Leadership:
             self.failed_isr_updates += 1
         match outcome:
             case Commit(isr, partition_epoch):
-                self.isr_state = Committed(isr)
+                self.isr_state = CommittedIsr(isr)
                 self.settled.unsettle()
                 self.partition_epoch = partition_epoch
                 self.around.observer.isr_changed(self, pending.isr)

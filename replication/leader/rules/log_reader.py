@@ -23,11 +23,11 @@ import attrs
 
 from replication.errors import ErrorCode, KafkaError
 from replication.leader.rules.fetch_data import (
-    AbortedTransaction,
     FetchInfo,
     FetchPartitionData,
     Isolation,
 )
+from replication.wire.fetch import AbortedTransaction
 from storage.errors import StorageError
 from storage.log.log import Log
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset, OffsetAndEpoch
@@ -104,7 +104,7 @@ class LogReader:
         aborted: tuple[AbortedTransaction, ...] | None = None
         if isolation is Isolation.LAST_STABLE:
             aborted = tuple(
-                AbortedTransaction(each.producer_id, each.first_offset)
+                AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
                 for each in self.log.aborted_transactions(data)
             )
         return FetchPartitionData(

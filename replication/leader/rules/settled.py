@@ -26,7 +26,7 @@ import attrs
 from replication.leader.rules.isr import FollowerState, Pulse
 
 
-class Watch(Protocol):
+class SessionWatch(Protocol):
     """One partition in a fetch session."""
 
     @property
@@ -43,19 +43,19 @@ class Watch(Protocol):
 class Settled:
     """The sessions in which one partition is settled."""
 
-    _watches: dict[Watch, FollowerState | None] = attrs.field(factory=dict)
+    _watches: dict[SessionWatch, FollowerState | None] = attrs.field(factory=dict)
 
     def __len__(self) -> int:
         return len(self._watches)
 
-    def settle(self, watch: Watch, follower: FollowerState | None) -> None:
+    def settle(self, watch: SessionWatch, follower: FollowerState | None) -> None:
         """Settle the partition in the session of `follower`; None stands for a consumer."""
         self._watches[watch] = follower
         watch.settle(self)
         if follower is not None:
             follower.follow_pulse(watch.pulse)
 
-    def release(self, watch: Watch) -> None:
+    def release(self, watch: SessionWatch) -> None:
         """End the settling in one session: it reads the partition again, or has ended."""
         follower = self._watches.pop(watch, None)
         if follower is not None and follower.pulse is watch.pulse:

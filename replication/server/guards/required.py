@@ -40,10 +40,12 @@ class Each:
     kind: ResourceType = ResourceType.TOPIC
 
 
-Rule: TypeAlias = Whole | Each
+Requirement: TypeAlias = Whole | Each
 
 
-async def by_rules(rules: tuple[Rule, ...], access: Access, request: Any, handler: Handler) -> Any:
+async def by_rules(
+    rules: tuple[Requirement, ...], access: Access, request: Any, handler: Handler
+) -> Any:
     """Answer the request; refuse all of it, or the parts of it that are not allowed."""
     response_class = API[access.context.api_key].response
     for rule in rules:
@@ -90,7 +92,7 @@ def _may_have(access: Access, rule: Each, item: Any) -> bool:
     return name is None or access.may(rule.operation, rule.kind, name)
 
 
-def _cluster(operation: Operation) -> tuple[Rule, ...]:
+def _cluster(operation: Operation) -> tuple[Requirement, ...]:
     return (Whole(operation, ResourceType.CLUSTER, lambda _: CLUSTER_NAME),)
 
 
@@ -107,7 +109,7 @@ def _transaction(operation: Operation) -> Whole:
 _O = Operation
 _GROUP, _TRANSACTION = ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
 
-RULES: Mapping[ApiKey, tuple[Rule, ...]] = {
+RULES: Mapping[ApiKey, tuple[Requirement, ...]] = {
     ApiKey.LIST_OFFSETS: (Each(_O.DESCRIBE, "topics", "topics"),),
     ApiKey.OFFSET_COMMIT: (_group(_O.READ), Each(_O.READ, "topics", "topics")),
     ApiKey.JOIN_GROUP: (_group(_O.READ),),

@@ -67,7 +67,7 @@ import attrs
 from replication.config.known import nearest
 from replication.controller.rules.reassignment import is_reassigned
 from replication.events import BrokerRegistered, Event
-from replication.leader.partition import Partition, PartitionSnapshot
+from replication.leader.partition import Partition, ReplicaSnapshot
 from scenarios.checkers.loss_ledger import loss_ledger
 from scenarios.checkers.out_of_sync import reasons_out_of_sync
 from scenarios.story.arguments import (
@@ -211,7 +211,7 @@ def _is_whole(stage: Stage, partition: TopicPartition) -> bool:
     )
 
 
-def _replica(stage: Stage, name: str, partition: TopicPartition) -> PartitionSnapshot | None:
+def _replica(stage: Stage, name: str, partition: TopicPartition) -> ReplicaSnapshot | None:
     replica = _online(stage, name).get(partition)
     return None if replica is None else replica.snapshot()
 

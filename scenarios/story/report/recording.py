@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import attrs
 
 from replication.events import Event, TopicCreated
-from replication.leader.partition import PartitionSnapshot
+from replication.leader.partition import ReplicaSnapshot
 from replication.metadata.rules import METADATA_TOPIC, METADATA_TOPIC_ID
 from scenarios.story.log_drawing import Run, batches_of, runs_of
 from scenarios.story.report.messages import Message, Wiretap
@@ -150,7 +150,7 @@ class Recording:
 
 
 def _standing(
-    node: str, partition: TopicPartition, snapshot: PartitionSnapshot, now: float
+    node: str, partition: TopicPartition, snapshot: ReplicaSnapshot, now: float
 ) -> Standing:
     follows = "follows" if snapshot.leader >= 0 else "waits"
     return Standing(

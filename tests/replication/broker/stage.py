@@ -8,7 +8,7 @@ import attrs
 
 from replication.cluster.cluster import Cluster, open_cluster
 from replication.faults.impairments import Impairments
-from replication.leader.partition import PartitionSnapshot
+from replication.leader.partition import ReplicaSnapshot
 from replication.net.seams import Seams
 from scenarios.world.world import World
 from storage.types import TopicPartition
@@ -48,7 +48,7 @@ class Stage:
         assert leader is not None
         return leader
 
-    def _leads(self, topic: str) -> PartitionSnapshot | None:
+    def _leads(self, topic: str) -> ReplicaSnapshot | None:
         """Return the leader's own view; None while nobody leads, as far as it knows itself."""
         broker = self.cluster.brokers.get(self.cluster.leader(topic, 0) or -1)
         if broker is None:

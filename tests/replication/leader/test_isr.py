@@ -7,14 +7,14 @@ from replication.leader.rules.isr import (
     NEVER_MS,
     AwaitMetadata,
     Commit,
-    Committed,
+    CommittedIsr,
     FollowerState,
     Ignore,
     IsrAnswer,
     IsrMember,
+    IsrOutcome,
     IsrProposal,
     IsrState,
-    Outcome,
     PendingExpand,
     PendingShrink,
     Resubmit,
@@ -30,19 +30,19 @@ from replication.leader.rules.isr import (
 LEADER = 1
 
 
-def committed(*brokers: int) -> Committed:
-    return Committed(frozenset(brokers))
+def committed(*brokers: int) -> CommittedIsr:
+    return CommittedIsr(frozenset(brokers))
 
 
 def proposal(*brokers: int) -> IsrProposal:
     return IsrProposal(leader_epoch=3, partition_epoch=7, isr=tuple(map(IsrMember, brokers)))
 
 
-def expanding(state: Committed, joining: int) -> PendingExpand:
+def expanding(state: CommittedIsr, joining: int) -> PendingExpand:
     return PendingExpand(joining, proposal(*state.isr, joining), state)
 
 
-def shrinking(state: Committed, *leaving: int) -> PendingShrink:
+def shrinking(state: CommittedIsr, *leaving: int) -> PendingShrink:
     return PendingShrink(frozenset(leaving), proposal(*state.isr - {*leaving}), state)
 
 
@@ -293,6 +293,6 @@ _BEHIND = [
     ids=lambda value: value.error.name if isinstance(value, IsrAnswer) else type(value).__name__,
 )
 def test_what_a_leader_does_about_the_controllers_answer(
-    answer: IsrAnswer, expected: Outcome
+    answer: IsrAnswer, expected: IsrOutcome
 ) -> None:
     assert outcome_of(answer, leader_epoch=3, partition_epoch=7) == expected

@@ -5,7 +5,7 @@ import pytest
 from replication.errors import ErrorCode, KafkaError
 from replication.leader.rules.isr import (
     NEVER_MS,
-    Committed,
+    CommittedIsr,
     IsrMember,
     PendingExpand,
     PendingShrink,
@@ -229,7 +229,7 @@ def test_an_ineligible_follower_is_not_asked_for_again_until_it_is_eligible(stat
     partition = broker.leader((LOCAL,), replicas=(LOCAL, REMOTE), records=4)
     fetch(partition, 4)
     assert not broker.refuse(partition, ErrorCode.INELIGIBLE_REPLICA)
-    assert lead(partition).isr_state == Committed(frozenset({LOCAL}))
+    assert lead(partition).isr_state == CommittedIsr(frozenset({LOCAL}))
     broker.set_broker(REMOTE, fenced=state == "fenced", in_controlled_shutdown=state != "fenced")
     fetch(partition, 4)
     assert len(broker.proposals) == 1
@@ -346,7 +346,7 @@ def test_newer_metadata_replaces_a_pending_change_and_its_answer_means_nothing()
     broker.now_ms += MAX_LAG_MS + 1
     lead(partition).maybe_shrink_isr()
     partition.make_leader(registration(partition_epoch=2, isr=ALL, replicas=ALL))
-    assert isinstance(lead(partition).isr_state, Committed)
+    assert isinstance(lead(partition).isr_state, CommittedIsr)
     assert not broker.answer(partition)
     assert partition.isr == {*ALL}
     lead(partition).maybe_shrink_isr()

@@ -9,13 +9,13 @@ from replication.errors import ErrorCode, KafkaError
 from replication.leader.list_offsets import NOT_FOUND, offset_for_timestamp
 from replication.leader.partition import Partition
 from replication.leader.rules.fetch_data import (
-    AbortedTransaction,
     FetchInfo,
     FetchParams,
     FetchPartitionData,
     Isolation,
 )
 from replication.wire import list_offsets as wire
+from replication.wire.fetch import AbortedTransaction
 from storage.batch.records import (
     ControlRecordType,
     EndTransactionMarker,

@@ -12,7 +12,7 @@ from replication.config import BrokerConfig, TopicConfig
 from replication.errors import ErrorCode
 from replication.events import Event
 from replication.follower.rules.fetch_state import InitialFetchState, PartitionFetchState
-from replication.leader.partition import PartitionSnapshot
+from replication.leader.partition import ReplicaSnapshot
 from replication.leader.rules.fetch_data import Answers, FetchInfo, FetchParams, TopicIdPartition
 from replication.leader.rules.isr import IsrAnswer, IsrProposal
 from replication.metadata.rules import (
@@ -237,7 +237,7 @@ class Node:
             registration(isr=isr), configs={"min.insync.replicas": str(min_insync_replicas)}
         )
 
-    def state(self, topic_partition: TopicPartition = TP) -> PartitionSnapshot:
+    def state(self, topic_partition: TopicPartition = TP) -> ReplicaSnapshot:
         snapshot = self.manager.hosted.snapshot(topic_partition)
         assert snapshot is not None
         return snapshot

@@ -18,7 +18,7 @@ from replication.server.connection_quotas import (
     REPORT_SECONDS,
     ConnectionLimits,
     ConnectionQuotas,
-    Slot,
+    ConnectionSlot,
 )
 from replication.wire.incremental_alter_configs import (
     AlterableConfig,
@@ -71,14 +71,14 @@ class Subject:
             protected_listener=INSIDE,
         )
 
-    async def connect(self, host: str = "10.0.0.1", *, listener: str = CLIENTS) -> Slot:
+    async def connect(self, host: str = "10.0.0.1", *, listener: str = CLIENTS) -> ConnectionSlot:
         self._port += 1
         await self.quotas.wait_for_slot(listener)
         slot = self.quotas.take(Held(f"{host}:{self._port}"), listener)
         await TrioClock().sleep(1)  # the next one is used later
         return slot
 
-    def is_closed(self, slot: Slot) -> bool:
+    def is_closed(self, slot: ConnectionSlot) -> bool:
         assert isinstance(slot.connection, Held)
         return slot.connection.closed
 
