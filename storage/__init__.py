@@ -16,7 +16,7 @@
       dump               what stands in a log's files, and what is wrong with them
       columnar  arrow_columns  vectors  batches as Arrow columns (with the `arrow` extra)
     standalone           a log directory without a broker: open, read, append, check, repair
-    batch_stream         the batches of a directory, for whoever compares or reads them
+    batch_stream         the batches of a directory, to be compared or read
     checkpoint           small files replaced atomically
     record_batch  records  varint  compression  checksum      the bytes of a batch
     file_region          what a read answers with: bytes that stay in their file

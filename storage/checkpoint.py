@@ -154,7 +154,7 @@ class LeaderEpochCheckpoint:
         return entries
 
     def write(self, entries: Iterable[EpochEntry]) -> None:
-        """Does nothing once the partition's directory is gone: a late flush may follow it."""
+        """Write `entries`, or nothing once the partition's directory is gone: a late flush may follow that."""
         if self.file_system.is_directory(os.path.dirname(self.path) or "."):
             lines = [f"{epoch} {start_offset}" for epoch, start_offset in entries]
             _write_lines(self.file_system, self.path, lines)
@@ -181,7 +181,7 @@ def _write_lines(file_system: FileSystem, path: str, lines: Sequence[str]) -> No
 
 
 def _integer(path: str, line: str, text: str, *, most: int = _INT64_MOST) -> int:
-    """A number that may stand in these files: none of them is ever negative."""
+    """Return the number that `text` is; no number in these files is ever negative."""
     if not _INTEGER.fullmatch(text) or int(text) > most:
         raise _malformed(path, line)
     return int(text)
@@ -199,12 +199,12 @@ def _malformed(path: str, line: str) -> CheckpointError:
 
 
 def uuid_text(uuid: bytes) -> str:
-    """16 bytes as Kafka prints an id: URL-safe base 64 without padding."""
+    """Return 16 bytes as Kafka prints an id: URL-safe base 64 without padding."""
     return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode()
 
 
 def uuid_bytes(text: str) -> bytes:
-    """The 16 bytes of an id as Kafka prints it; ValueError for anything else."""
+    """Return the 16 bytes of an id that is written as Kafka prints it. Raise ValueError for anything else."""
     try:
         uuid = base64.b64decode(f"{text}==", altchars=b"-_", validate=True)
     except binascii.Error as error:
@@ -215,7 +215,7 @@ def uuid_bytes(text: str) -> bytes:
 
 
 def read_partition_metadata(file_system: FileSystem, directory: str) -> TopicId | None:
-    """The topic id of the partition in `directory`; None where the file is not there."""
+    """Return the topic id of the partition in `directory`; None where the file is not there."""
     path = os.path.join(directory, PARTITION_METADATA)
     data = read_file(file_system, path)
     if data is None:
@@ -250,7 +250,7 @@ class MetaProperties:
 
 
 def read_meta_properties(file_system: FileSystem, log_directory: str) -> MetaProperties | None:
-    """None where the directory has never been used."""
+    """Return what the directory says of its owner; None where it has never been used."""
     path = os.path.join(log_directory, META_PROPERTIES)
     data = read_file(file_system, path)
     if data is None:
@@ -283,7 +283,7 @@ def write_meta_properties(
 
 
 def _parse_properties(text: str) -> dict[str, str]:
-    """Java properties, as far as `meta.properties` needs them."""
+    """Read Java properties, as far as `meta.properties` needs them."""
     values = {}
     for line in text.splitlines():
         stripped = line.strip()
@@ -295,7 +295,7 @@ def _parse_properties(text: str) -> dict[str, str]:
 
 @attrs.frozen
 class CleanShutdown:
-    """The marker was there. Its broker epoch is for the next registration; None: not legible."""
+    """The marker of a clean shutdown. Its broker epoch is for the next registration; None: not legible."""
 
     broker_epoch: int | None
     # When it was written, after everything else.
@@ -303,7 +303,7 @@ class CleanShutdown:
 
 
 def read_clean_shutdown(file_system: FileSystem, log_directory: str) -> CleanShutdown | None:
-    """None where the last shutdown was not clean. Any file, even an empty one, says it was."""
+    """Return the marker of a clean shutdown, None without one. Any file, even an empty one, is a marker."""
     path = os.path.join(log_directory, CLEAN_SHUTDOWN)
     data = read_file(file_system, path)
     if data is None:
@@ -332,6 +332,6 @@ def write_clean_shutdown(file_system: FileSystem, log_directory: str, broker_epo
 
 
 def remove_clean_shutdown(file_system: FileSystem, log_directory: str) -> None:
-    """The directory is in use: from now on a crash is a crash."""
+    """Remove the marker: the directory is in use, and from now on a crash is a crash."""
     file_system.remove(os.path.join(log_directory, CLEAN_SHUTDOWN))
     file_system.sync_directory(log_directory)

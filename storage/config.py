@@ -72,7 +72,7 @@ class LogConfig:
                 return Codec.named(name)
 
     def level_of(self, codec: Codec) -> int | None:
-        """How hard to compress (KIP-390); None for a codec that knows no levels."""
+        """Return how hard to compress (KIP-390); None for a codec that knows no levels."""
         levels = {
             Codec.GZIP: self.compression_gzip_level,
             Codec.LZ4: self.compression_lz4_level,

@@ -196,7 +196,7 @@ class KafkaStorageError(StorageError):
 
 @contextlib.contextmanager
 def naming(path: str, position: int) -> Iterator[None]:
-    """What is wrong with a batch in here is wrong at byte `position` of `path`."""
+    """Name byte `position` of `path` in every error that a batch raises in this context."""
     try:
         yield
     except (CorruptRecordError, InvalidRecordError) as error:

@@ -36,7 +36,7 @@ from storage.types import Buffer
 
 @attrs.frozen(kw_only=True)
 class Space:
-    """Of the volume that a directory lies on."""
+    """The size of the volume that a directory lies on."""
 
     total_bytes: int
     usable_bytes: int
@@ -48,13 +48,13 @@ class File(Protocol):
 
     @property
     def path(self) -> str:
-        """Where it was opened."""
+        """The path that it was opened at."""
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes from `position`; fewer only at the end of the file."""
+        """Read `size` bytes from `position`; fewer only at the end of the file."""
 
     def read_into(self, position: int, buffer: memoryview) -> int:
-        """Fill `buffer` from `position`; how many bytes were there."""
+        """Fill `buffer` from `position`; return how many bytes were there."""
 
     def write(self, position: int, buffer: Buffer) -> None:
         """Put all of `buffer` at `position`, without copying it."""
@@ -66,13 +66,13 @@ class File(Protocol):
         """Make it at least `size` bytes long, zeroes at its end, and take the room on the disk."""
 
     def size(self) -> int:
-        """How many bytes it has."""
+        """Return how many bytes the file has."""
 
     def sync(self) -> None:
         """Make the bytes last (fsync)."""
 
     def descriptor(self) -> int | None:
-        """The descriptor for `sendfile`, or None where there is no real file."""
+        """Return the descriptor for `sendfile`, or None where there is no real file."""
 
     def close(self) -> None:
         """Give it back; nothing is synced by that."""
@@ -88,25 +88,25 @@ class FileSystem(Protocol):
     """Names, files, and what makes both last."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and writing; FileNotFoundError unless there or `create`."""
+        """Open a file for reading and writing. Raise FileNotFoundError where it is missing, unless `create`."""
 
     def open_for_reading(self, path: str) -> File:
-        """Open for reading alone; FileNotFoundError where it is not."""
+        """Open a file for reading alone. Raise FileNotFoundError where it is missing."""
 
     def exists(self, path: str) -> bool:
-        """Whether a file or a directory is there."""
+        """Return whether `path` names a file, a directory or a link."""
 
     def is_directory(self, path: str) -> bool:
-        """Whether a directory is."""
+        """Return whether `path` names a directory."""
 
     def is_link(self, path: str) -> bool:
-        """Whether a symbolic link is, whatever it leads to."""
+        """Return whether `path` names a symbolic link, whatever it leads to."""
 
     def list_directory(self, path: str) -> list[str]:
-        """The names in it, sorted."""
+        """Return the names in the directory, sorted."""
 
     def make_directory(self, path: str) -> None:
-        """Make it and its parents; an existing one is fine."""
+        """Make a directory and its parents; an existing one is fine."""
 
     def rename(self, source: str, target: str) -> None:
         """Replace `target` by `source` in one step."""
@@ -118,29 +118,29 @@ class FileSystem(Protocol):
         """Remove a directory and all in it; a missing one is fine."""
 
     def modified_ms(self, path: str) -> int:
-        """When the file was last written, in wall-clock milliseconds."""
+        """Return when the file was last written, in wall-clock milliseconds."""
 
     def set_modified_ms(self, path: str, wall_ms: int) -> None:
-        """Have it so that the file was last written then; `sync` of the file makes that last."""
+        """Set when the file was last written; `sync` of the file makes that last."""
 
     def space(self, path: str) -> Space:
-        """How large the volume of `path` is, and what is left, in bytes."""
+        """Return how large the volume of `path` is, and what is left, in bytes."""
 
     def sync_directory(self, path: str) -> None:
         """Make the names in `path` last."""
 
     def lock(self, path: str) -> Lock:
-        """Hold the lock file `path`; LogDirectoryLockedError where another holds it."""
+        """Take the lock file `path`. Raise LogDirectoryLockedError where another process holds it."""
 
     def descriptors(self) -> int | None:
         """Return how many files the process may have open; None where there is no limit."""
 
     def take_cost(self) -> float:
-        """Seconds that operations have cost since this was last asked."""
+        """Return the seconds that operations have cost since the last call."""
 
 
 def make_lasting_directory(file_system: FileSystem, path: str) -> None:
-    """Make it and its parents so that a power cut leaves them there.
+    """Make a directory and its parents so that a power cut leaves them there.
 
     A directory whose name was never synced goes, and takes along what was synced inside.
     """

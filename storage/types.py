@@ -1,7 +1,7 @@
 """The field's nouns, as types.
 
     offset          where a record stands in its partition's log; an *end* is exclusive
-    leader epoch    which reign of which leader appended it
+    leader epoch    the number of the leadership in which it was appended
     topic id        16 bytes; tells a topic from a later one of the same name (KIP-516)
 
 Offsets and epochs are plain integers at run time: they go through arithmetic on every

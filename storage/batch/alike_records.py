@@ -108,7 +108,7 @@ def sound_run(data: Buffer, position: int, most: int, delta: int | None) -> tupl
 
 
 def _of_one_width(columns: list[bytes]) -> bool:
-    """Whether each number goes on in every column but the last, where it ends."""
+    """Return whether each number goes on in every column but the last, where it ends."""
     *before, last = columns
     return last.isascii() and not any(column.translate(None, _GOING_ON) for column in before)
 
@@ -193,7 +193,7 @@ def _layout(data: Buffer, begin: int, end: int) -> _Layout:
 
 
 def _times(columns: list[bytes], base: int) -> Sequence[int] | None:
-    """One for each record, where all of them have as many bytes as there are columns."""
+    """Return a time for each record; None where some have not as many bytes as there are columns."""
     *before, last = columns
     if len(columns) > _FAR or max(last) > 0x7F or any(min(column) < 0x80 for column in before):
         return None
@@ -221,5 +221,5 @@ def _contents(
 
 @lru_cache(maxsize=64)
 def _format(before: int, key_size: int, between: int, value_size: int) -> Struct:
-    """A record, of which key and value are taken out."""
+    """Return the layout that takes key and value out of a record."""
     return Struct(f"{before}x{key_size}s{between}x{value_size}sx")

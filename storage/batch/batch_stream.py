@@ -40,7 +40,7 @@ class DamagedLogError(StorageError):
 
 
 def partitions_in(file_system: FileSystem, log_directory: str) -> dict[TopicPartition, str]:
-    """The replicas in a log directory and where they are; those being deleted are not."""
+    """Return the replicas in a log directory, each with its path, without those being deleted."""
     found = {}
     for name in file_system.list_directory(log_directory):
         path = os.path.join(log_directory, name)
@@ -51,7 +51,7 @@ def partitions_in(file_system: FileSystem, log_directory: str) -> dict[TopicPart
 
 
 def log_start_offsets(file_system: FileSystem, log_directory: str) -> dict[TopicPartition, Offset]:
-    """The checkpointed log starts; none where the checkpoint cannot be read, as in Kafka."""
+    """Return the checkpointed log starts; none where the checkpoint cannot be read, as in Kafka."""
     path = os.path.join(log_directory, LOG_START_OFFSET_CHECKPOINT)
     try:
         return OffsetCheckpoint(file_system, path).read()
@@ -60,7 +60,7 @@ def log_start_offsets(file_system: FileSystem, log_directory: str) -> dict[Topic
 
 
 def out_of_order(header: BatchHeader, next_offset: Offset) -> str | None:
-    """Why the batch cannot stand where `next_offset` comes next; None where it can."""
+    """Return why the batch cannot stand where `next_offset` comes next; None where it can."""
     if next_offset <= header.base_offset <= header.last_offset:
         return None
     return (
@@ -123,7 +123,7 @@ class BatchStream:
             self.passed(header)
 
     def head(self) -> BatchHeader | None:
-        """The next batch's header, which stays to be taken; None at the end of the log."""
+        """Return the header of the next batch, without moving on; None at the end of the log."""
         while self._left() == 0:
             if self._segment + 1 >= len(self.segments):
                 return None
@@ -141,7 +141,7 @@ class BatchStream:
         return header
 
     def take(self, size: int) -> bytes:
-        """The next `size` bytes, of those `available`."""
+        """Return the next `size` bytes, of those `available`, and move over them."""
         assert size <= len(self._chunk) - self._at, "take asks for what is available"
         self._at += size
         return self._chunk[self._at - size : self._at]
@@ -156,7 +156,7 @@ class BatchStream:
             self._at += size
 
     def passed(self, header: BatchHeader) -> None:
-        """All of the batch of `header` has been taken or skipped."""
+        """Note that all of the batch of `header` has been taken or skipped."""
         self.next_offset = header.next_offset
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ Checksum: TypeAlias = Callable[[Buffer], int]
 
 
 def _load() -> Checksum:
-    """The same function as `crc32c.crc32c`, wherever the extension lies."""
+    """Load the function that `crc32c.crc32c` is, straight from the extension where that is found."""
     package = PathFinder.find_spec("crc32c")
     for directory in (package and package.submodule_search_locations) or ():
         for suffix in EXTENSION_SUFFIXES:

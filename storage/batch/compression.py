@@ -35,7 +35,7 @@ class Codec(enum.IntEnum):
 
     @classmethod
     def named(cls, name: str) -> "Codec":
-        """The codec that `compression.type` calls `name`."""
+        """Return the codec that `compression.type` calls `name`."""
         try:
             return cls[name.upper()]
         except KeyError:
@@ -64,7 +64,7 @@ _SNAPPY_MAX_RATIO: Final = 22
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> Buffer:
-    """`data` as `codec` writes it; `level` for those that have some, Kafka's default where None."""
+    """Return `data` as `codec` writes it, at `level` where the codec has levels; None is Kafka's default."""
     match codec:
         case Codec.NONE:
             return data

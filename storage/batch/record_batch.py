@@ -81,7 +81,7 @@ class TimestampType(enum.IntEnum):
 
 
 def next_sequence(sequence: int, increment: int = 1) -> int:
-    """`sequence` moved on, wrapping from 2^31-1 to 0 (DefaultRecordBatch.incrementSequence)."""
+    """Return `sequence` plus `increment`, wrapped from 2^31-1 to 0 (DefaultRecordBatch.incrementSequence)."""
     return (sequence + increment) & MAX_SEQUENCE
 
 
@@ -104,7 +104,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """All of the batch, header included."""
+        """The bytes of the batch, header included."""
         return self.length + LENGTH_OVERHEAD
 
     @property
@@ -143,12 +143,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def has_producer(self) -> bool:
-        """Sent by an idempotent or transactional producer."""
+        """Whether an idempotent or transactional producer has sent it."""
         return self.producer_id > NO_PRODUCER_ID
 
     @property
     def last_sequence(self) -> int:
-        """Of the batch as produced: compaction does not change it."""
+        """The last sequence of the batch as produced: compaction does not change it."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return next_sequence(self.base_sequence, self.last_offset_delta)
@@ -159,7 +159,7 @@ Batch: TypeAlias = Buffer
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`; CorruptRecordError where none of a sane batch stands there."""
+    """Return the header at `position`. Raise CorruptRecordError where no sane batch begins there."""
     if len(buffer) - position < HEADER_SIZE:
         raise CorruptRecordError(
             f"{len(buffer) - position} bytes are too few for a batch header, which has {HEADER_SIZE}"
@@ -171,7 +171,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def walk(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Each whole batch from `position` on: where it starts, and its header.
+    """Yield where each whole batch from `position` on starts, and its header.
 
     Stops before a trailing partial batch, which a fetch limited in bytes ends with.
     """
@@ -204,12 +204,12 @@ def leading_empty(buffer: bytes) -> int:
 
 
 def computed_crc(batch: Batch) -> int:
-    """The CRC-32C that `batch` ought to carry."""
+    """Return the CRC-32C that `batch` ought to carry."""
     return crc32c(memoryview(batch)[CRC_COVERS_FROM:])
 
 
 def check_crc(batch: Batch) -> bool:
-    """Whether `batch` carries the CRC-32C of its bytes."""
+    """Return whether `batch` carries the CRC-32C of its bytes."""
     (stored,) = _CRC.unpack_from(batch, _CRC_AT)
     return bool(stored == computed_crc(batch))
 
@@ -255,7 +255,7 @@ def stamp(
 
 
 def with_records(batch: Batch, codec: Codec, records: Buffer) -> bytearray:
-    """The batch whose records, the same ones, are `records` as `codec` has written them."""
+    """Return `batch` with `records` in place of its own, which are the same in another codec."""
     made = bytearray(memoryview(batch)[:HEADER_SIZE])
     made += records
     _LENGTH.pack_into(made, _LENGTH_AT, len(made) - LENGTH_OVERHEAD)

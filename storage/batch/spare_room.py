@@ -21,7 +21,7 @@ _CHUNK_SIZE: Final = 1024 * 1024
 
 
 def is_spare_room(file_system: FileSystem, file: File, position: int) -> bool:
-    """Whether what `file` holds from byte `position` on is room for batches to come."""
+    """Return whether what `file` holds from byte `position` on is room for batches to come."""
     return (
         position < file.size()
         and _may_be_active(file_system, os.path.abspath(file.path))

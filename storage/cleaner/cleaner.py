@@ -8,8 +8,8 @@
 Rule 1: `advance` may run in a worker thread: it touches its own files, reads those of closed
 segments, one at a time, and nothing of the log. It looks at `aborted` at every batch.
 
-Rule 2: a closed segment changes only when the log is cut, which is told before; and it goes
-only under another name. So what is found under its name until `commit` is what was planned.
+Rule 2: a closed segment changes only when the log is cut, which aborts the round first; and it is
+removed only under another name. So what is found under its name until `commit` is what was planned.
 
 Rule 3: a map that is full ends the round there. What lies past its end stays as it is, and is
 dirty again the next time.
@@ -73,7 +73,7 @@ class CleaningPlan:
 
 
 def plan(log: Log, dirty: DirtyRange, wall_ms: int) -> CleaningPlan:
-    """On the loop."""
+    """Plan a round over `dirty`, on the loop."""
     segments = list(log.segments)
     first, end = dirty.first_dirty_offset, dirty.first_uncleanable_offset
     # A transaction may have ended in any later segment, the active one too.
@@ -118,7 +118,7 @@ def _source(
 
 @attrs.define(eq=False, kw_only=True)
 class Cleaning:
-    """See the head of this module."""
+    """One round over one log, as the head of this module draws it."""
 
     plan: CleaningPlan
     offset_map: OffsetMap
@@ -152,14 +152,14 @@ class Cleaning:
 
     @property
     def end_offset(self) -> Offset:
-        """Cleaned up to here, once it is done."""
+        """The offset up to which the log is clean, once the round is done."""
         return self.offset_map.latest_offset + 1
 
     def advance(self, budget: int) -> int:
-        """Move on by about `budget` bytes, at most to the end of a group; how many it were.
+        """Move on by about `budget` bytes, at most to the end of a group; return how many it were.
 
-        CleaningAbortedError once the log has been cut or deleted; CorruptRecordError for what
-        cannot be cleaned.
+        Raise CleaningAbortedError once the log has been cut or deleted, and CorruptRecordError where
+        a batch cannot be cleaned.
         """
         assert not self.ready, "a group is put in place before the next one is begun"
         self._check()
@@ -187,7 +187,7 @@ class Cleaning:
         return self.log.recovery_point >= self.ready[-1].next_base_offset
 
     def commit(self) -> None:
-        """On the loop: put the group that is ready in the place of its segments."""
+        """Put the group that is ready in the place of its segments, on the loop."""
         self._check()
         sources, self.ready = self.ready, ()
         base_offset = sources[0].base_offset
@@ -195,7 +195,7 @@ class Cleaning:
         self._writing = None
 
     def close(self) -> None:
-        """On the loop, when `advance` is done or has given up."""
+        """End the round, on the loop, once `advance` is done or has given up."""
         self._work.close()
         if self._writing is not None and not self.log.failed:
             swap.discard(self.log.local.file_system, self.log.directory, self._writing)
@@ -237,7 +237,7 @@ class Cleaning:
     def _index_batch(
         self, transactions: CleanedTransactions, header: BatchHeader, batch: memoryview
     ) -> bool:
-        """Whether the map had room for its keys."""
+        """Enter the keys of a batch; return whether the map had room for them."""
         data = records_of(header, batch)
         if header.is_control:
             transactions.on_control_batch(header, read_marker(batch))
@@ -309,7 +309,7 @@ class Cleaning:
 
 @contextlib.contextmanager
 def _being_there(source: SourceSegment) -> Iterator[str]:
-    """The path of its `.log`."""
+    """Yield the path of its `.log`, for an operation that finds out whether the file is still there."""
     path = source.segment.path(LOG_SUFFIX)
     try:
         yield path

@@ -55,7 +55,7 @@ _LEAST_DELTA: Final = -(2**63)
 
 
 class LastRecord(NamedTuple):
-    """Of a producer that is still remembered; no data offset where only a marker is."""
+    """The last record of a producer that is still remembered; a marker has no data offset."""
 
     last_data_offset: Offset | None
     producer_epoch: int
@@ -75,14 +75,14 @@ class CleanerStats:
 
 
 def records_of(header: BatchHeader, batch: memoryview) -> bytes:
-    """The records of a sound batch, out of their codec; CorruptRecordError for any other."""
+    """Return the decompressed records of a sound batch. Raise CorruptRecordError for any other batch."""
     if not check_crc(batch):
         raise CorruptRecordError(f"the batch at {header.base_offset} does not match its CRC-32C")
     return bytes(decompress(header.codec, batch[HEADER_SIZE:], max_size=MAX_DECOMPRESSED_SIZE))
 
 
 def places(data: bytes, count: int) -> Iterator[RecordPlace]:  # noqa: PLR0912 - one for speed
-    """Every record of `data`, which must hold `count` of them and nothing else.
+    """Yield the place of every record of `data`, which must hold `count` of them and nothing else.
 
     Numbers of one byte, which nearly all are, are read right here: this loop, twice over, is
     what a cleaner spends most of its time in.
@@ -136,7 +136,7 @@ _EMPTIED_ATTRIBUTES: Final = ~(CODEC_MASK | DELETE_HORIZON_BIT)
 
 @attrs.define(kw_only=True)
 class BatchFilter:
-    """The judge of one round; `keep` is asked of every batch, in order."""
+    """The filter of one round; `keep` is called for every batch, in order."""
 
     offset_map: OffsetMap
     transactions: CleanedTransactions
@@ -202,7 +202,7 @@ class BatchFilter:
                 yield place
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        """Its sequence, or its epoch, is what the next batch of the producer is judged by."""
+        """Return whether the producer's next batch is judged by the sequence or the epoch of this one."""
         last = self.last_records.get(header.producer_id) if header.has_producer else None
         if last is None:
             return False
@@ -278,7 +278,7 @@ def _rewritten(header: BatchHeader, kept: _Kept, horizon: int | None) -> bytes:
 
 
 def _emptied(header: BatchHeader) -> bytes:
-    """What says no more than who wrote up to where (DefaultRecordBatch.writeEmptyHeader)."""
+    """Return a batch without records, which keeps producer and offsets (DefaultRecordBatch.writeEmptyHeader)."""
     return _sealed(
         header._replace(
             attributes=header.attributes & _EMPTIED_ATTRIBUTES,

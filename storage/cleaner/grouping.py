@@ -23,14 +23,14 @@ class GroupedSegment(Protocol):
 
     @property
     def next_base_offset(self) -> Offset:
-        """Where the segment after it begins."""
+        """The base of the segment after it."""
 
     @property
     def size(self) -> int: ...
 
     @property
     def index_bytes(self) -> tuple[int, int]:
-        """Of the entries of its offset index, and of its time index."""
+        """The sizes of the entries of its offset index, and of its time index."""
 
 
 Grouped = TypeVar("Grouped", bound=GroupedSegment)
@@ -39,7 +39,7 @@ Grouped = TypeVar("Grouped", bound=GroupedSegment)
 def group(
     segments: Iterable[Grouped], *, segment_bytes: int, index_bytes: int
 ) -> list[list[Grouped]]:
-    """`segments`, oldest first, in neighbourhoods that each fit one segment."""
+    """Return `segments`, oldest first, in groups of neighbours that each fit one segment."""
     groups: list[list[Grouped]] = []
     sizes = (0, 0, 0)
     most = (segment_bytes, index_bytes, index_bytes)

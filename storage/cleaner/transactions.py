@@ -39,7 +39,7 @@ class CleanedTransactions:
     _committing: set[int] = attrs.field(factory=set)
 
     def add_aborted(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """Those that overlap what is read next; one that was told of before does no harm."""
+        """Add the aborted transactions that overlap what is read next; adding one twice does no harm."""
         for each in aborted:
             heapq.heappush(self._coming, (each.first_offset, each))
 
@@ -48,7 +48,7 @@ class CleanedTransactions:
         return met
 
     def on_batch(self, header: BatchHeader) -> bool:
-        """Whether the data batch of `header` was aborted."""
+        """Return whether the data batch of `header` was aborted."""
         self._begin_up_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -59,8 +59,8 @@ class CleanedTransactions:
         return False
 
     def on_control_batch(self, header: BatchHeader, marker: EndTransactionMarker | None) -> bool:
-        """Whether its marker ends a transaction of which nothing is left; `marker` is None for
-        an empty batch, and for a type that is not known.
+        """Return whether `marker` ends a transaction of which nothing is left. It is None for an empty
+        batch, and for a type that is not known.
         """
         self._begin_up_to(header.last_offset)
         if marker is None:
@@ -81,6 +81,6 @@ class CleanedTransactions:
     def _begin_up_to(self, offset: Offset) -> None:
         while self._coming and self._coming[0][0] <= offset:
             _, aborted = heapq.heappop(self._coming)
-            # One that has ended before was told of twice, by two segments that it spans.
+            # One that has ended before was added twice, by two segments that it spans.
             if aborted.last_offset >= offset:
                 self._aborting.setdefault(aborted.producer_id, aborted)

@@ -1,4 +1,4 @@
-"""Columns of Arrow from batches that have been taken apart (`storage.batch.columns.columnar` tells which).
+"""Columns of Arrow from batches that have been taken apart (the columns are listed in `storage.batch.columns.columnar`).
 
     of the record     offset  timestamp  key  value  headers
     of its batch      timestamp_type  leader_epoch  producer_id
@@ -45,7 +45,7 @@ SCHEMA: Final = _schema(pa.binary_view(), _HEADERS)
 PLAIN_SCHEMA: Final = _schema(pa.binary(), _PLAIN_HEADERS)
 COLUMNS: Final = tuple(SCHEMA.names)
 
-# Only for who names them.
+# Columns that are built only where they are named.
 _BATCH_FIELDS: Final = {
     field.name: field
     for field in (
@@ -68,12 +68,12 @@ class Part:
     buffer: pa.Buffer
 
     def per_record(self, field: str, kind: npt.DTypeLike) -> npt.NDArray[Any]:
-        """A header's field, once for each record of its batch."""
+        """Repeat a field of each batch's header for each record of the batch."""
         return np.repeat(self.headers[field].astype(kind), self.counts)
 
 
 def schema_of(names: Sequence[str]) -> pa.Schema:
-    """Of these columns; KeyError where there is no such one."""
+    """Return the schema of the columns called `names`. Raise KeyError where there is no such column."""
     return pa.schema([_field(SCHEMA, name) for name in names])
 
 
@@ -126,7 +126,7 @@ def column(name: str, part: Part) -> pa.Array:  # noqa: PLR0912 - a table
 
 
 def append_time(part: Part) -> npt.NDArray[np.bool_]:
-    """Which batches are of log-append time."""
+    """Return which batches are of log-append time."""
     return np.asarray((part.headers["attributes"] & LOG_APPEND_TIME_BIT) != 0)
 
 

@@ -10,7 +10,7 @@
 
 Rule 1: no key or value is copied. A view points into the buffer that was read, or that a
 compressed batch was inflated into, and keeps it alive; only what has 12 bytes or fewer
-stands in the view itself, as Arrow lays it down. `plain` copies, for who cannot take views.
+stands in the view itself, as Arrow lays it down. `plain` copies, for readers without views.
 
 Rule 2: a batch is read whole or not at all. Its CRC-32C is checked first; the batches before
 a damaged one are yielded, then the error says where it stands.
@@ -114,7 +114,7 @@ class _Wanted:
         return self.start_offset > _LEAST_OFFSET or self.end_offset < _MOST_OFFSET
 
     def batches(self, headers: Headers) -> Mask:
-        """Those that may hold a record that is wanted."""
+        """Return which batches may hold a record that is wanted."""
         found = np.ones(len(headers), np.bool_)
         if not self.control_batches:
             found &= (headers["attributes"] & CONTROL_BIT) == 0
@@ -124,7 +124,7 @@ class _Wanted:
         return found if self.keep is None else found & self.keep(headers)
 
     def rows(self, part: Part) -> slice:
-        """Of the records of those batches, the ones between the offsets."""
+        """Return which records of `part` lie between the offsets."""
         headers = part.headers
         first, last = headers["base_offset"], headers["base_offset"] + headers["last_offset_delta"]
         whole = first.min() >= self.start_offset and last.max() < self.end_offset
@@ -156,11 +156,11 @@ def decode(
     end_offset: Offset = _MOST_OFFSET,
     keep: Keep | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of the whole batches in `buffer`; a trailing partial batch is left.
+    """Yield the records of the whole batches in `buffer`; a trailing partial batch is left.
 
-    A column that is not in `columns` is not built. `control_batches` takes those in as well.
-    Between `start_offset` and `end_offset`, which is exclusive. `keep` looks at headers and
-    says which batches to decode; the CRC-32C of the others is checked all the same.
+    Only the columns in `columns` are built, and only the records from `start_offset` to
+    `end_offset`, which is exclusive. With `control_batches`, those are decoded too. `keep` selects
+    batches by their headers; the CRC-32C of the others is checked all the same.
     """
     view = memoryview(buffer)
     wanted = _Wanted(
@@ -180,13 +180,13 @@ def decode(
 
 
 def all_but(base_offsets: Sequence[Offset]) -> Keep:
-    """To decode every batch but those that begin there."""
+    """Return a `keep` for every batch but those that begin at `base_offsets`."""
     left_out = np.array(base_offsets, np.int64)
     return lambda headers: ~np.isin(headers["base_offset"], left_out)
 
 
 def table(batches: Sequence[pa.RecordBatch], columns: Sequence[str] = COLUMNS) -> pa.Table:
-    """One after the other; nothing is copied."""
+    """Return a table of `batches`, one after the other; nothing is copied."""
     return pa.Table.from_batches(batches, schema_of(columns))
 
 
@@ -204,11 +204,11 @@ def read(
     keep: Keep | None = None,
     reuse_buffer: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a `.log` file from byte `position` to `end`, in bounded memory.
+    """Yield the records of a `.log` file from byte `position` to `end`, in bounded memory.
 
-    Reads into memory rather than mapping the file: a log that is truncated under a map kills
-    the process. A torn batch at the end is the end. DamagedLogError says where damage is.
-    With `reuse_buffer` what is yielded is valid until the next: for who copies it, sooner.
+    The file is read rather than mapped: a log that is truncated under a map kills the process. A
+    torn batch at the end is the end. Raise DamagedLogError, with the place, at damage. With
+    `reuse_buffer` a piece is valid only until the next one: use it where each is copied at once.
     """
     end = file.size() if end is None else end
     size = chunk_size = max(chunk_size, HEADER_SIZE)
@@ -249,7 +249,7 @@ def read(
 
 
 def _borders(data: Buffer) -> list[int]:
-    """Where whole batches begin, and where the last of them ends."""
+    """Return where whole batches begin, and where the last of them ends."""
     position, end = 0, len(data)
     found = [0]
     while end - position >= _SIZE_AND_MAGIC.size:
@@ -262,7 +262,7 @@ def _borders(data: Buffer) -> list[int]:
 
 
 def _first_size(path: str, data: Buffer, position: int) -> int:
-    """The size of the batch that `data` begins with, however little of it is there."""
+    """Return the size of the batch that `data` begins with, however little of it is there."""
     length, magic = _SIZE_AND_MAGIC.unpack_from(data)
     if length < HEADER_SIZE - LENGTH_OVERHEAD or magic != MAGIC:
         raise DamagedLogError(_no_batch(length, magic), path=path, position=position)
@@ -274,7 +274,7 @@ def _no_batch(length: int, magic: int) -> str:
 
 
 def _decode_whole(view: memoryview, begins: list[int], wanted: _Wanted) -> Iterator[pa.RecordBatch]:
-    """The batches that begin there, and end with `view`, about `CHUNK_SIZE` at a time."""
+    """Decode the batches that begin at `begins` and fill `view`, about `CHUNK_SIZE` at a time."""
     first = 0
     while first < len(begins):
         following = bisect_left(begins, begins[first] + CHUNK_SIZE, first + 1)
@@ -337,7 +337,7 @@ def _decode_batches(
 
 
 def _runs(flags: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
-    """The stretches over which `flags` does not change."""
+    """Yield the stretches over which `flags` does not change."""
     if flags.size:
         borders = (np.flatnonzero(flags[1:] != flags[:-1]) + 1).tolist()
         yield from zip([0, *borders], [*borders, flags.size], strict=True)

@@ -67,9 +67,9 @@ _RUN_MOST: Final = 8192
 
 
 def _strides() -> Integers:
-    """By the first two bytes of a record, the first one low: how far it is to the next record.
+    """Return how far it is to the next record, by a record's first two bytes, the first one low.
 
-    0 where its length is not a positive one, of one or two bytes, and as short as it can be.
+    It is 0 where its length is not a positive one, of one or two bytes, and as short as it can be.
     """
     first, second = np.arange(1 << 16) & 0xFF, np.arange(1 << 16) >> 8
     goes_on = first > 0x7F
@@ -91,7 +91,7 @@ class Bodies(NamedTuple):
 
 @attrs.frozen
 class Headers:
-    """The headers of all records in one row of arrays; `counts` parts them again."""
+    """The headers of all records in one row of arrays; `counts` says how many each record has."""
 
     counts: Integers
     key_starts: Integers
@@ -115,14 +115,14 @@ class Fields:
 
 
 def read_headers(data: Bytes, positions: Integers) -> npt.NDArray[Any]:
-    """The batch headers at `positions`, as rows of `HEADER_TYPE`."""
+    """Return the batch headers at `positions`, as rows of `HEADER_TYPE`."""
     windows = np.lib.stride_tricks.sliding_window_view(data, HEADER_SIZE)
     rows: npt.NDArray[Any] = windows[positions].view(HEADER_TYPE)
     return rows[:, 0]
 
 
 def record_bodies(data: Bytes, begins: Integers, ends: Integers, counts: Integers) -> Bodies:
-    """Where the records of batches are whose bytes, after the header, are `begins` to `ends`."""
+    """Find the records of batches, whose bytes after the header go from `begins` to `ends`."""
     if counts.size and (counts.min() < 0 or (counts * _LEAST_RECORD_SIZE > ends - begins).any()):
         raise CorruptRecordError("more records counted than there are bytes for")
     places = np.empty(int(counts.sum()), np.int64)
@@ -151,7 +151,7 @@ def record_bodies(data: Bytes, begins: Integers, ends: Integers, counts: Integer
 
 
 def _steps(data: Bytes, positions: Integers, count: int) -> Integers:
-    """The places of `count` records from each position on, a row a step, and of what follows."""
+    """Return the places of `count` records from each position on, a row a step, and of what follows."""
     found = np.empty((count + 1, positions.size), np.int64)
     found[0] = positions
     for here, following in itertools.pairwise(found):
@@ -160,7 +160,7 @@ def _steps(data: Bytes, positions: Integers, count: int) -> Integers:
 
 
 def _strides_at(data: Bytes, positions: Integers) -> Integers:
-    """From each position, where a record's length stands, how far it is to the next record."""
+    """Return how far it is to the next record from each position, where a record's length stands."""
     strides = _STRIDES[_pairs(data)[positions]]
     if np.count_nonzero(strides) < strides.size:
         rest = np.flatnonzero(strides == 0)
@@ -170,7 +170,7 @@ def _strides_at(data: Bytes, positions: Integers) -> Integers:
 
 
 def varints(data: Bytes, positions: Integers, *, bits: int = 32) -> tuple[Integers, Integers]:
-    """The zig-zag numbers of `bits` bits at `positions`, and the positions after them."""
+    """Return the zig-zag numbers of `bits` bits at `positions`, and the positions after them."""
     first = data[positions]
     following = positions + 1
     goes_on = first > 0x7F
@@ -190,7 +190,7 @@ def varints(data: Bytes, positions: Integers, *, bits: int = 32) -> tuple[Intege
 
 
 def _long_varints(data: Bytes, positions: Integers, bits: int) -> tuple[Integers, Integers]:
-    """As `varints`, of those that are of more than two bytes."""
+    """Return what `varints` does, for numbers of more than two bytes."""
     following = positions + 1
     value = (data[positions] & 0x7F).astype(np.uint64)
     rest = np.arange(positions.size)
@@ -234,7 +234,7 @@ def read_fields(data: Bytes, bodies: Bodies) -> Fields:
 
 
 def _still_going(descending_counts: Integers, step: int) -> int:
-    """How many batches have a record number `step`."""
+    """Return how many batches have a record number `step`."""
     return int(np.searchsorted(-descending_counts, -step, side="left"))
 
 
@@ -244,7 +244,7 @@ def _check_lengths(lengths: Integers, most: int, *, least: int | None = None) ->
 
 
 def _one_batch(data: Bytes, position: int, end: int, into: Integers) -> int:
-    """Find the records of one batch, by runs of equal length; the position after the last."""
+    """Find the records of one batch, by runs of equal length; return the position after the last."""
     raw = data[position:end].tobytes()
     origin, end = position, end - position
     position, done, count = 0, 0, into.size
@@ -287,7 +287,7 @@ def _one_batch(data: Bytes, position: int, end: int, into: Integers) -> int:
 
 
 def _run_length(data: Bytes, position: int, length_size: int, stride: int, most: int) -> int:
-    """How many records from `position` on carry the very same length bytes; at least one."""
+    """Return how many records from `position` on carry the very same length bytes; at least one."""
     end = position + most * stride
     same = data[position:end:stride] == data[position]
     for byte in range(1, length_size):
@@ -298,7 +298,7 @@ def _run_length(data: Bytes, position: int, length_size: int, stride: int, most:
 def _read_headers(
     data: Bytes, positions: Integers, ends: Integers, counts: Integers
 ) -> tuple[Headers, Integers]:
-    """The headers of every record, and where each record's fields end then."""
+    """Return the headers of every record, and where each record's fields end."""
     if counts.min() < 0 or (counts > (ends - positions) // _LEAST_HEADER_SIZE).any():
         raise CorruptRecordError("more headers counted than there are bytes for")
     total = int(counts.sum())
@@ -337,7 +337,7 @@ def _headers_at(data: Bytes, positions: Integers, found: Headers, places: Intege
 
 
 def _one_record(data: Bytes, position: int, end: int, found: Headers, places: slice) -> int:
-    """Read the headers of one record one by one; the position after the last."""
+    """Read the headers of one record one by one; return the position after the last."""
     raw = data[position:end].tobytes()
     origin, position = position, 0
     for place in range(places.start, places.stop):
@@ -372,7 +372,7 @@ def views(data: Bytes, starts: Integers, lengths: Integers) -> npt.NDArray[np.ui
 
 
 def _words(data: Bytes, positions: Integers) -> npt.NDArray[np.uint32]:
-    """The four bytes at each position, as they stand in memory."""
+    """Return the four bytes at each position, as they stand in memory."""
     if not positions.size:
         return np.empty(0, np.uint32)
     everywhere = np.ndarray((data.size - 3,), np.uint32, data, 0, (1,))
@@ -380,7 +380,7 @@ def _words(data: Bytes, positions: Integers) -> npt.NDArray[np.uint32]:
 
 
 def _pairs(data: Bytes) -> npt.NDArray[np.uint16]:
-    """The two bytes at each position, the first one low."""
+    """Return the two bytes at each position, the first one low."""
     return np.ndarray((data.size - 1,), "<u2", data, 0, (1,))
 
 
