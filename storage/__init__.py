@@ -90,7 +90,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when first asked for: a client needs a batch's bytes, and no log."""
+    """Import `name` when it is first used: a client needs a batch's bytes, and no log."""
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

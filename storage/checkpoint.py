@@ -107,7 +107,7 @@ class OffsetCheckpoint:
     path: str
 
     def read(self) -> dict[TopicPartition, Offset]:
-        """What was last written; empty where nothing was."""
+        """Return what was last written; nothing where there is no file."""
         offsets = {}
         for line in _read_lines(self.file_system, self.path):
             match line.split():
@@ -141,7 +141,7 @@ class LeaderEpochCheckpoint:
     path: str
 
     def read(self) -> list[EpochEntry]:
-        """What was last written; empty where nothing was."""
+        """Return what was last written; nothing where there is no file."""
         entries = []
         for line in _read_lines(self.file_system, self.path):
             match line.split():
@@ -154,7 +154,9 @@ class LeaderEpochCheckpoint:
         return entries
 
     def write(self, entries: Iterable[EpochEntry]) -> None:
-        """Write `entries`, or nothing once the partition's directory is gone: a late flush may follow that."""
+        """Write `entries`, or nothing once the partition's directory is gone: a late flush may
+        follow that.
+        """
         if self.file_system.is_directory(os.path.dirname(self.path) or "."):
             lines = [f"{epoch} {start_offset}" for epoch, start_offset in entries]
             _write_lines(self.file_system, self.path, lines)
@@ -204,7 +206,9 @@ def uuid_text(uuid: bytes) -> str:
 
 
 def uuid_bytes(text: str) -> bytes:
-    """Return the 16 bytes of an id that is written as Kafka prints it. Raise ValueError for anything else."""
+    """Return the 16 bytes of an id that is written as Kafka prints it. Raise ValueError for
+    anything else.
+    """
     try:
         uuid = base64.b64decode(f"{text}==", altchars=b"-_", validate=True)
     except binascii.Error as error:
@@ -295,7 +299,9 @@ def _parse_properties(text: str) -> dict[str, str]:
 
 @attrs.frozen
 class CleanShutdown:
-    """The marker of a clean shutdown. Its broker epoch is for the next registration; None: not legible."""
+    """The marker of a clean shutdown. Its broker epoch is for the next registration; None: not
+    legible.
+    """
 
     broker_epoch: int | None
     # When it was written, after everything else.
@@ -303,7 +309,9 @@ class CleanShutdown:
 
 
 def read_clean_shutdown(file_system: FileSystem, log_directory: str) -> CleanShutdown | None:
-    """Return the marker of a clean shutdown, None without one. Any file, even an empty one, is a marker."""
+    """Return the marker of a clean shutdown, None without one. Any file, even an empty one, is a
+    marker.
+    """
     path = os.path.join(log_directory, CLEAN_SHUTDOWN)
     data = read_file(file_system, path)
     if data is None:

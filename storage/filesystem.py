@@ -88,7 +88,9 @@ class FileSystem(Protocol):
     """Names, files, and what makes both last."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open a file for reading and writing. Raise FileNotFoundError where it is missing, unless `create`."""
+        """Open a file for reading and writing. Raise FileNotFoundError where it is missing, unless
+        `create`.
+        """
 
     def open_for_reading(self, path: str) -> File:
         """Open a file for reading alone. Raise FileNotFoundError where it is missing."""

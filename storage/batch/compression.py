@@ -64,7 +64,9 @@ _SNAPPY_MAX_RATIO: Final = 22
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> Buffer:
-    """Return `data` as `codec` writes it, at `level` where the codec has levels; None is Kafka's default."""
+    """Return `data` as `codec` writes it, at `level` where the codec has levels; None is Kafka's
+    default.
+    """
     match codec:
         case Codec.NONE:
             return data

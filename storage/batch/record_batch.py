@@ -81,7 +81,9 @@ class TimestampType(enum.IntEnum):
 
 
 def next_sequence(sequence: int, increment: int = 1) -> int:
-    """Return `sequence` plus `increment`, wrapped from 2^31-1 to 0 (DefaultRecordBatch.incrementSequence)."""
+    """Return `sequence` plus `increment`, wrapped from 2^31-1 to 0
+    (DefaultRecordBatch.incrementSequence).
+    """
     return (sequence + increment) & MAX_SEQUENCE
 
 

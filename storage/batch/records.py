@@ -120,7 +120,9 @@ def encode_batch(
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
     last_offset_delta: int | None = None,
 ) -> bytes:
-    """One batch. `last_offset_delta` keeps the end of a batch that has lost its last records."""
+    """Return one batch. `last_offset_delta` keeps the end of a batch that has lost its last
+    records.
+    """
     records = list(records)
     base_timestamp = _timestamp(records[0]) if records else NO_TIMESTAMP
     max_timestamp = max(map(_timestamp, records), default=NO_TIMESTAMP)
@@ -155,7 +157,7 @@ def encode_batch(
 def _encode_records(
     records: Iterable[RecordFields], base_offset: Offset, base_timestamp: int
 ) -> tuple[list[Buffer], int]:
-    """The records in pieces, and the last one's offset delta.
+    """Return the records in pieces, and the offset delta of the last one.
 
     The table is looked into right here: this loop is what a producer spends its time in. What a
     record without a key has in common with the one before it is not made again.
@@ -211,7 +213,7 @@ def _encode_headers(headers: tuple[Header, ...]) -> bytes:
 
 
 def decode_batch(batch: Batch, *, max_size: int = MAX_DECOMPRESSED_SIZE) -> list[Record]:
-    """The records of one batch, each with its offset, timestamp and sequence."""
+    """Return the records of one batch, each with its offset, timestamp and sequence."""
     columns = decode_columns(batch, max_size=max_size)
     return [_new(Record, each) for each in zip(*columns, strict=False)]
 
@@ -448,7 +450,7 @@ def _read_headers(
 
 
 def _skip_rest(data: Buffer, position: int, end: int, allowance: Allowance | None) -> None:
-    """Over the value and the headers, to exactly the end of the record."""
+    """Skip the value and the headers, to exactly the end of the record."""
     length, position = read_varint(data, position)
     position = _after(position, length, end)
     count, position = read_varint(data, position)
@@ -494,7 +496,7 @@ def encode_control_batch(
     base_offset: Offset = 0,
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
 ) -> bytes:
-    """The batch that ends a producer's transaction."""
+    """Return the batch that ends a producer's transaction."""
     record = Record(
         timestamp=timestamp,
         key=_CONTROL_KEY.pack(0, marker.type),
@@ -512,7 +514,7 @@ def encode_control_batch(
 
 
 def decode_control_record(record: Record) -> EndTransactionMarker | None:
-    """What a record of a control batch says; None for a type newer than this code."""
+    """Return what a record of a control batch says; None for a type newer than this code."""
     if record.key is None or len(record.key) < _CONTROL_KEY.size:
         raise CorruptRecordError("a control record without a type")
     version, kind = _CONTROL_KEY.unpack_from(record.key)

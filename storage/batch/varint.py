@@ -30,7 +30,9 @@ def varint(value: int) -> bytes:
 
 
 def read_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """Return the 32-bit number at `position`, and the position after it. Raise IndexError past the end."""
+    """Return the 32-bit number at `position`, and the position after it. Raise IndexError past the
+    end.
+    """
     byte = data[position]
     if byte < 0x80:
         return ONE_BYTE[byte], position + 1
@@ -42,7 +44,9 @@ def read_varint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
-    """Return the 64-bit number at `position`, and the position after it. Raise IndexError past the end."""
+    """Return the 64-bit number at `position`, and the position after it. Raise IndexError past the
+    end.
+    """
     byte = data[position]
     if byte < 0x80:
         return ONE_BYTE[byte], position + 1

@@ -38,12 +38,12 @@ class CleanableSegment(Protocol):
     def first_batch_timestamp(self) -> int | None: ...
 
     def newest_ms(self) -> int:
-        """When its youngest record is from."""
+        """Return the time of its youngest record."""
 
 
 @attrs.frozen(kw_only=True)
 class DirtyRange:
-    """What a round would clean. `resets`: the checkpoint said something else."""
+    """What a round would clean. `resets`: the checkpoint lies outside of the log."""
 
     first_dirty_offset: Offset
     first_uncleanable_offset: Offset
@@ -74,7 +74,7 @@ def dirty_range(
     last_stable_offset: Offset,
     wall_ms: int,
 ) -> DirtyRange:
-    """Of the log of `segments`, oldest first, the last of which is active."""
+    """Return what a round would clean of `segments`, oldest first, the last of which is active."""
     first_dirty, resets = log_start_offset, False
     if checkpoint is not None:
         resets = not log_start_offset <= checkpoint <= log_end_offset
@@ -103,7 +103,7 @@ def dirty_range(
 
 
 def _from(segments: Sequence[CleanableSegment], offset: Offset) -> Sequence[CleanableSegment]:
-    """The segment that holds `offset`, and all that follow."""
+    """Return the segment that holds `offset`, and all that follow."""
     for index in range(len(segments) - 1, -1, -1):
         if segments[index].base_offset <= offset:
             return segments[index:]

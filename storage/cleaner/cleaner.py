@@ -309,7 +309,9 @@ class Cleaning:
 
 @contextlib.contextmanager
 def _being_there(source: SourceSegment) -> Iterator[str]:
-    """Yield the path of its `.log`, for an operation that finds out whether the file is still there."""
+    """Yield the path of its `.log`, for an operation that finds out whether the file is still
+    there.
+    """
     path = source.segment.path(LOG_SUFFIX)
     try:
         yield path

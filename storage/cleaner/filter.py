@@ -75,7 +75,9 @@ class CleanerStats:
 
 
 def records_of(header: BatchHeader, batch: memoryview) -> bytes:
-    """Return the decompressed records of a sound batch. Raise CorruptRecordError for any other batch."""
+    """Return the decompressed records of a sound batch. Raise CorruptRecordError for any other
+    batch.
+    """
     if not check_crc(batch):
         raise CorruptRecordError(f"the batch at {header.base_offset} does not match its CRC-32C")
     return bytes(decompress(header.codec, batch[HEADER_SIZE:], max_size=MAX_DECOMPRESSED_SIZE))
@@ -202,7 +204,9 @@ class BatchFilter:
                 yield place
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        """Return whether the producer's next batch is judged by the sequence or the epoch of this one."""
+        """Return whether the producer's next batch is judged by the sequence or the epoch of this
+        one.
+        """
         last = self.last_records.get(header.producer_id) if header.has_producer else None
         if last is None:
             return False
@@ -278,7 +282,9 @@ def _rewritten(header: BatchHeader, kept: _Kept, horizon: int | None) -> bytes:
 
 
 def _emptied(header: BatchHeader) -> bytes:
-    """Return a batch without records, which keeps producer and offsets (DefaultRecordBatch.writeEmptyHeader)."""
+    """Return a batch without records, which keeps producer and offsets
+    (DefaultRecordBatch.writeEmptyHeader).
+    """
     return _sealed(
         header._replace(
             attributes=header.attributes & _EMPTIED_ATTRIBUTES,

@@ -39,7 +39,9 @@ class CleanedTransactions:
     _committing: set[int] = attrs.field(factory=set)
 
     def add_aborted(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """Add the aborted transactions that overlap what is read next; adding one twice does no harm."""
+        """Add the aborted transactions that overlap what is read next; adding one twice does no
+        harm.
+        """
         for each in aborted:
             heapq.heappush(self._coming, (each.first_offset, each))
 

@@ -116,7 +116,7 @@ def analyze(records: memoryview, leader_epoch: LeaderEpoch | None = None) -> lis
     last_offset = NO_OFFSET
     for position, header in _walk(records):
         if leader_epoch is not None and header.leader_epoch > leader_epoch:
-            break  # KAFKA-18723: sent by one that does not lead in our epoch any more
+            break  # KAFKA-18723: sent by a broker that does not lead in our epoch any more
         before, last_offset = last_offset, header.last_offset
         if header.last_offset_delta < 0 or last_offset <= before:
             raise OffsetsOutOfOrderError(
@@ -317,7 +317,7 @@ def place(
 
 
 def duplicate_info(first: BatchMetadata, log_start_offset: Offset) -> LogAppendInfo:
-    """What to answer a retry with; its time too, whoever set it (UnifiedLog.append)."""
+    """Return what answers a retry, with the timestamp of the first time (UnifiedLog.append)."""
     return LogAppendInfo(
         first_offset=first.first_offset,
         last_offset=first.last_offset,
@@ -349,7 +349,7 @@ def append_info(
 
 
 def check_sizes(batches: list[PlacedBatch], config: LogConfig) -> None:
-    """RecordBatchTooLargeError for a batch that no segment should hold."""
+    """Raise RecordBatchTooLargeError for a batch that no segment should hold."""
     for _, header in batches:
         if header.size > config.segment_bytes:
             raise RecordBatchTooLargeError(
@@ -362,7 +362,7 @@ def marker_of(header: BatchHeader, batch: memoryview) -> EndTransactionMarker | 
 
 
 def groups(batches: list[PlacedBatch], segment_bytes: int) -> list[list[PlacedBatch]]:
-    """Nearly always all of them: parted only where one segment could not hold them together."""
+    """Return `batches` in groups that each fit one segment: nearly always one group."""
     first, last = batches[0], batches[-1]
     if len(batches) == 1 or (
         last.end - first.position <= segment_bytes

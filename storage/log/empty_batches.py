@@ -9,7 +9,7 @@ receive (kafkajs, kafka-go). Answered with nothing else, they would ask for the 
 
 Rule 1: what has no record for the reader is passed over only where a batch with records follows,
 below the end that it may see. Where none does it is answered as Kafka answers it: a client that
-goes by the headers gets to the end. A batch with a control record is not empty: whoever reads what
+goes by the headers gets to the end. A batch with a control record is not empty: a reader of what
 is committed needs it.
 
 Rule 2: one call passes at most `MOST_BYTES` of empty batches, 17,000 or so, and notes how far it
@@ -42,13 +42,13 @@ _MOST_REMEMBERED: Final = 64
 
 @attrs.define(eq=False)
 class EmptyBatches:
-    """What is known of one log's batches without records."""
+    """Where batches without records lie in one log, as far as reads have found out."""
 
     # There is no record for a reader at the first offset below the second.
     _passed: dict[Offset, Offset] = attrs.field(factory=dict)
 
     def forget(self) -> None:
-        """The log has been cut."""
+        """Forget everything: the log has been cut."""
         self._passed.clear()
 
     def offset_with_records(

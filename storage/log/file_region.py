@@ -7,7 +7,7 @@ connection and a reader in this process bring them into memory, in bounded chunk
 A region pins its file while it is on its way:
 
     deleted below it      the file stays open until its last region is gone
-    truncated below it    the region is aborted; whoever is sending it must close the
+    truncated below it    the region is aborted; its sender must close the
                           connection, because what it promised is no longer there
 
 A region lets go when it is released or dropped, whichever comes first, so that no path
@@ -33,19 +33,21 @@ class FileRegion:
     _pins: "Pins | None" = attrs.field(default=None, repr=False)
 
     def check(self) -> None:
-        """Whoever sends the file itself asks before each chunk, and again after the last."""
+        """Raise RegionAbortedError where the region has been cut. A sender of the file itself asks before
+        each chunk, and again after the last.
+        """
         if self.aborted:
             raise RegionAbortedError(
                 f"{self.file.path} was truncated below {self.position + self.size} while being sent"
             )
 
     def read(self) -> bytes:
-        """All of it, in memory."""
+        """Return all of it, in memory."""
         self.check()
         return self.file.read(self.position, self.size)
 
     def read_into(self, buffer: memoryview, *, skip: int = 0) -> int:
-        """Fill `buffer` from `skip` bytes into the region; how many bytes were there."""
+        """Fill `buffer` from `skip` bytes into the region; return how many bytes were there."""
         self.check()
         wanted = min(len(buffer), self.size - skip)
         return self.file.read_into(self.position + skip, buffer[:wanted])
@@ -79,7 +81,7 @@ class Pins:
         self._forget(id(region))
 
     def abort_beyond(self, size: int) -> None:
-        """The file is about to be cut to `size`: what reaches past it can no longer be sent."""
+        """Abort the regions that reach past `size`, which the file is about to be cut to."""
         for reference in list(self._regions.values()):
             region = reference()
             if region is not None and region.position + region.size > size:

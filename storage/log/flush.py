@@ -1,4 +1,4 @@
-"""A flush, parted into what is decided, what is done, and what is believed afterwards.
+"""A flush in three steps: what is decided, what is done, and what is believed afterwards.
 
     plan      on the loop: which files hold what is not on the disk yet
     sync      anywhere: fsync, the slow part, touching nothing but files
@@ -50,7 +50,7 @@ class Syncing:
 
 
 def sync_path(file_system: FileSystem, path: str) -> None:
-    """Make the bytes of a closed file last."""
+    """Sync a closed file."""
     file = file_system.open(path)
     try:
         file.sync()
@@ -59,4 +59,4 @@ def sync_path(file_system: FileSystem, path: str) -> None:
 
 
 def nothing_to_sync() -> None:
-    """Nothing is unsynced."""
+    """Do nothing: nothing is unsynced."""

@@ -1,4 +1,4 @@
-"""Which leader epoch began at which offset: what tells two diverging logs where they part.
+"""Which leader epoch began at which offset: it shows where two logs diverge.
 
     log      [e0: 0-4][e2: 5-11][e6: 12-29]     log end offset 30
     entries  0@0  2@5  6@12
@@ -13,7 +13,7 @@ is the truth, and what contradicts it goes.
 
 Rule 2: what begins with a batch reaches the disk before the recovery point passes that batch:
 until then a crash has it read again, and it says its epoch itself. What begins without one is
-flushed by whoever begins it. Truncations may reach the disk later as well: a file that still
+flushed by the leader that begins it. Truncations may reach the disk later as well: a file that still
 holds too much is cut to the log's two ends when it is loaded.
 
 (KIP-101, KIP-279; LeaderEpochFileCache in Kafka.)
@@ -75,7 +75,7 @@ class LeaderEpochCache:
             self._dirty = True
 
     def end_offset_for(self, epoch: LeaderEpoch, log_end_offset: Offset) -> OffsetAndEpoch:
-        """The largest epoch up to `epoch` that this log knows, and where it ends here.
+        """Return the largest epoch up to `epoch` that this log knows, and where it ends here.
 
         `UNDEFINED` where `epoch` is newer than all of them, or is itself undefined.
         """
@@ -91,12 +91,12 @@ class LeaderEpochCache:
         return OffsetAndEpoch(offset=self._entries[higher].start_offset, leader_epoch=floor_epoch)
 
     def epoch_for_offset(self, offset: Offset) -> LeaderEpoch | None:
-        """Whose reign `offset` was appended in; None below the first entry."""
+        """Return the leader epoch that `offset` was appended in; None below the first entry."""
         count = bisect_right(self._entries, offset, key=_start_offset)
         return self._entries[count - 1].epoch if count else None
 
     def truncate_from_start(self, offset: Offset) -> None:
-        """The log now starts at `offset`: the epoch it lies in starts there, older ones go."""
+        """Forget what lies below `offset`, the new log start: the epoch that holds it starts there."""
         count = bisect_right(self._entries, offset, key=_start_offset)
         if count and self._entries[count - 1].start_offset < offset:
             self._entries[:count] = [EpochEntry(self._entries[count - 1].epoch, offset)]
@@ -106,7 +106,9 @@ class LeaderEpochCache:
             self._dirty = True
 
     def truncate_from_end(self, offset: Offset) -> None:
-        """The log now ends at `offset`: what begins there or later goes. Negative: nothing."""
+        """Forget the epochs that begin at `offset`, the new log end, or later. A negative one
+        changes nothing.
+        """
         if offset < 0:
             return
         count = bisect_left(self._entries, offset, key=_start_offset)

@@ -143,7 +143,9 @@ class LocalLog:
     def must_roll(
         self, size: int, *, last_offset: Offset, max_timestamp: int, wall_ms: int | None
     ) -> bool:
-        """Return whether the active segment has no room for an append of `size` bytes, or is too old."""
+        """Return whether the active segment has no room for an append of `size` bytes, or is too
+        old.
+        """
         active = self.segments.active
         if active.size == 0 and active.created_ms is None:
             active.created_ms = wall_ms
@@ -430,7 +432,9 @@ class LocalLog:
             plan.sync()
 
     def commit_flush(self, plan: FlushPlan) -> bool:
-        """Note that the files of `plan` are synced; return False where a truncation has overtaken it."""
+        """Note that the files of `plan` are synced; return False where a truncation has overtaken
+        it.
+        """
         if plan.truncations != self._truncations or self.closed:
             return False
         self.recovery_point = max(self.recovery_point, plan.up_to)

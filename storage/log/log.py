@@ -161,7 +161,9 @@ class Log:
         open_segments: OpenSegments | None = None,
         wall_ms: int | None = None,
     ) -> "Log":
-        """Open what is there, or begin; what its directory remembers of it is in `Marks`."""
+        """Open the log that is there, or begin one; what its directory remembers of it is in
+        `Marks`.
+        """
         config = config or LogConfig()
         try:
             names, existed = file_system.list_directory(directory), True
@@ -288,7 +290,9 @@ class Log:
 
     @property
     def latest_epoch(self) -> LeaderEpoch | None:
-        """The leader epoch of the last batch, or the one that has begun since; None of an empty log."""
+        """The leader epoch of the last batch, or the one that has begun since; None of an empty
+        log.
+        """
         return self.leader_epoch_cache.latest_epoch
 
     @property
@@ -320,7 +324,7 @@ class Log:
         flush: bool = True,
         allowance: Allowance | None = None,
     ) -> LogAppendInfo:
-        """Place a producer's batch at the end, in its own bytes where it may keep them. Without
+        """Append a producer's batch, stamped in its own bytes where it may keep them. Without
         `flush` the caller sees to what `flush_is_due` says, before anybody is answered.
 
         Raise LongCheckError where checking `records` costs more than `allowance`: the caller
@@ -503,8 +507,8 @@ class Log:
 
         Bounded by one snapshot of `max_offset_exclusive` and never past one segment. May
         end in the middle of a batch. `min_one` raises `max_bytes` to the first batch.
-        `passes_empty`: a consumer asks, whose answer begins with a batch that has a record for it,
-        where one follows (`storage.log.empty_batches`).
+        `passes_empty`: the reader is a consumer, whose answer begins with a batch that has a record
+        for it, where one follows (`storage.log.empty_batches`).
         """
         self.local.check_usable()
         self.local.open_segments.trim()
@@ -522,7 +526,9 @@ class Log:
         )
 
     def aborted_transactions(self, data: FetchDataInfo) -> list[AbortedTransaction]:
-        """Those that whoever reads `data`, and only what is committed, has to skip."""
+        """Return the transactions that a reader of `data`, who reads only what is committed, has to
+        skip.
+        """
         self.local.check_usable()
         start, base, position = attrs.astuple(data.offset_metadata)
         if data.records is None:
@@ -536,8 +542,8 @@ class Log:
             return aborted_between(indexes, start, upper_bound)
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> OffsetAndEpoch:
-        """Where that leader epoch ended here (OffsetsForLeaderEpoch): exclusive, with the largest epoch
-        up to it that this log has.
+        """Return where that leader epoch ended here (OffsetsForLeaderEpoch), exclusive, with the largest
+        epoch up to it that this log has.
         """
         return self.leader_epoch_cache.end_offset_for(epoch, self.log_end_offset)
 
@@ -548,7 +554,7 @@ class Log:
         allowance: Allowance | None = None,
         after: LongSearch | None = None,
     ) -> TimestampedOffset | None:
-        """The first record of `timestamp` or younger that the log still holds.
+        """Return the first record of `timestamp` or younger that the log still holds.
 
         Raise LongLookUpError where that takes more than `allowance`: `storage.log.time_lookup`.
         """
@@ -566,7 +572,7 @@ class Log:
     def offset_of_max_timestamp(
         self, *, allowance: Allowance | None = None, after: LongSearch | None = None
     ) -> TimestampedOffset | None:
-        """The first record that carries the largest timestamp; None in an empty log.
+        """Return the first record that carries the largest timestamp; None in an empty log.
 
         Raise LongLookUpError where that takes more than `allowance`.
         """
@@ -583,7 +589,7 @@ class Log:
 
     @property
     def lasting_high_watermark(self) -> Offset:
-        """What may be written down as the high watermark for a start after a crash. Until a
+        """The high watermark that may be written down for a start after a crash. Until a
         cut is synced, a power cut may bring back what was cut in place of what came after it.
         """
         if self.local.cut_unsynced:
@@ -591,7 +597,7 @@ class Log:
         return self.high_watermark
 
     def update_high_watermark(self, offset: Offset) -> bool:
-        """Set it, inside the log; whether that changed it."""
+        """Set the high watermark, inside the log; return whether that changed it."""
         return self._set_high_watermark(
             max(self.log_start_offset, min(offset, self.log_end_offset))
         )
@@ -605,7 +611,7 @@ class Log:
         return True
 
     def increment_log_start_offset(self, offset: Offset) -> bool:
-        """Give up what lies below `offset`; whether that changed anything."""
+        """Give up what lies below `offset`; return whether that changed anything."""
         self.local.check_usable()
         if offset > self.high_watermark:
             raise OffsetOutOfRangeError(
@@ -621,11 +627,11 @@ class Log:
         return True
 
     def delete_segments_below_log_start(self) -> int:
-        """Drop the segments that end at or below the log start offset; how many."""
+        """Drop the segments that end at or below the log start offset; return how many."""
         return self._delete_oldest(attrs.evolve(self.config, cleanup_policy=frozenset()), None)
 
     def delete_old_segments(self, wall_ms: int) -> int:
-        """Drop the segments that `storage.log.retention` lets go; how many."""
+        """Drop the segments that `storage.log.retention` lets go; return how many."""
         return self._delete_oldest(self.config, wall_ms)
 
     def _delete_oldest(self, config: LogConfig, wall_ms: int | None) -> int:
@@ -723,8 +729,8 @@ class Log:
     def _lower_marks(
         self, base_offset: Offset, *, recovery_point: Offset, log_start_offset: Offset
     ) -> None:
-        """Have no checkpoint say more than the cut will leave; `base_offset` is where the active
-        segment will begin. A shortage leaves the marks as they were.
+        """Lower the marks, and their checkpoints, to what the cut will leave. `base_offset` is where the
+        active segment will begin. A shortage leaves the marks as they were.
         """
         self.hooks.cut(self.topic_partition, base_offset)
         before = self.local.recovery_point, self.log_start_offset
@@ -797,7 +803,9 @@ class Log:
         self.local.close_uncleanly()
 
     def fail(self, error: OSError) -> KafkaStorageError:
-        """Close the log to appends, because of `error` at one of its files, and return what to raise."""
+        """Close the log to appends, because of `error` at one of its files, and return what to
+        raise.
+        """
         return self.local.fail(error)
 
     # Producers.
@@ -831,13 +839,15 @@ class Log:
         self.producers.on_high_watermark_updated(self.high_watermark)
 
     def write_topic_id(self) -> None:
-        """On disk before the first record is (KIP-516)."""
+        """Write the topic id, which is on the disk before the first record is (KIP-516)."""
         if not self._topic_id_on_disk and self.topic_id is not None:
             write_partition_metadata(self.local.file_system, self.directory, self.topic_id)
             self._topic_id_on_disk = True
 
     def assign_topic_id(self, topic_id: TopicId) -> None:
-        """The id that the metadata has for it; InconsistentTopicIdError where it is another topic's log."""
+        """Set the id that the metadata has. Raise InconsistentTopicIdError where it is another
+        topic's log.
+        """
         if self.topic_id is None:
             self.topic_id = topic_id
             self._begun = False

@@ -4,13 +4,13 @@
     trimmed    before an append or a read: those noted first let go, down to `limit`
     used       one that has let go opens its files again, and is noted again
 
-Rule 1: a segment with a `FileRegion` on its way keeps its files: whoever sends it has the
+Rule 1: a segment with a `FileRegion` on its way keeps its files: its sender has the
 descriptor, and a truncation must find the region to abort it.
 
-Rule 2: one whose disk fails stays open, too: its own log is told at its next write, and the log
+Rule 2: one whose disk fails stays open, too: its own log finds out at its next write, and the log
 that needed room has nothing to do with it.
 
-Rule 3: only between operations. Nobody then holds an index or a file of a segment but through
+Rule 3: only between operations. Then an index or a file of a segment is held only through
 a region; so this is for the loop alone, and what a worker opens is not noted here.
 
 A segment has at most four files open: one where it is only read from or appended to, and the

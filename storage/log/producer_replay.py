@@ -1,4 +1,4 @@
-"""What batches say of producers, told to those who remember it.
+"""What batches say of producers, for the state and the indexes that remember it.
 
     batch ──> ProducerStateManager     who wrote last, and what is open
          └──> TransactionIndex         what was aborted, in the segment that holds the marker
@@ -22,7 +22,9 @@ from storage.types import Offset
 def note(
     producers: ProducerStateManager, segment: Segment, header: BatchHeader, batch: memoryview
 ) -> bool:
-    """`header` is in `segment`; whether that made a new file. `batch` counts for markers only."""
+    """Note that `header` is in `segment`; return whether that made a new file. `batch` is read of markers
+    only.
+    """
     completed = producers.update(header, marker_of(header, batch))
     if completed is None:
         return False
@@ -45,7 +47,7 @@ def note(
 def replay(
     producers: ProducerStateManager, segments: Iterable[Segment], end_offset: Offset
 ) -> bool:
-    """From where `producers` ends to `end_offset`, header by header; whether it made a file.
+    """Note every header from where `producers` ends to `end_offset`; return whether that made a file.
 
     `segments` are those from that place on.
     """
@@ -67,10 +69,10 @@ def replay(
 
 
 def rebuild(producers: ProducerStateManager, segments: Segments, end_offset: Offset) -> bool:
-    """From where `producers` ends to `end_offset`, where a segment begins or the log ends.
+    """Bring `producers` from where it ends to `end_offset`, where a segment begins or the log ends.
 
     Snapshots that are missing are taken on the way: at the bases of the last two segments, so
-    that the next truncation has somewhere to begin, and at the end. Whether it made a file.
+    that the next truncation has somewhere to begin, and at the end. Return whether it made a file.
     (ProducerStateManager.rebuildProducerState in Kafka.)
     """
     made = False

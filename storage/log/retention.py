@@ -60,15 +60,15 @@ class RetainedSegment(Protocol):
     def size(self) -> int: ...
 
     def newest_ms(self) -> int:
-        """When its youngest record is from, or when it was last written where none says.
+        """Return the time of its youngest record, or of its last write where no record has one.
 
-        May have to read: asked only of a segment that no other cause takes.
+        This may read the file: it is asked only of a segment that no other cause takes.
         """
 
 
 @attrs.frozen
 class RetentionPlan:
-    """How many of the oldest segments go for each cause, in the order of the causes."""
+    """The number of oldest segments that go for each cause, in the order of the causes."""
 
     counts: dict[DeletionCause, int]
     # All of them go: a new one is begun first.
@@ -88,7 +88,7 @@ def plan(
     log_end_offset: Offset,
     wall_ms: int | None,
 ) -> RetentionPlan:
-    """What goes of `segments`, oldest first; without `wall_ms`, only what age has no say in."""
+    """Return which of `segments`, oldest first, go; without `wall_ms`, none goes for its age."""
     ends = [after.base_offset for _, after in pairwise(segments)]
     limit = _first_above(high_watermark, [*ends, log_end_offset])
     if limit == len(segments) and segments[-1].size == 0:
@@ -128,5 +128,5 @@ def _causes(
 
 
 def _first_above(offset: Offset, ends: Sequence[Offset]) -> int:
-    """How many of `ends`, in order, are at or below `offset`."""
+    """Return how many of `ends`, in order, are at or below `offset`."""
     return next((index for index, end in enumerate(ends) if end > offset), len(ends))

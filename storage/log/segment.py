@@ -112,7 +112,7 @@ class Segment:
     base_offset: Offset
     max_index_bytes: int
     index_interval_bytes: int = attrs.field(converter=_bounded_interval)
-    # Behind each of its names: it is not part of the log yet, or not any more.
+    # The end of each of its names while it is not part of the log yet, or not any more.
     name_suffix: str = ""
     # When it was made, for rolling segments whose records carry no time. None: not known yet.
     created_ms: int | None = None
@@ -130,7 +130,7 @@ class Segment:
     _is_open_ended: bool = False
     # The file is longer than its batches: zeroes, to be trimmed.
     _preallocated: bool = False
-    # Told when a file is opened; None while it is being loaded or written by a worker.
+    # Noted there when a file is opened; None while it is being loaded or written by a worker.
     open_segments: OpenSegments | None = None
     _recent: dict[Offset, LocatedBatch] = attrs.field(factory=dict)
 
@@ -147,7 +147,7 @@ class Segment:
         preallocate_bytes: int = 0,
         name_suffix: str = "",
     ) -> "Segment":
-        """A new, empty one. Whatever files of that base were there are leftovers."""
+        """Make a new, empty segment. Files of that base that are there are leftovers, and go."""
         segment = cls(
             file_system=file_system,
             directory=directory,
@@ -180,7 +180,7 @@ class Segment:
         max_index_bytes: int,
         index_interval_bytes: int,
     ) -> "Segment":
-        """The one that is there, as it is: `recovery` looks whether to believe it."""
+        """Load the segment that is there, as it is: `recovery` decides whether to believe it."""
         segment = cls(
             file_system=file_system,
             directory=directory,
@@ -249,7 +249,7 @@ class Segment:
             # The room that is not used yet would count as entries when they are opened again.
             self.trim_indexes()
         except OSError:
-            return False  # whoever asks is at work on another log: this one will find out itself
+            return False  # the caller is at work on another log: this one will find out itself
         self.release_indexes()
         if self._pins is not None:
             self._pins.close()
@@ -269,7 +269,7 @@ class Segment:
         return offsets.is_full or times.is_full
 
     def holds_offset(self, offset: Offset) -> bool:
-        """Whether `offset` can be written relative to the base."""
+        """Return whether `offset` can be written relative to the base."""
         return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
     def open_for_append(self, batches: Sequence[tuple[int, BatchHeader]]) -> None:
@@ -310,7 +310,7 @@ class Segment:
             self._index_all(batches, moved_by=position - start)
 
     def _index_all(self, batches: Sequence[tuple[int, BatchHeader]], *, moved_by: int) -> None:
-        """What `reindex` of each would do, with one write to each index."""
+        """Do what `reindex` of each batch would do, with one write to each index."""
         due: list[tuple[Offset, int, TimestampOffset]] = []
         youngest, behind = self.max_timestamp, self._bytes_since_index_entry
         interval = self.index_interval_bytes
@@ -326,7 +326,7 @@ class Segment:
             self._add_entries(due)
 
     def _add_entries(self, due: list[tuple[Offset, int, TimestampOffset]]) -> None:
-        """As many as there is room for."""
+        """Add as many of the entries as there is room for."""
         offsets, times = self.offset_index, self.time_index
         latest = times.last_entry.timestamp
         positions: list[tuple[Offset, int]] = []
@@ -363,7 +363,7 @@ class Segment:
         max_timestamp: TimestampOffset,
         bytes_since_index_entry: int,
     ) -> None:
-        """What `reindex` of every batch would have put into indexes that were reset."""
+        """Fill indexes that were reset with what `reindex` of every batch would have put there."""
         self.offset_index.fill(offsets)
         self.time_index.fill(times)
         self._max_timestamp = max_timestamp
@@ -383,7 +383,9 @@ class Segment:
     # Reading.
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """Every whole batch from `position` on; CorruptRecordError where one is none."""
+        """Yield every whole batch from `position` on. Raise CorruptRecordError where no batch
+        begins.
+        """
         file = self.pins.file
         while position + HEADER_SIZE <= self.size:
             # A preallocated file is longer, and zeroes are no header.
@@ -401,7 +403,7 @@ class Segment:
                 position += header.size
 
     def locate(self, offset: Offset) -> LocatedBatch | None:
-        """The first batch that ends at `offset` or later; None past the last."""
+        """Return the first batch that ends at `offset` or later; None past the last."""
         if self.size == 0:
             return None
         if offset in self._recent:
@@ -418,7 +420,7 @@ class Segment:
     def read(
         self, start_offset: Offset, max_bytes: int, *, max_position: int, min_one: bool
     ) -> SegmentRead | None:
-        """Where the bytes for a read at `start_offset` lie; None past the last batch."""
+        """Return where the bytes for a read at `start_offset` lie; None past the last batch."""
         located = self.locate(start_offset)
         if located is None:
             return None
@@ -438,7 +440,7 @@ class Segment:
         return position
 
     def upper_bound(self, position: int) -> Offset | None:
-        """An offset above all that lie before `position`; None where only the end is known."""
+        """Return an offset above all that lie before `position`; None where only the end is known."""
         return self.offset_index.first_offset_from(position) if self.size else None
 
     def region(self, position: int, size: int) -> FileRegion:
@@ -454,7 +456,7 @@ class Segment:
         return self._first_batch_timestamp
 
     def waited_for_roll_ms(self, *, wall_ms: int | None, max_timestamp: int) -> int:
-        """How long it has been filling, on its records' clock if they have one."""
+        """Return how long it has been filling, by the times of its records if they have any."""
         first = self.first_batch_timestamp
         if first is not None and first >= 0:
             return max_timestamp - first
@@ -473,7 +475,7 @@ class Segment:
         return self._max_timestamp
 
     def newest_ms(self) -> int:
-        """When its youngest record is from; when it was last written, where none says."""
+        """Return the time of its youngest record; that of its last write, where no record has one."""
         timestamp = self.max_timestamp.timestamp
         return timestamp if timestamp >= 0 else self.file_system.modified_ms(self.path(LOG_SUFFIX))
 
@@ -491,7 +493,7 @@ class Segment:
 
     @property
     def end_offset(self) -> Offset:
-        """After its last batch; the base where there is none."""
+        """The offset after its last batch; the base where there is none."""
         if self._end_offset is None:
             self._end_offset = self.base_offset
             if self.size:
@@ -501,7 +503,7 @@ class Segment:
         return self._end_offset
 
     def end_before(self, batch: LocatedBatch) -> Offset:
-        """Where the log would end if `batch` and all behind it were cut off."""
+        """Return where the log would end if `batch` and all behind it were cut off."""
         end = self.base_offset
         start = self.offset_index.lookup(batch.base_offset - 1).position
         for position, header in self.headers(start):  # pragma: no branch - `batch` is one of them
@@ -511,7 +513,7 @@ class Segment:
         return end
 
     def truncate_to(self, offset: Offset, *, wall_ms: int | None = None) -> int:
-        """Cut before the first batch that ends at `offset` or later; how many bytes went."""
+        """Cut before the first batch that ends at `offset` or later; return how many bytes went."""
         located = self.locate(offset)
         if self.size == 0:
             self.created_ms = wall_ms
@@ -536,7 +538,7 @@ class Segment:
             self._pins.abort_beyond(0)
 
     def cut(self, size: int) -> None:
-        """Only the file: what is on its way from beyond `size` is aborted."""
+        """Cut the file alone to `size`, and abort what is on its way from beyond that."""
         self.pins.abort_beyond(size)
         self.pins.file.truncate(size)
         self.size = size
@@ -547,10 +549,11 @@ class Segment:
         self._end_offset = None
 
     def become_inactive(self, *, closing: bool = False) -> bool:
-        """Rolled: the time index gets its closing entry, all files give up their spare room.
+        """Give the time index its closing entry, and give up the spare room of all files.
 
-        `closing` the log: even an empty segment has indexes then, as Kafka expects of it.
-        Whether there was anything to do: one that was closed and not written to is as it was.
+        Where the log is `closing`, even an empty segment has indexes, as Kafka expects of it.
+        Return whether there was anything to do: a segment that was closed and not written to is as
+        it was.
         """
         if not self._is_open_ended:
             return False
@@ -573,7 +576,7 @@ class Segment:
             self._time_index.trim()
 
     def reset_indexes(self) -> None:
-        """Empty, to be filled by `reindex`."""
+        """Empty the indexes, to be filled by `reindex`."""
         self.offset_index.reset(max_size=self.max_index_bytes)
         self.time_index.reset(max_size=self.max_index_bytes)
         self.transaction_index.reset()

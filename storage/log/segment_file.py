@@ -73,42 +73,42 @@ class StoredBatch:
         return check_crc(self.data)
 
     def records(self) -> list[Record]:
-        """CorruptRecordError where the CRC-32C does not match or the records do not parse;
-        InvalidRecordError where no codec has the batch's number.
+        """Return its records. Raise CorruptRecordError where the CRC-32C does not match or the records do
+        not parse, and InvalidRecordError where no codec has the batch's number.
         """
         self.check()
         return decode_batch(self.data)
 
     def check(self) -> None:
-        """CorruptRecordError where its CRC-32C does not match."""
+        """Raise CorruptRecordError where its CRC-32C does not match."""
         if not self.is_valid:
             raise CorruptRecordError("its CRC-32C does not match")
 
 
 @attrs.define(eq=False)
 class SegmentFile:
-    """See the module's docstring."""
+    """A `.log` file that is open for reading."""
 
     file: File
     _file_system: FileSystem
 
     @property
     def path(self) -> str:
-        """Where it was opened."""
+        """The path that it was opened at."""
         return self.file.path
 
     @property
     def base_offset(self) -> Offset | None:
-        """What the file's name says; None where it is not named as a segment."""
+        """The base offset that the file's name says; None where it is not named as a segment."""
         found = LOG_FILE.fullmatch(os.path.basename(self.path))
         return int(found[1]) if found else None
 
     def batches(self, position: int = 0) -> Iterator[StoredBatch]:
-        """The whole batches from byte `position` on, whether or not their CRC matches."""
+        """Yield the whole batches from byte `position` on, whether or not their CRC matches."""
         return self._up_to_spare_room(read_batches(self.file, position))
 
     def records(self, *, control_batches: bool = False) -> Iterator[Record]:
-        """Every record, checked; those of control batches only for who asks."""
+        """Yield every record, checked; the records of control batches only with `control_batches`."""
         for batch in self.batches():
             try:
                 batch.check()  # also what says that it is a control batch
@@ -122,7 +122,7 @@ class SegmentFile:
     def to_arrow(
         self, columns: Sequence[str] | None = None, *, control_batches: bool = False
     ) -> "pa.Table":
-        """All of it as a table, a row for each record; `storage.batch.columns.columnar.read` gives it in pieces.
+        """Return all of it as a table, a row for each record; `storage.batch.columns.columnar.read` yields pieces.
 
         Columns: `offset`, `timestamp` (ms, UTC), `timestamp_type` (0 created, 1 appended), `key`,
         `value`, `headers` (a list of key and value), `leader_epoch`, `producer_id` (-1: none).
@@ -134,7 +134,7 @@ class SegmentFile:
         Raises:
             DamagedLogError: bytes that are no batch, or whose CRC-32C is wrong, with their place.
         """
-        import pyarrow as pa  # noqa: PLC0415 - a tenth of a second, paid by who asks for it
+        import pyarrow as pa  # noqa: PLC0415 - importing it takes a tenth of a second
 
         from storage.batch.columns import columnar  # noqa: PLC0415
 
@@ -164,7 +164,7 @@ class SegmentFile:
 def open_segment(
     path: str | os.PathLike[str], file_system: FileSystem | None = None
 ) -> SegmentFile:
-    """The `.log` file at `path`, to be read; FileNotFoundError where it is not.
+    """Open the `.log` file at `path` for reading. Raise FileNotFoundError where it is missing.
 
     Nothing is written, locked or mapped, and no index is needed: a broker may be at work on it.
     """
@@ -175,7 +175,9 @@ def open_segment(
 def read_batches(
     file: File, position: int = 0, end: int | None = None, *, chunk_size: int = CHUNK_SIZE
 ) -> Iterator[StoredBatch]:
-    """The whole batches between bytes `position` and `end`; DamagedLogError where none stands."""
+    """Yield the whole batches between bytes `position` and `end`. Raise DamagedLogError where none
+    begins.
+    """
     end = file.size() if end is None else end
     chunk, chunk_at = memoryview(b""), position
     while end - position >= HEADER_SIZE:
@@ -197,7 +199,7 @@ def read_batches(
 
 
 def stands_at(file: File, position: int) -> bool:
-    """Whether a batch's header stands at byte `position`, or the file ends right there."""
+    """Return whether a batch's header stands at byte `position`, or the file ends right there."""
     if position == file.size():
         return True
     try:
@@ -208,7 +210,7 @@ def stands_at(file: File, position: int) -> bool:
 
 
 def find_batch(file: File, position: int, end: int, *, least_offset: Offset) -> int | None:
-    """Where the first sound batch from byte `position` on begins, of offsets from
+    """Return where the first sound batch from byte `position` on begins, of offsets from
     `least_offset` on; None where there is none.
     """
     cost = 0
@@ -242,7 +244,7 @@ def _is_plausible(header: BatchHeader, least_offset: Offset, room: int) -> bool:
 
 
 def _crc_of(file: File, position: int, size: int) -> int:
-    """The CRC-32C that the batch of `size` bytes at `position` ought to carry."""
+    """Return the CRC-32C that the batch of `size` bytes at `position` ought to carry."""
     crc, at, end = 0, position + CRC_COVERS_FROM, position + size
     while at < end:
         data = file.read(at, min(CHUNK_SIZE, end - at))
@@ -256,7 +258,7 @@ def _crc_of(file: File, position: int, size: int) -> int:
 def _holding(
     file: File, chunk: memoryview, chunk_at: int, position: int, size: int, *, chunk_size: int
 ) -> tuple[memoryview, int]:
-    """A chunk that holds `size` bytes from `position` on: the same one, or a new one."""
+    """Return a chunk that holds `size` bytes from `position` on: the same one, or a new one."""
     if position + size <= chunk_at + len(chunk):
         return chunk, chunk_at
     data = file.read(position, max(size, chunk_size))

@@ -38,11 +38,11 @@ class Segments:
 
     @property
     def size(self) -> int:
-        """Bytes of batches in all of them."""
+        """The bytes of batches in all of them."""
         return sum(segment.size for segment in self._segments)
 
     def floor(self, offset: Offset) -> Segment | None:
-        """The last segment that begins at or before `offset`."""
+        """Return the last segment that begins at or before `offset`; None where there is none."""
         index = bisect_right(self._segments, offset, key=_base_offset)
         return self._segments[index - 1] if index else None
 
@@ -51,12 +51,12 @@ class Segments:
         return self._segments[index] if index < len(self._segments) else None
 
     def starting_with(self, offset: Offset) -> list[Segment]:
-        """The floor of `offset` and all that follow; all where there is no floor."""
+        """Return the floor of `offset` and all that follow; all where there is no floor."""
         index = bisect_right(self._segments, offset, key=_base_offset)
         return self._segments[max(0, index - 1) :]
 
     def between(self, from_offset: Offset, to_offset: Offset) -> list[Segment]:
-        """Those that may hold offsets in [from_offset, to_offset)."""
+        """Return the segments that may hold offsets in [from_offset, to_offset)."""
         if from_offset > to_offset:
             raise ValueError(f"from {from_offset} to {to_offset} is backwards")
         if from_offset == to_offset:

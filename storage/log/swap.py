@@ -38,13 +38,13 @@ _NOWHERE: Final = 2**63
 
 
 def prepare(file_system: FileSystem, directory: str, base_offset: Offset) -> None:
-    """From here on the new segment counts, whatever happens: the old ones may be set aside."""
+    """Make the new segment count, whatever happens: the old ones may then be set aside."""
     _rename(file_system, directory, base_offset, CLEANED_SUFFIX, SWAP_SUFFIX)
     file_system.sync_directory(directory)
 
 
 def finish(file_system: FileSystem, directory: str, base_offset: Offset) -> None:
-    """The old ones are set aside: their place is free."""
+    """Give the new segment its name, once the old ones have been set aside."""
     _rename(file_system, directory, base_offset, SWAP_SUFFIX, "")
     file_system.sync_directory(directory)
 
@@ -57,7 +57,7 @@ def discard(file_system: FileSystem, directory: str, base_offset: Offset) -> Non
 
 
 def finish_interrupted(file_system: FileSystem, directory: str) -> None:
-    """What a crash has left of this: back to the old segments, or on to the new one."""
+    """Go back to the old segments, or on to the new one, from where a crash has stopped a swap."""
     names = file_system.list_directory(directory)
     swapped = [name for name in names if name.endswith(SWAP_SUFFIX)]
     incomplete = [_base_of(name) for name in names if _is_being_written(name)]
@@ -83,7 +83,7 @@ def finish_interrupted(file_system: FileSystem, directory: str) -> None:
 def _covered(
     file_system: FileSystem, directory: str, names: list[str], swapped: list[str]
 ) -> list[str]:
-    """The files of the segments that those in `swapped` were made from."""
+    """Return the files of the segments that those in `swapped` were made from."""
     logs = [name for name in swapped if _is_log(name)]
     if not logs:
         return []
@@ -97,7 +97,7 @@ def _covered(
 
 
 def _end_of(file_system: FileSystem, path: str) -> Offset:
-    """The offset after the last batch of a `.log`, and no less than one after its base."""
+    """Return the offset after the last batch of a `.log`, and no less than one after its base."""
     end = _base_of(os.path.basename(path)) + 1
     file = file_system.open_for_reading(path)
     try:
@@ -119,7 +119,7 @@ def _is_log(name: str) -> bool:
 
 
 def _base_of(name: str) -> Offset:
-    """-1 for a file that is not named as a segment's are."""
+    """Return the base offset in a file's name; -1 for a file that is not named as a segment's are."""
     stem = name.partition(".")[0]
     return int(stem) if stem.isdigit() else NO_OFFSET
 

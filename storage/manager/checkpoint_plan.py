@@ -1,4 +1,4 @@
-"""A checkpoint of marks, parted so that only a rename is done where appends are.
+"""A checkpoint of marks in steps, so that only a rename is done where appends are.
 
     plan      on the loop: the marks of a directory's logs, as they are now
     prepare   anywhere: write them beside the checkpoint, and sync: the slow part
@@ -49,7 +49,9 @@ class CheckpointPlan:
         )
 
     def publish(self) -> bool:
-        """Whether the checkpoint is what was planned."""
+        """Put the prepared file in place, unless a mark has been lowered since; return whether it
+        was.
+        """
         now = self.marks_now()
         if any(now.get(each, offset) < offset for each, offset in self.offsets.items()):
             return False

@@ -49,7 +49,7 @@ class CleanerManager:
     def start(
         self, wall_ms: int, make_map: Callable[[], OffsetMap], *, read_bytes: int = CHUNK_SIZE
     ) -> Cleaning | None:
-        """A round over the dirtiest log that is due, if one is; `finish` must follow."""
+        """Begin a round over the dirtiest log that is due, if one is; `finish` must follow."""
         found = max(
             self._candidates(wall_ms),
             key=lambda each: each[1].ratio,
@@ -66,7 +66,7 @@ class CleanerManager:
         return cleaning
 
     def finish(self, cleaning: Cleaning, error: BaseException | None = None) -> None:
-        """The round is over: done, or ended by `error`."""
+        """End the round, which is done, or was stopped by `error`."""
         log = cleaning.log
         self.in_progress.pop(log.topic_partition, None)
         if isinstance(error, CorruptRecordError | InvalidRecordError):
@@ -82,13 +82,15 @@ class CleanerManager:
     def before_cut(
         self, directory: LogDirectory, topic_partition: TopicPartition, offset: Offset
     ) -> None:
-        """A log is about to be cut: its last segment will then begin at `offset`."""
+        """Abort the round over a log that is about to be cut, so that its last segment begins at `offset`,
+        and lower its checkpoint.
+        """
         self.forget(topic_partition)
         if directory.cleaner_offsets.get(topic_partition, 0) > offset:
             self._write(directory, {topic_partition: offset})
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """Whatever is under way on that log will come to nothing."""
+        """Abort what is under way on that log."""
         self.uncleanable.pop(topic_partition, None)
         cleaning = self.in_progress.get(topic_partition)
         if cleaning is not None:
@@ -149,7 +151,9 @@ class CleanerManager:
     # The checkpoint.
 
     def _write(self, directory: LogDirectory, changes: Mapping[TopicPartition, Offset]) -> None:
-        """Write the offsets of the logs that are there: one that was deleted leaves no claim behind."""
+        """Write the offsets of the logs that are there: one that was deleted leaves no claim
+        behind.
+        """
         offsets = {
             key: offset
             for key, offset in {**directory.cleaner_offsets, **changes}.items()

@@ -53,18 +53,22 @@ _NAME = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)")
 
 
 def partition_of(name: str) -> TopicPartition | None:
-    """The partition that a directory called `name` holds; the last hyphen parts it."""
+    """Return the partition that a directory called `name` holds; its number is behind the last
+    hyphen.
+    """
     found = _NAME.fullmatch(name)
     return TopicPartition(found["topic"], int(found["partition"])) if found else None
 
 
 def owner_of(path: str) -> TopicPartition | None:
-    """Whose directory it was that is out of the way now; a cut name tells nearly whose."""
+    """Return the partition whose directory is now set aside at `path`; a long topic may be cut
+    short.
+    """
     return partition_of(os.path.basename(path).rpartition(".")[0])
 
 
 def aside_name(topic_partition: TopicPartition, unique: int, suffix: str) -> str:
-    """What its directory is called once it is out of the way; a long topic is cut."""
+    """Return the name of its directory once it is set aside; a long topic is cut short."""
     ending = f"-{topic_partition.partition}.{unique % (1 << 128):032x}{suffix}"
     return topic_partition.topic[: _LONGEST_NAME - len(ending)] + ending
 
@@ -90,7 +94,9 @@ class LogDirectory:
 
     @classmethod
     def lock(cls, file_system: FileSystem, path: str) -> Self:
-        """LogDirectoryLockedError where another process uses it."""
+        """Lock the directory, making it if need be. Raise LogDirectoryLockedError where another
+        process uses it.
+        """
         make_lasting_directory(file_system, path)
         return cls(
             file_system=file_system, path=path, lock=file_system.lock(os.path.join(path, _LOCK))
@@ -110,7 +116,9 @@ class LogDirectory:
     # Whose it is.
 
     def claim(self, *, cluster_id: str | None, node_id: int, directory_id: bytes | None) -> None:
-        """InconsistentMetadataError unless it is new, or this node's already."""
+        """Make the directory this node's. Raise InconsistentMetadataError unless it is new, or is
+        already.
+        """
         found = read_meta_properties(self.file_system, self.path)
         if found is not None:
             self._compare(found, cluster_id=cluster_id, node_id=node_id)
@@ -126,7 +134,7 @@ class LogDirectory:
         self.properties = properties
 
     def has_id_of(self, other: "LogDirectory") -> bool:
-        """Whether both are, by their ids, one directory."""
+        """Return whether both are, by their ids, one directory."""
         mine, theirs = self.properties, other.properties
         if mine is None or theirs is None or mine.directory_id is None:
             return False
@@ -156,7 +164,9 @@ class LogDirectory:
     # What is in it.
 
     def partitions(self) -> dict[TopicPartition, str]:
-        """Each partition's directory; LogDirectoryError for one that cannot be named."""
+        """Return each partition's directory. Raise LogDirectoryError for one whose name is no
+        partition's.
+        """
         found = {}
         for name, path in self._directories():
             if name.endswith((DELETE_SUFFIX, *_SET_ASIDE)):
@@ -193,7 +203,7 @@ class LogDirectory:
         topic_id: TopicId | None,
         suffix: str,
     ) -> str:
-        """Rename a partition's directory, for good; its new path."""
+        """Rename a partition's directory, for good; return its new path."""
         unique = int.from_bytes(topic_id or NO_TOPIC_ID, "big")
         while self.file_system.exists(
             path := os.path.join(self.path, aside_name(topic_partition, unique, suffix))
@@ -239,7 +249,9 @@ class LogDirectory:
         return OffsetCheckpoint(self.file_system, os.path.join(self.path, name))
 
     def read_checkpoints(self) -> None:
-        """Without one of them more is read again than need be, and nothing is lost."""
+        """Read the checkpoints. Without one of them more is read again than need be, and nothing is
+        lost.
+        """
         self.recovery_points = self._read_or_warn(RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = self._read_or_warn(LOG_START_OFFSET_CHECKPOINT)
         self.cleaner_offsets = self._read_or_warn(CLEANER_CHECKPOINT)
@@ -269,7 +281,7 @@ class LogDirectory:
             return {}
 
     def miss(self, found: Collection[TopicPartition]) -> None:
-        """Under a clean marker whatever has a recovery point is there, or somebody took it."""
+        """Note the partitions that a clean shutdown left behind and that are not in `found`."""
         if self.clean_shutdown is not None:
             self.lost = [
                 each

@@ -59,7 +59,7 @@ from storage.types import Offset, TopicId, TopicPartition
 
 NO_BROKER_EPOCH = -1
 LoadJob: TypeAlias = Callable[[], None]
-# So many logs are loaded, of so many.
+# Called with how many logs are loaded, and of how many.
 OnLoading: TypeAlias = Callable[[int, int], None]
 
 
@@ -102,9 +102,9 @@ class LogManager:
     # Starting.
 
     def startup(self, on_loading: OnLoading | None = None) -> list[RecoveryReport]:
-        """Open everything, one log after another; what opening each log found.
+        """Open everything, one log after another; return what opening each log found.
 
-        Who has threads takes the three steps of this, and loads several logs at once.
+        A broker takes the three steps of this, and loads several logs at once, in threads.
         """
         try:
             jobs = list(chain.from_iterable(self.find_logs()))
@@ -118,7 +118,7 @@ class LogManager:
             raise
 
     def find_logs(self) -> list[list[LoadJob]]:
-        """Lock every directory and see what is in it: for each, what loads its logs.
+        """Lock every directory and look what is in it; return for each the jobs that load its logs.
 
         A job touches one log, and fits a worker thread. What it raises ends the start.
         """
@@ -129,7 +129,9 @@ class LogManager:
         return [self._find_logs_in(directory, found) for directory in self._live()]
 
     def all_loaded(self) -> list[RecoveryReport]:
-        """The jobs are done; KafkaStorageError where not one directory is left."""
+        """Return what opening each log found, once the jobs are done. Raise KafkaStorageError where not one
+        directory is left.
+        """
         if not any(self._live()):
             causes = "; ".join(f"{each.path}: {each.failure}" for each in self.directories)
             raise KafkaStorageError(f"no log directory can be used: {causes}")
@@ -238,7 +240,7 @@ class LogManager:
         )
 
     def _hooks_of(self, directory: LogDirectory) -> LogHooks:
-        """The same for all logs in it: there may be very many."""
+        """Return the hooks of all logs in `directory`, which share them: there may be very many."""
         if directory.path not in self._hooks:
             self._hooks[directory.path] = self._make_hooks(directory)
         return self._hooks[directory.path]
@@ -312,7 +314,7 @@ class LogManager:
         return found[0] if found else None
 
     def expire_producers_after(self, expiration_ms: int) -> None:
-        """From now on, in every log."""
+        """Set, in every log, how long a silent producer is remembered."""
         self.producer_id_expiration_ms = expiration_ms
         for log in self.logs():
             log.producers.expiration_ms = expiration_ms
@@ -327,11 +329,11 @@ class LogManager:
         directory_id: bytes | None = None,
         wall_ms: int | None = None,
     ) -> Log:
-        """The log; where there is none it is made in `directory_id`, if that is online, or in
+        """Return the log; where there is none it is made in `directory_id`, if that is online, or in
         the directory with the fewest.
 
-        InconsistentTopicIdError where it belongs to another topic of that name. Not `is_new`:
-        it may lie in a directory that is offline, and is not made a second time.
+        Raise InconsistentTopicIdError where it belongs to another topic of that name. If not
+        `is_new`, it may lie in a directory that is offline, and is not made a second time.
         """
         log = self.get(topic_partition)
         if log is None:
@@ -433,9 +435,10 @@ class LogManager:
             log.close_uncleanly()
 
     def unlink(self, doomed: Iterable[DoomedFile]) -> list[DoomedFile]:
-        """Remove what is due, for good; what is gone. A disk that refuses is offline.
+        """Remove what is due, for good; return what is gone. A disk that refuses goes offline.
 
-        Slow, touches nothing else, and fit for a worker thread; `doomed.forget` it afterwards.
+        This is slow and touches nothing else, so a worker thread may do it; `doomed.forget` what is
+        gone afterwards.
         """
         gone = []
         for directory in self.directories:
@@ -452,7 +455,7 @@ class LogManager:
         return gone
 
     def take_rolled(self) -> list[Log]:
-        """The logs that have closed a segment since this was last asked: flush them."""
+        """Return the logs that have closed a segment since the last call, which are to be flushed."""
         rolled, self._rolled = self._rolled, {}
         logs = [self.get(each) for each in rolled]
         return [log for log in logs if log is not None and not log.failed and not log.closed]
@@ -465,7 +468,9 @@ class LogManager:
             self._checkpointing(directory, LogDirectory.checkpoint_recovery_points)
 
     def checkpoint_log_start_offsets(self) -> None:
-        """Write where those logs start that start within a segment. Not for a worker thread (rule 2)."""
+        """Write where those logs start that start within a segment. Not for a worker thread (rule
+        2).
+        """
         for directory in self._live():
             self._checkpointing(directory, LogDirectory.checkpoint_log_start_offsets)
 
@@ -517,7 +522,7 @@ class LogManager:
         ]
 
     def _correct_checkpoints(self, directory: LogDirectory, key: TopicPartition) -> None:
-        """Have no checkpoint on the disk claim more of a log than there is."""
+        """Lower every checkpoint on the disk that claims more of a log than there is."""
         log = directory.logs.get(key)
         if log is None:
             return
@@ -555,7 +560,7 @@ class LogManager:
     # Ending.
 
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
-        """Sync and close everything; the marker last. Fit for a worker thread."""
+        """Sync and close everything, and write the marker last. A worker thread may do it."""
         for directory in self._live():
             for _, log in directory.open_logs():
                 if not log.failed:

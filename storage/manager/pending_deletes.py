@@ -6,8 +6,8 @@
 Rule 1: everything waits its own `file.delete.delay.ms`: a segment that of its topic, a whole
 log that of its broker, as in Kafka (LocalLog.deleteSegmentFiles, LogManager.deleteLogs).
 
-Rule 2: nothing here knows the time. A wait begins when somebody who does first asks for what
-is due, so whoever asks every second unlinks at most two seconds late, and never early.
+Rule 2: nothing here knows the time. A wait begins at the first call of `due_by` after that, so
+a caller that asks every second unlinks at most two seconds late, and never early.
 
 Rule 3: `add` may be called in any thread, `due_by` and `forget` in one.
 """
@@ -57,6 +57,6 @@ class DoomedFiles:
         return due
 
     def forget(self, gone: list[DoomedFile]) -> None:
-        """They are unlinked, or lie on a disk that is lost."""
+        """Forget what has been unlinked, or lies on a disk that is lost."""
         for doomed in gone:
             self._waiting.remove(doomed)

@@ -6,7 +6,7 @@
     timestamp i64, coordinator epoch i32, first offset of the open transaction i64 (-1: none)
 
 Of a producer's last five batches only the newest is kept; the others are for answering
-retries, and whoever retries after a restart retries the newest.
+retries, and after a restart a producer retries its newest.
 
 (ProducerStateEntry, BatchMetadata, ProducerStateManager.writeSnapshot in Kafka.)
 """
@@ -103,19 +103,19 @@ def snapshot_path(directory: str, offset: Offset) -> str:
 
 
 def list_snapshots(file_system: FileSystem, directory: str) -> list[Offset]:
-    """The offsets of the snapshot files in `directory`, in order."""
+    """Return the offsets of the snapshot files in `directory`, in order."""
     if not file_system.is_directory(directory):
         return []
     return sorted(snapshots_in(file_system.list_directory(directory)))
 
 
 def snapshots_in(names: Iterable[str]) -> set[Offset]:
-    """The offsets of those of `names` that are snapshot files'."""
+    """Return the offsets of the snapshot files among `names`."""
     return {int(found[1]) for name in names if (found := _NAME.fullmatch(name))}
 
 
 def encode_snapshot(states: Iterable[ProducerState]) -> bytes:
-    """A `.snapshot` file: of each producer, its last batch."""
+    """Return a `.snapshot` file, with the last batch of each producer."""
     entries = [
         _ENTRY.pack(
             state.producer_id,
@@ -134,7 +134,7 @@ def encode_snapshot(states: Iterable[ProducerState]) -> bytes:
 
 
 def decode_snapshot(data: Buffer) -> list[ProducerState]:
-    """The producers in a `.snapshot` file; CorruptRecordError where it is not a sound one."""
+    """Return the producers in a `.snapshot` file. Raise CorruptRecordError where it is not sound."""
     if len(data) < _HEAD.size + _COUNT.size:
         raise CorruptRecordError(f"{len(data)} bytes are too few for a producer snapshot")
     version, crc = _HEAD.unpack_from(data)

@@ -74,7 +74,7 @@ class ProducerStateManager:
     file_system: FileSystem
     directory: str
     expiration_ms: int = DEFAULT_EXPIRATION_MS
-    # For who has listed the directory already: the offsets of the snapshots in it.
+    # The offsets of the snapshots in the directory, where it has been listed already.
     _snapshots: set[Offset] = attrs.field(
         kw_only=True,
         default=attrs.Factory(
@@ -103,7 +103,7 @@ class ProducerStateManager:
         bumps_epoch: bool,
         now_ms: int,
     ) -> VerificationGuard | None:
-        """A guard for a batch that would open a transaction; None where one is open."""
+        """Return a guard for a batch that would open a transaction; None where one is open."""
         if self._has_open_transaction(producer_id, producer_epoch):
             return None
         return self._verifications.begin(
@@ -115,7 +115,9 @@ class ProducerStateManager:
         )
 
     def is_verifying(self, producer_id: int, guard: VerificationGuard) -> bool:
-        """Whether nothing has come of it yet, and no end marker in between."""
+        """Return whether the verification still counts: no batch and no end marker has come in
+        between.
+        """
         return self._verifications.holds(producer_id, guard)
 
     def _has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
@@ -134,10 +136,10 @@ class ProducerStateManager:
         from_client: bool = True,
         terms: TransactionTerms = NO_TERMS,
     ) -> BatchMetadata | None:
-        """The batch that `header` repeats, if it does; ProducerStateError if it may not follow.
+        """Return the batch that `header` repeats, if it does, before it is written. Raise
+        ProducerStateError if it may not follow.
 
-        Before it is written; `marker` is what a control batch says. What is not `from_client`
-        has no sequence.
+        `marker` is what a control batch says. What is not `from_client` has no sequence.
         """
         if not header.has_producer:
             return None
@@ -173,7 +175,7 @@ class ProducerStateManager:
     def update(
         self, header: BatchHeader, marker: EndTransactionMarker | None = None
     ) -> CompletedTransaction | None:
-        """`header` is in the log now, at its offsets; the transaction that it ends, if it does."""
+        """Note that `header` is in the log; return the transaction that it ends, if it does."""
         completed = None
         if header.has_producer and header.is_control:
             completed = self._end_transaction(header, marker) if marker else None
@@ -185,7 +187,7 @@ class ProducerStateManager:
         return completed
 
     def update_map_end_offset(self, offset: Offset) -> None:
-        """The log now ends at `offset`."""
+        """Note that the log now ends at `offset`."""
         self.map_end_offset = offset
 
     def _add_batch(self, header: BatchHeader) -> None:
@@ -230,12 +232,14 @@ class ProducerStateManager:
     # Transactions.
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> Offset:
-        """Where the log is stable up to once `completed` is: for its entry in the `.txnindex`."""
+        """Return where the log is stable up to once `completed` is, for its entry in the
+        `.txnindex`.
+        """
         others = (first for first in self._ongoing if first != completed.first_offset)
         return min(others, default=completed.last_offset + 1)
 
     def complete_transaction(self, completed: CompletedTransaction) -> None:
-        """The transaction has ended; it is stable once the high watermark has passed its end."""
+        """Note the end of a transaction, which is stable once the high watermark has passed it."""
         del self._ongoing[completed.first_offset]
         self._unreplicated[completed.first_offset] = completed.last_offset
 
@@ -245,12 +249,12 @@ class ProducerStateManager:
 
     @property
     def oldest_transaction_timestamp(self) -> int | None:
-        """When its producer last wrote here; None where no transaction is open."""
+        """The time at which its producer last wrote here; None where no transaction is open."""
         oldest = min(self._ongoing, default=None)
         return None if oldest is None else self.producers[self._ongoing[oldest]].last_timestamp
 
     def on_high_watermark_updated(self, high_watermark: Offset) -> None:
-        """What ended below it is stable."""
+        """Note that the transactions that ended below the high watermark are stable."""
         for first in [f for f, last in self._unreplicated.items() if last < high_watermark]:
             del self._unreplicated[first]
 
@@ -274,7 +278,7 @@ class ProducerStateManager:
     def truncate_and_reload(
         self, log_start_offset: Offset, log_end_offset: Offset, *, now_ms: int | None = None
     ) -> None:
-        """The log is [start, end) now: go back to the last snapshot inside it.
+        """Go back to the last snapshot inside of the log, which is [start, end) now.
 
         The caller then feeds `update` the batches from `map_end_offset` to the end. `now_ms`
         leaves out producers that have expired meanwhile.
@@ -289,7 +293,7 @@ class ProducerStateManager:
             self._load_latest_snapshot(log_start_offset, now_ms)
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """The log is empty and starts at `offset`: no producers, no snapshots."""
+        """Forget producers and snapshots: the log is empty and starts at `offset`."""
         self._clear()
         for snapshot in sorted(self._snapshots):
             self.delete_snapshot(snapshot)
@@ -326,7 +330,7 @@ class ProducerStateManager:
 
     @property
     def snapshots(self) -> list[Offset]:
-        """The offsets that there is a snapshot for, in order."""
+        """The offsets of the snapshots, in order."""
         return sorted(self._snapshots)
 
     @property
@@ -368,7 +372,9 @@ class ProducerStateManager:
             self._removal_unsynced = False
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[Offset]) -> None:
-        """At loading: keep those at a segment's base, and the newest if it is beyond them all."""
+        """Delete all snapshots but those at a segment's base, and the newest if it is beyond them
+        all.
+        """
         strays = sorted(self._snapshots - set(segment_base_offsets))
         if strays and strays[-1] >= max(segment_base_offsets, default=strays[-1]):
             strays.pop()

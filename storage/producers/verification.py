@@ -5,9 +5,9 @@
                    └ a transactional batch or an end marker comes first: the guard is gone,
                      and what was asked before says nothing of what comes now
 
-Rule 1: only what opens a transaction needs a guard. Who has one open has been asked about.
+Rule 1: only what opens a transaction needs a guard. An open transaction has been verified.
 
-Rule 2: a guard is told from others by being that one. Its producer may have ended one
+Rule 2: a guard is compared by identity. Its producer may have ended one
 transaction and begun the next while the coordinator was asked (ABA).
 
 Rule 3: the lowest sequence seen is what may come first. A batch whose check has failed is sent
@@ -24,12 +24,12 @@ from storage.errors import InvalidTransactionStateError, OutOfOrderSequenceError
 
 @attrs.frozen(eq=False)
 class VerificationGuard:
-    """That one, and no other."""
+    """A token that is equal to itself alone."""
 
 
 @attrs.frozen(kw_only=True)
 class TransactionTerms:
-    """What a leader goes by where a batch is of a transaction."""
+    """What a leader checks a batch of a transaction by."""
 
     must_be_verified: bool = False
     guard: VerificationGuard | None = None
@@ -61,7 +61,7 @@ class Verification:
 
 @attrs.define(eq=False)
 class Verifications:
-    """Those of one log, by producer id."""
+    """The verifications of one log, by producer id."""
 
     by_producer: dict[int, Verification] = attrs.field(factory=dict)
 
@@ -74,7 +74,7 @@ class Verifications:
         bumps_epoch: bool,
         now_ms: int,
     ) -> VerificationGuard:
-        """The guard of what is about to be asked; the same until something comes of it."""
+        """Return the guard of a verification; the same one until a batch or an end marker comes."""
         known = self.by_producer.get(producer_id)
         if known is None:
             known = self.by_producer[producer_id] = Verification(
@@ -103,7 +103,9 @@ class Verifications:
     # Of a batch that is about to be appended.
 
     def check_guard(self, header: BatchHeader, guard: VerificationGuard | None) -> None:
-        """Of a batch that opens a transaction."""
+        """Raise InvalidTransactionStateError where `guard` is not that of the batch, which opens a
+        transaction.
+        """
         known = self.by_producer.get(header.producer_id)
         if known is None or known.guard is not guard:
             raise InvalidTransactionStateError(

@@ -87,7 +87,7 @@ class Write:
         content[self.position : end] = self.data
 
     def torn(self, chance: random.Random, fate: Fate | None) -> Iterator["Write"]:
-        """What a power cut leaves of it; without `fate`, as chance will have it."""
+        """Yield what a power cut leaves of the write; chance decides where `fate` is None."""
         match Fate(chance.randrange(Fate.UNCUT)) if fate is None else fate:
             case Fate.WHOLE | Fate.UNCUT:
                 yield self
@@ -139,13 +139,15 @@ class FileNode:
         self.unsynced.clear()
 
     def evict(self) -> None:
-        """The kernel needs the memory: what is clean is read from the platter from now on."""
+        """Drop clean pages, as a kernel that needs the memory: they are read from the platter
+        again.
+        """
         self.content = bytearray(self.durable)
         for change in self.unsynced:
             change.apply(self.content)
 
     def crash(self, chance: random.Random, fate: Fate | None) -> bool:
-        """Whether a cut was undone by it."""
+        """Lose what a power cut takes; return whether a truncation was undone by it."""
         truncations = [i for i, change in enumerate(self.unsynced) if isinstance(change, Truncate)]
         survived = 0 if fate is Fate.UNCUT else len(truncations)
         if fate is None:
@@ -169,7 +171,7 @@ class DirectoryNode:
     unsynced: list[dict[str, "Node | None"]] = attrs.field(factory=list)
 
     def do(self, change: "dict[str, Node | None]") -> None:
-        """One step: every name in `change` now means its node, or nothing."""
+        """Give, in one step, every name in `change` its node, or none."""
         _apply_names(self.entries, change)
         self.unsynced.append(change)
 
@@ -179,7 +181,9 @@ class DirectoryNode:
         self.unsynced.clear()
 
     def crash(self, chance: random.Random, fate: Fate | None) -> list[str]:
-        """The names of the files of which a cut was undone by it."""
+        """Lose what a power cut takes; return the names of the files whose truncation was undone by
+        it.
+        """
         kept = 0 if fate is Fate.NOTHING else len(self.unsynced)
         if fate is None:
             kept = chance.randint(0, kept)
@@ -221,9 +225,10 @@ class SimulatedDisk:
     locks: dict[str, object] = attrs.field(factory=dict)
 
     def power_cut(self, fate: Fate | None = None) -> list[str]:
-        """With `fate`: all unsynced writes end so. Of names and lengths nothing is lost, but for
-        the lengths that `Fate.UNCUT` speaks of, and the names under `Fate.NOTHING`. The names of
-        the files of which a cut was undone.
+        """Cut the power; return the names of the files whose truncation was undone by it.
+
+        With `fate` all unsynced writes end so, and no name or length is lost, but for the lengths
+        of `Fate.UNCUT` and the names under `Fate.NOTHING`.
         """
         self.locks.clear()
         return self.root.crash(self.chance, fate)
@@ -273,7 +278,7 @@ class SimulatedDisk:
                 Write(position, data).apply(content)
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
-        """The least of it."""
+        """Flip one bit of a file: the least bit rot."""
         byte = self.file(path).content[position]
         self.corrupt(path, position, bytes([byte ^ 1 << bit]))
 

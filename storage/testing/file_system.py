@@ -161,13 +161,13 @@ class FaultyFileSystem:
     # What happens to the process and to the machine.
 
     def detach(self) -> None:
-        """The process is killed: nothing is lost, and nothing more is written."""
+        """Kill the process: nothing is lost, and nothing more is written."""
         self.detached = True
         for path in [path for path, holder in self.disk.locks.items() if holder is self]:
             del self.disk.locks[path]
 
     def crash(self, fate: Fate | None = None) -> None:
-        """The power is cut: what was not synced is at the mercy of chance, or meets `fate`."""
+        """Cut the power: what was not synced is at the mercy of chance, or meets `fate`."""
         self.detach()
         self.disk.power_cut(fate)
 
@@ -176,7 +176,7 @@ class FaultyFileSystem:
         self._dies_at = self.changes + changes
 
     def reopen(self) -> "FaultyFileSystem":
-        """The next process on the same disk."""
+        """Return the file system of the next process on the same disk."""
         return FaultyFileSystem(self.disk.chance, disk=self.disk)
 
     def inject(self, fault: Fault) -> Fault:
@@ -206,7 +206,7 @@ class FaultyFileSystem:
         return isinstance(self.disk.node(path), DirectoryNode)
 
     def is_link(self, path: str) -> bool:
-        """False: a simulated disk has no links."""
+        """Return False: a simulated disk has no links."""
         self._enter("exists", path, 0.0)
         return False
 
@@ -293,7 +293,7 @@ class FaultyFileSystem:
         self._cost += seconds
 
     def enter(self, operation: str, path: str, cost: float) -> Fault | None:
-        """Every operation comes through here first."""
+        """Begin an operation: charge its cost, and return the fault that strikes it, if one does."""
         if operation in _CHANGING:
             if self.changes == self._dies_at:
                 self.detach()

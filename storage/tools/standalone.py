@@ -54,11 +54,11 @@ def open_log_directory(
     file_system: FileSystem | None = None,
     on_loading: OnLoading | None = None,
 ) -> Iterator[LogManager]:
-    """Every log in the directory at `path`, until the end of the `with`.
+    """Open every log in the directory at `path`, until the end of the `with`.
 
-    `node_id` is for a directory that says nothing of whose it is; LogDirectoryError without.
+    `node_id` is for a directory that does not name its owner; without it, raise LogDirectoryError.
     `believe_nothing`: read all batches again, also after a clean shutdown.
-    `on_loading` hears how many logs are open, of how many, before each of them.
+    `on_loading` is called with how many logs are open, and of how many, before each of them.
     """
     files, directory = file_system or OsFileSystem(), os.fspath(path)
     logs = LogManager(
@@ -99,7 +99,7 @@ def append_records(
     codec: Codec = Codec.NONE,
     leader_epoch: LeaderEpoch | None = None,
 ) -> LogAppendInfo:
-    """One batch of `records` at the end of `log`; in its latest leader epoch unless told.
+    """Append `records` to `log` as one batch, in its latest leader epoch unless `leader_epoch` is given.
 
     Offsets that records bring are overwritten; timestamps are milliseconds since 1970.
 
@@ -115,7 +115,7 @@ def append_records(
 
 
 def read_records(log: Log, from_offset: Offset | None = None) -> Iterator[Record]:
-    """Every record, checked, without those of control batches, to the end of `log`.
+    """Yield every record, checked, without those of control batches, to the end of `log`.
 
     A batch is read and checked when its first record is asked for, so memory holds 1 MiB of log.
 
@@ -140,10 +140,10 @@ def read_records(log: Log, from_offset: Offset | None = None) -> Iterator[Record
 
 
 def check(path: Path, file_system: FileSystem | None = None) -> Iterator[Entry]:
-    """What is wrong in the file, partition or log directory at `path`; prints as file and byte.
+    """Yield what is wrong in the file, partition or log directory at `path`, with file and byte.
 
     Every batch is read, its CRC-32C computed and its records decoded; nothing is written or locked.
-    FileNotFoundError where nothing is there.
+    Raise FileNotFoundError where nothing is there.
     """
     entries = dump(
         file_system or OsFileSystem(), [os.fspath(path)], DumpOptions(deep_iteration=True)
@@ -159,7 +159,7 @@ def repair(
     file_system: FileSystem | None = None,
 ) -> list[RecoveryReport]:
     """Read every batch in the log directory at `path` again, cut what makes no sense, and rebuild
-    indexes, epochs and producers from the rest: what was done to each log.
+    indexes, epochs and producers from the rest. Return what was done to each log.
     """
     with open_log_directory(
         path, config=config, node_id=node_id, believe_nothing=True, file_system=file_system

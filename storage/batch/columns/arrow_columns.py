@@ -73,7 +73,9 @@ class Part:
 
 
 def schema_of(names: Sequence[str]) -> pa.Schema:
-    """Return the schema of the columns called `names`. Raise KeyError where there is no such column."""
+    """Return the schema of the columns called `names`. Raise KeyError where there is no such
+    column.
+    """
     return pa.schema([_field(SCHEMA, name) for name in names])
 
 

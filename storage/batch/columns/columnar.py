@@ -372,7 +372,9 @@ def _assemble(
     ends: Integers,
     wanted: _Wanted,
 ) -> pa.RecordBatch | None:
-    """Return the columns of the batches whose records stand in `view`; None if there are no records."""
+    """Return the columns of the batches whose records stand in `view`; None if there are no
+    records.
+    """
     counts = headers["record_count"].astype(np.int64)
     data = np.frombuffer(view, np.uint8)
     bodies = record_bodies(data, begins, ends, counts)

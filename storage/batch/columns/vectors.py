@@ -151,7 +151,9 @@ def record_bodies(data: Bytes, begins: Integers, ends: Integers, counts: Integer
 
 
 def _steps(data: Bytes, positions: Integers, count: int) -> Integers:
-    """Return the places of `count` records from each position on, a row a step, and of what follows."""
+    """Return the places of `count` records from each position on, a row a step, and of what
+    follows.
+    """
     found = np.empty((count + 1, positions.size), np.int64)
     found[0] = positions
     for here, following in itertools.pairwise(found):

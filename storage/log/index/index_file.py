@@ -45,7 +45,7 @@ class IndexFile:
     def open(
         cls, file_system: FileSystem, path: str, *, layout: struct.Struct, max_size: int
     ) -> Self:
-        """The file at `path`, made and preallocated where it is not there yet."""
+        """Open the file at `path`, made and preallocated where it is not there yet."""
         try:
             file = file_system.open(path)
         except FileNotFoundError:
@@ -59,7 +59,7 @@ class IndexFile:
 
     @property
     def size_in_bytes(self) -> int:
-        """Of the entries, whatever the file's length."""
+        """The bytes of the entries, whatever the file's length."""
         return self.entry_count * self.layout.size
 
     def check_length(self) -> None:
@@ -77,7 +77,7 @@ class IndexFile:
         return self.layout.unpack(data)
 
     def entries(self) -> Iterator[tuple[int, ...]]:
-        """Each entry, read a block at a time."""
+        """Yield each entry, read a block at a time."""
         for start in range(0, self.entry_count, _BLOCK_ENTRIES):
             yield from self._block(start, min(start + _BLOCK_ENTRIES, self.entry_count))
 
@@ -93,7 +93,7 @@ class IndexFile:
         assert self.entry_count <= self.max_entries, "an index is filled only while it has room"
 
     def count_while(self, holds: Callable[[tuple[int, ...]], bool]) -> int:
-        """How many entries from the start `holds` is true for, if it never turns true again."""
+        """Return for how many entries from the start `holds` is true, if it never turns true again."""
         low, high = 0, self.entry_count
         while high - low > _BLOCK_ENTRIES:
             middle = (low + high) // 2
@@ -117,7 +117,9 @@ class IndexFile:
         self.entry_count = entry_count
 
     def resize(self, size: int) -> bool:
-        """Give the file `size` bytes, rounded down to whole entries; whether that changed it."""
+        """Give the file `size` bytes, rounded down to whole entries; return whether that changed
+        it.
+        """
         length = _round_down(size, self.layout.size)
         if length == self.length:
             return False

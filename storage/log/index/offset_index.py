@@ -56,12 +56,12 @@ class OffsetIndex(SegmentIndex):
 
     @property
     def room(self) -> int:
-        """How many entries it takes before it is full."""
+        """The number of entries that it takes before it is full."""
         return self._file.max_entries - self._file.entry_count
 
     @property
     def last_offset(self) -> Offset:
-        """Of the last entry; the base offset where there is none."""
+        """The offset of the last entry; the base offset where there is none."""
         return self._last_offset
 
     def append(self, offset: Offset, position: int) -> None:
@@ -82,7 +82,7 @@ class OffsetIndex(SegmentIndex):
         self._last_offset = last
 
     def lookup(self, offset: Offset) -> OffsetPosition:
-        """The greatest entry at or below `offset`; (base, 0) where there is none."""
+        """Return the greatest entry at or below `offset`; (base, 0) where there is none."""
         relative = offset - self.base_offset
         if self.entry_count and offset >= self._last_offset:
             return self.entry(self.entry_count - 1)
@@ -90,7 +90,9 @@ class OffsetIndex(SegmentIndex):
         return self.entry(count - 1) if count else OffsetPosition(self.base_offset, 0)
 
     def first_offset_from(self, position: int) -> Offset | None:
-        """Of the first entry at `position` or behind it."""
+        """Return the offset of the first entry at `position` or behind it; None where there is
+        none.
+        """
         count = self._file.count_while(lambda entry: entry[1] < position)
         return self.entry(count).offset if count < self.entry_count else None
 
@@ -114,7 +116,7 @@ class OffsetIndex(SegmentIndex):
         self._find_last()
 
     def sanity_check(self) -> None:
-        """CorruptIndexError where the file cannot be an index of this segment."""
+        """Raise CorruptIndexError where the file cannot be an index of this segment."""
         if self.entry_count and self._last_offset < self.base_offset:
             raise CorruptIndexError(
                 f"{self.path}: its last offset {self._last_offset} is below its base"

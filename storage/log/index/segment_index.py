@@ -51,11 +51,11 @@ class SegmentIndex(ABC):
 
     @property
     def size_in_bytes(self) -> int:
-        """Of the entries."""
+        """The bytes of the entries, without the room behind them."""
         return self._file.size_in_bytes
 
     def can_append_offset(self, offset: Offset) -> bool:
-        """Whether `offset` can be written relative to the base."""
+        """Return whether `offset` can be written relative to the base."""
         return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
     def fill(self, entries: bytes | bytearray) -> None:
@@ -64,13 +64,13 @@ class SegmentIndex(ABC):
         self._find_last()
 
     def reset(self, *, max_size: int) -> None:
-        """Empty, with room for `max_size` bytes."""
+        """Empty the index, with room for `max_size` bytes."""
         self._file.truncate_to_count(0)
         self._file.resize(max_size)
         self._find_last()
 
     def resize(self, size: int) -> bool:
-        """Make room for `size` bytes of entries; whether that changed the file."""
+        """Make room for `size` bytes of entries; return whether that changed the file."""
         return self._file.resize(size)
 
     def trim(self) -> None:

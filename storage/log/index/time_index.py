@@ -99,7 +99,7 @@ class TimeIndex(SegmentIndex):
             self._last = last
 
     def lookup(self, timestamp: int) -> TimestampOffset:
-        """The greatest entry at or below `timestamp`; (-1, base) where there is none."""
+        """Return the greatest entry at or below `timestamp`; (-1, base) where there is none."""
         count = self._file.count_while(lambda entry: entry[0] <= timestamp)
         return self.entry(count - 1) if count else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
@@ -118,7 +118,7 @@ class TimeIndex(SegmentIndex):
         self._find_last()
 
     def sanity_check(self) -> None:
-        """CorruptIndexError where the file cannot be a time index of this segment."""
+        """Raise CorruptIndexError where the file cannot be a time index of this segment."""
         if self.entry_count:
             first = self.entry(0).timestamp
             if self._last.timestamp < first:

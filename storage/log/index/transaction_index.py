@@ -6,8 +6,8 @@
     entry    (p7, first 10, last 15, last stable 13)     p8 was still open then
 
 An entry stands in the segment that holds its marker, at `last offset`; the transaction may have
-begun segments before. Whoever reads only what is committed is told of the aborted transactions
-that overlap what it was given, and skips their records (KIP-98).
+begun segments before. A reader of what is committed is given the aborted transactions that
+overlap its records, and skips theirs (KIP-98).
 
 Rule 1: there is a file only where something was aborted, and entries only go up.
 
@@ -78,11 +78,11 @@ class TransactionIndex:
 
     @property
     def last_offset(self) -> Offset:
-        """Of the last entry; -1 where there is none."""
+        """The last offset of the last entry; -1 where there is none."""
         return self._last_offset
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Whoever appends the first one makes the file."""
+        """Append an entry; the first one makes the file."""
         assert entry.last_offset > self._last_offset, "transactions end in the order of the log"
         if self._file is None:
             self._file = self.file_system.open(self.path, create=True)
@@ -112,7 +112,7 @@ class TransactionIndex:
         self._cut(len(kept) * ENTRY_SIZE, kept[-1].last_offset if kept else NO_OFFSET)
 
     def reset(self) -> None:
-        """Empty, to be filled again."""
+        """Empty the index, to be filled again."""
         self._cut(0, NO_OFFSET)
 
     def _cut(self, length: int, last_offset: Offset) -> None:
@@ -121,7 +121,7 @@ class TransactionIndex:
         self._length, self._last_offset = length, last_offset
 
     def sanity_check(self, base_offset: Offset) -> None:
-        """CorruptIndexError where the file cannot be of a segment that begins there."""
+        """Raise CorruptIndexError where the file cannot be of a segment that begins there."""
         if self._length % ENTRY_SIZE:
             raise CorruptIndexError(
                 f"{self.path}: {self._length} bytes are no whole number of {ENTRY_SIZE}-byte entries"
@@ -140,7 +140,9 @@ class TransactionIndex:
 def aborted_between(
     indexes: Iterable[TransactionIndex], start_offset: Offset, upper_bound: Offset
 ) -> list[AbortedTransaction]:
-    """Those that overlap [start_offset, upper_bound); `indexes` from that of its segment on."""
+    """Return the transactions that overlap [start_offset, upper_bound). `indexes` are those of the
+    segment of `start_offset` and of all behind it.
+    """
     found = []
     for index in indexes:
         for entry in index.entries():

@@ -32,7 +32,7 @@ def read_epochs(
 
 
 def are_lost(epochs: LeaderEpochCache, segments: Sequence[Segment]) -> bool:
-    """Whether none is known, and the batches are not of an age without epochs."""
+    """Return whether no epoch is known, although the batches carry some."""
     first = next((each for each in segments if each.size), None)
     if epochs.entries or first is None:
         return False
@@ -46,7 +46,9 @@ def complete(
     log_start_offset: Offset,
     log_end_offset: Offset,
 ) -> None:
-    """Where the log start has fallen back (it was not checkpointed), so must the first epoch."""
+    """Add the epochs below the first known one, where the log start has fallen back: it was not
+    checkpointed.
+    """
     known = epochs.entries
     end = known[0].start_offset if known else log_end_offset
     found: list[EpochEntry] = []

@@ -70,7 +70,7 @@ _OF_INTERRUPTED: Final = (CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX)
 
 @attrs.frozen(kw_only=True)
 class Loader:
-    """One partition's directory, about to be opened."""
+    """The loading of one partition's directory."""
 
     file_system: FileSystem
     directory: str
@@ -83,7 +83,7 @@ class Loader:
     repairs: tuple[Repair, ...] = ()
 
     def load(self, names: list[str]) -> LoadedSegments:
-        """Every segment that can be believed; none where the log start lies past their end.
+        """Return every segment that can be believed; none where the log start lies past their end.
 
         `names` are those in the directory.
         """
@@ -159,7 +159,7 @@ class Loader:
             self._begin_again(loaded)
 
     def _walk(self, loaded: LoadedSegments) -> None:
-        """From the first segment to the last, or to where one is cut."""
+        """Go from the first segment to the last, or to where one is cut."""
         read_again_from = self._first_to_read_again(loaded.segments)
         scanned = ScannedEpochs(self.epochs)
         for index, segment in enumerate(list(loaded.segments)):
@@ -183,7 +183,7 @@ class Loader:
         self.epochs.flush()
 
     def _end_before_gaps(self, loaded: LoadedSegments) -> None:
-        """Rule 4, of what seemed to follow and could not be believed."""
+        """Drop what seemed to follow a gap and could not be believed (rule 4)."""
         for base, end in reversed(loaded.gaps):
             behind = [each.base_offset >= base for each in loaded.segments]
             if any(each.size for each in loaded.segments if each.base_offset >= base):
@@ -194,14 +194,14 @@ class Loader:
                 self._bring_producers_to(end, loaded.segments)
 
     def _forget_times_behind_the_end(self, loaded: LoadedSegments) -> None:
-        """Of a segment that is the last one now: only of the one that was are times checked, and a
-        disk that lied about records may have kept theirs.
+        """Drop times behind the end of the segment that is the last one now. Only the segment that was
+        last has had its times checked, and a disk that lied about records may have kept theirs.
         """
         if loaded.segments and not loaded.clean:
             loaded.segments[-1].time_index.truncate_to(loaded.next_offset)
 
     def _first_to_read_again(self, segments: list[Segment]) -> int:
-        """The index of the segment that the recovery point lies in, or at the end of."""
+        """Return the index of the segment that the recovery point lies in, or at the end of."""
         if self.marks.believe_nothing:
             return 0
         if self.marks.clean:
@@ -210,7 +210,7 @@ class Loader:
         return max(0, len(below) - 1)
 
     def _joins(self, loaded: LoadedSegments, previous: Segment, segment: Segment) -> bool:
-        """Rule 4: whether `segment` may follow `previous` and what was loaded before."""
+        """Return whether `segment` may follow `previous` and what was loaded before (rule 4)."""
         end, base, marks = loaded.next_offset, segment.base_offset, self.marks
         if end == base or (end < base and _had_to_roll(previous, segment)):
             return True
@@ -237,7 +237,7 @@ class Loader:
     def _read_again(
         self, loaded: LoadedSegments, segment: Segment, scanned: ScannedEpochs
     ) -> Cut | None:
-        """Check it, index it, and have its producers noted; where it stops making sense."""
+        """Check a segment, index it, and note its producers; return where it stops making sense."""
         loaded.segments_recovered += 1
         segment.reset_indexes()
         self._bring_producers_to(segment.base_offset, loaded.segments)
@@ -262,14 +262,14 @@ class Loader:
         self.producers.take_snapshot()
 
     def _bring_producers_to(self, offset: Offset, segments: list[Segment]) -> None:
-        """As they were at `offset`, where a segment begins."""
+        """Bring the producers to where they were at `offset`, where a segment begins."""
         self.producers.truncate_and_reload(self.marks.log_start_offset, offset)
         producer_replay.rebuild(self.producers, Segments(segments), offset)
 
     # Cutting.
 
     def _was_promised(self, offset: Offset) -> bool:
-        """Whether what stands at `offset` had been synced, by all that we know."""
+        """Return whether what stands at `offset` had been synced, as far as the marks say."""
         return self.marks.clean or offset < self.marks.recovery_point
 
     def _cut(self, loaded: LoadedSegments, index: int, cut: Cut) -> None:
@@ -301,7 +301,9 @@ class Loader:
             self.file_system.sync_directory(self.directory)
 
     def _begin_again(self, loaded: LoadedSegments) -> None:
-        """The log start lies past the end: whatever is left was deleted, or is out of reach."""
+        """Drop everything, because the log start lies past the end: it was deleted, or is out of
+        reach.
+        """
         cause = f"the log ends at {loaded.next_offset} and starts at {self.marks.log_start_offset}"
         promised = self._was_promised(loaded.segments[0].base_offset)
         self._drop_from(loaded, 0, cause, keep=promised)
@@ -339,7 +341,7 @@ class Loader:
 
 
 def _had_to_roll(previous: Segment, segment: Segment) -> bool:
-    """Whether the first batch of `segment` is too far away for the one before it."""
+    """Return whether the first batch of `segment` is too far away for the one before it."""
     try:
         return any(
             not previous.holds_offset(header.last_offset)
@@ -350,6 +352,6 @@ def _had_to_roll(previous: Segment, segment: Segment) -> bool:
 
 
 def _segment_file(name: str) -> tuple[Offset, str] | None:
-    """The base offset and the suffix of a segment's file; None for any other."""
+    """Return the base offset and the suffix of a segment's file; None for any other."""
     found = _NAME.fullmatch(name)
     return (int(found[1]), found[2]) if found else None

@@ -59,7 +59,7 @@ def _begin_part(segment: Segment, position: int) -> Segment:
 
 
 def append_from(part: Segment, source: Segment, position: int) -> int:
-    """Copy from `position` on, up to the first batch that does not fit; how many bytes."""
+    """Copy from `position` on, up to the first batch that does not fit; return how many bytes."""
     end = _fitting_end(part, source, position)
     for start in range(position, end, _CHUNK):
         data = source.pins.file.read(start, min(_CHUNK, end - start))
@@ -69,7 +69,7 @@ def append_from(part: Segment, source: Segment, position: int) -> int:
 
 
 def _fitting_end(part: Segment, source: Segment, position: int) -> int:
-    """Where the first batch begins that cannot be written relative to the base of `part`."""
+    """Return where the first batch begins that cannot be written relative to the base of `part`."""
     with contextlib.suppress(CorruptRecordError):
         for at, header in source.headers(position):
             if not part.holds_offset(header.base_offset) or not part.holds_offset(

@@ -15,7 +15,7 @@ class Marks:
     log_start_offset: Offset = 0
     # Below it compaction may have taken whole stretches of offsets, and a disk has lost nothing.
     compacted_to: Offset = 0
-    # Whoever asks for a repair takes nobody's word, not even a marker's.
+    # A repair believes nothing, not even a clean-shutdown marker.
     believe_nothing: bool = False
     # When the clean-shutdown marker was written; None: not known, or there was none.
     marker_ms: int | None = None
@@ -26,7 +26,7 @@ class Repair:
     """Something in `path` that could not stay as it was.
 
     `bytes` went from `position` on, where `offset` would have been next; `kept` is the file
-    that they are in now, empty where nobody had been promised them.
+    that they are in now, empty where they had not been synced.
     """
 
     path: str

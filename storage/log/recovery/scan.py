@@ -79,8 +79,8 @@ class Cut:
 
 @attrs.define(kw_only=True)
 class Scan:
-    """One pass over `segment`. `note_producer` is told of each batch that has one; False: it is a
-    transaction's marker, and says nothing.
+    """One pass over `segment`. `note_producer` is called with each batch that has a producer, and
+    returns False for a transaction's marker that says nothing.
     """
 
     segment: Segment
@@ -108,9 +108,9 @@ class Scan:
         self._youngest = NO_TIMESTAMP, self.segment.base_offset
 
     def run(self) -> Cut | None:
-        """Check and index all that is sound; what stopped it before the end of the file.
+        """Check and index all that is sound; return what stopped it before the end of the file.
 
-        OffsetOverflowError where that is an offset too far from the segment's base,
+        Raise OffsetOverflowError where that is an offset too far from the segment's base, and
         UnsupportedFormatError where it is a batch of another magic.
         """
         self._read()
@@ -125,7 +125,7 @@ class Scan:
         return None if self.end == self.segment.size else self._why()
 
     def _read(self) -> None:
-        """A window at a time; one batch larger than the window makes it larger."""
+        """Read a window at a time; one batch larger than the window makes it larger."""
         file, size = self.segment.pins.file, self.segment.size
         buffer = memoryview(bytearray(min(_WINDOW, max(size, HEADER_SIZE))))
         while self.end + HEADER_SIZE <= size:
@@ -141,7 +141,7 @@ class Scan:
 
     # One loop, because a call costs as much as what it would do here.
     def _check(self, window: memoryview) -> bool:
-        """Take every whole batch in `window`; False at one that is not sound."""
+        """Take every whole batch in `window`; return False at one that is not sound."""
         at, start, last_start = 0, self.end, len(window) - HEADER_SIZE
         base, following = self.segment.base_offset, self.next_offset
         highest = min(base + MAX_RELATIVE_OFFSET, LAST_LOG_END - 1)
@@ -190,7 +190,7 @@ class Scan:
         return sound
 
     def _note(self, producer: int, attributes: int, batch: memoryview) -> bool:
-        """Have its producer noted, now or when there is nothing newer of it.
+        """Note the producer of `batch`, now or once no newer batch of it has come.
 
         Only the last few batches of a producer are remembered, and most are neither part of a
         transaction nor its end: of those only the last few are looked at.
@@ -239,12 +239,15 @@ class Scan:
         return Cut(self.end, cause, ours=True)
 
     def _size_here(self) -> int:
-        """Of what begins where the sound ones end, as every format writes it."""
+        """Return the size of what begins where the sound batches end, as every format writes it."""
         head = self.segment.pins.file.read(self.end, LENGTH_OVERHEAD)
         return max(HEADER_SIZE, LENGTH_OVERHEAD + int.from_bytes(head[8:], "big", signed=True))
 
     def _overflow(self, header: BatchHeader) -> Cut:
-        """An offset that one wrong bit has thrown far away is followed by one that goes back."""
+        """Return a cut where the next offset goes back, as behind one that a wrong bit has thrown far away.
+
+        Raise OffsetOverflowError otherwise.
+        """
         following = self.next_offset
         with contextlib.suppress(CorruptRecordError):
             for _, each in self.segment.headers(self.end):

@@ -6,7 +6,7 @@
 One read of the index and two of the log show a file that was emptied, cut short, or written
 over at an end, an index that is longer than its log, and where the segment ends. The active
 segment's last batches have their CRC checked: a crash that no marker tells of hits them first.
-What lies in between is checked by whoever reads it. (Kafka looks at none of this after a clean
+What lies in between is checked when it is read. (Kafka looks at none of this after a clean
 shutdown.)
 """
 
@@ -19,13 +19,13 @@ from storage.log.index.offset_index import OffsetPosition
 from storage.log.segment import INDEX_SUFFIX, LOG_SUFFIX, Segment
 from storage.types import LAST_LOG_END, Offset
 
-# Whoever copies a directory gives its files new times, in any order, and has not changed them.
+# A copy of a directory has files of new times, in any order, that have not changed.
 COPYING_MS: Final = 10_000
 
 
 def end_of_believed(segment: Segment, *, active: bool, marker_ms: int | None) -> Offset:
-    """The offset after its last batch; CorruptRecordError or CorruptIndexError, which say
-    why, where it has to be read again.
+    """Return the offset after its last batch. Raise CorruptRecordError or CorruptIndexError, with the
+    reason, where it has to be read again.
     """
     if marker_ms is not None and (segment.created_ms or 0) > marker_ms + COPYING_MS:
         raise CorruptRecordError("written to after the clean shutdown")
@@ -47,8 +47,8 @@ def end_of_believed(segment: Segment, *, active: bool, marker_ms: int | None) ->
 
 
 def _check_times(segment: Segment, end: Offset) -> None:
-    """What goes on at `end` could not be entered behind a record that is not there: a disk that
-    lied about the records may have kept their times.
+    """Raise CorruptIndexError for a time behind `end`: a disk that lied about records may have kept
+    their times, and those of new records could not follow them.
     """
     times = segment.time_index
     if times.entry_count and times.last_entry.offset >= end:

@@ -99,7 +99,7 @@ def _dump_file(file_system: FileSystem, path: str, options: DumpOptions) -> Iter
 
 
 def _reason(path: str, error: Exception) -> str:
-    """What is wrong, without the path in front that storage's errors begin with."""
+    """Return what is wrong, without the path that storage's errors begin with."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
     return str(error).removeprefix(f"{path}: ")

@@ -56,7 +56,7 @@ RECORD_SCHEMA: Final = columnar.PLAIN_SCHEMA.insert(0, pa.field("file", pa.strin
 def arrow_batches(
     file_system: FileSystem, paths: Iterable[str], max_bytes: int | None = None
 ) -> Iterator[pa.RecordBatch | Damage | InvalidBytes]:
-    """A row for each batch in the `.log` files at `paths`."""
+    """Yield a row for each batch in the `.log` files at `paths`."""
     for path in paths:
         rows: list[tuple[Any, ...]] = []
         for found in _stretches(file_system, path, max_bytes):
@@ -74,7 +74,7 @@ def arrow_batches(
 def arrow_records(
     file_system: FileSystem, paths: Iterable[str], max_bytes: int | None = None
 ) -> Iterator[pa.RecordBatch | Damage | InvalidBytes]:
-    """A row for each record in the `.log` files at `paths`."""
+    """Yield a row for each record in the `.log` files at `paths`."""
     for path in paths:
         unpacking, waiting, size = Unpacking(), list[_Unpacked](), 0
         for found in _stretches(file_system, path, max_bytes):

@@ -243,7 +243,7 @@ Entry: TypeAlias = (
 
 
 def is_damage(entry: Entry) -> bool:
-    """Whether `entry` says that its file is not what it should be."""
+    """Return whether `entry` says that its file is not what it should be."""
     match entry:
         case BatchEntry(is_valid=valid):
             return not valid

@@ -85,7 +85,7 @@ def _log_of(path: str) -> str:
 
 
 def _sanity(index: IndexFile, reason: str | None) -> Iterator[Entry]:
-    """What decides at start-up whether an index is rebuilt."""
+    """Yield the result of the check that decides at start-up whether an index is rebuilt."""
     path, at = index.file.path, max(0, index.size_in_bytes - index.layout.size)
     if reason is None and index.length != index.size_in_bytes:
         at = index.size_in_bytes
@@ -106,7 +106,7 @@ def _insane_times(index: IndexFile) -> str | None:
 
 
 def _entries(index: IndexFile) -> Iterator[tuple[int, int, int]]:
-    """Each entry and the byte it stands at, up to the zeroes of an active segment's index."""
+    """Yield each entry and the byte it stands at, up to the zeroes of an active segment's index."""
     offset_at = 0 if index.layout is _OFFSET_ENTRY else 1
     for number, (first, second) in enumerate(index.entries()):
         if number and (first, second)[offset_at] == 0:
@@ -171,7 +171,7 @@ def _time_entries(
 
 
 def _headers(log: File) -> Iterator[BatchHeader]:
-    """Those of the log up to its first damage, which a dump of the log itself tells of."""
+    """Yield the headers of the log up to its first damage, which a dump of the log itself names."""
     try:
         for batch in read_batches(log):
             yield batch.header

@@ -61,7 +61,7 @@ def dump_log(file_system: FileSystem, path: str, options: DumpOptions) -> Iterat
 def sound_stretches(
     file_system: FileSystem, file: File, end: int
 ) -> Iterator[StoredBatch | Damage | InvalidBytes | SpareRoom]:
-    """The batches up to byte `end`, and what stands between them."""
+    """Yield the batches up to byte `end`, and what stands between them."""
     position, least_offset = 0, 0
     while position < end:
         damage = None

@@ -102,7 +102,7 @@ def _contents(file_system: FileSystem, path: str) -> bytes:
 
 
 def _there(path: str, found: T | None) -> T:
-    """What somebody named: here a missing file is an error."""
+    """Return `found`. Raise FileNotFoundError for None: a file that was named has to be there."""
     if found is None:
         raise FileNotFoundError(2, os.strerror(2), path)
     return found

@@ -59,7 +59,7 @@ class TextOptions:
 
 
 def line(entry: Entry, options: TextOptions) -> str | None:
-    """What standard output shows of `entry`; None where it shows nothing."""
+    """Return what standard output shows of `entry`; None where it shows nothing."""
     match entry:
         case FileStarted():
             return _started(entry)
@@ -84,7 +84,7 @@ def line(entry: Entry, options: TextOptions) -> str | None:
 
 
 def error_line(entry: Entry) -> str | None:
-    """What standard error shows of `entry` at once."""
+    """Return what standard error shows of `entry` at once."""
     match entry:
         case UnknownFile(path):
             return f"Ignoring unknown file {path}"
@@ -124,7 +124,7 @@ class Findings:
                 pass
 
     def lines(self) -> Iterator[str]:
-        """For standard error, in Kafka's order of kinds."""
+        """Yield what is for standard error, in Kafka's order of kinds."""
         for kind, title in (
             (IndexMismatch, "Mismatches in :{}"),
             (TimestampMismatch, "Found timestamp mismatch in :{}"),
@@ -171,7 +171,7 @@ def _batch(entry: BatchEntry) -> str:
 
 
 def codec_name(header: BatchHeader) -> str:
-    """As `compression.type` has it; a number that Kafka does not use stays one."""
+    """Return the codec's name in `compression.type`; a number that Kafka does not use stays one."""
     number = header.attributes & CODEC_MASK
     return Codec(number).name.lower() if number in tuple(Codec) else str(number)
 

@@ -103,7 +103,8 @@ def test_a_largest_timestamp_that_only_the_index_knows_is_no_records() -> None:
 
 
 SHORT = 2 * STEPS_PER_BATCH + 3 * STEPS_PER_OUTLINE
-"""The steps for one segment, three headers and one batch that is opened: the records are too many."""
+"""The steps for one segment, three headers and one batch that is opened: the records are too many.
+"""
 
 TIMES = st.lists(st.integers(0, 9), min_size=1, max_size=6)
 
