@@ -157,7 +157,12 @@ class Wiring:
         handlers = broker_handlers(node)
         if (authorizer := self.config.authorizer) is None:
             return handlers
-        return guarded(handlers, Authorizer(*authorizer), lambda: metadata.image)
+        return guarded(
+            handlers,
+            Authorizer(*authorizer),
+            lambda: metadata.image,
+            creates_topics=self.config.auto_create_topics_enable,
+        )
 
     def gate(self, listener: str, metadata: MetadataCache) -> Gate:
         def credential_of(name: str, mechanism: str) -> ScramCredential | None:

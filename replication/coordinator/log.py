@@ -24,7 +24,7 @@ from replication.errors import ErrorCode, KafkaError
 from replication.net.seams import NodeClock
 from replication.replica_manager import ProduceResult, ReplicaManager
 from storage.batch.compression import Codec
-from storage.batch.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from storage.batch.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from storage.batch.records import Record, encode_batch
 from storage.producers.verification import VerificationGuard
 from storage.types import NO_OFFSET, LeaderEpoch, Offset, TopicPartition
@@ -140,6 +140,9 @@ class LogWriter:
             codec=self.codec,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
+            base_sequence=NO_SEQUENCE
+            if producer is None
+            else 0,  # nobody compares it (CoordinatorRuntime)
             transactional=producer is not None,
         )
         results = await self.replica_manager.produce.append(

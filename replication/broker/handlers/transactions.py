@@ -166,11 +166,15 @@ async def end_txn(
 async def write_txn_markers(
     node: BrokerNode, _: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
+    """Append the markers. One without a producer is UNKNOWN_SERVER_ERROR for all (KafkaApis)."""
+    is_sound = all(each.producer_id >= 0 and each.producer_epoch >= 0 for each in request.markers)
     results: list[WritableTxnMarkerResult] = []
     for marker in request.markers:
         if results:
             await trio.lowlevel.checkpoint()
-        errors = await node.transactions.markers.writer.write(marker)
+        errors: Mapping[TopicPartition, ErrorCode] = {}
+        if is_sound:
+            errors = await node.transactions.markers.writer.write(marker)
         topics = await in_steps(_written(marker, errors))
         results.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
     return WriteTxnMarkersResponse(markers=results)
@@ -184,7 +188,8 @@ def _written(
         answer = WritableTxnMarkerTopicResult(name=topic.name)
         topics.append(answer)
         for number in topic.partition_indexes:
-            error = errors[TopicPartition(topic.name, number)]
+            partition = TopicPartition(topic.name, number)
+            error = errors.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
             answer.partitions.append(
                 WritableTxnMarkerPartitionResult(partition_index=number, error_code=error)
             )

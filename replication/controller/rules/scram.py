@@ -75,8 +75,8 @@ def _check(image: MetadataImage, asked: Alteration, *, twice: bool) -> None:
                 ErrorCode.RESOURCE_NOT_FOUND,
                 "Attempt to delete a user credential that does not exist",
             )
-    elif not asked.salt or not asked.salted_password:
-        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Salt and password must not be empty")
+    elif not asked.salted_password:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Password must not be empty")
     elif not MINIMUM_ITERATIONS <= asked.iterations <= MAXIMUM_ITERATIONS:
         raise KafkaError(
             ErrorCode.UNACCEPTABLE_CREDENTIAL,

@@ -29,11 +29,18 @@ from replication.wire.apis import ApiKey
 
 
 def guarded(
-    handlers: Mapping[ApiKey, Handler], authorizer: Authorizer, image: Callable[[], MetadataImage]
+    handlers: Mapping[ApiKey, Handler],
+    authorizer: Authorizer,
+    image: Callable[[], MetadataImage],
+    *,
+    creates_topics: bool,
 ) -> dict[ApiKey, Handler]:
-    """Return `handlers`, each behind its guard."""
+    """Return `handlers`, each behind its guard.
+
+    `creates_topics` is `auto.create.topics.enable`.
+    """
     return {
-        key: _guarded(_guard_of(key), handler, authorizer, image)
+        key: _guarded(_guard_of(key), handler, authorizer, image, creates_topics=creates_topics)
         for key, handler in handlers.items()
     }
 
@@ -58,10 +65,16 @@ def _guard_of(key: ApiKey) -> Guard:
 
 
 def _guarded(
-    guard: Guard, handler: Handler, authorizer: Authorizer, image: Callable[[], MetadataImage]
+    guard: Guard,
+    handler: Handler,
+    authorizer: Authorizer,
+    image: Callable[[], MetadataImage],
+    *,
+    creates_topics: bool = False,
 ) -> Handler:
     async def handle(context: RequestContext, request: object) -> object:
-        return await guard(Access(authorizer, image(), context), request, handler)
+        access = Access(authorizer, image(), context, creates_topics)
+        return await guard(access, request, handler)
 
     return handle
 

@@ -32,6 +32,8 @@ class Access:
     authorizer: Authorizer
     image: MetadataImage
     context: RequestContext
+    creates_topics: bool = False
+    """Whether Metadata may create the topics that it names (`auto.create.topics.enable`)."""
 
     def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
         return self.authorizer.may(

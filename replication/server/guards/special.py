@@ -107,8 +107,8 @@ def _may_see(access: Access, request: MetadataRequest, asked: Any) -> bool:
         return True  # an id that no topic has
     if not access.topic(Operation.DESCRIBE, name):
         return False
-    is_there = name in access.image.topics or not request.allow_auto_topic_creation
-    return is_there or _may_create(access, name)
+    creates = access.creates_topics and request.allow_auto_topic_creation
+    return name in access.image.topics or not creates or _may_create(access, name)
 
 
 async def delete_topics(access: Access, request: DeleteTopicsRequest, handler: Handler) -> Any:

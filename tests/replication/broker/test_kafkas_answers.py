@@ -24,6 +24,11 @@ from replication.wire.list_offsets import ListOffsetsRequest, ListOffsetsTopic
 from replication.wire.offset_commit import OffsetCommitRequest, OffsetCommitTopic
 from replication.wire.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchTopic
 from replication.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from replication.wire.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from scenarios.world.world import World
 from tests.replication.broker.members import Member, all_join
 from tests.replication.broker.stage import Stage, play, staged
@@ -43,6 +48,20 @@ def asked(request: object, *, version: int | None = None) -> Any:
 
     play(story)
     return found[0]
+
+
+@pytest.mark.parametrize(("producer_id", "producer_epoch"), [(-1, 0), (9, -1)])
+def test_markers_without_a_producer_are_not_written(producer_id: int, producer_epoch: int) -> None:
+    topic = WritableTxnMarkerTopic(name="t", partition_indexes=[0, 1])
+    marker = WritableTxnMarker(
+        producer_id=producer_id, producer_epoch=producer_epoch, topics=[topic]
+    )
+    response = asked(WriteTxnMarkersRequest(markers=[marker]))
+    assert [
+        (each.partition_index, each.error_code)
+        for topic in response.markers[0].topics
+        for each in topic.partitions
+    ] == [(0, ErrorCode.UNKNOWN_SERVER_ERROR), (1, ErrorCode.UNKNOWN_SERVER_ERROR)]
 
 
 @pytest.mark.parametrize("epoch", [-2, -(2**31)])

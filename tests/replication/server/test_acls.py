@@ -1,6 +1,6 @@
 """Who may do what, asked over the wire, of a cluster whose brokers log in."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -69,10 +69,14 @@ TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLU
 
 
 @asynccontextmanager
-async def governed(brokers: int = 1) -> AsyncIterator[tuple[Cluster, Admin]]:
+async def governed(
+    brokers: int = 1, properties: Mapping[str, str] | None = None
+) -> AsyncIterator[tuple[Cluster, Admin]]:
     """A cluster with two topics, and an admin client that may do everything."""
     async with (
-        open_cluster(brokers=brokers, listeners=["INSIDE"], properties=PROPERTIES) as cluster,
+        open_cluster(
+            brokers=brokers, listeners=["INSIDE"], properties=PROPERTIES | dict(properties or {})
+        ) as cluster,
         Admin(**login(cluster, "admin", "top")) as admin,
     ):
         topics = [NewTopic(name=name, replication_factor=brokers) for name in ("open", "shut")]

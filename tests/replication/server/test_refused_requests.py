@@ -63,8 +63,8 @@ class Asking:
 
 
 @asynccontextmanager
-async def refused_by() -> AsyncIterator[Asking]:
-    async with governed() as (cluster, admin):
+async def refused_by(**properties: str) -> AsyncIterator[Asking]:
+    async with governed(properties=properties) as (cluster, admin):
         yield Asking(asking("alice", "a"), cluster.bootstrap_list[0], cluster, admin)
 
 
@@ -97,6 +97,19 @@ async def test_who_is_no_broker_and_fetches_as_a_follower_is_refused_partition_b
             going_on.replica_state = as_follower.replica_state
             response = await alice.call(going_on, version=17, timeout_ms=5000)
             assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("enabled", "error"), [("true", DENIED), ("false", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+)
+async def test_a_topic_that_nobody_would_create_is_unknown_and_not_refused(
+    enabled: str, error: ErrorCode
+) -> None:
+    async with refused_by(**{"auto.create.topics.enable": enabled}) as there:
+        await make(there.cluster, there.admin, allow(Operation.DESCRIBE, "absent"))
+        request = MetadataRequest(topics=[MetadataRequestTopic(name="absent")])
+        (topic,) = (await there.ask(request, 12)).topics
+        assert (topic.name, topic.error_code) == ("absent", error)
 
 
 async def test_metadata_by_id_is_refused_and_does_not_tell_the_name() -> None:
