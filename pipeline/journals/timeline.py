@@ -1,21 +1,21 @@
-"""One partition over time, folded from what the journals tell of it: values and functions.
+"""One partition over time, folded from its events in the journals: values and functions.
 
     10:00:00  elected b1 (created)   isr 1,2,3  ─┐ an interval
     10:00:07  fenced b1              isr 2,3    ─┤ under-replicated
               elected b2 (clean)                 │
     10:00:15  b1 joins               isr 1,2,3  ─┘
 
-Rule 1: what the controller tells is taken as it stands in its journal; of what a leader tells
-beside it of the same change, the partition's epoch says that it is no news.
+Rule 1: the controller's events count as they are in its journal; the partition epoch shows that
+a leader's event is about the same change.
 
-Rule 2: a failover is of a broker: it began when the broker was fenced, or asked to be shut
-down, and is told of each partition that it led. It ends when that partition is led and its
-ISR has as many members again as it had.
+Rule 2: a failover begins when a broker is fenced or asks to be shut down, and concerns each
+partition that it led. It ends when that partition has a leader, and an ISR with as many members as
+before.
 
-Rule 3: what is lost is counted, not guessed: records that a truncation took from a log, and
-of these the ones below a high watermark, which consumers had been given.
+Rule 3: losses are counted, not guessed: the records that a truncation removed from a log, and
+among them those below a high watermark, which consumers may have read.
 
-Rule 4: each node's clock is its own. Times are compared as they stand.
+Rule 4: each node has its own clock. Times are compared without correction.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ Fact: TypeAlias = dict[str, Any]
 
 NO_LEADER: Final = -1
 PLANNED: Final = "controlled shutdown"  # the cause of a fencing that a broker asked for
-# The names of the events that are folded, and of two rows that the job makes of many.
+# The names of the events that are folded; the next two name rows that the job makes of many.
 FOLDED: Final = (
     "leader_elected",
     "partition_offline",
@@ -37,27 +37,27 @@ FOLDED: Final = (
     "log_truncated",
     "topic_deleted",
 )
-FIRST_WRITE: Final = "first_write"  # the leader's high watermark passed where its reign began
-REACHED: Final = "reached"  # the highest high watermark of a reign
+FIRST_WRITE: Final = "first_write"  # the first high watermark above a leader epoch's start offset
+REACHED: Final = "reached"  # the highest high watermark of a leader epoch
 
 
 @attrs.frozen(kw_only=True)
 class Outage:
-    """A broker that was fenced, or shut down: since when it was silent, and until when."""
+    """A time during which a broker was fenced or shut down."""
 
     broker: int
     began_ms: int
     fenced_ms: int | None
-    silent_ms: int  # how long nothing had been heard of it when it was fenced; -1 if it spoke
+    silent_ms: int  # from its last heartbeat to its fencing; -1 if it asked for it
     cause: str
     over_ms: int | None
     planned: bool
-    """The broker asked to be shut down, and left in good order."""
+    """Whether the broker shut down on request."""
 
 
 @attrs.frozen(kw_only=True)
 class Interval:
-    """The partition from `from_ms` to `to_ms`: nothing changed in between."""
+    """The partition's state from `from_ms` to `to_ms`."""
 
     from_ms: int
     to_ms: int
@@ -68,7 +68,7 @@ class Interval:
 
 @attrs.frozen(kw_only=True)
 class Failover:
-    """What an outage did to a partition that the broker led; None for what never came."""
+    """The effect of an outage on a partition that the broker led; None for what never happened."""
 
     broker: int
     cause: str
@@ -82,14 +82,14 @@ class Failover:
     leading_ms: int | None
     first_write_ms: int | None
     isr_whole_ms: int | None
-    truncated: int  # records that went from logs, uncommitted ones among them
-    truncated_committed: int  # of these, below the high watermark
-    lost_committed: int  # between the old reign's high watermark and where the new one began
-    chain: tuple[str, ...]  # what led to what, in order of time
+    truncated: int  # records removed from logs, committed or not
+    truncated_committed: int  # those among them below the high watermark
+    lost_committed: int  # from the new leader epoch's start offset to the old one's high watermark
+    chain: tuple[str, ...]  # the events of the failover, in order of time
 
 
 def outages(events: Iterable[Fact]) -> list[Outage]:
-    """From what the controller tells of brokers, in order of time."""
+    """Return the outages by the controller's events about brokers, in order of time."""
     found: list[Outage] = []
     going: dict[int, Outage] = {}
     for event in events:
@@ -117,7 +117,7 @@ def outages(events: Iterable[Fact]) -> list[Outage]:
                     planned=event["cause"] == PLANNED,
                 )
                 if started.fenced_ms is None:
-                    # It may have died on its way out.
+                    # It may have died during its shutdown.
                     started = attrs.evolve(
                         started,
                         fenced_ms=at_ms,
@@ -133,7 +133,7 @@ def outages(events: Iterable[Fact]) -> list[Outage]:
 
 
 def intervals(events: Sequence[Fact], end_ms: int) -> list[Interval]:
-    """The partition's states, from its first event to `end_ms`, or to when its topic was deleted."""
+    """Return the partition's states from its first event to `end_ms` or its topic's deletion."""
     found: list[Interval] = []
     since: int | None = None
     leader, leader_epoch, isr, epoch = NO_LEADER, -1, (), -1
@@ -165,7 +165,7 @@ def intervals(events: Sequence[Fact], end_ms: int) -> list[Interval]:
 def _add(
     found: list[Interval], from_ms: int, to_ms: int, state: tuple[int, int, tuple[int, ...]]
 ) -> None:
-    """One more interval, unless it is empty; one that goes on as the last one was is of it."""
+    """Add an interval unless it is empty; join it to the last one if their states are equal."""
     leader, leader_epoch, isr = state
     if to_ms <= from_ms:
         return
@@ -177,7 +177,7 @@ def _add(
 
 
 def failovers(events: Sequence[Fact], known: Sequence[Outage]) -> Iterator[Failover]:
-    """What each outage did to this partition, where its broker led it."""
+    """Yield the effect of each outage whose broker led this partition."""
     for outage in known:
         before = [event for event in events if event["at_ms"] < outage.began_ms]
         leader = _leader(before)
@@ -188,7 +188,7 @@ def failovers(events: Sequence[Fact], known: Sequence[Outage]) -> Iterator[Failo
 
 
 def _leader(events: Sequence[Fact]) -> Fact | None:
-    """The last event that says who leads."""
+    """Return the last election, or None if the partition went offline after it."""
     for event in reversed(events):
         if event["name"] == "leader_elected":
             return event
@@ -215,7 +215,7 @@ def _failover(
     epoch = None if elected is None else elected["leader_epoch"]
     mine = [] if epoch is None else [each for each in after if each["leader_epoch"] == epoch]
     leading, first_write = _first(mine, "became_leader"), _first(mine, FIRST_WRITE)
-    # What this failover cuts is cut under the leader that it brought.
+    # The truncations of this failover happen in its leader epoch.
     cut = [each for each in mine if each["name"] == "log_truncated"]
     reached = [each for each in (*before, *after) if each["name"] == REACHED]
     high_watermark = max(
@@ -254,11 +254,11 @@ def _first(events: Iterable[Fact], name: str, least_epoch: int = -1) -> Fact | N
 
 
 def _isr_whole(after: Sequence[Fact], epoch: int | None, members: int) -> Fact | None:
-    """When the ISR had as many members again, under this leader or a later one."""
+    """Return the event by which the ISR had as many members again, in this epoch or a later one."""
     if epoch is None:
         return None
-    told = (each for each in after if each["name"] in ("isr_changed", "leader_elected"))
-    for event in told:
+    changes = (each for each in after if each["name"] in ("isr_changed", "leader_elected"))
+    for event in changes:
         if event["leader_epoch"] >= epoch and len(event["isr"]) >= members:
             return event
     return None
@@ -276,7 +276,7 @@ def _chain(  # noqa: PLR0917 - one for each link
     cut: Sequence[Fact],
     whole: Fact | None,
 ) -> Iterator[str]:
-    """One line for each link, with the seconds since it began."""
+    """Yield a line for each link, with the seconds since the outage began."""
     links: list[tuple[int, str]] = []
     if outage.silent_ms >= 0 and outage.fenced_ms is not None:
         links.append((outage.fenced_ms - outage.silent_ms, f"b{outage.broker} was last heard of"))

@@ -1,4 +1,4 @@
-"""What jobs found, as one HTML file each that needs nothing else: no server, no network.
+"""The reports of jobs, each one HTML file that needs no server and no network.
 
 page.py       the frame: style for light, dark and small screens; tables; plots
 audit.py      which replicas differ, and where

@@ -148,19 +148,19 @@ def _table(report: OutageReport) -> str:
     began = report.outage.began_ms
     rows = []
     for each in report.partitions:
-        told = each.failover
-        moments = [getattr(told, name) for name in MOMENTS]
+        failover = each.failover
+        moments = [getattr(failover, name) for name in MOMENTS]
         after = [seconds(None if at is None else at - began) for at in moments]
-        leader = "none" if told.leader is None else f"b{told.leader}"
+        leader = "none" if failover.leader is None else f"b{failover.leader}"
         rows.append(
             [
                 str(each.topic_partition),
                 leader,
-                told.leader_epoch,
-                told.election,
+                failover.leader_epoch,
+                failover.election,
                 *after,
-                told.lost_committed,
-                told.truncated,
+                failover.lost_committed,
+                failover.truncated,
             ]
         )
     return table((*columns, "ISR whole", "lost", "cut off"), rows)

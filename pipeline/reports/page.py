@@ -1,9 +1,9 @@
 """The frame of every report: one HTML file with its style, its plots and their program inside.
 
-Rule 1: text comes from logs, topics and files that others named: all of it is escaped.
+Rule 1: text comes from logs, topics and files with names of others: all of it is escaped.
 
-Rule 2: colours are the reader's. Tables and text follow the browser's scheme by themselves;
-plots are told on load and whenever it changes.
+Rule 2: colours follow the browser's scheme. Tables and text do so by CSS; a script recolours
+plots on load and whenever the scheme changes.
 """
 
 import html
@@ -14,7 +14,7 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import plotly.io
 
-# Dragging zooms and a double click goes back; the row of buttons hides what it lies on.
+# Dragging zooms and a double click goes back; the row of buttons would cover the plot.
 _CONFIG: Final = {"responsive": True, "displayModeBar": False}
 
 _RECOLOUR: Final = """
@@ -44,8 +44,8 @@ def escape(text: object) -> str:
     return html.escape(str(text))
 
 
-def page(title: str, told: str, body: Iterable[str]) -> str:
-    """The whole file: a heading, a sentence below it, and the parts."""
+def page(title: str, summary: str, body: Iterable[str]) -> str:
+    """Return the whole file: a heading, a sentence below it, and the parts."""
     parts = list(body)
     has_plots = any('class="plot"' in part for part in parts)
     script = f"<script>{_RECOLOUR}</script>" if has_plots else ""
@@ -53,13 +53,13 @@ def page(title: str, told: str, body: Iterable[str]) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{_style()}</style></head><body>"
-        f'<h1>{escape(title)}</h1><p class="faint">{escape(told)}</p>'
+        f'<h1>{escape(title)}</h1><p class="faint">{escape(summary)}</p>'
         f"{''.join(parts)}{script}</body></html>\n"
     )
 
 
 def _style() -> str:
-    # Also from a zip, as on a cluster.
+    # On a cluster, this package is in a zip.
     return importlib.resources.files(__package__).joinpath("page.css").read_text()
 
 
@@ -72,7 +72,7 @@ def paragraph(text: str, kind: str = "faint") -> str:
 
 
 def tiles(facts: Sequence[tuple[str, str, str]]) -> str:
-    """Numbers to see first: value, what it is, and "good", "bad" or nothing."""
+    """Return the numbers to see first: value, what it is, and "good", "bad" or nothing."""
     boxes = (
         f'<div class="tile"><b class="{kind}">{escape(value)}</b><span>{escape(what)}</span></div>'
         for value, what, kind in facts
@@ -81,7 +81,7 @@ def tiles(facts: Sequence[tuple[str, str, str]]) -> str:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Numbers stand to the right; what is None is a dash."""
+    """Return a table; numbers are aligned to the right, and None is a dash."""
     made = [list(row) for row in rows]
     numeric = [
         all(isinstance(row[i], int | float) or row[i] is None for row in made) and bool(made)
@@ -98,7 +98,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def plot(figure: go.Figure, *, number: int, height: int) -> str:
-    """A plot; number 0 of a page brings the program that draws them all."""
+    """Return a plot; number 0 of a page includes the program that draws all plots."""
     figure.update_layout(
         height=height,
         margin={"l": 8, "r": 8, "t": 36, "b": 8},
@@ -125,7 +125,7 @@ def details(summary: str, lines: Iterable[str]) -> str:
 
 
 def seconds(ms: int | None) -> str:
-    """Milliseconds as people read them."""
+    """Format milliseconds for people to read."""
     if ms is None:
         return "never"
     return f"{ms:,} ms" if abs(ms) < 10_000 else f"{ms / 1000:,.1f} s"

@@ -1,19 +1,19 @@
-"""Records of live brokers: which there are, and a task that fetches a stretch of one partition.
+"""Records of live brokers, and the task that fetches a range of one partition.
 
     task  offset 100 ── Fetch 100 ──> [98-104][105-120]     decoded while the next is fetched
                         Fetch 121 ──> [121-140][141-        a batch that is cut off comes again
-                        Fetch 141 ──> ...                   until the end that was planned
+                        Fetch 141 ──> ...                   until the planned end
 
-Rule 1: an answer's batches are decoded as they are: what lies before the offset that was
-asked for, and behind the end, is left out (KIP-74: whole batches are sent).
+Rule 1: brokers send whole batches (KIP-74); records below the requested offset or beyond the
+end are left out when batches are decoded.
 
-Rule 2: of `read_committed` a leader says which producers' transactions were aborted, and from
-where on; where they end is in the control batches (KIP-98).
+Rule 2: with `read_committed` the leader names the producers of aborted transactions and their
+first offsets; the control batches have their ends (KIP-98).
 
-Rule 3: the log's start says what is lost, never a hole: compaction and markers leave some.
+Rule 3: records below the log start offset are lost; holes are no loss, as compaction and markers
+leave some.
 
-Rule 4: a leader that dies is waited for. The offsets of a task are committed, so whoever leads
-next has them.
+Rule 4: a task waits for a failover. Its offsets are committed, so the next leader has them.
 """
 
 import logging
@@ -65,13 +65,13 @@ class BrokerSlice:
     end: Offset
 
     def read(self, settings: ReadSettings) -> Iterator["pa.RecordBatch"]:
-        assert settings.fetching is not None, "brokers are asked as options say"
+        assert settings.fetching is not None, "reads from brokers have these options"
         return _Fetch(self, settings, settings.fetching).batches()
 
 
 @attrs.define(eq=False)
 class _Fetch:
-    """One slice being fetched."""
+    """The fetching of one slice."""
 
     part: BrokerSlice
     settings: ReadSettings
@@ -93,7 +93,7 @@ class _Fetch:
                 except UnknownTopicError as error:
                     self._gone(offset, error)
                     return
-                # What is decoded here is decoded while the leader reads on.
+                # The leader reads the next records while these are decoded.
                 for found in self._decode(data):
                     yield projection.finish(found, schema, part.tp, "")
         finally:
@@ -109,7 +109,7 @@ class _Fetch:
     def _next(
         self, offset: Offset, sent_to: int | None
     ) -> tuple[PartitionData, Offset, int | None]:
-        """An answer with records, the offset behind them, and whom the next was asked of."""
+        """Return a response with records, the offset behind them, and the node of the next request."""
         asked: list[int | None] = [sent_to]
 
         def once() -> tuple[PartitionData, Offset, int | None]:
@@ -129,7 +129,7 @@ class _Fetch:
         return self.cluster.until_done("records", once, self.fetching.poll_timeout_ms)
 
     def _ask(self, offset: Offset) -> int:
-        """Send a fetch; to whom."""
+        """Send a fetch request to the leader, and return its node id."""
         node, topic_id = self.cluster.leader_of(self.part.tp)
         asked = FetchPartition(
             partition=self.part.tp.partition,
@@ -161,7 +161,7 @@ class _Fetch:
         raise PeerUnavailableError(f"an answer without {self.part.tp}")
 
     def _check(self, data: PartitionData, offset: Offset) -> Offset | None:
-        """The offset behind what came; None where nothing came yet."""
+        """Return the offset behind the records, or None if there are none yet."""
         error = ErrorCode.of(data.error_code)
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._out_of_range(data, offset)
@@ -180,7 +180,7 @@ class _Fetch:
         if last:
             return max(offset, last[0][1].next_offset)
         if len(records):
-            # One batch is larger than what was asked for, and the broker is older than KIP-74.
+            # A batch is larger than the limit, and the broker is older than KIP-74.
             self.max_bytes *= 2
         return None
 
@@ -217,7 +217,7 @@ class _Fetch:
                 return
 
     def _behind(self, records: memoryview, position: int, reason: str) -> int:
-        """Where the next batch begins; CorruptBatchesError unless damage is to be skipped."""
+        """Return the position of the next batch; raise CorruptBatchesError unless skipping."""
         found = [header for at, header in walk(records) if at == position]
         offset = found[0].base_offset if found else self.part.start
         said = f"{self.part.tp}, from offset {offset}: the leader sent a batch with {reason}"
@@ -228,18 +228,18 @@ class _Fetch:
 
 
 def _records(data: PartitionData) -> memoryview:
-    assert not hasattr(data.records, "path"), "what was received is in memory"
+    assert not hasattr(data.records, "path"), "received records are in memory"
     return memoryview(data.records or b"")  # type: ignore[arg-type] # no file region
 
 
 def _aborted(data: PartitionData, records: memoryview) -> Aborted:
-    """From a producer's first aborted record to its marker, or on if that is not among these."""
-    told = data.aborted_transactions
-    if not told:
+    """Return aborted transactions from first record to marker, or without end if it is not here."""
+    aborted = data.aborted_transactions
+    if not aborted:
         return []
     markers = [header for _, header in walk(records) if header.is_control]
     found = []
-    for each in told:
+    for each in aborted:
         ends = [
             header.base_offset
             for header in markers
@@ -251,7 +251,7 @@ def _aborted(data: PartitionData, records: memoryview) -> Aborted:
 
 @attrs.define(eq=False)
 class Brokers:
-    """All that is to be read, by partition, as the cluster tells now."""
+    """The logs to be read at brokers, by partition."""
 
     options: ReadOptions
     fetching: Fetching
@@ -273,8 +273,8 @@ class Brokers:
         for attempt in range(self.options.num_retries + 1):
             if attempt:  # brokers hear of a new topic one after the other
                 time.sleep(self.options.retry_interval_ms / 1000)
-            told = self.cluster.topics(selection.named_topics)
-            found = {name: each for name, each in told.items() if selection.selects_topic(name)}
+            topics = self.cluster.topics(selection.named_topics)
+            found = {name: each for name, each in topics.items() if selection.selects_topic(name)}
             missing = [name for name in selection.named_topics or () if name not in found]
             if not missing or not self.expects_all:
                 return found
@@ -331,12 +331,12 @@ class Brokers:
     def _narrowed(
         self, ranges: Sequence[OffsetRange], narrowing: Narrowing
     ) -> Iterator[OffsetRange]:
-        """Clamped to what there is, and to what filters leave of it."""
+        """Yield the ranges, limited to the logs and by the filters; raise DataLossError for a loss."""
         earliest = self.earliest([each.tp for each in ranges])
         latest = self._latest_for(ranges)
         young: Mapping[TopicPartition, Offset | None] = earliest
         if narrowing.from_timestamp is not None:
-            # Before the first record that is not too old, all are.
+            # All records before the first young one are too old.
             young = self.at_time({each.tp: narrowing.from_timestamp for each in ranges})
         for tp, start, end in ranges:
             if self.options.fail_on_data_loss and start < earliest[tp]:
@@ -348,7 +348,7 @@ class Brokers:
             yield OffsetRange(tp, high if first is None else max(low, first), high)
 
     def _latest_for(self, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, Offset]:
-        """Asked again where a new leader may not yet know how far its log was committed."""
+        """Return the latest offsets; ask again if a new leader may not know its high watermark yet."""
         partitions = [each.tp for each in ranges]
         latest = self.latest(partitions)
         for _ in range(self.options.num_retries):

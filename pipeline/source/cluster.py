@@ -1,18 +1,16 @@
-"""A cluster as a consumer sees it: who leads what, and which offsets there are.
+"""A cluster as a consumer sees it: the leaders of partitions, and their offsets.
 
-    Metadata      who leads            any broker
-    ListOffsets   which offsets        the leader
+    Metadata      leaders              any broker
+    ListOffsets   offsets              the leader
     Fetch         records              the leader        (pipeline.source.brokers)
 
-Rule 1: these three are all that is asked. Any Kafka cluster answers them.
+Rule 1: only these three requests are sent. Any Kafka cluster answers them.
 
-Rule 2: a leader that is one no more, or is being elected, is asked for again until
-`default.api.timeout.ms` is over: a failover is waited for, not reported. A topic that nobody
-knows is one that is gone, or so new that brokers have yet to hear of it: that is waited for no
-longer than `NEW_TOPIC_MS`. What a peer will say forever (no authorization, a login that is
-refused) is raised at once.
+Rule 2: a read waits for a failover: it looks for a new leader until `default.api.timeout.ms` is
+over. An unknown topic was deleted, or is so new that brokers do not know it yet, and is waited
+for no longer than `NEW_TOPIC_MS`. Permanent errors, such as a refused login, are raised at once.
 
-Rule 3: connections outlive a task: a worker process has one cluster for each configuration.
+Rule 3: connections outlive tasks: a worker process has one Cluster for each configuration.
 """
 
 import functools
@@ -47,7 +45,7 @@ _T = TypeVar("_T")
 
 @attrs.frozen
 class TopicView:
-    """A topic as metadata tells of it: the leader of each partition, where there is one."""
+    """A topic as in Metadata: its id, and the leader of each partition or -1."""
 
     name: str
     topic_id: TopicId
@@ -60,7 +58,7 @@ class TopicView:
 
 @attrs.define(eq=False)
 class Cluster:
-    """Connections, and the newest view of topics that were asked about."""
+    """Connections to a cluster, and the newest view of topics."""
 
     config: ClientConfig
     _credentials: Credentials = attrs.field(init=False)
@@ -77,7 +75,7 @@ class Cluster:
     # -- asking
 
     def topics(self, names: Iterable[str] | None) -> dict[str, TopicView]:
-        """The topics of these names, all of them for None; those that are not there are left out."""
+        """Return the topics of these names, or all for None; unknown topics are left out."""
         wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         request = ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
         response = self.until_done("metadata", lambda: self._any(request))
@@ -97,7 +95,7 @@ class Cluster:
     def offsets(
         self, wanted: Mapping[TopicPartition, int], *, read_committed: bool
     ) -> dict[TopicPartition, Offset]:
-        """The offset of each timestamp, or of `LATEST` or `EARLIEST`; -1 where there is none."""
+        """Return the offset for each timestamp, `LATEST` or `EARLIEST`, or -1 if there is none."""
         found: dict[TopicPartition, Offset] = {}
 
         def once() -> dict[TopicPartition, Offset]:
@@ -116,7 +114,7 @@ class Cluster:
         return self.until_done("offsets", once)
 
     def leader_of(self, tp: TopicPartition) -> tuple[int, TopicId]:
-        """PeerUnavailableError where there is none at the moment."""
+        """Return a partition's leader and topic id; raise PeerUnavailableError if it has no leader."""
         topic = self._topics.get(tp.topic)
         if topic is None or topic.leaders.get(tp.partition, NO_LEADER) == NO_LEADER:
             topic = self.topics([tp.topic]).get(tp.topic)
@@ -133,11 +131,11 @@ class Cluster:
         return self._connection(self._nodes[node])
 
     def forget(self, tp: TopicPartition) -> None:
-        """Who leads it is to be asked for again."""
+        """Forget the leader of a partition, so that the next call asks for it."""
         self._topics.pop(tp.topic, None)
 
     def until_done(self, what: str, attempt: Callable[[], _T], timeout_ms: int | None = None) -> _T:
-        """Try again after what may pass; BrokerError when the time is over."""
+        """Repeat an attempt after errors that may pass; raise BrokerError when the time is over."""
         limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         deadline = time.monotonic() + limit_ms / 1000
         new_until = min(deadline, time.monotonic() + NEW_TOPIC_MS / 1000)
@@ -160,7 +158,7 @@ class Cluster:
     # -- within
 
     def _any(self, request: ClientRequest) -> MetadataResponse:
-        """Whoever knows something first, known brokers before those of the configuration."""
+        """Return the first response with brokers; known brokers are asked before configured ones."""
         bootstrap = [(each.host, each.port) for each in self.config.bootstrap_servers]
         said: list[str] = []
         for address in dict.fromkeys([*self._nodes.values(), *bootstrap]):
@@ -173,7 +171,7 @@ class Cluster:
                 continue
             if response.brokers:
                 return response
-            said.append(f"{address[0]}:{address[1]} has just begun and knows of nobody")
+            said.append(f"{address[0]}:{address[1]} has just started and knows no brokers")
         raise PeerUnavailableError("; ".join(said))
 
     def _connection(self, address: tuple[str, int]) -> BlockingConnection:
@@ -207,7 +205,7 @@ _GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 class _NotThereError(Exception):
-    """Not told of, which a broker says of a topic that is new, too."""
+    """An error: a broker does not know the partition, because it is gone or new."""
 
     def __init__(self, tp: TopicPartition) -> None:
         super().__init__(str(tp))
@@ -232,5 +230,5 @@ def _list_offsets(
 
 @functools.cache
 def cluster_of(config: ClientConfig) -> Cluster:
-    """Rule 3."""
+    """Return this process's Cluster for a configuration: rule 3."""
     return Cluster(config)

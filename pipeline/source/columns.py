@@ -1,18 +1,18 @@
 """The columns of a record, as Spark's Kafka source names them, and a few more.
 
-    key value topic partition offset timestamp timestampType        always, unless told
+    key value topic partition offset timestamp timestampType        by default
     headers                                                         includeHeaders
     leaderEpoch producerId producerEpoch batchOffset                includeBatch
       batchLastOffset batchSize                                       (of the record's batch)
     replica                                                         replicas=all
 
-Rule 1: a schema that is given is the projection: any of these, in any order. Spark prunes no
-columns of a Python source, and what is not asked for is not decoded.
+Rule 1: a given schema is the projection: any of these columns, in any order. Spark prunes no
+columns of a Python source; columns outside the projection are not decoded.
 
-Rule 2: one constant Arrow schema for a read. Spark compares it to the letter.
+Rule 2: a read has one Arrow schema, which never varies: Spark compares it exactly.
 
-Rule 3: a timestamp that Spark's microseconds have no room for becomes the nearest that they
-have. Some producers write nanoseconds where milliseconds belong.
+Rule 3: a timestamp beyond the range of Spark's microseconds becomes the nearest in range. Some
+producers write nanoseconds where milliseconds belong.
 """
 
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ KINDS: Final = {
     _REPLICA: "string",
 }
 
-# What `storage.batch.columns.columnar` calls them; the others are the same for a whole slice.
+# The names in `storage.batch.columns.columnar`; other columns are constant in a slice.
 _STORED: Final = {
     "key": "key",
     "value": "value",
@@ -73,7 +73,7 @@ _MOST_MS: Final = (2**63 - 1) // 1000
 
 
 def names_for(options: ReadOptions) -> list[str]:
-    """The columns where no schema is given."""
+    """Return the columns of a read without a given schema."""
     if options.columns is not None:
         for name in options.columns:
             check_name("option columns", name)
@@ -94,7 +94,7 @@ def check_name(where: str, name: str) -> None:
 
 
 def check_schema(kinds: Sequence[tuple[str, str]]) -> list[str]:
-    """The names in a schema of (name, type); OptionError where one is not as it is read."""
+    """Return the names in a schema of (name, type); raise OptionError if a column does not fit."""
     for name, kind in kinds:
         check_name("the given schema", name)
         if kind != KINDS[name]:
@@ -104,13 +104,13 @@ def check_schema(kinds: Sequence[tuple[str, str]]) -> list[str]:
 
 @attrs.frozen
 class Projection:
-    """What to decode, and how it becomes what Spark was promised."""
+    """The columns to decode, and how they become those of Spark's schema."""
 
     names: tuple[str, ...]
 
     @property
     def stored(self) -> list[str]:
-        """Of `storage.batch.columns.columnar`; at least one, for its rows to be counted."""
+        """The names in `storage.batch.columns.columnar`; at least one, so that rows are counted."""
         return [_STORED[name] for name in self.names if name in _STORED] or ["offset"]
 
     def schema(self) -> "pa.Schema":
@@ -121,7 +121,7 @@ class Projection:
     def finish(
         self, found: "pa.RecordBatch", schema: "pa.Schema", tp: TopicPartition, replica: str
     ) -> "pa.RecordBatch":
-        """The decoded columns of `tp`, copied out of the buffer that they were read into."""
+        """Return the columns of `tp` in Spark's schema, copied from the buffer they were read into."""
         import pyarrow as pa  # noqa: PLC0415 - as above
 
         same = {"topic": tp.topic, "partition": tp.partition, _REPLICA: replica}
@@ -160,7 +160,7 @@ def _microseconds(pa: Any, found: Any, kind: Any) -> Any:
 
 
 def _headers(pa: Any, found: Any, kind: Any) -> Any:
-    """Null where there are none, as Spark's source has it."""
+    """Convert headers; a record without headers has null, as in Spark's source."""
     import pyarrow.compute as pc  # noqa: PLC0415 - as above
 
     lengths = found.value_lengths()

@@ -1,14 +1,14 @@
 r"""`spark.read.format("understudy")`: Kafka's records as Spark tables.
 
     Name      understudy
-    Schema    that of Spark's Kafka source; what is given to `.schema()` is the projection
+    Schema    that of Spark's Kafka source; a schema given to `.schema()` is the projection
     Options   docs/pipeline.md
 
     spark.read.format("understudy").load("broker-1,broker-2,broker-3")
     spark.read.format("understudy").option("kafka.bootstrap.servers", "b1:9092") \
         .option("subscribe", "orders").load()
 
-What is heavy is imported where it is needed: Spark makes this object in many small processes.
+Heavy modules are imported where they are needed: Spark makes this object in many short processes.
 """
 
 from typing import TYPE_CHECKING
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 
 class UnderstudyDataSource(DataSource):
-    """See the module's docstring."""
+    """The data source `understudy`."""
 
     @classmethod
     def name(cls) -> str:
         return "understudy"
 
     def schema(self) -> str:
-        # Whether it is a stream is not known here; its reader looks at the options again.
+        # Spark does not say here whether it is a stream; the reader parses the options again.
         return ddl(names_for(parse_read_options(self.options, streaming=None)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -71,14 +71,14 @@ class UnderstudyDataSource(DataSource):
 
         if overwrite:
             raise OptionError(
-                "a topic is appended to: mode overwrite, output mode complete are not"
+                "a topic can only be appended to: not mode overwrite, nor output mode complete"
             )
         kinds = {each.name: each.dataType.simpleString() for each in schema.fields}
         return parse_sink_options(self.options, kinds)
 
 
 def names_of(schema: StructType) -> list[str]:
-    """The columns that are wanted, in order."""
+    """Return the names of a schema's columns, in order; raise OptionError for an unknown one."""
     return check_schema([(each.name, each.dataType.simpleString()) for each in schema.fields])
 
 

@@ -1,14 +1,14 @@
-"""Logs in directories, one broker's or several's: what there is, from where to where.
+"""Logs in directories of one broker or several: which there are, and where they begin and end.
 
     path="b1,b2,b3"
       orders-0   b1 [e0: 0-4][e1: 5-9]     b2 [e0: 0-4][e1: 5-7]     b3 [e0: 0-4][e0: 5-6]
                  └── read from this one: the latest epoch, and of those the longest (KIP-279)
 
-Rule 1: of several replicas of a partition one is read, the one that an election would take:
+Rule 1: one of several replicas of a partition is read, the one that an election would choose:
 the last leader epoch counts first, then the length. `replicas=all` reads each by itself.
 
-Rule 2: `stopAtHighWatermark` ends where some replica has written down that all had it. A
-checkpoint lags behind by seconds (`replication-offset-checkpoint`), and never overstates.
+Rule 2: `stopAtHighWatermark` ends at the highest high watermark that a replica has checkpointed
+(`replication-offset-checkpoint`). A checkpoint lags by seconds and never overstates.
 
 Rule 3: nothing is locked and nothing written; a broker may be running on it.
 """
@@ -40,7 +40,7 @@ from storage.types import Offset, TopicPartition
 
 @attrs.define(eq=False)
 class LogDirectories:
-    """All that is to be read, by partition."""
+    """The logs to be read in directories, by partition."""
 
     options: ReadOptions
     files: FileSystem = attrs.field(factory=OsFileSystem)
@@ -67,7 +67,7 @@ class LogDirectories:
             return found
         for tp, replicas in found.items():
             known = max(each.high_watermark for each in replicas)
-            # With one there is nothing to choose, nor a reason to read on for it.
+            # A single replica needs no rank, whose calculation reads files.
             chosen = replicas[0] if len(replicas) == 1 else max(replicas, key=lambda one: one.rank)
             chosen.high_watermark = known
             found[tp] = [chosen]
@@ -105,7 +105,7 @@ class LogDirectories:
         try:
             return checkpoint.read()
         except CheckpointError:
-            return {}  # as in Kafka: it begins again
+            return {}  # Kafka starts anew, too
 
     def _check_there(self, found: Iterable[TopicPartition]) -> None:
         selection, there = self.options.selection, set(found)
@@ -120,7 +120,7 @@ class LogDirectories:
                     f"no log of topic {topic} in {', '.join(self.options.paths)}"
                 )
 
-    # What the planner asks, as it asks brokers.
+    # The methods that the planner calls, here as for brokers.
 
     def partitions(self) -> set[TopicPartition]:
         return set(self.replicas)
@@ -173,7 +173,7 @@ class LogDirectories:
         return group([(each, each.size + FILE_COST_BYTES) for each in slices], TASK_BYTES)
 
     def _of(self, replica: Replica, wanted: OffsetRange) -> OffsetRange:
-        """With several replicas each is read to its own end."""
+        """Return the range to read; with `replicas=all` it ends at the replica's own end."""
         if not self.options.all_replicas:
             return wanted
         return wanted._replace(end=min(wanted.end, self._end_of(replica)))

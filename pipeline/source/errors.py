@@ -1,15 +1,15 @@
-"""What can go wrong with a read or a write, each under a name of its own.
+"""The errors of reads and writes.
 
     SourceError
-    ├── OptionError            an option that is unknown, missing, or makes no sense
-    ├── NotALogDirectoryError  a `path` that holds no logs
-    ├── UnknownTopicError      what is to be read is not there
-    ├── CorruptBatchesError    bytes that are no batch, or whose CRC does not match
-    ├── DataLossError          records that were to be read are gone (`failOnDataLoss`)
-    ├── TopicReplacedError     a topic was deleted and made again under the same name
-    └── BrokerError            nobody answered in time, or a broker refused
+    ├── OptionError            an option is unknown, missing or invalid
+    ├── NotALogDirectoryError  a `path` holds no logs
+    ├── UnknownTopicError      a topic or partition is not there
+    ├── CorruptBatchesError    bytes are no batch, or its CRC does not match
+    ├── DataLossError          records to be read are gone (`failOnDataLoss`)
+    ├── TopicReplacedError     a topic was deleted and created again under the same name
+    └── BrokerError            no broker answered in time, or a broker refused
 
-The message names the thing: it is all that is left of an error in Spark's stack trace.
+The message names the topic, file or option: Spark's stack trace keeps nothing but the message.
 """
 
 from replication.errors import UnderstudyError
@@ -17,39 +17,39 @@ from storage.types import Offset, TopicPartition
 
 
 class SourceError(UnderstudyError):
-    """The root of the tree above."""
+    """The base of the errors of reads and writes."""
 
 
 class OptionError(SourceError, ValueError):
-    """An option that is unknown, missing, or makes no sense."""
+    """An error: an option is unknown, missing or invalid."""
 
 
 class NotALogDirectoryError(SourceError):
-    """A `path` that holds no logs."""
+    """An error: a `path` holds no logs."""
 
 
 class UnknownTopicError(SourceError):
-    """What is to be read is not there."""
+    """An error: a topic or partition to be read is not there."""
 
 
 class CorruptBatchesError(SourceError):
-    """Bytes that are no batch, or whose CRC does not match."""
+    """An error: bytes are no batch, or the CRC of a batch does not match."""
 
 
 class DataLossError(SourceError):
-    """Records that were to be read are gone; `failOnDataLoss=false` reads on without them."""
+    """An error: records to be read are gone; `failOnDataLoss=false` reads on without them."""
 
 
 class TopicReplacedError(DataLossError):
-    """A topic was deleted and made again under the same name (KIP-516)."""
+    """An error: a topic was deleted and created again under the same name (KIP-516)."""
 
 
 class BrokerError(SourceError):
-    """Nobody answered in time, or a broker refused."""
+    """An error: no broker answered in time, or a broker refused."""
 
 
 def lost_before(tp: TopicPartition, wanted: Offset, first: Offset) -> str:
-    """What is said of offsets that have aged out."""
+    """Return the message for offsets below the start of the log."""
     return (
         f"{tp}: offsets {wanted} to {first - 1} are gone, the log begins at {first}"
         " (retention, or records were deleted); failOnDataLoss=false reads on from there"
@@ -57,7 +57,7 @@ def lost_before(tp: TopicPartition, wanted: Offset, first: Offset) -> str:
 
 
 def lost_behind(tp: TopicPartition, wanted: Offset, end: Offset) -> str:
-    """What is said of offsets that were promised and are not there."""
+    """Return the message for planned offsets beyond the end of the log."""
     return (
         f"{tp}: offsets {end} to {wanted - 1} are not there, the log ends at {end};"
         " failOnDataLoss=false reads to its end"

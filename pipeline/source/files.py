@@ -1,17 +1,17 @@
-"""Stretches of `.log` files: planned on the driver, read by whoever can see the path.
+"""Stretches of `.log` files, planned on the driver and read where the path can be reached.
 
     segment 0            segment 7105                  segment 14230
     [ . . . . . . . .]   [ . . . . . |. . . . . . ]    [ . . . . . . .
           └─ start: .index    └── cut at an entry of the .index      end ─┘
 
-Rule 1: a live log is never mapped. A follower may be truncated under a reader, and a map of
-what is no longer there kills the process.
+Rule 1: a live log is never mapped. A follower may be truncated under a reader, and access to a
+map of bytes that are gone kills the process.
 
-Rule 2: a batch that is damaged ends the read with its file, byte and offset; with
-`onCorruptBatch=skip` it is told of in the log of the executor, and the next sound one is found.
+Rule 2: a damaged batch ends the read with its file, byte and offset; with `onCorruptBatch=skip`
+the executor logs it and goes on with the next sound batch.
 
-Rule 3: aborted transactions are known from the `.txnindex` beside the segments, which holds
-where each began and where its marker is (`read_committed`).
+Rule 3: with `read_committed`, the `.txnindex` files beside the segments tell aborted transactions:
+where each began and where its marker is.
 """
 
 import itertools
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 @attrs.frozen
 class Piece:
-    """Bytes `position` to `end` of one file: whole batches, but for a torn one at the very end."""
+    """Bytes `position` to `end` of one file: whole batches, except for a torn one at the end."""
 
     path: str
     position: int
@@ -68,14 +68,14 @@ class FileSlice:
         return sum(piece.end - piece.position for piece in self.pieces)
 
     def read(self, settings: ReadSettings) -> Iterator["pa.RecordBatch"]:
-        """Its records, as Spark was promised them."""
+        """Yield the records in Spark's schema."""
         return _Reading(OsFileSystem(), self, settings).batches()
 
 
 def slices_of(
     replica: Replica, wanted: OffsetRange, narrowing: Narrowing, target: int
 ) -> list[FileSlice]:
-    """The stretch of a replica, cut into parts of about `target` bytes."""
+    """Cut the wanted range of a replica into slices of about `target` bytes."""
     start, end = narrowing.clamp(max(wanted.start, replica.start), wanted.end)
     if start >= end:
         return []
@@ -104,7 +104,7 @@ def _pieces(
         if is_closed and segment.time_index[-1][0] < (narrowing.from_timestamp or 0):
             continue
         begin = segment.position_of(start)
-        # An entry's batch may begin below `end`; the batch of the one after it cannot.
+        # The batch of the first entry may begin below `end`; that of the second cannot.
         behind = [position for offset, position in segment.index if offset >= end]
         stop = behind[1] if len(behind) > 1 else segment.size
         places = [begin, *segment.splits(target, begin, stop), stop]
@@ -114,7 +114,7 @@ def _pieces(
 
 @attrs.frozen
 class _Reading:
-    """One slice being read."""
+    """The reading of one slice."""
 
     files: FileSystem
     part: FileSlice
@@ -164,7 +164,7 @@ class _Reading:
                 return
 
     def _behind(self, file: File, piece: Piece, error: DamagedLogError) -> int:
-        """Where sound batches go on; CorruptBatchesError unless they are to be skipped."""
+        """Return the position of the next sound batch; raise CorruptBatchesError unless skipping."""
         said = corrupt(self.part.tp, self._damaged_offset(file, error.position), error)
         if not self.settings.skip_corrupt:
             raise CorruptBatchesError(said) from error
@@ -175,7 +175,7 @@ class _Reading:
         return piece.end if found is None else found
 
     def _damaged_offset(self, file: File, position: int) -> Offset:
-        """The first that is lost, where a header still says so."""
+        """Return the first lost offset if a header can be read, or the start of the slice."""
         try:
             return read_header(file.read(position, HEADER_SIZE)).base_offset
         except CorruptRecordError:
@@ -193,11 +193,11 @@ def _base_offset(path: str) -> Offset:
 
 
 Aborted = Sequence[tuple[int, Offset, Offset]]
-"""Producer, its first record, and its marker, which is the last."""
+"""Producer id, offset of the first record, and offset of the marker, which is the last."""
 
 
 def keep_of(aborted: Aborted, narrowing: Narrowing) -> columnar.Keep | None:
-    """Which batches are worth decoding, by their headers; None for all."""
+    """Return a choice of batches to decode by their headers, or None for all."""
     low = narrowing.from_timestamp
     if not aborted and low is None:
         return None
@@ -217,7 +217,7 @@ def keep_of(aborted: Aborted, narrowing: Narrowing) -> columnar.Keep | None:
 
 
 def aborted_in(files: FileSystem, part: FileSlice) -> Aborted:
-    """What the indexes from the first piece's segment on say of these offsets."""
+    """Return the aborted transactions in a slice, by the transaction indexes from its first segment on."""
     directory, first = os.path.split(part.pieces[0].path)
     found = []
     for name in files.list_directory(directory):

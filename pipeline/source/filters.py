@@ -1,10 +1,10 @@
-"""Filters that Spark pushes into a read, as what they leave of it.
+"""Filters that Spark pushes into a read, and how they narrow it.
 
     topic, partition     partitions that are not read at all         taken from Spark: exact
     offset               where in a log to begin and to end          Spark filters again
     timestamp            batches that are skipped by their header    Spark filters again
 
-What is not understood is handed back, and costs nothing but time.
+Filters that are not understood go back to Spark, which applies them.
 """
 
 import datetime as dt
@@ -33,15 +33,15 @@ _MILLISECOND: Final = dt.timedelta(milliseconds=1)
 
 @attrs.frozen
 class Narrowing:
-    """What is left to be read."""
+    """The limits of a read."""
 
     partition_tests: tuple[tuple[str, str, Any], ...] = ()
-    """Column, comparison, and what it is compared with."""
+    """Column, comparison, and operand."""
     from_offset: Offset | None = None
     to_offset: Offset | None = None
     """Exclusive, as ends of logs are."""
     from_timestamp: int | None = None
-    """In milliseconds. How old the oldest record of a batch is, no header says."""
+    """In milliseconds; an upper limit would not help, as headers lack the oldest timestamp."""
 
     def admits(self, tp: TopicPartition) -> bool:
         return all(
@@ -56,7 +56,7 @@ class Narrowing:
 
 
 def narrow(filters: Iterable[Any]) -> tuple[Narrowing, list[Any]]:
-    """What the filters leave, all of them together, and those that Spark has to apply itself."""
+    """Return the limits by all filters together, and the filters that Spark still has to apply."""
     narrowing, left = Narrowing(), []
     for each in filters:
         kind = type(each).__name__
@@ -89,7 +89,7 @@ def _narrowed(narrowing: Narrowing, column: str, kind: str, operand: Any) -> Nar
 
 
 def _span(kind: str, operand: Any) -> tuple[int | None, int | None] | None:
-    """The least and the most that a number can be."""
+    """Return the least and the greatest number that passes a comparison."""
     match kind:
         case "EqualTo":
             return operand, operand
@@ -108,7 +108,7 @@ def _span(kind: str, operand: Any) -> tuple[int | None, int | None] | None:
 
 
 def _milliseconds(kind: str, operand: Any) -> int | None:
-    """The least that a timestamp can be: the millisecond that holds the operand."""
+    """Return the least timestamp that passes a comparison, in whole milliseconds."""
     times = operand if kind == "In" else (operand,)
     if kind.startswith("Less") or not times:
         return None

@@ -1,7 +1,7 @@
 """A stream with admission control, as Spark has it since 4.2.
 
 maxOffsetsPerTrigger=600     waiting 2000 ──> batches of 600, 600, 600, 200
-Trigger.AvailableNow         what is there when the query starts, and no more
+Trigger.AvailableNow         only the records that are there when the query starts
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from pipeline.source.stream import RecordsStream
 
 
 class LimitedStream(RecordsStream, SupportsTriggerAvailableNow):
-    """See the module's docstring."""
+    """A stream whose micro-batches have a limit."""
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's names, here and below
         most = self.options.max_offsets_per_trigger

@@ -2,13 +2,13 @@
 
     {"orders": {"0": 23, "1": -2}, "returns": {"0": -1}}        -2 the earliest, -1 the latest
 
-    {"@topicIds": {"orders": "Xk0b3rQ9T7yP2m1n4o5p6g"},         in a checkpoint: whose offsets
-     "orders": {"0": 23, "1": 7}}                               they are (KIP-516)
+    {"@topicIds": {"orders": "Xk0b3rQ9T7yP2m1n4o5p6g"},         in a checkpoint: the topics' ids,
+     "orders": {"0": 23, "1": 7}}                               and offsets (KIP-516)
 
-Rule 1: there is one text for one state: topics and partitions in order, numbers plain. Spark
-compares offsets as text.
+Rule 1: equal positions have equal text, with topics and partitions in order: Spark compares
+offsets as text.
 
-Rule 2: no topic can be called `@topicIds`. What a checkpoint holds can be given as an option.
+Rule 2: no topic can be called `@topicIds`. The text of a checkpoint can be given as an option.
 
 (JsonUtils in Spark's Kafka source.)
 """
@@ -32,13 +32,13 @@ Offsets = Mapping[TopicPartition, Offset]
 
 @attrs.frozen
 class Position:
-    """How far a stream has read, and the ids of the topics where they are known."""
+    """The offsets that a stream has reached, and the ids of topics as far as they are known."""
 
     offsets: Offsets
     topic_ids: Mapping[str, str] = attrs.field(factory=dict)
 
     def to_json(self) -> dict[str, dict[str, Any]]:
-        """As a checkpoint keeps it; equal positions give equal text."""
+        """Return the position as a checkpoint keeps it; equal positions give equal text."""
         found: dict[str, dict[str, Any]] = {}
         if self.topic_ids:
             found[_TOPIC_IDS] = dict(sorted(self.topic_ids.items()))
@@ -47,23 +47,22 @@ class Position:
         return found
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Mapping[str, Any]]) -> "Position":
+    def from_json(cls, kept: Mapping[str, Mapping[str, Any]]) -> "Position":
         return cls(
             {
                 TopicPartition(topic, int(partition)): int(offset)
-                for topic, partitions in told.items()
+                for topic, partitions in kept.items()
                 if topic != _TOPIC_IDS
                 for partition, offset in partitions.items()
             },
-            dict(told.get(_TOPIC_IDS, {})),
+            dict(kept.get(_TOPIC_IDS, {})),
         )
 
 
 def parse_numbers(option: str, text: str) -> dict[TopicPartition, int]:
-    """The numbers of partitions that the JSON `text` of an option gives."""
-    told = _parse(option, text)
+    """Return the numbers of partitions in the JSON `text` of an option."""
     found: dict[TopicPartition, int] = {}
-    for topic, partitions in told.items():
+    for topic, partitions in _parse(option, text).items():
         if topic == _TOPIC_IDS:
             continue
         if not isinstance(partitions, dict):
@@ -76,7 +75,7 @@ def parse_numbers(option: str, text: str) -> dict[TopicPartition, int]:
 
 
 def parse_partitions(option: str, text: str) -> tuple[TopicPartition, ...]:
-    """The partitions that `assign` names: `{"topic": [0, 1]}`."""
+    """Return the partitions that `assign` names: `{"topic": [0, 1]}`."""
     found = set()
     for topic, partitions in _parse(option, text).items():
         if not isinstance(partitions, list) or any(
@@ -89,12 +88,12 @@ def parse_partitions(option: str, text: str) -> tuple[TopicPartition, ...]:
 
 def _parse(option: str, text: str) -> dict[str, Any]:
     try:
-        told = json.loads(text)
+        parsed = json.loads(text)
     except ValueError as error:
         raise OptionError(f"option {option}: {text!r} is no JSON: {error}") from error
-    if not isinstance(told, dict):
+    if not isinstance(parsed, dict):
         raise OptionError(f"option {option}: {text!r} is no JSON object")
-    return told
+    return parsed
 
 
 def _not_this(option: str, text: str, example: str) -> OptionError:
@@ -102,7 +101,7 @@ def _not_this(option: str, text: str, example: str) -> OptionError:
 
 
 def check_same_partitions(option: str, given: Offsets, there: set[TopicPartition]) -> None:
-    """OptionError unless the option names exactly the partitions that are read, as in Spark."""
+    """Raise OptionError unless the option names exactly the partitions that are read, as in Spark."""
     missing, unknown = sorted(there - given.keys()), sorted(given.keys() - there)
     if missing or unknown:
         said = [f"does not name {', '.join(map(str, missing))}"] if missing else []

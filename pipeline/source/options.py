@@ -1,14 +1,14 @@
-"""What a reader was told: the options of Spark's Kafka source, and a few of our own.
+"""The options of a read: those of Spark's Kafka source, and a few of our own.
 
-    what    subscribe | subscribePattern | assign         files: all topics where none is given
-    whence  kafka.bootstrap.servers, kafka.*  |  path
+    what    subscribe | subscribePattern | assign         files: all topics if none is given
+    where   kafka.bootstrap.servers, kafka.*  |  path
     from    startingTimestamp > startingOffsetsByTimestamp > startingOffsets
     to      endingTimestamp   > endingOffsetsByTimestamp   > endingOffsets       batch only
 
-Rule 1: what is not known here is refused by its name, and the nearest known one is offered.
-Spark's source ignores what it does not know.
+Rule 1: an unknown option is refused by its name, with the nearest known name as a hint. Spark's
+source ignores unknown options.
 
-Rule 2: option names know no case; JSON and the names of topics do.
+Rule 2: option names are case-insensitive; JSON and topic names are case-sensitive.
 
 (KafkaSourceProvider in Spark; docs/pipeline.md has the table.)
 """
@@ -39,7 +39,7 @@ STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTrigge
 
 KAFKA: Final = "kafka."
 BOOTSTRAP: Final = "bootstrap.servers"
-# What a consumer would be told and this reader decides (KafkaSourceProvider.validateGeneralOptions).
+# Consumer properties that this reader decides (KafkaSourceProvider.validateGeneralOptions).
 OURS_TO_DECIDE: Final = (
     *("key.deserializer", "value.deserializer", "auto.offset.reset", "enable.auto.commit"),
     *("interceptor.classes", "key.serializer", "value.serializer"),
@@ -59,7 +59,7 @@ _DELAY_MS: Final = {None: 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h"
 
 @attrs.frozen(kw_only=True)
 class Selection:
-    """Which partitions are read: one of the three, or all where none is given."""
+    """The partitions to read, by one of three options, or all if none is given."""
 
     topics: tuple[str, ...] | None = None
     pattern: re.Pattern[str] | None = None
@@ -79,7 +79,7 @@ class Selection:
 
     @property
     def named_topics(self) -> tuple[str, ...] | None:
-        """Those that have to be there; None where whatever is there is meant."""
+        """The topics that have to be there, or None if any will do."""
         if self.partitions is not None:
             return tuple(sorted({tp.topic for tp in self.partitions}))
         return self.topics
@@ -87,19 +87,19 @@ class Selection:
 
 @attrs.frozen(kw_only=True)
 class Bound:
-    """Where to begin, or to end: numbers of partitions, or one for all of them."""
+    """The beginning or the end of a read: a number for each partition, or one for all."""
 
     option: str
     everywhere: int | None = None
     each: Mapping[TopicPartition, int] | None = None
     are_timestamps: bool = False
     strict: bool = True
-    """A timestamp after which nothing was written is an error; otherwise the end is meant."""
+    """Whether a timestamp after the last record is an error; otherwise it means the end."""
 
 
 @attrs.frozen(kw_only=True)
 class Fetching:
-    """How brokers are asked."""
+    """The options of reads from brokers."""
 
     config: ClientConfig
     read_committed: bool
@@ -112,7 +112,7 @@ class Fetching:
 
 @attrs.frozen(kw_only=True)
 class ReadOptions:
-    """All of it, typed."""
+    """All options of a read, typed."""
 
     selection: Selection
     paths: tuple[str, ...]
@@ -181,9 +181,9 @@ class _Given:
 
 
 def parse_read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
-    """OptionError where one is unknown, missing, or makes no sense.
+    """Parse the options of a read; raise OptionError if one is unknown, missing or invalid.
 
-    `streaming`: None where that is not known yet, and options of both may be given.
+    With None for `streaming`, which is not known yet, options of batches and streams are allowed.
     """
     options = _Given(lowered(given))
     known: tuple[str, ...] = COMMON
@@ -195,7 +195,7 @@ def parse_read_options(given: Mapping[str, str], *, streaming: bool | None) -> R
     if bool(paths) == (BOOTSTRAP in kafka):
         raise OptionError("give either `path`, log directories, or `kafka.bootstrap.servers`")
     if paths and (idle := kafka.keys() - {"isolation.level"}):
-        raise OptionError(f"option {KAFKA}{min(idle)} says how brokers are asked; `path` has none")
+        raise OptionError(f"option {KAFKA}{min(idle)} is for brokers; `path` has none")
     selection = _selection(options, needed=not paths)
     all_replicas = options.choice("replicas", "one", "all") == "all"
     if all_replicas and not paths:
@@ -224,7 +224,7 @@ def parse_read_options(given: Mapping[str, str], *, streaming: bool | None) -> R
         num_retries=options.number("fetchOffset.numRetries", default=3, at_least=0),
         retry_interval_ms=options.number("fetchOffset.retryIntervalMs", default=1000, at_least=0),
         all_replicas=all_replicas,
-        # What is not committed may be cut off again, and a stream takes nothing back.
+        # Records that are not committed may be truncated, and a stream takes nothing back.
         stop_at_high_watermark=options.flag("stopAtHighWatermark", default=bool(streaming)),
         skip_corrupt=options.choice("onCorruptBatch", "fail", "skip") == "skip",
         check_crcs=options.flag("checkCrc", default=True),
@@ -232,12 +232,12 @@ def parse_read_options(given: Mapping[str, str], *, streaming: bool | None) -> R
 
 
 def lowered(given: Mapping[str, str]) -> dict[str, str]:
-    """Rule 2."""
+    """Return the options under lower-case names: rule 2."""
     return {name.lower(): value for name, value in given.items()}
 
 
 def check_known(given: Mapping[str, str], known: tuple[str, ...]) -> None:
-    """OptionError for the first that nobody knows."""
+    """Raise OptionError for the first unknown option."""
     names = {each.lower(): each for each in known}
     for name in sorted(given):
         if not name.startswith(KAFKA) and name not in names:
@@ -248,7 +248,7 @@ def check_known(given: Mapping[str, str], known: tuple[str, ...]) -> None:
 
 
 def parse_paths(path: str | None, paths: str | None) -> tuple[str, ...]:
-    """Log directories, parted by commas; `paths` is what `load([...])` becomes."""
+    """Return the log directories, separated by commas; `paths` is Spark's form of `load([...])`."""
     found = re.findall(r'"((?:[^"\\]|\\.)*)"', paths) if paths else []
     found += (path or "").split(",")
     return tuple(each.strip().removeprefix("file://") for each in found if each.strip())
@@ -256,22 +256,22 @@ def parse_paths(path: str | None, paths: str | None) -> tuple[str, ...]:
 
 def _selection(options: _Given, *, needed: bool) -> Selection:
     names = ("subscribe", "subscribePattern", "assign")
-    told = {name: text for name in names if (text := options.text(name)) is not None}
-    if len(told) > 1 or (needed and not told):
-        raise OptionError(f"give exactly one of {', '.join(names)}; there is {list(told) or None}")
-    for name, text in told.items():
+    given = {name: text for name in names if (text := options.text(name)) is not None}
+    if len(given) > 1 or (needed and not given):
+        raise OptionError(f"give exactly one of {', '.join(names)}; there is {list(given) or None}")
+    for name, text in given.items():
         if not text.strip():
             raise OptionError(f"option {name} names nothing")
-    if "subscribe" in told:
-        topics = (topic.strip() for topic in told["subscribe"].split(","))
+    if "subscribe" in given:
+        topics = (topic.strip() for topic in given["subscribe"].split(","))
         return Selection(topics=tuple(dict.fromkeys(topic for topic in topics if topic)))
-    if "subscribePattern" in told:
+    if "subscribePattern" in given:
         try:
-            return Selection(pattern=re.compile(told["subscribePattern"].strip()))
+            return Selection(pattern=re.compile(given["subscribePattern"].strip()))
         except re.error as error:
             raise OptionError(f"option subscribePattern: no pattern: {error}") from error
-    if "assign" in told:
-        return Selection(partitions=parse_partitions("assign", told["assign"]))
+    if "assign" in given:
+        return Selection(partitions=parse_partitions("assign", given["assign"]))
     return Selection()
 
 
@@ -354,7 +354,7 @@ def _fetching(options: _Given, kafka: Mapping[str, str]) -> Fetching:
 
 
 def client_config(properties: Mapping[str, str]) -> ClientConfig:
-    """Kafka's keys as our clients take them; OptionError for one that they do not."""
+    """Return the configuration of a client; raise OptionError for a key that clients do not have."""
     try:
         return ClientConfig.from_properties({"client.id": "understudy-spark", **properties})
     except ConfigError as error:

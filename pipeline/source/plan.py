@@ -3,11 +3,11 @@
     partition 0  [0 ....................... 900)      -> task 1 [0, 450)   task 2 [450, 900)
     partition 1  [40 .. 90)    partition 2  [7 .. 9)  -> task 3: both
 
-Rule 1: no record is in two tasks, and none in no task, however they are cut.
+Rule 1: each record is in exactly one task, however ranges are cut.
 
-Rule 2: a task is about `TASK_BYTES` of files, less where `minPartitions` wants more tasks;
-small ones share one. Brokers are asked by offset: one task for a partition, unless
-`minPartitions` or `maxRecordsPerPartition` want more (KafkaOffsetRangeCalculator in Spark).
+Rule 2: a task is about `TASK_BYTES` of files, or less if `minPartitions` asks for more tasks;
+small ranges share a task. A read from brokers has one task for each partition, unless
+`minPartitions` or `maxRecordsPerPartition` ask for more (KafkaOffsetRangeCalculator in Spark).
 """
 
 import itertools
@@ -35,7 +35,7 @@ class OffsetRange(NamedTuple):
 
 
 def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
-    """What stands between two positions; nothing where the end is not behind the start."""
+    """Return the ranges between two positions; partitions whose end is not beyond their start have none."""
     found = (OffsetRange(tp, start[tp], end[tp]) for tp in sorted(end.keys() & start.keys()))
     return [each for each in found if each.size > 0]
 
@@ -48,7 +48,7 @@ def split(
 ) -> list[OffsetRange]:
     """Cut ranges so that none is longer than `max_records`, and there are `min_partitions`.
 
-    Larger ones are cut into more parts. No more parts than offsets: there may be fewer.
+    Larger ranges are cut into more parts. There are fewer parts if there are not enough offsets.
     """
     found = [part for each in ranges for part in cut(each, _parts(each.size, max_records))]
     if min_partitions is None or len(found) >= min_partitions or not found:
@@ -56,7 +56,7 @@ def split(
     total = sum(each.size for each in found)
     wanted = [max(1, round(each.size / total * min_partitions)) for each in found]
     while sum(wanted) < min_partitions:
-        # The one whose parts are longest is cut once more.
+        # The range with the longest parts is cut once more.
         longest = max(range(len(found)), key=lambda at: found[at].size / wanted[at])
         if found[longest].size <= wanted[longest]:
             break
@@ -69,16 +69,16 @@ def _parts(size: int, most: int | None) -> int:
 
 
 def cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
-    """Into `count` parts that differ by one offset at most."""
+    """Cut a range into `count` parts whose sizes differ by at most one."""
     count = max(1, min(count, whole.size))
     marks = [whole.start + whole.size * part // count for part in range(count + 1)]
     return [OffsetRange(whole.tp, low, high) for low, high in itertools.pairwise(marks)]
 
 
 def limit(start: Offsets, end: Offsets, most: int) -> dict[TopicPartition, Offset]:
-    """An end no more than `most` offsets after the start, shared in proportion to what waits.
+    """Return an end at most `most` offsets after the start, in proportion to what waits.
 
-    As Spark's source does it: every partition that has something moves on by one at least.
+    As in Spark's source, every partition that has waiting records moves on by at least one.
     """
     waiting = {tp: max(0, end[tp] - start.get(tp, end[tp])) for tp in end}
     total = sum(waiting.values())
@@ -93,7 +93,7 @@ def limit(start: Offsets, end: Offsets, most: int) -> dict[TopicPartition, Offse
 
 
 def group(pieces: Sequence[tuple[_T, int]], most: int) -> list[tuple[_T, ...]]:
-    """Neighbours put together for as long as their sizes stay within `most`."""
+    """Group neighbours while the sum of their sizes stays within `most`."""
     groups: list[tuple[_T, ...]] = []
     waiting: list[_T] = []
     total = 0

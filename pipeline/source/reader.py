@@ -1,14 +1,14 @@
-"""From options to tasks, and from a task to Arrow: reads of a batch.
+"""Batch reads: from options to tasks, and from a task to Arrow.
 
     options ──> what is there ──> [start, end) of each partition ──> tasks ──> record batches
                 (Directories, Brokers)        filters ──┘
 
-Rule 1: where to begin and to end is decided once, on the driver. A task reads those offsets
-and no others, as often as Spark runs it.
+Rule 1: the driver decides once where a read begins and ends. A task reads exactly those offsets,
+as often as Spark runs it.
 
-Rule 2: Spark calls `pushFilters` only where `spark.sql.python.filterPushdown.enabled` is on,
-and where it is off refuses every reader that has such a method. It plans the two in workers of
-different modules, so the worker that is here says which reader to be.
+Rule 2: Spark calls `pushFilters` only if `spark.sql.python.filterPushdown.enabled` is on, and if
+it is off refuses every reader that has this method. It plans the two in workers of different
+modules, so the module of the worker shows which reader to use.
 """
 
 import sys
@@ -34,16 +34,16 @@ _PUSHDOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class Part(Protocol):
-    """What a task reads without a break: one partition, some offsets."""
+    """A range of offsets of one partition that a task reads in one go."""
 
     def read(self, settings: ReadSettings) -> Iterator["pa.RecordBatch"]: ...
 
 
 class Logs(Protocol):
-    """What there is to be read, in directories or at brokers, as of now."""
+    """The logs to be read, in directories or at brokers, as of now."""
 
     expects_all: bool
-    """Whether a topic that is named and not there is an error; a stream has more to say of it."""
+    """Whether a named topic that is not there is an error; a stream treats it as a loss."""
 
     def partitions(self) -> set[TopicPartition]: ...
 
@@ -54,7 +54,7 @@ class Logs(Protocol):
     def latest(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]: ...
 
     def log_ends(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
-        """Of all that is there, committed or not."""
+        """Return the log end offsets, committed or not."""
 
     def at_time(
         self, wanted: Mapping[TopicPartition, int]
@@ -65,18 +65,18 @@ class Logs(Protocol):
     ) -> Sequence[tuple[Part, ...]]: ...
 
     def refresh(self) -> None:
-        """What is there now."""
+        """Forget the view of the logs, so that the next call looks again."""
 
 
 @attrs.frozen
 class Task(InputPartition):
-    """What Spark hands to an executor."""
+    """A task for an executor."""
 
     parts: tuple[Part, ...]
 
 
 def logs_of(options: ReadOptions) -> Logs:
-    """The directories or the brokers that the options name."""
+    """Return the directories or the brokers that the options name."""
     if options.fetching is None:
         from pipeline.source.directories import LogDirectories  # noqa: PLC0415 - one of the two
 
@@ -103,34 +103,34 @@ def settings_of(
 def resolve(
     bound: Bound, logs: Logs, partitions: set[TopicPartition]
 ) -> dict[TopicPartition, Offset]:
-    """The offsets that an option means, now."""
+    """Return the offsets that an option means now; raise OptionError if it has none."""
     if bound.each is not None:
         check_same_partitions(bound.option, bound.each, partitions)
-    told = {tp: _told(bound, tp) for tp in partitions}
+    given = {tp: _given(bound, tp) for tp in partitions}
     if not bound.are_timestamps:
-        found = {tp: number for tp, number in told.items() if number >= 0}
-        found |= logs.earliest([tp for tp, number in told.items() if number == EARLIEST])
-        return found | logs.latest([tp for tp, number in told.items() if number == LATEST])
-    at_time = logs.at_time(told)
+        found = {tp: number for tp, number in given.items() if number >= 0}
+        found |= logs.earliest([tp for tp, number in given.items() if number == EARLIEST])
+        return found | logs.latest([tp for tp, number in given.items() if number == LATEST])
+    at_time = logs.at_time(given)
     found = {tp: offset for tp, offset in at_time.items() if offset is not None}
     late = sorted(partitions - found.keys())
     if late and bound.strict:
         raise OptionError(
-            f"option {bound.option}: nothing at or after {told[late[0]]} in"
+            f"option {bound.option}: nothing at or after {given[late[0]]} in"
             f" {', '.join(map(str, late))}; startingOffsetsByTimestampStrategy=latest begins at the end"
         )
     return found | logs.latest(late)
 
 
-def _told(bound: Bound, tp: TopicPartition) -> int:
+def _given(bound: Bound, tp: TopicPartition) -> int:
     number = bound.everywhere if bound.each is None else bound.each[tp]
-    assert number is not None, "a bound says something for each partition"
+    assert number is not None, "a bound has a number for each partition"
     return number
 
 
 @attrs.define
 class RecordsReader(DataSourceReader):
-    """A batch of records, by offsets."""
+    """A batch read of records by offsets."""
 
     options: ReadOptions
     names: Sequence[str]
@@ -139,7 +139,7 @@ class RecordsReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         logs = logs_of(self.options)
         wanted = {tp for tp in logs.partitions() if self.narrowing.admits(tp)}
-        # Options are held against all partitions: a filter does not make one right.
+        # Options are checked against all partitions, whatever filters leave.
         start = resolve(self.options.starting, logs, logs.partitions())
         end = resolve(self.options.ending, logs, logs.partitions())
         ranges = [each for each in ranges_between(start, end) if each.tp in wanted]
@@ -151,7 +151,7 @@ class RecordsReader(DataSourceReader):
 
 
 class PushdownReader(RecordsReader):
-    """The same, where Spark pushes filters."""
+    """A batch read into which Spark pushes filters."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's name
         self.narrowing, left = narrow(filters)
@@ -159,12 +159,12 @@ class PushdownReader(RecordsReader):
 
 
 def reader_class() -> type[RecordsReader]:
-    """Rule 2."""
+    """Return the reader for this worker of Spark: rule 2."""
     return PushdownReader if _PUSHDOWN_WORKER in sys.modules else RecordsReader
 
 
 def read_task(task: InputPartition, settings: ReadSettings) -> Iterator["pa.RecordBatch"]:
-    """What stands in its parts; a plan without tasks is one that is none of ours."""
+    """Yield the records of a task; Spark passes another kind for a plan without tasks."""
     if isinstance(task, Task):
         for part in task.parts:
             yield from part.read(settings)

@@ -1,11 +1,11 @@
-"""One replica of a partition at rest or in use: where it begins and ends, and what lies where.
+"""One replica of a partition, read from its files whether or not a broker uses it.
 
     start = max(first segment, checkpoint)                         end: behind the last whole batch
       [0-4][5-9][10-12] ... [p7: 40-41][p8: 42-42][commit p7: 43]
                                        └── the last stable offset: p8's transaction is open
 
-Rule: all of it is read from the files, when it is asked for. A producer snapshot and the
-indexes say where to begin to look.
+Rule: everything is read from the files on request. A producer snapshot and the indexes say
+where to begin.
 """
 
 from collections import deque
@@ -49,13 +49,13 @@ class Replica:
 
     @property
     def start(self) -> Offset:
-        """Where its log begins."""
+        """The log start offset."""
         first = self.segments[0].base_offset if self.segments else 0
         return max(first, self.checkpointed_start)
 
     @cached_property
     def end_and_epoch(self) -> tuple[Offset, int]:
-        """Where its log ends, and the epoch of its last batch."""
+        """The log end offset, and the leader epoch of the last batch."""
         for segment in reversed(self.segments):
             position = segment.index[-1][1] if segment.index else 0
             if segment.header_at(position) is None:
@@ -71,7 +71,7 @@ class Replica:
 
     @property
     def rank(self) -> tuple[int, Offset]:
-        """Whom an election would take: the greatest."""
+        """The sort key by which the greatest replica is the one that an election would choose."""
         end, epoch = self.end_and_epoch
         return epoch, end
 
@@ -84,7 +84,7 @@ class Replica:
         return None if found is None else uuid_text(found)
 
     def last_stable_offset(self, end: Offset) -> Offset:
-        """Where the oldest transaction that is open at `end` began (KIP-98)."""
+        """Return the first offset of the oldest transaction that is open at `end` (KIP-98), or `end`."""
         open_from, replay_from = self._snapshot(end)
         for segment in self.segments:
             following = [each for each in self.segments if each.base_offset > segment.base_offset]
@@ -102,7 +102,7 @@ class Replica:
         return min([end, *open_from.values()])
 
     def _snapshot(self, end: Offset) -> tuple[dict[int, Offset], Offset]:
-        """The newest usable one: where open transactions began, and from where to read on."""
+        """Return the open transactions of the newest usable snapshot, and its offset."""
         for offset in reversed(list_snapshots(self.files, self.directory)):
             if offset > end:
                 continue
@@ -116,7 +116,7 @@ class Replica:
         return {}, self.start
 
     def first_at_or_after(self, timestamp: int) -> Offset | None:
-        """The first record that is not older, in the order of the log (LogSegment.findOffsetByTimestamp)."""
+        """Return the offset of the first record that is not older (LogSegment.findOffsetByTimestamp)."""
         for number, segment in enumerate(self.segments):
             closed = number + 1 < len(self.segments)
             if closed and segment.time_index and segment.time_index[-1][0] < timestamp:
@@ -163,5 +163,5 @@ class Replica:
 
 
 def corrupt(tp: TopicPartition, offset: Offset, error: DamagedLogError) -> str:
-    """What is wrong, where, and from which offset on."""
+    """Return the message for damage: what is wrong, where, and from which offset on."""
     return f"{tp}, from offset {offset}: {error}; onCorruptBatch=skip reads on behind it"

@@ -1,13 +1,13 @@
-"""A replica's files, looked into without opening its log: where an offset or a time lies.
+"""A replica's segment files, searched for offsets and times without opening its log.
 
     .log         [0-4][5-9]...                     .index       (9 -> 4096)(31 -> 8217)...
-    .timeindex   (1700 -> 9)(1712 -> 31)...        the last of a closed one: its latest time
+    .timeindex   (1700 -> 9)(1712 -> 31)...        a closed segment's last entry: its latest time
 
-Rule 1: nothing is written, and an index is a hint. A place that it names is used if a batch's
-header stands there; otherwise the segment is read from its beginning.
+Rule 1: nothing is written, and an index is a hint. A position that it names is used if a batch's
+header is there; otherwise the segment is read from its beginning.
 
-Rule 2: where batches stop, a log that may be written to ends: in the middle of a batch, or in
-spare room (`storage.batch.spare_room`). Anything else is damage.
+Rule 2: a log that is being written to may end in the middle of a batch, or in spare room
+(`storage.batch.spare_room`). Anything else behind the batches is damage.
 """
 
 import os
@@ -46,7 +46,7 @@ class SegmentPlace:
 
     @cached_property
     def index(self) -> list[tuple[Offset, int]]:
-        """Offsets and positions, as far as they rise and lie inside the file."""
+        """The entries of the offset index, as far as they rise and lie inside the file."""
         found: list[tuple[Offset, int]] = []
         last = (-1, -1)
         for relative, position in offset_index.LAYOUT.iter_unpack(self._index_bytes(".index", 8)):
@@ -58,7 +58,7 @@ class SegmentPlace:
 
     @cached_property
     def time_index(self) -> list[tuple[int, Offset]]:
-        """Timestamps, and up to which offset nothing is younger."""
+        """The entries of the time index: no record up to the offset is younger than the timestamp."""
         found: list[tuple[int, Offset]] = []
         for timestamp, relative in time_index.LAYOUT.iter_unpack(
             self._index_bytes(".timeindex", 12)
@@ -80,12 +80,12 @@ class SegmentPlace:
         return data[: len(data) // entry_size * entry_size]
 
     def position_of(self, offset: Offset) -> int:
-        """Where to begin in order to come to `offset`."""
+        """Return the position from which to read on in order to reach `offset`."""
         below = [position for at, position in self.index if at <= offset]
         return below[-1] if below and self._stands_at(below[-1], most=offset) else 0
 
     def _stands_at(self, position: int, *, most: Offset) -> bool:
-        """Whether a batch of this segment that begins at or below offset `most` is there."""
+        """Return whether a batch that begins at or below offset `most` is at this position."""
         header = self.header_at(position)
         return header is not None and self.base_offset <= header.base_offset <= most
 
@@ -101,7 +101,7 @@ class SegmentPlace:
     def headers(
         self, position: int = 0, *, skip: bool = False
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """Each whole batch from byte `position` on; DamagedLogError, or over it with `skip`."""
+        """Yield each whole batch from `position` on; raise DamagedLogError, or with `skip` pass damage."""
         file = self.files.open_for_reading(self.path)
         try:
             size = file.size()
@@ -133,7 +133,7 @@ class SegmentPlace:
             file.close()
 
     def splits(self, target: int, begin: int, end: int) -> list[int]:
-        """Places of batches between the two, about `target` bytes apart."""
+        """Return positions of batches between `begin` and `end`, about `target` bytes apart."""
         found, last = [], begin
         for offset, position in self.index:
             if position - last >= target and end - position >= target // 2:
@@ -145,7 +145,7 @@ class SegmentPlace:
 
 
 def segments_of(files: FileSystem, directory: str) -> list[SegmentPlace]:
-    """A partition's segments, in order."""
+    """Return the segments of a partition, in order."""
     names = map(LOG_FILE.fullmatch, files.list_directory(directory))
     found = []
     for base_offset in sorted(int(name[1]) for name in names if name):
@@ -153,7 +153,7 @@ def segments_of(files: FileSystem, directory: str) -> list[SegmentPlace]:
         try:
             file = files.open_for_reading(place.path)
         except FileNotFoundError:
-            continue  # retention was quicker
+            continue  # retention has deleted it meanwhile
         place.size = file.size()
         file.close()
         found.append(place)

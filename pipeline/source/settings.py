@@ -1,4 +1,4 @@
-"""What all tasks of a read have in common; it travels to the executors with the reader."""
+"""The settings that all tasks of a read share; they travel to the executors with the reader."""
 
 import attrs
 
@@ -9,7 +9,7 @@ from pipeline.source.options import Fetching
 
 @attrs.frozen(kw_only=True)
 class ReadSettings:
-    """Which columns, which batches, and what is to become of what is wrong."""
+    """The columns and batches to read, and what to do about damage and loss."""
 
     projection: Projection
     narrowing: Narrowing

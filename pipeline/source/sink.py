@@ -1,25 +1,24 @@
-"""Tables and streams into topics: `df.write.format("understudy")`, `writeStream`.
+"""The sink, which writes tables and streams to topics: `df.write.format("understudy")`.
 
-    key, value      binary or string; `value` has to be there
-    topic           or the option of that name, which counts before the column
-    partition       int; chosen by the key where there is none
+    key, value      binary or string; `value` is required
+    topic           or the option of that name, which overrides the column
+    partition       int; if it is null, the key chooses
     headers         array<struct<key:string,value:binary>>
 
-Rule 1: a task sends its rows in their order and has succeeded when all of them are acked. The
-producer is idempotent (KIP-98): whatever becomes of connections and leaders in between, an
-attempt at a task writes each row once. A task that Spark runs again writes them again, as
-Spark's own sink does.
+Rule 1: a task sends its rows in their order and succeeds when all of them are acknowledged. The
+producer is idempotent (KIP-98): an attempt at a task writes each row once, even if connections or
+leaders fail. A task that Spark runs again writes its rows again, as with Spark's own sink.
 
-Rule 2: with `transactionalIdPrefix` each task is a transaction, and what it commits with its
-rows is that it is done: the number of the micro-batch, as the offset of a group of its own.
+Rule 2: with `transactionalIdPrefix` each task is a transaction, which commits with its rows that
+the task is done: the number of the micro-batch, as the offset of a group of its own.
 
     task 3 of batch 17     id and group: prefix-query-3      group's offset 17: not done yet
       begin  rows...  offset 18  commit                      group's offset 18: done, skipped
 
-An attempt that died leaves nothing for readers of what is committed, one that lives on
-somewhere is fenced, and one that is repeated after it was committed writes nothing. That is
-exactly once as long as Spark cuts the batch into the same tasks when it runs it again: it
-does unless the query is changed, or its number of partitions.
+An attempt that died leaves nothing for read_committed consumers, an attempt that still runs
+elsewhere is fenced, and a repetition after the commit writes nothing. That is exactly once as
+long as Spark cuts a repeated batch into the same tasks: it does unless the query or its number
+of partitions changes.
 
 (KafkaWriteTask, KafkaStreamingWrite in Spark; KIP-447 for offsets in a transaction.)
 """
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
 
 KNOWN: Final = (
     *("topic", "includeHeaders", "transactionalIdPrefix"),
-    # What Spark itself puts among a writer's options.
+    # Options that Spark itself adds to a writer's.
     *("path", "checkpointLocation", "queryName", "outputMode"),
 )
 _KINDS: Final = {
@@ -70,16 +69,16 @@ _KINDS: Final = {
 
 @attrs.frozen(kw_only=True)
 class SinkOptions:
-    """What a writer was told."""
+    """The options of a writer."""
 
     topic: str | None
     properties: Mapping[str, str]
-    """Kafka's, for the producer."""
+    """Kafka's properties, for the producer."""
     transactional_id_prefix: str | None
 
     @property
     def clients(self) -> dict[str, Any]:
-        """The properties that an admin client knows too."""
+        """The properties that an admin client has, too."""
         known = keys_of(ClientConfig)
         return {
             name.replace(".", "_"): value
@@ -89,7 +88,7 @@ class SinkOptions:
 
 
 def parse_sink_options(given: Mapping[str, str], kinds: Mapping[str, str]) -> SinkOptions:
-    """OptionError for an option or a column that cannot be."""
+    """Parse the options; raise OptionError for an invalid option or column."""
     options = lowered(given)
     check_known(options, KNOWN)
     properties = {
@@ -119,7 +118,7 @@ def parse_sink_options(given: Mapping[str, str], kinds: Mapping[str, str]) -> Si
 
 
 class Row(NamedTuple):
-    """What becomes one record."""
+    """A row that becomes one record."""
 
     topic: str
     partition: int | None
@@ -129,7 +128,7 @@ class Row(NamedTuple):
 
 
 def rows_of(batch: "pa.RecordBatch", topic: str | None) -> Iterator[Row]:
-    """The records that the columns make; SourceError where a row names no topic."""
+    """Yield the rows of a batch; raise SourceError if one names no topic."""
     names = batch.schema.names
 
     def column(name: str) -> Iterable[Any]:
@@ -150,7 +149,7 @@ def _bytes(value: Any) -> bytes | None:
 
 @attrs.frozen
 class Written(WriterCommitMessage):
-    """Of one task."""
+    """The result of one task."""
 
     rows: int
     skipped: bool = False
@@ -158,20 +157,20 @@ class Written(WriterCommitMessage):
 
 @attrs.frozen(kw_only=True)
 class Turn:
-    """Which task of which batch this is, the same each time that it is run."""
+    """A task of a batch; it is the same for each attempt."""
 
     job: str
     partition: int
     batch: int
 
     def name(self, prefix: str) -> str:
-        """Of its transactions, and of the group that keeps how far they got."""
+        """Return the task's transactional id, which is also the group of its finished batches."""
         return f"{prefix}-{self.job}-{self.partition}"
 
 
 @attrs.frozen
 class Sending:
-    """One task's rows on their way."""
+    """The sending of one task's rows."""
 
     options: SinkOptions
     turn: Turn
@@ -186,7 +185,7 @@ class Sending:
                 return Written(await self._send(producer, batches, set()))
         name = self.turn.name(prefix)
         async with self._producer(transactional_id=name) as producer:
-            # Whoever had the name before is fenced now, so what was committed is all there is.
+            # Earlier producers of this name are fenced now: nothing more will be committed.
             if await self._batches_done(name) > self.turn.batch:
                 return Written(0, skipped=True)
             topics: set[str] = set()
@@ -217,17 +216,17 @@ class Sending:
         batches: Iterator["pa.RecordBatch"],
         topics: set[str],
     ) -> int:
-        """How many, all of them acked; the error of one that was not raises."""
+        """Send the rows, and return their number once all are acknowledged; raise the first error."""
         offload, count = production_seams().offload, 0
         before: list[Delivery | Deliveries] = []
-        # Spark's side of the pipe may be slow, and acks come in meanwhile.
+        # Spark may be slow to deliver; acknowledgements arrive meanwhile.
         while (batch := await offload(lambda: next(batches, None))) is not None:
             sent: list[Delivery | Deliveries] = []
             rows = rows_of(batch, self.options.topic)
             for (topic, partition, is_plain), run in groupby(rows, _destination):
                 topics.add(topic)
                 sent += await _send_run(producer, topic, partition, list(run), is_plain=is_plain)
-            # Two batches are in memory, however many the task has.
+            # At most two batches are in memory.
             await _settle(before)
             before = sent
             count += batch.num_rows
@@ -244,7 +243,7 @@ async def _send_run(
     *,
     is_plain: bool,
 ) -> list[Delivery | Deliveries]:
-    """Rows that go to the same place; at once where none has headers."""
+    """Send rows of one topic and partition; rows without headers go as one call."""
     if is_plain:
         values, keys = [row.value for row in rows], [row.key for row in rows]
         return [await producer.send_many(topic, values, keys=keys, partition=partition)]
@@ -266,11 +265,11 @@ def _destination(row: Row) -> tuple[str, int | None, bool]:
 
 
 class RecordsWriter(DataSourceArrowWriter):
-    """Of a batch: there is nothing left to do when its tasks are done, or to undo."""
+    """The writer of a table; its tasks do all the work."""
 
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
-        # Made once, where the write is planned: every attempt at a task has the same.
+        # Made once, when the write is planned: every attempt at a task has the same id.
         self.job = uuid.uuid4().hex
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> WriterCommitMessage:
@@ -281,7 +280,7 @@ class RecordsWriter(DataSourceArrowWriter):
 
 
 class RecordsStreamWriter(DataSourceStreamArrowWriter):
-    """Of a stream, whose batches Spark numbers; the numbers are in its checkpoint."""
+    """The writer of a stream; Spark numbers its batches, and keeps the numbers in its checkpoint."""
 
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
@@ -297,7 +296,7 @@ class RecordsStreamWriter(DataSourceStreamArrowWriter):
         return Sending(self.options, turn).run(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """The tasks have."""
+        """Do nothing: the tasks have committed."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """What is acked stays; transactions that were not committed are aborted already."""
+        """Do nothing: acknowledged rows stay, and transactions without a commit are aborted."""

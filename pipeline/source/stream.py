@@ -1,21 +1,21 @@
-"""A stream of records: which offsets come next, and what may never happen on the way.
+"""A stream of records: the next offsets, and what counts as a loss.
 
     checkpoint  {"orders": {"0": 120, "1": 98}}                 the position passed so far
     latest      {"orders": {"0": 131, "1": 98, "2": 4}}   ──>   [120, 131)  nothing  [0, 4)
                                                                                      a new partition
 
-Rule 1: a position never goes back. A log that ends before what was passed has lost it: an
-unclean election, or a topic that was made anew. A topic's id tells the two apart (KIP-516).
+Rule 1: a position never goes back. A log that ends below it has lost records, by an unclean
+election or because the topic was created again. A topic's id tells the two apart (KIP-516).
 
-Rule 2: what was planned is read as planned. After a restart Spark asks for the very same
-offsets again; if they are no longer there, that is a loss, and said.
+Rule 2: planned offsets are read as planned. After a restart Spark asks for the same offsets
+again; if they are gone, that is a loss and is reported.
 
-Rule 3: what may pass is waited for. A broker that has just become a leader, or a file that is
-being replaced, is looked at again `fetchOffset.numRetries` times before anything is lost.
+Rule 3: before a loss is reported, the logs are looked at `fetchOffset.numRetries` times more: a
+broker may have just become the leader, or a file is being replaced.
 
-Rule 4: Spark asks for the latest offsets a hundred times a second where a query is idle. It is
-let wait until a tenth of a second has passed, and the brokers are asked then: what was there when
-it asked is in the answer, and who waits for a query to have passed everything waits for it too.
+Rule 4: Spark asks an idle query for the latest offsets a hundred times a second. The answer waits
+until a tenth of a second has passed since the last look, and is that of a new look: it covers all
+that was there when Spark asked, as `processAllAvailable` needs.
 """
 
 import logging
@@ -51,19 +51,19 @@ _T = TypeVar("_T")
 
 @attrs.define(eq=False)
 class Progress:
-    """What the driver knows of one stream; it stays there."""
+    """The state of one stream; it stays on the driver."""
 
     options: ReadOptions
     logs: Logs
     target: Position | None = None
-    """Where a query that runs once is to end (Trigger.AvailableNow)."""
+    """The end of a query that runs once (Trigger.AvailableNow)."""
     _latest: Position | None = attrs.field(init=False, default=None)
     _looked_at: float = attrs.field(init=False, default=-math.inf)
     _moved_at: float = attrs.field(init=False, factory=time.monotonic)
 
     def initial(self) -> Position:
         logs = self.logs
-        # What is named has to be there when a query begins. Later, that it went is a loss.
+        # Named topics have to be there when a query begins; later, a missing topic is a loss.
         logs.expects_all = True
         logs.refresh()
         return Position(
@@ -71,12 +71,12 @@ class Progress:
         )
 
     def latest(self) -> Position:
-        """As of now: where that was asked a moment ago, once the moment is over."""
+        """Return the latest position, at most once in `LEAST_POLL_SECONDS`."""
         time.sleep(max(0.0, self._looked_at + LEAST_POLL_SECONDS - time.monotonic()))
         return self._look_now()
 
     def seen(self) -> Position:
-        """As of the last look, for who reports and does not read."""
+        """Return the latest position as of the last look, for reports."""
         return self._look_now() if self._latest is None else self._latest
 
     def _look_now(self) -> Position:
@@ -90,7 +90,7 @@ class Progress:
         return Position(self.logs.latest(there), dict(self.logs.topic_ids()))
 
     def _looked(self, look: Callable[[], _T]) -> _T:
-        """What it finds now; once more where a topic went meanwhile."""
+        """Return what `look` finds now; repeat it if a topic was deleted meanwhile."""
         for _ in range(self.options.num_retries):
             self.logs.refresh()
             try:
@@ -101,7 +101,7 @@ class Progress:
         return look()
 
     def next(self, start: Position, most: int | None) -> Position:
-        """Where the batch that begins at `start` is to end."""
+        """Return the end of the batch that begins at `start`."""
         latest = self._without_loss(start, self.latest())
         if self.target is not None:
             latest = self._up_to(self.target, start, latest)
@@ -122,7 +122,7 @@ class Progress:
     def _planned(self, start: Position, end: Position) -> list[InputPartition]:
         there = Position({}, self.logs.topic_ids())
         self._check_topics(end, there)
-        # What is called so now is another topic's, and the next batch begins with it.
+        # The next batch begins with the topics that now have these names.
         replaced = _replaced(end, there)
         planned = ranges_between(self._begins(start, end), end.offsets)
         ranges = [each for each in planned if each.tp.topic not in replaced]
@@ -135,18 +135,18 @@ class Progress:
     # -- within
 
     def _up_to(self, target: Position, start: Position, latest: Position) -> Position:
-        """No further than `target`; partitions that are newer than it wait for another query."""
+        """Limit `latest` to `target`; partitions that are newer wait for another query."""
         ends = {**start.offsets, **target.offsets}
         found = {tp: min(end, ends[tp]) for tp, end in latest.offsets.items() if tp in ends}
         return Position(found, latest.topic_ids)
 
     def _begins(self, start: Position, end: Position) -> dict[TopicPartition, Offset]:
-        """Where each partition of `end` goes on; one that is new, at its beginning."""
+        """Return where each partition of `end` goes on; a new one starts at its beginning."""
         replaced = _replaced(start, end)
         return {tp: 0 if tp.topic in replaced else start.offsets.get(tp, 0) for tp in end.offsets}
 
     def _without_loss(self, start: Position, latest: Position) -> Position:
-        """`latest`, once what `start` has passed is there; DataLossError unless that is allowed."""
+        """Return `latest` once it covers `start`; raise DataLossError if it does not and must."""
         for _ in range(self.options.num_retries):
             if not self._missing(start, latest) and not _replaced(start, latest):
                 return latest
@@ -186,7 +186,7 @@ class Progress:
     def _is_worth_it(
         self, begins: dict[TopicPartition, Offset], ends: dict[TopicPartition, Offset]
     ) -> bool:
-        """Whether as many wait as `minOffsetsPerTrigger` says, or it has been long enough."""
+        """Return whether `minOffsetsPerTrigger` records wait, or `maxTriggerDelay` is over."""
         least = self.options.min_offsets_per_trigger
         if least is None or self.target is not None:
             return True
@@ -201,7 +201,7 @@ class Progress:
 
 
 def _replaced(known: Position, there: Position) -> set[str]:
-    """Topics that were made again since."""
+    """Return the topics whose ids differ: they were deleted and created again."""
     return {
         topic
         for topic, topic_id in known.topic_ids.items()
@@ -215,7 +215,7 @@ def _names(partitions: Any) -> str:
 
 @attrs.define(eq=False)
 class RecordsStream(DataSourceStreamReader):
-    """What is common to the versions of Spark."""
+    """A stream reader for any version of Spark."""
 
     options: ReadOptions
     names: Sequence[str]
@@ -223,7 +223,7 @@ class RecordsStream(DataSourceStreamReader):
 
     @property
     def progress(self) -> Progress:
-        """Made on the driver when first asked for: a reader travels without it."""
+        """The progress; it is made on the driver on first use, and does not travel with the reader."""
         if self._progress is None:
             self._progress = Progress(self.options, logs_of(self.options))
         return self._progress
@@ -238,20 +238,20 @@ class RecordsStream(DataSourceStreamReader):
         return read_task(partition, settings_of(self.options, self.names))
 
     def commit(self, end: dict[str, Any]) -> None:
-        """The checkpoint is Spark's, and nobody else is told."""
+        """Do nothing: Spark keeps the checkpoint."""
 
 
 class UnlimitedStream(RecordsStream):
-    """For Spark 4.1, which asks for the latest offsets and no limit."""
+    """A stream reader for Spark 4.1, which has no admission control, and no streams from us."""
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override] # noqa: N802 - as it was in 4.1
         raise OptionError(
-            "streams need Spark 4.2: before that a source is not told where one stands"
+            "streams need Spark 4.2: earlier versions do not pass a source the current offset"
         )
 
 
 def stream_class() -> type[RecordsStream]:
-    """Spark tells a source that has limits by its base class, which is new in 4.2."""
+    """Return the stream reader for this Spark; sources with limits have a base class since 4.2."""
     try:
         from pipeline.source.limited_stream import LimitedStream  # noqa: PLC0415 - not in Spark 4.1
     except ImportError:

@@ -106,7 +106,7 @@ def test_a_stream_takes_a_limit_and_no_end() -> None:
 
 
 def test_what_files_cannot_do_is_refused() -> None:
-    with pytest.raises(OptionError, match=r"fetch\.min\.bytes says how brokers are asked"):
+    with pytest.raises(OptionError, match=r"fetch\.min\.bytes is for brokers"):
         parse_read_options({"path": "/d", "kafka.fetch.min.bytes": "5"}, streaming=False)
     with pytest.raises(OptionError, match="replicas: a stream has one position"):
         parse_read_options({"path": "/d", "replicas": "all"}, streaming=True)
