@@ -115,7 +115,7 @@ def a_follower_refuses_what_it_would_take_of_no_producer(planting: pytest.Monkey
 
 
 TOLD: list[Told] = [
-    ("S30", "a-leader-again-that-missed-a-reign", positions_outlive_a_missed_reign),
+    ("S30", "a-leader-again-that-missed-a-leader-epoch", positions_outlive_a_missed_reign),
     ("S35", "a-minimum-lowered-while-nobody-leads", who_was_eligible_stays_so),
     (
         "S23",
