@@ -1,16 +1,16 @@
-"""Faults on request: which of the requests to brokers go wrong, and how. Rules and values.
+"""Faults on request: rules that make requests to brokers go wrong, as pure values.
 
     from replication.faults import FaultRule, on_call, once, times, with_probability
 
-    rule      FaultRule: which requests, what is done
+    rule      FaultRule: which requests, and what is done with them
     triggers  once, on_call, times, every_time, with_probability
-    parts     the topics and partitions that a request names, and a request parted by them
-    answers   what an error looks like in each API's answer
-    book      the rules in force: counts, and what is to be done with one request
-    words     a rule as JSON has it
+    parts     the topics and partitions that a request names, and a request split by them
+    answers   the place of an error in each API's response
+    book      the rules in force: their counts, and the decision about one request
+    words     a rule as JSON
 
-`replication.faults.node_faults` does what is decided here, between a broker's frames and its
-handlers; `cluster.faults` and the fixture `kafka_faults` are where rules are added.
+`replication.faults.node_faults` carries the decisions out, between a broker's frames and its
+handlers. Rules are added through `cluster.faults` and the fixture `kafka_faults`.
 """
 
 from replication.faults.rules.book import AddedRule, Call, Decision, Hit, RuleBook, applied, judged

@@ -1,4 +1,4 @@
-"""What was decided of one request, carried out on its connection (`faults`).
+"""The decision about one request, carried out on its connection.
 
 wait ─> close-before, drop-request ─> refuse some, handle the rest
      ─> close-after, drop-answer ─> throttle ─> cut-answer, or the answer
@@ -23,20 +23,20 @@ from replication.wire.schema import Part
 from storage.log.file_region import FileRegion
 
 Respond: TypeAlias = Callable[[Any], Awaitable[Any]]
-"""The real answer to a request."""
+"""Returns the real response to a request."""
 Gone: TypeAlias = Callable[[AddedRule], Awaitable[None]]
-"""Returns when a rule is in force no longer."""
+"""Returns when a rule is no longer in force."""
 
 _DISCARDED_BYTES = 4096
 
 
 class FaultInjectedError(Exception):
-    """A rule's way to say that the connection is to be closed; the message says which."""
+    """The connection must be closed because of a rule, which the message names."""
 
 
 @attrs.frozen(eq=False, kw_only=True)
 class AppliedFaults:
-    """One decision, being carried out."""
+    """One decision while it is carried out."""
 
     decision: Decision
     header: RequestHeader
@@ -46,7 +46,7 @@ class AppliedFaults:
     name_of: NameOf
 
     async def answer(self, respond: Respond) -> Any:
-        """What is answered; FaultInjectedError where the connection is to go instead."""
+        """Return the response; raise FaultInjectedError if the connection must be closed instead."""
         try:
             for added in self.decision.fired:
                 await self._wait_for(added)
@@ -73,14 +73,14 @@ class AppliedFaults:
         if end is not None and effect is Effect.DROP_ANSWER:
             await self._be_silent(end, "handled, never answered")
         if response is None:
-            self.decision.answered("none was wanted")
+            self.decision.answered("no response was wanted")
             return None
         if self.decision.throttle_ms and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = max(response.throttle_time_ms, self.decision.throttle_ms)
         if effect is Effect.CUT_ANSWER:
             await self._send_half(response)
             raise FaultInjectedError(f"{end}: handled, the answer cut")
-        self.decision.answered(_told(response, self.header.api_version))
+        self.decision.answered(_error_names(response, self.header.api_version))
         return response
 
     async def _refused_or_real(self, respond: Respond) -> Any:
@@ -90,11 +90,11 @@ class AppliedFaults:
         plan = refusing(self.decision.call, errors, self.name_of)
         response = None if plan.rest is None else await respond(plan.rest)
         if plan.refusals and getattr(self.decision.call.request, "acks", None) == 0:
-            raise FaultInjectedError(f"{errors[0]}: acks=0 has no answer, closed")
+            raise FaultInjectedError(f"{errors[0]}: acks=0 has no response, closed")
         return plan.answer(response)
 
     async def _be_silent(self, added: AddedRule, why: str) -> None:
-        """Until the peer leaves, or the rule is removed."""
+        """Wait silently until the peer leaves or the rule is removed, then raise."""
         self.decision.answered(why)
         async with trio.open_nursery() as nursery:
 
@@ -129,7 +129,7 @@ def _bytes(part: Part) -> bytes:
     return bytes(part)
 
 
-def _told(response: Any, version: int) -> str:
-    """The errors in an answer, to read."""
+def _error_names(response: Any, version: int) -> str:
+    """Return the names of the errors in a response, or NONE."""
     codes = sorted(errors_in(response, version) - {ErrorCode.NONE})
     return ", ".join(ErrorCode.of(code).name for code in codes) or "NONE"

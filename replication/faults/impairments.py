@@ -1,4 +1,4 @@
-"""Who is frozen and who is cut off, in a cluster whose nodes share a process."""
+"""Frozen nodes and network cuts, in a cluster whose nodes share a process."""
 
 from collections.abc import Callable, Iterable
 from itertools import product
@@ -12,16 +12,16 @@ from replication.net.seams import Seams
 
 @attrs.define(eq=False)
 class Impairments:
-    """The seams of each node, and what holds them up. For `open_cluster(impairments=...)`."""
+    """The seams of each node, which can be frozen and cut. For `open_cluster(impairments=...)`."""
 
     make_seams: Callable[[int], Seams] = lambda _: production_seams()
-    """The seams of a node that nothing holds up."""
+    """Returns the plain seams of a node."""
 
     _gates: Gates = attrs.field(init=False, factory=Gates)
     _clocks: dict[int, ImpairedClock] = attrs.field(init=False, factory=dict)
 
     def seams(self, node_id: int) -> Seams:
-        """For a node that starts: it is not frozen; what is cut stays cut."""
+        """Return the seams of a node that starts: it is not frozen, and cuts stay in force."""
         self.thaw(node_id)
         seams = self.make_seams(node_id)
         clock = self._clocks[node_id] = ImpairedClock(node_id, self._gates, seams.clock)
@@ -29,7 +29,7 @@ class Impairments:
         return attrs.evolve(seams, clock=clock, transport=transport)
 
     def know(self, node_at: NodeAt) -> None:
-        """Which node listens at a port: known once they do."""
+        """Take the function that finds the node at a port, once the nodes listen."""
         self._gates.node_at = node_at
 
     def freeze(self, node_id: int) -> None:
@@ -37,31 +37,31 @@ class Impairments:
         self._clocks[node_id].freeze()
 
     def thaw(self, node_id: int) -> None:
-        """Nothing to a node that is not frozen."""
+        """Let a frozen node go on; do nothing with another one."""
         if node_id in self._gates.frozen:
             self._gates.frozen.discard(node_id)
             self._clocks[node_id].thaw()
             self._gates.tell()
 
     def cut(self, some: Iterable[int], others: Iterable[int], *, one_way: bool = False) -> None:
-        """Nothing that `some` send reaches `others`, nor the other way round."""
+        """Cut the network from `some` to `others`, and back unless `one_way`."""
         there = set(product(some, others))
         back = set() if one_way else {(target, source) for source, target in there}
         self._gates.cut |= there | back
 
     def hold_to(self, cuts: Iterable[tuple[int, int]]) -> None:
-        """These cuts and no others."""
+        """Replace all cuts by `cuts`."""
         self._gates.cut = set(cuts)
         self._gates.tell()
 
     def heal(self) -> None:
-        """Every cut; what was sent meanwhile arrives."""
+        """Heal every cut; what was sent meanwhile arrives."""
         self._gates.cut.clear()
         self._gates.tell()
 
     @property
     def cuts(self) -> frozenset[tuple[int, int]]:
-        """From whom nothing reaches whom."""
+        """Pairs (from, to): what the first node sends does not reach the second."""
         return frozenset(self._gates.cut)
 
     @property

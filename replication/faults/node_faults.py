@@ -1,18 +1,18 @@
 """Fault rules at work, between a server's frames and its handlers (`replication.faults`).
 
-    frame ── request ── any rule for it? ── no ──────────────────────> handler ── answer
-                              └ yes: wait, refuse, take a part of it out, say something else
-                                     of the answer, or nothing, or half of it
+    frame ── request ── any rule for it? ── no ──────────────────────> handler ── response
+                              └ yes: wait, refuse, refuse a part of it, change the response,
+                                     send none, or send half of it
 
-Rule 1: as long as there is no rule a request costs one look at an empty dict.
+Rule 1: without rules a request costs one look at an empty dict.
 
-Rule 2: a rule that is removed lets go of those it holds: who waits for its delay goes on, and a
-connection that it made a black hole is closed.
+Rule 2: when a rule is removed, the requests that it holds go on: a delay ends, and a silent
+connection is closed.
 
-Rule 3: waiting is on the node's clock, so on virtual time where that is virtual.
+Rule 3: delays use the node's clock, so they are virtual in a simulation.
 
-Rule 4: a rule counts the calls of a whole cluster. Where that is several processes, one of them
-counts (`judge`), and each asks it about what matches there.
+Rule 4: a rule counts the calls of a whole cluster. In a cluster of processes one of them counts
+(`judge`), and the others ask it about matching calls.
 """
 
 import random
@@ -43,47 +43,49 @@ from replication.wire.fetch import FetchRequest
 from replication.wire.frames import RequestHeader
 
 SessionOf: TypeAlias = Callable[[int], FetchSession | None]
-"""A fetch session by its id."""
+"""Returns a fetch session by its id; None if there is none."""
 Judge: TypeAlias = Callable[[Call, Sequence[AddedRule]], Awaitable[Decision | None]]
-"""What comes of a call that these rules match, from who counts them."""
+"""Returns the decision about a call that these rules match, from the process that counts."""
 
 _OF_A_BROKER = re.compile(r"broker-\d+-")
 
 
 class NotHitError(UnderstudyError):
-    """A rule was not hit as often as was waited for."""
+    """A rule was not hit as often as expected in time."""
 
 
 @attrs.define(eq=False)
 class Faults:
-    """The rules of one cluster. `add` returns what `hits` and `observed` are read from."""
+    """The fault rules of one cluster; `add` returns a rule with its `hits` and `observed`."""
 
     clock: NodeClock
     judge: Judge | None = None
-    """None: calls are counted here."""
+    """Decides in another process; None if calls are counted here."""
     node_ids: Callable[[], Collection[int]] | None = None
-    """The nodes of the cluster, one of which a rule must mean if it names one; None: unknown."""
+    """Returns the nodes of the cluster, for the check of `broker`; None if they are unknown."""
     _book: RuleBook = attrs.field(init=False, factory=RuleBook)
     _gone: dict[int, trio.Event] = attrs.field(init=False, factory=dict)
     _hit: trio.Event = attrs.field(init=False, factory=trio.Event)
 
     @property
     def rules(self) -> Mapping[int, AddedRule]:
-        """Those in force, by number."""
+        """The rules in force, by number."""
         return self._book.rules
 
     def add(self, rule: FaultRule) -> AddedRule:
-        """From now on, for every broker, those that start later included."""
+        """Put a rule in force on every node, including nodes that start later."""
         added = self._book.add(rule)
         if self.node_ids is not None and rule.broker not in (None, *(there := self.node_ids())):
             self._book.remove(added.number)
             listed = ", ".join(map(str, there))
-            raise FaultRuleError("broker", f"{rule.broker} is no node of this cluster: {listed}")
+            raise FaultRuleError(
+                "broker", f"{rule.broker} is not a node of this cluster; the nodes are {listed}"
+            )
         self._gone[added.number] = trio.Event()
         return added
 
     def hold_to(self, rules: Mapping[int, FaultRule]) -> None:
-        """These rules of a cluster's and no others, under the numbers that they have there."""
+        """Replace all rules by `rules`, under the given numbers."""
         for number in set(self.rules) - set(rules):
             self.remove(self.rules[number])
         for number in sorted(set(rules) - set(self.rules)):
@@ -91,10 +93,10 @@ class Faults:
             self._gone[number] = trio.Event()
 
     def remove(self, rule: AddedRule) -> None:
-        """What it has counted can still be read; twice is harmless."""
+        """Remove a rule; its counts can still be read. Removing it again does nothing."""
         if self._book.remove(rule.number) is not None:
             self._gone.pop(rule.number).set()
-            self._tell_who_waits()
+            self._wake_waiting()
 
     def clear(self) -> None:
         """Remove every rule."""
@@ -102,10 +104,10 @@ class Faults:
             self.remove(rule)
 
     async def wait_for_hits(self, rule: AddedRule, hits: int = 1, *, timeout: float = 30.0) -> None:
-        """Until the rule was applied so often in all. Seconds; NotHitError after them, and of a
-        rule that has been removed.
+        """Wait until the rule was applied `hits` times in all.
 
-        What the rule's `when` has raised meanwhile is raised here.
+        Raise NotHitError after `timeout` seconds, or if the rule is removed. Raise what the rule's
+        `when` has raised.
         """
         with self.clock.move_on_after(timeout):
             while rule.hits < hits and rule.mistake is None and self._is_in_force(rule):
@@ -125,7 +127,7 @@ class Faults:
         name_of: NameOf,
         session_of: SessionOf = lambda _: None,
     ) -> "FaultGate":
-        """Which the server of a node asks."""
+        """Return the gate of a node's server."""
         return FaultGate(
             faults=self,
             node_id=node_id,
@@ -148,13 +150,13 @@ class Faults:
     def judged(
         self, call: Call, matching: Iterable[AddedRule], chance: random.Random
     ) -> Decision | None:
-        """What comes of a call that these rules match; each counts it."""
+        """Return the decision about a call that these rules match; each of them counts it."""
         decision = judged(call, matching, chance)
         if decision is not None or any(each.mistake for each in self.rules.values()):
-            self._tell_who_waits()
+            self._wake_waiting()
         return decision
 
-    def _tell_who_waits(self) -> None:
+    def _wake_waiting(self) -> None:
         self._hit.set()
         self._hit = trio.Event()
 
@@ -162,14 +164,14 @@ class Faults:
         return rule.number in self.rules
 
     async def gone(self, rule: AddedRule) -> None:
-        """Returns when the rule is not in force any more."""
+        """Wait until the rule is no longer in force."""
         if self._is_in_force(rule):
             await self._gone[rule.number].wait()
 
 
 @attrs.define(eq=False, kw_only=True)
 class FaultGate:
-    """What one node's server asks about each request."""
+    """The gate through which every request of one node's server goes."""
 
     faults: Faults
     node_id: int
@@ -181,13 +183,13 @@ class FaultGate:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is no rule at all."""
+        """Whether there are no rules."""
         return not self.faults.rules
 
     async def answer(
         self, header: RequestHeader, request: Any, connection: Connection, respond: Respond
     ) -> Any:
-        """What is answered; FaultInjectedError where nothing is, and the connection is to go."""
+        """Return the response; raise FaultInjectedError if the connection must be closed instead."""
         api = ApiKey(header.api_key)
         if not self.faults.concern(api):
             return await respond(request)
@@ -195,7 +197,7 @@ class FaultGate:
         decision = await self.faults.decide(call, self.chance)
         if decision is None:
             return await respond(request)
-        self._tell(decision)
+        self._report(decision)
         applied = AppliedFaults(
             decision=decision,
             header=header,
@@ -224,7 +226,7 @@ class FaultGate:
         )
 
     def _in_session(self, request: Any) -> Iterable[NamedPart]:
-        """What a fetch wants without naming it again (KIP-227)."""
+        """Return the partitions of a fetch session, which a fetch need not name again (KIP-227)."""
         if not isinstance(request, FetchRequest) or request.session_epoch <= 0:
             return ()
         session = self.session_of(request.session_id)
@@ -242,7 +244,7 @@ class FaultGate:
             if not {(topic_id, "", partition), (topic_id, name, partition)} & forgotten
         ]
 
-    def _tell(self, decision: Decision) -> None:
+    def _report(self, decision: Decision) -> None:
         for added in decision.fired:
             if added.rule.is_fault:
                 self.sink(

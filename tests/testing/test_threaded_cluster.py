@@ -148,7 +148,7 @@ def test_a_node_that_there_is_not_is_named(cluster: ThreadedCluster) -> None:
     for nodes in ([[9]], [[1], [9]]):
         with pytest.raises(NotPossibleError, match=said):
             cluster.partition_network(*nodes)
-    with pytest.raises(FaultRuleError, match=r"^broker: 9 is no node of this cluster: 0, 1, 2, 3"):
+    with pytest.raises(FaultRuleError, match=r"^broker: 9 is not a node of this cluster; the nodes are 0, 1, 2, 3"):
         cluster.faults.add(api="PRODUCE", error=6, broker=9)
     assert cluster.faults.rules == []
 
@@ -228,7 +228,7 @@ def test_fault_rules_are_added_from_outside_and_gone_with_a_reset(
     assert [each.added.number for each in cluster.faults.rules] == [watching.added.number]
     cluster.reset()
     assert cluster.faults.rules == []
-    with pytest.raises(FaultRuleError, match=r"^rule: 'PRODUCE' is no FaultRule"):
+    with pytest.raises(FaultRuleError, match=r"^rule: 'PRODUCE' is not a FaultRule"):
         cluster.faults.add("PRODUCE")  # type: ignore[arg-type]
     with pytest.raises(FaultRuleError, match=r"^error: "):
         cluster.faults.add(api="PRODUCE", error="NO_SUCH")

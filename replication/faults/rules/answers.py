@@ -1,16 +1,16 @@
-"""What a rule's error looks like in an answer: at the place where each API has it.
+"""The error of a rule in a response, at the place where each API has it.
 
-    whole    where Kafka's own answer to a request that fails has it   whole
-    parts    the request is parted: what the rule takes is refused,   parted, of_parts, merged
-             the rest is handled really, and the two are one answer
-    after    handled really, then told otherwise, for what cannot     overwritten
-             be taken out: a fetch session, metadata of all topics
+    whole    as in Kafka's own response to a request that fails        whole
+    parts    the request is split: the part that the rule takes is     split, of_parts, merged
+             refused, the rest is handled, and both are one response
+    after    the request is handled, and the response is overwritten:  Overwriting
+             for a fetch session and the metadata of all topics
 
-Rule 1: what is refused is not done. The rest is, and is answered as ever. A fetch is read all
-the same, for its session must go on: and what a follower has, its leader knows by it.
+Rule 1: a refused part is not handled; the rest is handled as usual. A fetch is always handled, since
+its session must go on and the leader learns from it what a follower has.
 
-Rule 2: the error of a partition is told for it alone; a fetch that has one does not wait for
-records, as Kafka's does not.
+Rule 2: the error of a partition affects only that partition. A fetch with such an error does not
+wait for records, as in Kafka.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,7 +33,7 @@ OVERWRITTEN = {
     ApiKey.OFFSET_FETCH: ("topics", "partitions"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ("topics", "partitions"),
 }
-"""They change nothing. Where their answers have topics, and those their partitions."""
+"""APIs that change nothing; the fields of their topics, and of the partitions of a topic."""
 OF_THE_SESSION = {
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -59,7 +59,7 @@ def whole(key: ApiKey, version: int, request: Any, code: ErrorCode) -> Any:
 
 
 def of_parts(key: ApiKey, request: Any, code: ErrorCode) -> Any:
-    """Every topic or partition that is named has the error, and the whole has none."""
+    """Return a response in which every topic or partition named in `request` has the error."""
     response = refused(API[key].response, request, code)
     if hasattr(response, "error_code"):
         response.error_code = ErrorCode.NONE
@@ -67,7 +67,7 @@ def of_parts(key: ApiKey, request: Any, code: ErrorCode) -> Any:
 
 
 def is_overwritten(key: ApiKey, code: ErrorCode, *, by_parts: bool) -> bool:
-    """Whether the error is written over a real answer. `by_parts`: for some topics only."""
+    """Return whether an error overwrites a real response; `by_parts` means only for some topics."""
     if key is ApiKey.FETCH:
         return code not in OF_THE_SESSION
     return key is ApiKey.METADATA or (by_parts and key in OVERWRITTEN)
@@ -75,17 +75,17 @@ def is_overwritten(key: ApiKey, code: ErrorCode, *, by_parts: bool) -> bool:
 
 @attrs.frozen(kw_only=True)
 class Overwriting:
-    """An error that is told instead of what a real answer says of some of its parts."""
+    """An error that replaces some parts of a real response."""
 
     key: ApiKey
     code: ErrorCode
     matches: Matches
     name_of: NameOf
     of_topics: bool
-    """A topic is told of as such, and not one of its partitions."""
+    """Whether a whole topic gets the error, not its partitions."""
 
     def answer(self, response: Any, parts: Iterable[NamedPart]) -> Any:
-        """`response`, but for what matches. `parts`: what was asked for."""
+        """Return `response` with the error in all matching parts; `parts` were requested."""
         if self.key is ApiKey.OFFSET_FETCH and response.groups:
             groups = [
                 attrs.evolve(group, topics=[self._topic(each) for each in group.topics])
@@ -93,11 +93,11 @@ class Overwriting:
             ]
             return attrs.evolve(response, groups=groups)
         array, _ = OVERWRITTEN[self.key]
-        told = [self._topic(each) for each in getattr(response, array)]
+        topics = [self._topic(each) for each in getattr(response, array)]
         if isinstance(response, FetchResponse):
-            told += self._unchanged(told, parts)
-        response = attrs.evolve(response, **{array: told})
-        if isinstance(response, MetadataResponse) and not told:
+            topics += self._unchanged(topics, parts)
+        response = attrs.evolve(response, **{array: topics})
+        if isinstance(response, MetadataResponse) and not topics:
             response.error_code = self.code
         return response
 
@@ -113,12 +113,12 @@ class Overwriting:
         return attrs.evolve(topic, **{array: partitions})
 
     def _unchanged(
-        self, told: list[Any], parts: Iterable[NamedPart]
+        self, topics: list[Any], parts: Iterable[NamedPart]
     ) -> Iterator[FetchableTopicResponse]:
-        """A session's answer has what has changed; what is wrong is told in any case."""
+        """Yield the error for requested partitions that a session's response leaves out."""
         there = {
             (topic_name(topic, self.name_of) or topic.topic_id, each.partition_index)
-            for topic in told
+            for topic in topics
             for each in topic.partitions
         }
         for part in parts:
@@ -132,7 +132,7 @@ class Overwriting:
                 )
 
     def _blank(self, item: Any) -> Any:
-        """What remains of an answer's item that is an error."""
+        """Return an item of a response with the error and its identity, and no other values."""
         kind: type = type(item)
         names = {field.name for field in fields_of(kind)}
         values: dict[str, Any] = {name: UNKNOWN[name] for name in names & UNKNOWN.keys()}
@@ -142,7 +142,7 @@ class Overwriting:
 
 
 def merged(response: Any, others: Any) -> Any:
-    """`response` with what `others` answers beside it; a topic of both is answered once."""
+    """Return `response` with the items of `others` added; an item in both is merged."""
     values = {}
     for field in _fields(response):
         if _holds_errors(field):
@@ -163,7 +163,7 @@ def _merged_items(mine: list[Any], theirs: list[Any]) -> list[Any]:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Whether they are about the same topic (group, ...), and hold what is answered of it."""
+    """Return whether both are about the same topic (group, ...) and have items below them."""
     names = [field.name for field in _fields(one) if field.name in _IDENTITIES]
     return (
         bool(names)
@@ -183,7 +183,7 @@ def _holds_errors(field: Field) -> bool:
 
 
 def errors_in(message: Any, version: int) -> set[int]:
-    """Every error code that the answer has at `version`."""
+    """Return every error code in a response at `version`."""
     found: set[int] = set()
     for field in _fields(message):
         value = getattr(message, field.name)
@@ -196,13 +196,13 @@ def errors_in(message: Any, version: int) -> set[int]:
     return found
 
 
-def can_tell(key: ApiKey, version: int, request: Any, *, names_something: bool) -> bool:
-    """Whether the answer to `request` has a place for an error at all."""
+def has_place_for_error(key: ApiKey, version: int, request: Any, *, names_something: bool) -> bool:
+    """Return whether the response to `request` has a place for an error."""
     if key is ApiKey.METADATA:
         return names_something or version >= _METADATA_ERROR_SINCE
     if key is ApiKey.FETCH:
         return names_something
     if key is ApiKey.PRODUCE and request.acks == 0:
-        return True  # told as Kafka tells it: by closing
-    told = errors_in(whole(key, version, request, ErrorCode.UNKNOWN_SERVER_ERROR), version)
-    return ErrorCode.UNKNOWN_SERVER_ERROR in told
+        return True  # as in Kafka, the connection is closed
+    found = errors_in(whole(key, version, request, ErrorCode.UNKNOWN_SERVER_ERROR), version)
+    return ErrorCode.UNKNOWN_SERVER_ERROR in found

@@ -1,12 +1,12 @@
-"""The rules that are in force, and what they make of each request.
+"""The rules in force, and their decision about each request.
 
-    request ──> Call ──> matching ──> judged ──> None: nobody has a rule for it, or none fires
+    request ──> Call ──> matching ──> judged ──> None: no rule matches, or none fires
                                              └─> Decision: wait, throttle, errors, or an end
 
-Rule 1: every rule that matches counts the call, and every one that fires is applied: delays
-add up, the first error for a partition counts, and the first effect.
+Rule 1: every matching rule counts the call, and every rule that fires is applied. Delays add up; for
+a partition the first error counts; the first effect counts.
 
-Rule 2: an error is counted only where the answer has a place for it.
+Rule 2: a rule with an error matches only requests whose response has a place for it.
 """
 
 from collections import deque
@@ -17,14 +17,14 @@ from typing import Any
 
 import attrs
 
-from replication.faults.rules.answers import can_tell
+from replication.faults.rules.answers import has_place_for_error
 from replication.faults.rules.parts import NamedPart, NameOf, names_all, parts_of
 from replication.faults.rules.rule import Effect, FaultRule, FaultRuleError, Sender
 from replication.faults.rules.triggers import Chance, fires
 from replication.wire.apis import ApiKey
 
 KEPT_HITS = 1_000
-"""Of each rule, the last ones."""
+"""The number of last hits that each rule keeps."""
 
 
 @attrs.frozen(kw_only=True)
@@ -37,7 +37,7 @@ class Call:
     peer: str
     broker: int
     of_broker: bool
-    """Whether a broker asks."""
+    """Whether a broker sent it."""
     request: Any
     parts: tuple[NamedPart, ...]
     names_all: bool
@@ -73,32 +73,32 @@ class Hit:
     peer: str
     broker: int
     parts: tuple[NamedPart, ...]
-    """What it named."""
+    """The topics and partitions that it named."""
     wall_ms: int
-    """When it came, milliseconds since 1970."""
+    """The time at which it came, in milliseconds since 1970."""
     answer: str | None = None
-    """None until it is known: the errors in what was answered, or why nothing was."""
+    """The errors in the response, or why there was none; None until that is known."""
 
 
 @attrs.define(eq=False)
 class AddedRule:
-    """A rule that was added, and what became of it."""
+    """A rule in force, with its counts."""
 
     number: int
     rule: FaultRule
     calls: int = attrs.field(default=0, init=False)
-    """How many requests it has matched."""
+    """The number of requests that it has matched."""
     hits: int = attrs.field(default=0, init=False)
-    """To how many of them it was applied."""
+    """The number of requests that it was applied to."""
     mistake: Exception | None = attrs.field(default=None, init=False)
-    """What its `when` has raised; a request of which it does so is not met."""
+    """What its `when` has raised; a request for which it raises does not match."""
     observed: deque[Hit] = attrs.field(init=False, factory=lambda: deque(maxlen=KEPT_HITS))
 
     def __str__(self) -> str:
         return f"rule {self.number} ({self.rule})"
 
     def takes(self, topic: str | None, partition: int | None) -> bool:
-        """Whether it is about this part of a request."""
+        """Return whether the rule is about this part of a request."""
         rule = self.rule
         return (rule.topic is None or rule.topic == topic) and (
             rule.partition is None or partition is None or rule.partition == partition
@@ -107,13 +107,13 @@ class AddedRule:
 
 @attrs.frozen(kw_only=True)
 class Decision:
-    """What is done with one request."""
+    """What is done with one request, and by which rules."""
 
     call: Call
     fired: tuple[AddedRule, ...]
     hits: tuple[Hit, ...]
     tell: Callable[[str], None] | None = None
-    """Who else is to hear what was answered."""
+    """Called with the result of the request, if given."""
 
     @property
     def errors(self) -> tuple[AddedRule, ...]:
@@ -125,7 +125,7 @@ class Decision:
 
     @property
     def end(self) -> AddedRule | None:
-        """The rule whose effect it is."""
+        """The rule whose effect ends the request; None if it is answered."""
         passing = (None, Effect.OBSERVE)
         return next((each for each in self.fired if each.rule.effect not in passing), None)
 
@@ -145,7 +145,9 @@ class RuleBook:
 
     def add(self, rule: FaultRule) -> AddedRule:
         if not isinstance(rule, FaultRule):
-            raise FaultRuleError("rule", f"{rule!r} is no FaultRule; its words go by name, api=...")
+            raise FaultRuleError(
+                "rule", f"{rule!r} is not a FaultRule; its fields are keywords: api=..."
+            )
         added = AddedRule(next(self._numbers), rule)
         self.rules[added.number] = added
         return added
@@ -154,7 +156,7 @@ class RuleBook:
         return self.rules.pop(number, None)
 
     def concerns(self, api: ApiKey) -> bool:
-        """Whether there is any rule for such requests."""
+        """Return whether a rule may match requests of this API."""
         return any(each.rule.api in (None, api) for each in self.rules.values())
 
     def matching(self, call: Call) -> tuple[AddedRule, ...]:
@@ -165,7 +167,7 @@ class RuleBook:
 
 
 def judged(call: Call, matching: Iterable[AddedRule], chance: Chance) -> Decision | None:
-    """What comes of a call that these rules match; each counts it."""
+    """Return the decision about a call that these rules match; each of them counts it."""
     fired = []
     for added in matching:
         added.calls += 1
@@ -175,7 +177,7 @@ def judged(call: Call, matching: Iterable[AddedRule], chance: Chance) -> Decisio
 
 
 def applied(call: Call, fired: Sequence[AddedRule]) -> Decision:
-    """That these are applied to it; a hit of each."""
+    """Return the decision that applies these rules to a call; each has a hit."""
     return Decision(call=call, fired=tuple(fired), hits=tuple(_hit(each, call) for each in fired))
 
 
@@ -187,16 +189,16 @@ def _matches(added: AddedRule, call: Call) -> bool:
         and _is_sent_by(rule.senders, call)
         and (rule.client_id is None or fnmatchcase(call.client_id or "", rule.client_id))
         and (rule.topic is None or call.names_all or _takes_some(added, call))
-        and (rule.error is None or _can_tell(call))
+        and (rule.error is None or _has_place_for_error(call))
         and (rule.when is None or _is_when(added, call))
     )
 
 
 def _is_when(added: AddedRule, call: Call) -> bool:
-    assert added.rule.when is not None, "it says when"
+    assert added.rule.when is not None, "the rule has a `when`"
     try:
         return bool(added.rule.when(call.request))
-    except Exception as mistake:  # noqa: BLE001 - its author's, who is told of it where he asks
+    except Exception as mistake:  # noqa: BLE001 - `wait_for_hits` raises it
         added.mistake = mistake
         return False
 
@@ -209,9 +211,9 @@ def _takes_some(added: AddedRule, call: Call) -> bool:
     return any(added.takes(part.topic, part.partition) for part in call.parts)
 
 
-def _can_tell(call: Call) -> bool:
+def _has_place_for_error(call: Call) -> bool:
     something = bool(call.parts) or call.names_all
-    return can_tell(call.api, call.version, call.request, names_something=something)
+    return has_place_for_error(call.api, call.version, call.request, names_something=something)
 
 
 def _hit(added: AddedRule, call: Call) -> Hit:

@@ -1,10 +1,10 @@
-"""Which topics and partitions a request names, in each API's own words.
+"""The topics and partitions that a request names, by the field names of each API.
 
     ProduceRequest.topic_data[].partition_data[].index     ->  orders-0, orders-1
     OffsetFetchRequest.groups[].topics[].partition_indexes[]
     DeleteTopicsRequest.topic_names[]
 
-A request can be parted by them: what a rule takes out of it, and the rest.
+A request can be split by them into the part that a rule takes, and the rest.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,19 +17,19 @@ from replication.wire.describe_configs import ResourceType
 from storage.types import NO_TOPIC_ID, TopicId
 
 NameOf: TypeAlias = Callable[[TopicId], str | None]
-"""A topic's name by its id; None for an id that no topic has."""
+"""Returns the name of a topic by its id; None for an unknown id."""
 Matches: TypeAlias = Callable[[str | None, int | None], bool]
-"""Of a topic's name and a partition, which is None where only topics are named."""
+"""Whether a topic's name and a partition match; the partition is None if only topics are named."""
 
 
 @attrs.frozen
 class Names:
-    """Where a request has its topics, and each of them its partitions."""
+    """The fields of a request with its topics, and of a topic with its partitions."""
 
     topics: str
     partitions: str | None = None
     within: str | None = None
-    """The array whose items have them: groups, transactions."""
+    """The array whose items have the topics: groups, transactions."""
 
 
 _PARTITIONS = (Names("topics", "partitions"),)
@@ -72,24 +72,24 @@ NAMES: Mapping[ApiKey, tuple[Names, ...]] = {
 }
 
 ANSWERED_BY_PARTITION = {ApiKey.METADATA, ApiKey.DESCRIBE_TOPIC_PARTITIONS}
-"""Asked for topics, and told of each of their partitions."""
+"""APIs whose requests name topics, and whose responses have their partitions."""
 HAS_PARTITIONS = ANSWERED_BY_PARTITION | {
     key for key, places in NAMES.items() if any(each.partitions for each in places)
 }
 ANSWERED_AS_A_WHOLE = {ApiKey.DESCRIBE_LOG_DIRS, ApiKey.LIST_PARTITION_REASSIGNMENTS}
-"""Their answers have no place for what is wrong with one topic."""
+"""APIs whose responses have no place for the error of one topic."""
 MAY_NAME_ALL = {
     ApiKey.METADATA,
     ApiKey.OFFSET_FETCH,
     ApiKey.DESCRIBE_LOG_DIRS,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS,
 }
-"""Where null, or no topic, stands for every topic, and one of them can be told apart after."""
+"""APIs in which null or an empty array means every topic; the response names each."""
 
 
 @attrs.frozen
 class NamedPart:
-    """One thing that a request names."""
+    """A topic or a partition that a request names."""
 
     topic: str | None
     partition: int | None = None
@@ -101,13 +101,13 @@ class NamedPart:
 
 
 def parts_of(key: ApiKey, request: Any, name_of: NameOf) -> tuple[NamedPart, ...]:
-    """What it names, each once."""
+    """Return the topics and partitions that a request names, each once."""
     found = (part for places in NAMES.get(key, ()) for part in _parts(request, places, name_of))
     return tuple(dict.fromkeys(found))
 
 
 def names_all(key: ApiKey, request: Any) -> bool:
-    """Whether it is about every topic, without naming one."""
+    """Return whether a request means every topic without naming one."""
     if key not in MAY_NAME_ALL:
         return False
     if key is ApiKey.OFFSET_FETCH:
@@ -117,10 +117,10 @@ def names_all(key: ApiKey, request: Any) -> bool:
     return request.topics is None
 
 
-def parted(
+def split(
     key: ApiKey, request: Any, matches: Matches, name_of: NameOf
 ) -> tuple[Any | None, Any | None]:
-    """The request with only what `matches`, and with only the rest; None for nothing at all."""
+    """Return the request with only the matching parts, and with only the rest; None if empty."""
     taken: dict[str, list[Any]] = {}
     rest: dict[str, list[Any]] = {}
     for places in NAMES[key]:
@@ -137,7 +137,7 @@ def parted(
 
 
 def topic_name(item: Any, name_of: NameOf) -> str | None:
-    """Of an item of a request or an answer; None for what is no topic, or has no name."""
+    """Return the topic's name of an item; None if it is not a topic or its name is unknown."""
     if isinstance(item, str):
         return item
     if hasattr(item, "resource_type"):
@@ -148,7 +148,7 @@ def topic_name(item: Any, name_of: NameOf) -> str | None:
 
 
 def partition_number(item: Any) -> int:
-    """Of an item of an array of partitions."""
+    """Return the number of an item in an array of partitions."""
     if isinstance(item, int):
         return item
     for name in ("index", "partition_index", "partition", "partition_id"):
@@ -165,7 +165,7 @@ def _parts(request: Any, places: Names, name_of: NameOf) -> Iterator[NamedPart]:
             name = topic_name(topic, name_of)
             topic_id = getattr(topic, "topic_id", NO_TOPIC_ID)
             if name is None and topic_id == NO_TOPIC_ID:
-                continue  # a broker's configuration, say
+                continue  # for example the configuration of a broker
             if places.partitions is None:
                 yield NamedPart(name, None, topic_id)
             else:

@@ -1,7 +1,7 @@
-"""One request with errors to be told: what is refused, what is handled, and how they are one answer.
+"""A request that error rules match: a part is refused, the rest is handled, in one response.
 
-request ──┬── taken by a rule ── refused ───┐
-          └── rest ── handled ── answer ── merged ── told otherwise (Overwriting) ──> answer
+request ──┬── taken by a rule ── refused ─────┐
+          └── rest ── handled ── response ── merged ── overwritten (Overwriting) ──> response
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from replication.faults.rules.parts import (
     ANSWERED_AS_A_WHOLE,
     ANSWERED_BY_PARTITION,
     NameOf,
-    parted,
+    split,
 )
 from replication.wire.apis import ApiKey
 from replication.wire.fetch import FetchRequest
@@ -24,34 +24,34 @@ from replication.wire.fetch import FetchRequest
 
 @attrs.frozen(kw_only=True)
 class Refusing:
-    """What a request comes to."""
+    """The plan for one request."""
 
     call: Call
     rest: Any
-    """What is handled; None for nothing."""
+    """The part of the request that is handled; None if there is none."""
     refusals: tuple[Any, ...]
     overwriting: tuple[Overwriting, ...]
 
     def answer(self, response: Any) -> Any:
-        """The whole answer, of the one to `rest`."""
+        """Return the whole response, given the response to `rest`."""
         for refusal in self.refusals:
             response = refusal if response is None else merged(response, refusal)
-        assert response is not None, "what is not handled is refused"
+        assert response is not None, "a request is handled or refused"
         if self.call.api is ApiKey.FETCH and response.error_code != ErrorCode.NONE:
-            return response  # of its session: nothing is told of partitions
+            return response  # an error of the session: there are no partitions in it
         for each in reversed(self.overwriting):  # so that the first one's error stands
             response = each.answer(response, self.call.parts)
         return response
 
 
 def refusing(call: Call, rules: Iterable[AddedRule], name_of: NameOf) -> Refusing:
-    """What the errors of `rules` make of a request, the first one first."""
+    """Return the plan for a request that `rules` answer with errors; earlier rules take precedence."""
     rest: Any = call.request
     refusals: list[Any] = []
     overwriting: list[Overwriting] = []
     for added in rules:
         rule = added.rule
-        assert rule.error is not None, "whoever refuses says why"
+        assert rule.error is not None, "only rules with an error refuse"
         by_parts = rule.topic is not None
         if is_overwritten(call.api, rule.error, by_parts=by_parts):
             of_topics = call.api in ANSWERED_BY_PARTITION and rule.partition is None
@@ -65,7 +65,7 @@ def refusing(call: Call, rules: Iterable[AddedRule], name_of: NameOf) -> Refusin
                 )
             )
         elif rest is not None and by_parts and call.api not in _REFUSED_AS_A_WHOLE:
-            taken, rest = parted(call.api, rest, added.takes, name_of)
+            taken, rest = split(call.api, rest, added.takes, name_of)
             if taken is not None:
                 refusals.append(of_parts(call.api, taken, rule.error))
         elif rest is not None:
@@ -77,4 +77,4 @@ def refusing(call: Call, rules: Iterable[AddedRule], name_of: NameOf) -> Refusin
 
 
 _REFUSED_AS_A_WHOLE = ANSWERED_AS_A_WHOLE | {ApiKey.FETCH}
-"""A fetch: by errors of its session, which are not overwritten."""
+"""A fetch is refused as a whole by errors of its session; other errors overwrite."""

@@ -1,4 +1,4 @@
-"""What is to go wrong, and with which requests: a `FaultRule`, which is a value.
+"""A `FaultRule`: which requests go wrong, and how.
 
     FaultRule(api="PRODUCE", topic="orders", error="NOT_ENOUGH_REPLICAS", trigger=times(2))
     FaultRule(api="PRODUCE", topic="orders", effect="close-after", trigger=once())
@@ -7,14 +7,15 @@
     FaultRule(api="OFFSET_COMMIT", effect="observe")
 
     which requests   api, topic, partition, client_id (a pattern), broker, sender, when
-    what is done     delay_ms first, then an error or an effect; throttle_ms beside what is answered
+    what is done     delay_ms first, then an error or an effect; throttle_ms in the response
 
-What is left out holds for all. Rule 1: a rule that could never do what it says is refused when
-it is made, with the field that is wrong (FaultRuleError).
+A field that is left out matches every request.
 
-Rule 2: a rule is about clients. What brokers ask each other (followers' fetches, forwarded
-requests, transaction markers) is met by rules that say so (`sender`), or whose API is one that
-nobody else asks.
+Rule 1: a rule that could never have its effect is refused when it is created, with the field that
+is wrong (FaultRuleError).
+
+Rule 2: a rule matches requests of clients. It matches requests between brokers (followers' fetches,
+forwarded requests, transaction markers) only if `sender` says so, or if only brokers use the API.
 """
 
 import enum
@@ -32,7 +33,7 @@ from replication.wire.schema import fields_of
 E = TypeVar("E", bound=enum.Enum)
 
 MOST = 2**31 - 1
-"""Of numbers: Kafka's int32, as which an answer tells of throttling."""
+"""The largest number: an int32, which is the type of `throttle_time_ms`."""
 
 ASKED_BY_BROKERS = {
     ApiKey.WRITE_TXN_MARKERS,
@@ -46,7 +47,7 @@ ASKED_BY_BROKERS = {
 
 
 class FaultRuleError(UnderstudyError):
-    """A rule that cannot be; `field` is what is wrong with it."""
+    """A rule is invalid; `field` names the part that is wrong."""
 
     def __init__(self, field: str, why: str) -> None:
         super().__init__(f"{field}: {why}")
@@ -54,30 +55,32 @@ class FaultRuleError(UnderstudyError):
 
 
 class Effect(enum.Enum):
-    """What becomes of a request that is not just answered."""
+    """What is done with a request instead of answering it."""
 
     OBSERVE = "observe"
-    """Nothing; it is noted."""
+    """The request is handled as usual, and noted."""
     DROP_REQUEST = "drop-request"
-    """Not handled; the connection stays open and silent: a black hole."""
+    """The request is not handled; the connection stays open and silent."""
     DROP_ANSWER = "drop-answer"
-    """Handled; then the same silence."""
+    """The request is handled; then the connection stays open and silent."""
     CLOSE_BEFORE = "close-before"
-    """Not handled; the connection is closed."""
+    """The request is not handled; the connection is closed."""
     CLOSE_AFTER = "close-after"
-    """Handled, and the client never hears of it: the connection is closed."""
+    """The request is handled; the connection is closed without a response."""
     CUT_ANSWER = "cut-answer"
-    """Handled; the connection is closed in the middle of the answer."""
+    """The request is handled; the connection is closed in the middle of the response."""
 
 
 class Sender(enum.Enum):
+    """The sender of the requests that a rule matches."""
+
     CLIENTS = "clients"
     BROKERS = "brokers"
     ANYONE = "anyone"
 
 
 def _named(kind: type[E], field: str, given: Any) -> E | None:
-    """A member by itself, by its value, or by its name in any case."""
+    """Return the member given by itself, its value or its case-insensitive name."""
     if given is None or isinstance(given, kind):
         return given
     for member in kind:
@@ -99,14 +102,14 @@ def _listed(kind: type[enum.Enum]) -> str:
 
 
 def _api(given: Any) -> ApiKey | None:
-    """`OFFSET_COMMIT`, `OffsetCommit` and 8 are the same."""
+    """Return an API, given as `OFFSET_COMMIT`, `OffsetCommit` or 8."""
     squeezed = str(given).upper().replace("_", "")
     for key in ApiKey:
         if squeezed == key.name.replace("_", "") or (given == key and not isinstance(given, bool)):
             return key
     if given is None:
         return None
-    raise FaultRuleError("api", f"{given!r} is no API that brokers serve; PRODUCE is one")
+    raise FaultRuleError("api", f"{given!r} is not an API that brokers serve, such as PRODUCE")
 
 
 def _error(given: Any) -> ErrorCode | None:
@@ -115,37 +118,39 @@ def _error(given: Any) -> ErrorCode | None:
     if given is None:
         return None
     if error not in set(ErrorCode) or error == ErrorCode.NONE:
-        raise FaultRuleError("error", f"{given!r} is none of Kafka's; NOT_LEADER_OR_FOLLOWER is")
+        raise FaultRuleError(
+            "error", f"{given!r} is not an error of Kafka, such as NOT_LEADER_OR_FOLLOWER"
+        )
     return ErrorCode(error)
 
 
 def _trigger(given: Any) -> Trigger:
-    """`once`, for `once()`, would never fire."""
+    """Return a trigger; refuse the function `once`, which stands for `once()`."""
     if not isinstance(given, Trigger):
-        raise FaultRuleError("trigger", f"{given!r} is none; once() is")
+        raise FaultRuleError("trigger", f"{given!r} is not a trigger, such as once()")
     return given
 
 
 @attrs.frozen(kw_only=True)
 class FaultRule:
-    """See the head of this module. Names may be given as text."""
+    """A rule, as the head of this module describes it; enum values may be given as text."""
 
     api: ApiKey | None = attrs.field(default=None, converter=_api)
     topic: str | None = None
     partition: int | None = None
     client_id: str | None = None
-    """A shell pattern: `billing-*`."""
+    """A shell pattern, such as `billing-*`."""
     broker: int | None = None
-    """Where it is asked; 0 is the controller."""
+    """The node that gets the request; 0 is the controller."""
     sender: Sender | None = attrs.field(default=None, converter=_sender)
-    """None: clients, or brokers where nobody else asks."""
+    """By default clients, or brokers for an API that only brokers use."""
     when: Callable[[Any], bool] | None = None
-    """Asked with the decoded request (`replication.wire`); only in a program."""
+    """A condition on the decoded request (`replication.wire`); JSON has no such field."""
     error: ErrorCode | None = attrs.field(default=None, converter=_error)
     effect: Effect | None = attrs.field(default=None, converter=_effect)
     delay_ms: int = 0
     throttle_ms: int = 0
-    """What the answer says of throttling; clients then wait by themselves."""
+    """The throttle time in the response, for which clients then wait."""
     trigger: Trigger = attrs.field(factory=EveryTime, converter=_trigger)
 
     def __attrs_post_init__(self) -> None:
@@ -162,7 +167,7 @@ class FaultRule:
 
     @property
     def is_fault(self) -> bool:
-        """Whether it does more than look."""
+        """Whether it does more than observe."""
         return bool(self.error or self.delay_ms or self.throttle_ms) or (
             self.effect not in (None, Effect.OBSERVE)
         )
@@ -183,7 +188,7 @@ class FaultRule:
 
     @property
     def what(self) -> str:
-        """What it does, to read."""
+        """What it does, in words."""
         done = [
             f"delay {self.delay_ms} ms" if self.delay_ms else "",
             f"throttle {self.throttle_ms} ms" if self.throttle_ms else "",
@@ -195,15 +200,15 @@ class FaultRule:
     def _check_types(self) -> None:
         for field in ("topic", "client_id"):
             if not isinstance(getattr(self, field), str | None) or getattr(self, field) == "":
-                raise FaultRuleError(field, f"{getattr(self, field)!r} is no name")
+                raise FaultRuleError(field, f"{getattr(self, field)!r} is not a name")
         for field in ("partition", "broker", "delay_ms", "throttle_ms"):
             value = getattr(self, field)
             if value is not None and not (_is_whole(value) and 0 <= value <= MOST):
-                raise FaultRuleError(field, f"{value!r} is no whole number of 0 to {MOST}")
+                raise FaultRuleError(field, f"{value!r} is not a whole number from 0 to {MOST}")
 
     def _check_which(self) -> None:
         if self.partition is not None and self.topic is None:
-            raise FaultRuleError("topic", "a partition is one of a topic; name it")
+            raise FaultRuleError("topic", "a partition needs a topic")
         if self.api is None:
             return
         if self.topic is not None and self.api not in NAMES:
@@ -217,14 +222,16 @@ class FaultRule:
         if not self.is_fault and self.effect is None:
             raise FaultRuleError(
                 "effect",
-                f"nothing is to be done: error, delay_ms, throttle_ms or {_listed(Effect)}",
+                f"the rule does nothing; give error, delay_ms, throttle_ms or an effect: {_listed(Effect)}",
             )
         if self.effect is not None and self.error is not None:
-            raise FaultRuleError("effect", "a request is answered with an error, or has an effect")
+            raise FaultRuleError("effect", "a rule has either an error or an effect")
         if self.effect is Effect.OBSERVE and self.is_fault:
-            raise FaultRuleError("effect", "whoever observes delays and throttles nobody")
+            raise FaultRuleError("effect", "observe excludes delay_ms and throttle_ms")
         if self.throttle_ms and self.api is not None and not _can_throttle(self.api):
-            raise FaultRuleError("throttle_ms", f"{self.api.name} has no answer that says so")
+            raise FaultRuleError(
+                "throttle_ms", f"responses of {self.api.name} have no throttle time"
+            )
 
     def _check_trigger(self) -> None:
         valid = True

@@ -1,11 +1,11 @@
-"""At which of the requests that a rule matches it does something; the words are Kafka's.
+"""Triggers: the matching requests to which a rule is applied.
 
 call                1    2    3    4   ...
 once()              x
 on_call(3)                    x
 times(2)            x    x
 every_time()        x    x    x    x   ...
-with_probability(p)  each for itself
+with_probability(p)  each with probability p
 """
 
 from typing import Protocol, TypeAlias
@@ -14,10 +14,10 @@ import attrs
 
 
 class Chance(Protocol):
-    """A `random.Random`, as far as it is needed."""
+    """The method of `random.Random` that a trigger needs."""
 
     def random(self) -> float:
-        """At least 0 and less than 1."""
+        """Return a number of at least 0 and less than 1."""
 
 
 @attrs.frozen
@@ -54,32 +54,32 @@ Trigger: TypeAlias = EveryTime | OnCall | Times | WithProbability
 
 
 def once() -> Trigger:
-    """The first time."""
+    """Apply a rule to the first matching request."""
     return Times(1)
 
 
 def on_call(number: int) -> Trigger:
-    """That time alone; the first is 1."""
+    """Apply a rule only to the matching request of this number; the first is 1."""
     return OnCall(number)
 
 
 def times(number: int) -> Trigger:
-    """The first `number` times."""
+    """Apply a rule to the first `number` matching requests."""
     return Times(number)
 
 
 def every_time() -> Trigger:
-    """Always."""
+    """Apply a rule to every matching request."""
     return EveryTime()
 
 
 def with_probability(probability: float) -> Trigger:
-    """Each time with the same probability, from 0 to 1."""
+    """Apply a rule to each matching request with this probability, from 0 to 1."""
     return WithProbability(probability)
 
 
 def fires(trigger: Trigger, *, call: int, chance: Chance) -> bool:
-    """Whether it does at the `call`th matching request."""
+    """Return whether the trigger fires for matching request number `call`."""
     assert call >= 1, "calls are counted from 1"
     match trigger:
         case EveryTime():

@@ -1,9 +1,9 @@
-"""A rule in JSON's words, both ways, and as a schema.
+"""A rule as JSON, in both directions, and its schema.
 
     {"api": "PRODUCE", "topic": "orders", "error": "NOT_LEADER_OR_FOLLOWER", "trigger": {"times": 2}}
 
-Names are those of `FaultRule`; what is not said is left out, and null is the same. A trigger is
-"once", "every_time", or one of its words with a number.
+The names are those of `FaultRule`. An absent field and null mean the same. A trigger is "once",
+"every_time", or another name with a number.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ def _with_number(word: str, number: Mapping[str, Any]) -> dict[str, Any]:
 
 
 TRIGGER_SCHEMA: Mapping[str, Any] = {
-    "description": "At which of the requests that match; every_time where it is left out.",
+    "description": "The matching requests that the rule is applied to; every_time by default.",
     "oneOf": [
         {"enum": ["once", "every_time"]},
         _with_number("times", _COUNT),
@@ -57,19 +57,26 @@ TRIGGER_SCHEMA: Mapping[str, Any] = {
 RULE_SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "properties": {
-        "api": {"enum": [key.name for key in ApiKey], "description": "All, if left out."},
+        "api": {
+            "enum": [key.name for key in ApiKey],
+            "description": "The API of the requests; all by default.",
+        },
         "topic": {"type": "string", "minLength": 1},
-        "partition": _whole("One of the topic's."),
-        "client_id": {"type": "string", "minLength": 1, "description": "A shell pattern: app-*"},
-        "broker": _whole("Where it is asked; 0 is the controller."),
+        "partition": _whole("A partition of the topic."),
+        "client_id": {
+            "type": "string",
+            "minLength": 1,
+            "description": "A shell pattern, such as app-*",
+        },
+        "broker": _whole("The node that gets the request; 0 is the controller."),
         "sender": {
             "enum": [each.value for each in Sender],
-            "description": "Clients if left out, or brokers where nobody else asks.",
+            "description": "By default clients, or brokers for an API that only brokers use.",
         },
         "error": {"enum": [code.name for code in ErrorCode if code is not ErrorCode.NONE]},
         "effect": {"enum": [each.value for each in Effect]},
-        "delay_ms": _whole("It waits so long first."),
-        "throttle_ms": _whole("The answer tells the client to wait so long."),
+        "delay_ms": _whole("The delay before the request is handled."),
+        "throttle_ms": _whole("The throttle time in the response, for which clients wait."),
         "trigger": TRIGGER_SCHEMA,
     },
     "additionalProperties": False,
@@ -77,17 +84,17 @@ RULE_SCHEMA: Mapping[str, Any] = {
 
 
 def rule_of(words: Mapping[str, Any]) -> FaultRule:
-    """The rule that is said; FaultRuleError, with the word, where none is."""
-    said = {word: value for word, value in words.items() if value is not None}
-    for word in said.keys() - WORDS:
-        raise FaultRuleError(word, f"no rule says that; {', '.join(sorted(WORDS))} are known")
-    if "trigger" in said:
-        said["trigger"] = _trigger_of(said["trigger"])
-    return FaultRule(**said)
+    """Return the rule of a JSON object; raise FaultRuleError, with the field, if it is invalid."""
+    given = {word: value for word, value in words.items() if value is not None}
+    for word in given.keys() - WORDS:
+        raise FaultRuleError(word, f"unknown; the fields are {', '.join(sorted(WORDS))}")
+    if "trigger" in given:
+        given["trigger"] = _trigger_of(given["trigger"])
+    return FaultRule(**given)
 
 
 def words_of(rule: FaultRule) -> dict[str, Any]:
-    """What the rule says, as `rule_of` reads it; `when` has no words."""
+    """Return the rule as a JSON object, without `when`."""
     names = {
         "api": None if rule.api is None else rule.api.name,
         "sender": None if rule.sender is None else rule.sender.value,
@@ -97,12 +104,12 @@ def words_of(rule: FaultRule) -> dict[str, Any]:
         "throttle_ms": rule.throttle_ms or None,
     }
     plain = {word: getattr(rule, word) for word in ("topic", "partition", "client_id", "broker")}
-    said = {word: value for word, value in (names | plain).items() if value is not None}
-    return said | {"trigger": _trigger_words(rule.trigger)}
+    given = {word: value for word, value in (names | plain).items() if value is not None}
+    return given | {"trigger": _trigger_words(rule.trigger)}
 
 
 def hit_words(hit: Hit) -> dict[str, Any]:
-    """What is known of a request that a rule was applied to."""
+    """Return a request that a rule was applied to, as a JSON object."""
     return {
         "api": hit.api.name,
         "version": hit.version,
@@ -128,16 +135,22 @@ HIT_SCHEMA: Mapping[str, Any] = {
             "items": {
                 "type": "object",
                 "properties": {
-                    "topic": {"type": ["string", "null"], "description": "Null: unknown by its id"},
+                    "topic": {
+                        "type": ["string", "null"],
+                        "description": "Null if the topic's id is unknown.",
+                    },
                     "partition": {"type": ["integer", "null"]},
                 },
                 "required": ["topic", "partition"],
             },
         },
-        "wall_ms": {"type": "integer", "description": "When it came, milliseconds since 1970."},
+        "wall_ms": {
+            "type": "integer",
+            "description": "The time at which it came, in milliseconds since 1970.",
+        },
         "answer": {
             "type": ["string", "null"],
-            "description": "Null: not known yet. The errors answered, NONE, or why nothing was.",
+            "description": "The errors in the response, NONE, or why there was none; null if not known yet.",
         },
     },
     "required": ["api", "version", "client_id", "peer", "broker", "parts", "wall_ms", "answer"],

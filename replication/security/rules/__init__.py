@@ -1,12 +1,11 @@
-"""Who is there, and how they prove it: rules, without a socket, a clock or chance.
+"""Authentication and authorization, as rules without a socket, a clock or chance.
 
-    principal.py    what somebody is called: `User:alice`
+    principal.py    the name of a user: `User:alice`
     scram.py        SCRAM (RFC 5802, 7677), both sides
-    sasl.py         logging in, both sides: which mechanism, and its tokens
-    acls.py         who may do what
+    sasl.py         the login, both sides: the mechanism and its tokens
+    acls.py         the operations that a user may do
 
-Rule 1: a proof that fails says to its peer that it failed, and not which part of it did.
+Rule 1: a failed login tells the peer that it failed, but not which part was wrong.
 
-Rule 2: nonces and salts are handed in. What is compared with a secret is compared in
-constant time.
+Rule 2: nonces and salts are arguments. A comparison with a secret takes constant time.
 """

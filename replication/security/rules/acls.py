@@ -1,18 +1,18 @@
-"""Who may do what: access control lists, and what they add up to (StandardAuthorizer, KIP-801).
+"""Access control lists, and the decision that follows from them (StandardAuthorizer, KIP-801).
 
-    resource        by a literal name, by a prefix of it, or "*" for all of a type
+    resource        a literal name, a prefix, or "*" for all of a type
     super user      may do everything
-    a matching deny                     -> no
-    else a matching allow               -> yes
-    else no ACL speaks of the resource  -> allow.everyone.if.no.acl.found
-    else                                -> no
+    a matching deny                          -> no
+    else a matching allow                    -> yes
+    else no ACL is about the resource        -> allow.everyone.if.no.acl.found
+    else                                     -> no
 
-Rule 1: an ACL matches a principal by name or as `User:*`, a host by address or as `*`, an
-operation by itself or as ALL; to be allowed to READ, WRITE, DELETE or ALTER is to be allowed
-to DESCRIBE, and ALTER_CONFIGS to DESCRIBE_CONFIGS. A deny implies nothing but itself.
+Rule 1: an ACL matches a principal by name or as `User:*`, a host by address or as `*`, an operation
+by itself or as ALL. An allow of READ, WRITE, DELETE or ALTER implies DESCRIBE, and ALTER_CONFIGS
+implies DESCRIBE_CONFIGS. A deny implies only itself.
 
-Rule 2: whoever asks whether something may be done with *some* resource of a type (KIP-679)
-hears yes where an allow is not covered by a deny.
+Rule 2: an operation is allowed on *some* resource of a type (KIP-679) if an allow exists that no
+deny covers.
 """
 
 import enum
@@ -101,11 +101,11 @@ SUPPORTED: Mapping[ResourceType, frozenset[Operation]] = {
         }
     ),
 }
-"""What can be done with a resource at all (AclEntry.supportedOperations)."""
+"""The operations that exist for each type of resource (AclEntry.supportedOperations)."""
 
 
 def as_bits(operations: Iterable[Operation]) -> int:
-    """As answers tell them (KIP-430)."""
+    """Return the operations as the bit field of responses (KIP-430)."""
     return sum(1 << each for each in operations)
 
 
@@ -131,7 +131,7 @@ _IMPLIED_BY = {
 
 @attrs.frozen(kw_only=True)
 class Acl:
-    """One binding. The numbers are those of messages and of the metadata log."""
+    """One ACL; the numbers are those of requests and of the metadata log."""
 
     resource_type: int
     resource_name: str
@@ -142,21 +142,21 @@ class Acl:
     permission: int
 
     def speaks_of(self, name: str) -> bool:
-        """Whether its pattern fits that resource's name."""
+        """Return whether its pattern matches the name of a resource."""
         if self.pattern_type == PatternType.PREFIXED:
             return name.startswith(self.resource_name)
         return self.resource_name in (name, WILDCARD)
 
     def applies_to(self, principal: str, host: str) -> bool:
-        """Whether it binds that principal, coming from that host."""
+        """Return whether it applies to a principal at a host."""
         return self.principal in (principal, ANYBODY) and self.host in (host, WILDCARD)
 
     def denies(self, operation: Operation) -> bool:
-        """Whether it forbids that operation."""
+        """Return whether it denies an operation."""
         return self.permission == Permission.DENY and self.operation in (operation, Operation.ALL)
 
     def allows(self, operation: Operation) -> bool:
-        """Whether it permits that operation, by its name or as what a wider one implies."""
+        """Return whether it allows an operation, directly or because another one implies it."""
         implied = _IMPLIED_BY.get(operation, frozenset())
         return self.permission == Permission.ALLOW and (
             self.operation in (operation, Operation.ALL) or self.operation in implied
@@ -165,7 +165,7 @@ class Acl:
 
 @attrs.frozen
 class AclIndex:
-    """All ACLs of an image, found by what they speak of."""
+    """An index of all ACLs of an image by their resources."""
 
     acls: tuple[Acl, ...] = ()
 
@@ -180,7 +180,7 @@ class AclIndex:
 
     @cached_property
     def _prefix_lengths(self) -> dict[int, list[int]]:
-        """How long the prefixes are that ACLs of each resource type have, ascending."""
+        """The lengths of the prefixes in ACLs of each resource type, ascending."""
         lengths: dict[int, set[int]] = {}
         for kind, pattern_type, name in self._by_pattern:
             if pattern_type == PatternType.PREFIXED:
@@ -188,7 +188,7 @@ class AclIndex:
         return {kind: sorted(each) for kind, each in lengths.items()}
 
     def of(self, kind: ResourceType, name: str) -> Iterator[Mapping[str, list[Acl]]]:
-        """Yield the ACLs that speak of a resource, by principal, pattern by pattern.
+        """Yield the ACLs about a resource, by principal, pattern by pattern.
 
         That takes as long as there are lengths of prefixes, however many ACLs there are: a
         request may name thousands of resources.
@@ -207,7 +207,7 @@ class AclIndex:
 
 @attrs.frozen
 class Authorizer:
-    """What does not depend on the ACLs: the configuration."""
+    """The decision for one request, by the ACLs and this configuration."""
 
     super_users: frozenset[str] = frozenset()
     allow_if_no_acl: bool = False
@@ -224,21 +224,21 @@ class Authorizer:
     ) -> bool:
         if principal in self.super_users:
             return True
-        spoken_of = allowed = False
+        has_acl = allowed = False
         principals = {principal, ANYBODY}
         for by_principal in acls.of(kind, name):
-            spoken_of = True
+            has_acl = True
             for acl in chain.from_iterable(by_principal.get(each, ()) for each in principals):
                 if acl.applies_to(principal, host):
                     if acl.denies(operation):
                         return False
                     allowed = allowed or acl.allows(operation)
-        return allowed or (self.allow_if_no_acl and not spoken_of)
+        return allowed or (self.allow_if_no_acl and not has_acl)
 
     def may_some(
         self, acls: AclIndex, operation: Operation, kind: ResourceType, *, principal: str, host: str
     ) -> bool:
-        """Whether some resource of `kind` can be named with which it may be done."""
+        """Return whether the operation is allowed on some resource of `kind`."""
         if principal in self.super_users:
             return True
         mine = [
@@ -260,7 +260,7 @@ def _is_everything(acl: Acl) -> bool:
 
 
 def _covers(denied: Acl, allowed: Acl) -> bool:
-    """Whether whatever `allowed` speaks of is spoken of by `denied`."""
+    """Return whether `denied` covers every resource of `allowed`."""
     if _is_everything(denied):
         return True
     if denied.pattern_type == PatternType.PREFIXED:
@@ -275,7 +275,7 @@ def _covers(denied: Acl, allowed: Acl) -> bool:
 
 @attrs.frozen(kw_only=True)
 class AclFilter:
-    """Which ACLs somebody means; None and ANY stand for every one (AclBindingFilter)."""
+    """A filter of ACLs; None and ANY match everything (AclBindingFilter)."""
 
     resource_type: int = ResourceType.ANY
     resource_name: str | None = None
@@ -286,7 +286,7 @@ class AclFilter:
     permission: int = Permission.ANY
 
     def matches(self, acl: Acl) -> bool:
-        """Whether it lets that binding through."""
+        """Return whether an ACL matches."""
         return (
             self.resource_type in (ResourceType.ANY, acl.resource_type)
             and self._matches_name(acl)
@@ -307,7 +307,7 @@ class AclFilter:
 
 
 def fault_of(acl: Acl) -> str | None:
-    """Why `acl` cannot be created; None where it can."""
+    """Return why `acl` cannot be created; None if it can."""
     if acl.resource_type not in set(ResourceType) - {ResourceType.UNKNOWN, ResourceType.ANY}:
         return f"resource type {acl.resource_type} is none that an ACL can speak of"
     if acl.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):

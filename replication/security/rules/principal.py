@@ -1,8 +1,8 @@
-"""What somebody is called: `User:alice` (KafkaPrincipal), and how a certificate becomes that.
+"""The name of a user, `User:alice` (KafkaPrincipal), and how it follows from a certificate.
 
-subject   ((CN, alice),), ((OU, data),), ((O, example),)       as OpenSSL tells it
+subject   ((CN, alice),), ((OU, data),), ((O, example),)       as OpenSSL has it
 name      CN=alice,OU=data,O=example                           RFC 2253, last first
-rules     RULE:^CN=(.*?),.*$/$1/L, DEFAULT                     the first that fits (KIP-371)
+rules     RULE:^CN=(.*?),.*$/$1/L, DEFAULT                     the first that matches (KIP-371)
 """
 
 import re
@@ -32,7 +32,7 @@ _RULE = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)|DEFAULT")
 
 
 def distinguished_name(subject: Subject) -> str:
-    """RFC 2253."""
+    """Return the distinguished name of a subject (RFC 2253)."""
     return ",".join(
         "+".join(f"{_SHORT.get(name, name)}={_escaped(value)}" for name, value in part)
         for part in reversed(subject)
@@ -47,7 +47,7 @@ def _escaped(value: str) -> str:
 
 @attrs.frozen
 class MappingRule:
-    """`pattern` has to fit the whole name; none fits every name, and leaves it as it is."""
+    """A mapping rule: `pattern` must match the whole name; without one, every name stays as it is."""
 
     pattern: re.Pattern[str] | None = None
     replacement: str = ""
@@ -64,14 +64,14 @@ class MappingRule:
 
 
 def mapping_rules(text: str) -> tuple[MappingRule, ...]:
-    """`ssl.principal.mapping.rules`; ConfigError where it is not in their form."""
+    """Return the rules of `ssl.principal.mapping.rules`; raise ConfigError for an invalid one."""
     rules, position = [], 0
     while position < len(text):
         found = _RULE.match(text, position)
         if found is None:
             raise ConfigError(
                 f"ssl.principal.mapping.rules={text}: expected DEFAULT or "
-                "RULE:pattern/replacement/[LU], parted by commas"
+                "RULE:pattern/replacement/[LU], separated by commas"
             )
         rules.append(_rule(text, found))
         position = found.end()
@@ -90,7 +90,7 @@ def _rule(text: str, found: re.Match[str]) -> MappingRule:
 
 
 def principal_of_subject(subject: Subject | None, rules: Iterable[MappingRule]) -> str:
-    """ANONYMOUS for who has shown no certificate, and for who no rule has a name for."""
+    """Return the principal of a certificate; ANONYMOUS without one, or if no rule matches."""
     if not subject:
         return ANONYMOUS
     name = distinguished_name(subject)

@@ -1,14 +1,14 @@
-"""Logging in by SASL, both sides, a token at a time (SaslServerAuthenticator, KIP-43, 152, 368).
+"""The SASL login, both sides, token by token (SaslServerAuthenticator, KIP-43, 152, 368).
 
     START ── SaslHandshake ──> TOKENS ── SaslAuthenticate ... ──> DONE
-      │                           │                                │ SaslHandshake: once more,
-      └── another mechanism ──────┴──> FAILED: answered, closed    └── by the same mechanism, as
-                                                                       the same user (KIP-368)
+      │                           │                                │ SaslHandshake again: the same
+      └── another mechanism ──────┴──> FAILED: answered, closed    └── mechanism and user (KIP-368)
 
-Rule 1: before DONE nothing but these two requests and ApiVersions is taken; who asks for
-anything else does not speak the protocol, and is let go without an answer.
+Rule 1: before DONE only these two requests and ApiVersions are accepted. Any other request breaks
+the protocol: the connection is closed without a response.
 
-Rule 2: a failure is answered and is the end. Which of name and password was wrong is not said.
+Rule 2: after a failure there is a response, and the connection is closed. The response does not say
+whether the name or the password was wrong.
 """
 
 import enum
@@ -37,7 +37,7 @@ class ServerMechanism(Protocol):
 
 @attrs.define
 class PlainServer:
-    """RFC 4616: `authorization NUL name NUL password`, in one token."""
+    """PLAIN (RFC 4616): `authorization NUL name NUL password` in one token."""
 
     users: Mapping[str, str] = attrs.field(repr=False)
     username: str = attrs.field(init=False, default="")
@@ -69,17 +69,17 @@ class SaslState(enum.Enum):
 
 @attrs.define
 class SaslServer:
-    """One connection's logins."""
+    """The logins of one connection."""
 
     mechanisms: Mapping[str, Callable[[], ServerMechanism]]
     state: SaslState = attrs.field(init=False, default=SaslState.START)
     username: str | None = attrs.field(init=False, default=None)
-    """Who has logged in; None before."""
+    """The user who has logged in; None before that."""
     mechanism: str | None = attrs.field(init=False, default=None)
     _under_way: ServerMechanism | None = attrs.field(init=False, default=None)
 
     def handshake(self, mechanism: str) -> bool:
-        """Whether tokens of `mechanism` are taken from now on; if not, it is over."""
+        """Begin a login with `mechanism`; return False if that is not possible, which ends it."""
         known = self.mechanisms.get(mechanism)
         again = self.username is not None
         if (
@@ -94,9 +94,9 @@ class SaslServer:
         return True
 
     def authenticate(self, token: bytes) -> bytes:
-        """The token that answers `token`; LoginFailedError where it is over."""
-        assert self.state is SaslState.TOKENS, "a mechanism is chosen first"
-        assert self._under_way is not None, "and was made then"
+        """Return the token that answers `token`; raise LoginFailedError if the login has failed."""
+        assert self.state is SaslState.TOKENS, "a handshake comes first"
+        assert self._under_way is not None, "the handshake has created the mechanism"
         try:
             answer = self._under_way.respond(token)
             if self._under_way.proved:
@@ -122,7 +122,7 @@ def server_mechanisms(
     credential_of: Callable[[str, str], ScramCredential | None],
     new_nonce: Callable[[], str],
 ) -> dict[str, Callable[[], ServerMechanism]]:
-    """Those of a listener; `credential_of` takes a name and a mechanism."""
+    """Return the mechanisms of a listener; `credential_of` takes a name and a mechanism."""
 
     def maker(mechanism: str) -> Callable[[], ServerMechanism]:
         if mechanism == PLAIN:

@@ -1,4 +1,4 @@
-"""SCRAM-SHA-256 and -512: a password is proved and never sent (RFC 5802, 7677).
+"""SCRAM-SHA-256 and -512: a client proves its password without sending it (RFC 5802, 7677).
 
     client                                                        server
     n,,n=alice,r=ABC                 ── client-first ──>          knows alice's credential
@@ -10,11 +10,10 @@
     stored key      = H(HMAC(salted password, "Client Key"))      all that a server keeps:
     server key      = HMAC(salted password, "Server Key")         neither gives the password
 
-Rule 1: each side holds the other's messages to the letter. What is not in the form of the RFC,
-a nonce that is not ours continued, fewer iterations than 4096: the login has failed.
+Rule 1: each side checks the other's messages strictly. The login fails if a message does not have
+the form of the RFC, does not continue the own nonce, or has fewer than 4096 iterations.
 
-Rule 2: names and passwords are UTF-8 as they are, without SASLprep, as with Kafka
-(ScramFormatter).
+Rule 2: names and passwords are plain UTF-8 without SASLprep, as in Kafka (ScramFormatter).
 """
 
 import base64
@@ -31,8 +30,8 @@ SHA_512 = "SCRAM-SHA-512"
 _HASHES = {SHA_256: "sha256", SHA_512: "sha512"}
 MINIMUM_ITERATIONS = 4096
 MAXIMUM_ITERATIONS = 16384
-"""What a credential may be made with (ScramMechanism, KIP-554)."""
-_MOST_ITERATIONS_OF_A_SERVER = 10_000_000  # beyond this it only means to keep us busy
+"""The most iterations of a credential (ScramMechanism, KIP-554)."""
+_MOST_ITERATIONS_OF_A_SERVER = 10_000_000  # a larger number would only occupy the client
 
 _CLIENT_FIRST = re.compile(
     r"n,(?:a=([^,]*))?,(n=([^,]+),r=([\x21-\x2b\x2d-\x7e]+))((?:,[^,]+=[^,]*)*)"
@@ -47,12 +46,12 @@ _SERVER_FINAL = re.compile(r"(?:e=([^,]+)|v=([A-Za-z0-9+/=]+))(?:,.*)?")
 
 
 class LoginFailedError(Exception):
-    """The message may be shown to the peer."""
+    """A login has failed; the message may be shown to the peer."""
 
 
 @attrs.frozen
 class ScramCredential:
-    """What a server keeps of a password."""
+    """The data that a server keeps instead of a password."""
 
     salt: bytes
     stored_key: bytes = attrs.field(repr=False)
@@ -98,7 +97,7 @@ class ScramServer:
     _whole_nonce: str = attrs.field(init=False, default="")
 
     def respond(self, token: bytes) -> bytes:
-        """What to answer; LoginFailedError where that is the end."""
+        """Return the answer to a token; raise LoginFailedError if the login has failed."""
         assert not self.proved, "who has proved it is asked no more"
         message = _text(token)
         if self._credential is None:
@@ -165,7 +164,7 @@ class ScramClient:
         return f"n,,{self._bare}".encode()
 
     def respond(self, token: bytes) -> bytes:
-        """What to answer; b"" when the server has proved itself too, and `done`."""
+        """Return the answer to a token; b"" once the server has proved itself, which sets `done`."""
         assert not self.done, "it is over when the server has proved itself"
         message = _text(token)
         return self._check(message) if self._signature else self._final(message)
