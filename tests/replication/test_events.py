@@ -40,31 +40,31 @@ def test_an_event_cannot_be_changed() -> None:
 
 
 def test_fan_out_tells_each_sink_in_order() -> None:
-    told: list[str] = []
-    sink = fan_out(lambda e: told.append(f"a {e.name}"), lambda e: told.append(f"b {e.name}"))
+    seen: list[str] = []
+    sink = fan_out(lambda e: seen.append(f"a {e.name}"), lambda e: seen.append(f"b {e.name}"))
     sink(BrokerFenced(broker=1, broker_epoch=2, cause="session expired"))
-    assert told == ["a broker_fenced", "b broker_fenced"]
+    assert seen == ["a broker_fenced", "b broker_fenced"]
 
 
 def test_fan_out_to_nobody_is_known_to_be_nobody() -> None:
     assert fan_out() is ignore
     assert fan_out(ignore, ignore) is ignore
-    told: list[Event] = []
-    only = told.append
+    seen: list[Event] = []
+    only = seen.append
     assert fan_out(ignore, only) is only
 
 
 def test_a_tick_reports_the_last_advance_of_each_partition() -> None:
-    told: list[Event] = []
-    reporter = HighWatermarkReporter(told.append)
+    seen: list[Event] = []
+    reporter = HighWatermarkReporter(seen.append)
     other = TopicPartition("t", 1)
     for end in (1, 2, 3):
         reporter.advanced(TP, high_watermark=end, log_end_offset=3, leader_epoch=0)
     reporter.advanced(other, high_watermark=9, log_end_offset=9, leader_epoch=0)
-    assert told == []
+    assert seen == []
     reporter.tick()
     reporter.tick()
-    assert told == [
+    assert seen == [
         HighWatermarkAdvanced(partition=TP, high_watermark=3, log_end_offset=3, leader_epoch=0),
         HighWatermarkAdvanced(partition=other, high_watermark=9, log_end_offset=9, leader_epoch=0),
     ]

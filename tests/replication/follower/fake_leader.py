@@ -79,7 +79,7 @@ class FakeLeader:
     _session: dict[TopicPartition, FetchPartition] = attrs.field(init=False, factory=dict)
     _session_id: int = attrs.field(init=False, default=0)
     _session_epoch: int = attrs.field(init=False, default=0)
-    _told: dict[TopicPartition, tuple[Offset, Offset]] = attrs.field(init=False, factory=dict)
+    _last_sent: dict[TopicPartition, tuple[Offset, Offset]] = attrs.field(init=False, factory=dict)
 
     @property
     def supports_truncation_on_fetch(self) -> bool:
@@ -119,7 +119,7 @@ class FakeLeader:
     ) -> FetchResponse:
         """One session at most, remembered as plainly as can be."""
         if request.session_epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
-            self._session, self._told = dict(wanted), {}
+            self._session, self._last_sent = dict(wanted), {}
             self._session_id, self._session_epoch = len(self.fetches), 1
             response = self._respond(self._session, version)
         elif (request.session_id, request.session_epoch) != (
@@ -150,9 +150,9 @@ class FakeLeader:
             self.change_data(tp, data)
             news = (data.high_watermark, data.log_start_offset)
             quiet = not data.records and not data.error_code and data.diverging_epoch.epoch < 0
-            if changed_only and quiet and self._told.get(tp) == news:
+            if changed_only and quiet and self._last_sent.get(tp) == news:
                 continue
-            self._told[tp] = news
+            self._last_sent[tp] = news
             topic = topics.setdefault(
                 tp.topic,
                 FetchableTopicResponse(

@@ -37,21 +37,23 @@ async def test_an_answer_to_a_partition_that_moved_meanwhile_is_skipped(
     assert not it.bugs
 
 
-async def test_a_divergence_of_a_former_reign_cuts_nothing(autojump_clock: MockClock) -> None:
+async def test_a_divergence_of_an_earlier_leader_epoch_truncates_nothing(
+    autojump_clock: MockClock,
+) -> None:
     """The follower has led meanwhile, and what it had then is committed now (KAFKA-18991)."""
     it = following()
     led = it.follow(
         local=drawn((0, 0, 1), (1, 2, 3)), leader=drawn((0, 0, 1), (2, 2, 5)), leader_epoch=2
     )
 
-    def two_reigns_pass(_tp: TopicPartition, data: PartitionData) -> None:
+    def two_leader_epochs_pass(_tp: TopicPartition, data: PartitionData) -> None:
         it.leader.change_data = lambda _tp, _data: None
         assert data.diverging_epoch.end_offset == 2
         led.log, led.epoch = committed((0, 0, 1), (1, 2, 3)), 4
         it.local().high_watermark = 4
         it.add(T0, 4)
 
-    it.leader.change_data = two_reigns_pass
+    it.leader.change_data = two_leader_epochs_pass
     await it.work()
     assert it.local().log_end_offset == 4
     assert it.alike()
@@ -87,8 +89,8 @@ async def test_what_the_leader_may_get_over_is_asked_again_after_a_backoff(
     it.leader.change_data = refuse_once
     await it.work()
     assert it.state().delayed_until == autojump_clock.current_time() + 1
-    (told,) = [event for event in it.events if isinstance(event, FetchRefused)]
-    assert (told.partition, told.error) == (T0, ErrorCode.of(error).name)
+    (event,) = [event for event in it.events if isinstance(event, FetchRefused)]
+    assert (event.partition, event.error) == (T0, ErrorCode.of(error).name)
     assert T0 not in it.failed
     await it.work(2)
     assert autojump_clock.current_time() == 1
@@ -181,7 +183,7 @@ async def test_topic_ids_are_used_only_when_every_topic_has_one(autojump_clock: 
 
 
 @pytest.mark.conformance("FT-29")
-async def test_a_topic_id_can_be_told_later(autojump_clock: MockClock) -> None:
+async def test_a_topic_id_can_be_added_later(autojump_clock: MockClock) -> None:
     it = following()
     it.follow(leader=committed((0, 0, 3)))
     before = it.state()

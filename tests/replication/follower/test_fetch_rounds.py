@@ -122,7 +122,7 @@ def refuse(it: Following) -> None:
 
 
 def part(it: Following, tp: TopicPartition) -> None:
-    """The leader's log is another one behind its high watermark, in a newer reign."""
+    """Let the leader's log diverge behind its high watermark, at a newer leader epoch."""
     led = it.leader.led[tp]
     led.log.truncate_to(led.log.high_watermark)
     led.epoch += 1
@@ -218,7 +218,7 @@ async def test_an_idle_round_looks_at_nothing(autojump_clock: MockClock) -> None
 
 
 @pytest.mark.parametrize("tp", ALL, ids=str)
-async def test_a_log_start_that_moved_here_is_told(
+async def test_a_log_start_that_moved_here_is_sent(
     autojump_clock: MockClock, tp: TopicPartition
 ) -> None:
     lazy, _ = await run_twins([work, work, partial(delete_here, tp=tp), work])

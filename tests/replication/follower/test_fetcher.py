@@ -222,13 +222,13 @@ async def test_the_first_answer_makes_the_lag_known_even_without_records(
 
 @pytest.mark.conformance("RF-21")
 @pytest.mark.parametrize("moves", [True, False])
-async def test_waiting_consumers_are_told_once_a_round_of_high_watermarks_that_moved(
+async def test_waiting_consumers_are_woken_once_a_round_by_high_watermarks_that_moved(
     autojump_clock: MockClock, *, moves: bool
 ) -> None:
     it = following()
     for tp in (T0, T1):
         it.follow(tp, leader=committed((0, 0, 1)) if moves else drawn((0, 0, 1)))
-    it.replicas.on_append = lambda _tp: _assert_nothing_told(it)
+    it.replicas.on_append = lambda _tp: _assert_nothing_reported(it)
     await it.work()
     assert it.replicas.completed_fetches == ([[T0, T1]] if moves else [])
     it.replicas.completed_fetches.clear()
@@ -236,7 +236,7 @@ async def test_waiting_consumers_are_told_once_a_round_of_high_watermarks_that_m
     assert it.replicas.completed_fetches == []
 
 
-def _assert_nothing_told(it: Following) -> None:
+def _assert_nothing_reported(it: Following) -> None:
     assert it.replicas.completed_fetches == []
 
 

@@ -36,7 +36,7 @@ async def calls_of_a_round(follower: fetch_rounds.Follower) -> int:
 
 
 async def least_calls(count: int, *, moving: int) -> int:
-    """Of several rounds: a task of the broker's may fall into one."""
+    """Return the fewest calls of several rounds: another task of the broker may run in one."""
     leading, following = fetch_rounds.leading(count), fetch_rounds.following(count)
     async with leading as (leader, server), following as node:
         follower = fetch_rounds.follower_of(server, count, replicas=node.manager.replicas)

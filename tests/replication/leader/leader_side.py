@@ -1,7 +1,7 @@
 """A broker's surroundings for tests of its partitions: metadata, time and disk at hand.
 
 Nothing here pretends to be what it tests: logs are real ones on a `FaultyFileSystem`,
-metadata is a `MetadataImage`, and the observer writes down what it is told.
+metadata is a `MetadataImage`, and the observer keeps a list of its calls.
 """
 
 import random
@@ -114,7 +114,7 @@ class Broker:
         self.now_ms = 1_000_000
         self.image = MetadataImage(brokers={each: broker(each) for each in (1, 2, 3, 4)})
         self.proposals: list[Pending] = []
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.log_starts_moved = 0
         self.around = Surroundings(
             broker_id=LOCAL,
@@ -126,10 +126,10 @@ class Broker:
         )
 
     def log_end_moved(self, leadership: Leadership, /) -> None:
-        self.told.append("log end")
+        self.reported.append("log end")
 
     def high_watermark_moved(self, leadership: Leadership, /) -> None:
-        self.told.append(f"high watermark {leadership.log.high_watermark}")
+        self.reported.append(f"high watermark {leadership.log.high_watermark}")
 
     def log_start_moved(self, topic_partition: TopicPartition, /) -> None:
         self.log_starts_moved += 1
@@ -138,7 +138,7 @@ class Broker:
         self.proposals.append(pending)
 
     def isr_changed(self, leadership: Leadership, previous: frozenset[int], /) -> None:
-        self.told.append(f"isr {sorted(leadership.isr)}")
+        self.reported.append(f"isr {sorted(leadership.isr)}")
 
     def set_broker(
         self,
@@ -175,14 +175,14 @@ class Broker:
         min_insync_replicas: int = 1,
         log: Log | None = None,
     ) -> Partition:
-        """A partition that leads, with `records` records appended in its reign."""
+        """Return a partition that leads, with `records` records appended at its leader epoch."""
         partition = self.partition(log, min_insync_replicas=min_insync_replicas)
         partition.make_leader(
             registration(isr=isr, replicas=replicas or isr, leader_epoch=leader_epoch)
         )
         if records:
             append(partition, records)
-        self.told.clear()
+        self.reported.clear()
         return partition
 
     def answer(self, partition: Partition) -> bool:

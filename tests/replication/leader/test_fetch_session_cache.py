@@ -1,4 +1,4 @@
-"""The leader's fetch sessions: what is told, and who keeps a slot."""
+"""The leader's fetch sessions: their answers, and which of them keep a slot."""
 
 import itertools
 import random
@@ -239,8 +239,8 @@ def test_unknown_topic_ids_are_answered_and_asked_again_until_they_resolve() -> 
     assert [answer.error for _, answer in response.partitions] == [ErrorCode.UNKNOWN_TOPIC_ID] * 3
     context = leader.ask(response.session_id, 1, names={FOO: "foo"})
     assert names_of(at_once(context.wanted())) == ["foo0", "foo1", "None0"]
-    told = at_once(context.response(unchanged(context))).partitions
-    assert [answer.error for _, answer in told] == [
+    answers = at_once(context.response(unchanged(context))).partitions
+    assert [answer.error for _, answer in answers] == [
         ErrorCode.NONE,
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_ID,
@@ -311,7 +311,7 @@ def test_forgetting_works_whether_names_are_known_or_not(known_then: bool, known
 
 @pytest.mark.conformance("FS-20")
 @pytest.mark.parametrize("epoch", [FINAL_EPOCH, INITIAL_EPOCH, 1])
-def test_errors_are_told_every_time(epoch: int) -> None:
+def test_errors_are_answered_every_time(epoch: int) -> None:
     leader = Leader()
     partitions = [FOO_0, at(None, 0, ZAR)]
     errors = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID]
@@ -380,7 +380,7 @@ def test_forgetting_everything_closes_the_session() -> None:
 
 
 @pytest.mark.conformance("FS-24")
-def test_a_divergence_is_told_though_nothing_else_has_changed() -> None:
+def test_a_divergence_is_answered_even_if_nothing_else_has_changed() -> None:
     leader = Leader()
     diverging = FetchPartitionData(
         high_watermark=10,
@@ -412,7 +412,7 @@ def test_a_partition_with_records_goes_to_the_end() -> None:
     assert names_of(at_once(leader.ask(session, 2).wanted())) == ["foo1", "foo3", "foo2"]
 
 
-def test_what_follows_an_error_is_told_even_if_it_was_told_before_it() -> None:
+def test_what_follows_an_error_is_answered_even_if_it_was_answered_before() -> None:
     leader = Leader()
     session = leader.open(FOO_0)
     at_once(leader.ask(session, 1).response([(FOO_0, failed(ErrorCode.NOT_LEADER_OR_FOLLOWER))]))
@@ -422,7 +422,7 @@ def test_what_follows_an_error_is_told_even_if_it_was_told_before_it() -> None:
     assert at_once(leader.ask(session, 3).response([(FOO_0, data())])).partitions == []
 
 
-def test_what_a_divergence_has_kept_its_follower_from_taking_is_told_again() -> None:
+def test_what_a_divergence_kept_from_the_follower_is_answered_again() -> None:
     leader = Leader()
     diverging = attrs.evolve(data(), diverging_epoch=OffsetAndEpoch(offset=9, leader_epoch=4))
     in_full = leader.ask(INVALID_SESSION_ID, INITIAL_EPOCH, wants(FOO_0, FOO_1))
@@ -567,17 +567,17 @@ def test_a_newcomer_without_a_slot_is_answered_in_full_without_a_session() -> No
     assert names_of(response.partitions) == ["foo0"]
 
 
-def test_what_becomes_of_sessions_is_told() -> None:
-    told: list[Event] = []
+def test_events_report_the_end_of_sessions() -> None:
+    events: list[Event] = []
     cache = FetchSessionCache(
-        chance=random.Random(1), slots=1, shards=1, eviction_ms=1000, sink=told.append
+        chance=random.Random(1), slots=1, shards=1, eviction_ms=1000, sink=events.append
     )
     first = create(cache.next_shard(), 0, 2)
     create(cache.next_shard(), 500, 3)
     second = create(cache.next_shard(), 500, 3, privileged=True)
     third = create(cache.next_shard(), 2000, 1)
     cache.remove(third)
-    assert told == [
+    assert events == [
         FetchSessionOpened(session_id=first, partitions=2, privileged=False),
         FetchSessionEvicted(session_id=first, cause="displaced"),
         FetchSessionOpened(session_id=second, partitions=3, privileged=True),
@@ -587,10 +587,10 @@ def test_what_becomes_of_sessions_is_told() -> None:
     ]
 
 
-def test_who_is_evicted_on_its_way_is_told_with_what_it_lacked() -> None:
-    told: list[Event] = []
+def test_the_event_of_an_evicted_session_says_what_it_lacked() -> None:
+    events: list[Event] = []
     cache = FetchSessionCache(
-        chance=random.Random(1), slots=1, shards=1, eviction_ms=1000, sink=told.append
+        chance=random.Random(1), slots=1, shards=1, eviction_ms=1000, sink=events.append
     )
     wanted = {at("foo", 0): FetchInfo(3), at("foo", 1): FetchInfo(5)}
     partitions = {
@@ -603,7 +603,7 @@ def test_who_is_evicted_on_its_way_is_told_with_what_it_lacked() -> None:
     assert session is not None
     create(cache.next_shard(), 2000, 1)
     evicted = FetchSessionEvicted(session_id=session.session_id, cause="idle", behind=1)
-    assert evicted in told
+    assert evicted in events
 
 
 @pytest.mark.conformance("FS-28")

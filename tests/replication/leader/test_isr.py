@@ -230,12 +230,12 @@ def test_nobody_leaves_while_a_change_is_pending() -> None:
     ("log_end", "joins"),
     [
         pytest.param(7, False, id="behind the high watermark"),
-        pytest.param(11, False, id="before this reign (KAFKA-7128)"),
+        pytest.param(11, False, id="before this leader epoch (KAFKA-7128)"),
         pytest.param(12, True, id="at its start"),
         pytest.param(-1, False, id="never fetched"),
     ],
 )
-def test_a_follower_joins_from_the_start_of_the_reign_on(log_end: int, joins: bool) -> None:
+def test_a_follower_joins_from_the_start_of_the_leader_epoch_on(log_end: int, joins: bool) -> None:
     assert may_expand(follower(log_end), high_watermark=10, leader_epoch_start=12) is joins
 
 

@@ -1,4 +1,4 @@
-"""A leader, its followers and its ISR: Kafka's PartitionTest, told by one partition."""
+"""A leader, its followers and its ISR: Kafka's PartitionTest, for one partition."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_the_high_watermark_follows_the_slowest_member() -> None:
     assert partition.log.high_watermark == 0
     fetch(partition, 4, replica=OTHER)
     assert partition.log.high_watermark == 4
-    assert broker.told == ["high watermark 4"]
+    assert broker.reported == ["high watermark 4"]
 
 
 def test_a_leader_alone_commits_what_it_appends() -> None:
@@ -46,10 +46,10 @@ def test_a_leader_alone_commits_what_it_appends() -> None:
     partition = broker.leader((LOCAL,), records=3)
     append(partition, 2)
     assert partition.log.high_watermark == 5
-    assert broker.told == ["high watermark 5"]
+    assert broker.reported == ["high watermark 5"]
     partition = broker.leader((LOCAL, REMOTE))
     append(partition)
-    assert broker.told == ["log end"]
+    assert broker.reported == ["log end"]
 
 
 def test_a_new_leader_does_not_move_the_high_watermark_before_its_followers_fetch() -> None:
@@ -155,7 +155,7 @@ def test_where_a_follower_stands_is_learned_from_its_fetches() -> None:
     assert (follower.last_caught_up_ms, follower.log_end_offset) == (broker.now_ms, 6)
 
 
-def test_a_non_member_has_never_been_caught_up_when_a_reign_begins() -> None:
+def test_a_non_member_was_never_caught_up_when_a_leader_epoch_begins() -> None:
     partition = Broker().leader((LOCAL,), replicas=ALL)
     assert lead(partition).followers[OTHER].last_caught_up_ms == NEVER_MS
 
@@ -180,7 +180,7 @@ def test_a_follower_that_reached_the_end_of_its_last_fetch_stays() -> None:
 
 
 @pytest.mark.conformance("PT-25")
-def test_a_follower_joins_when_it_reaches_the_current_reign() -> None:
+def test_a_follower_joins_when_it_reaches_the_current_leader_epoch() -> None:
     broker = Broker()
     log = open_log()
     log.append_as_follower(batch(10, leader_epoch=1))
@@ -239,7 +239,7 @@ def test_an_ineligible_follower_is_not_asked_for_again_until_it_is_eligible(stat
     broker.answer(partition)
     assert partition.isr == {LOCAL, REMOTE}
     assert partition.partition_epoch == 2
-    assert broker.told[-1] == "isr [1, 2]"
+    assert broker.reported[-1] == "isr [1, 2]"
 
 
 # Leaving it.

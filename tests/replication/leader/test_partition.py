@@ -70,10 +70,10 @@ def with_history() -> Partition:
         (0, 4, (0, 2)),
         (6, 6, (4, 13)),
         (5, 9, (4, 13)),
-        pytest.param(10, 18, (10, 17), id="past the end of the current reign"),
+        pytest.param(10, 18, (10, 17), id="past the end of the current leader epoch"),
     ],
 )
-def test_a_fetch_on_another_branch_is_told_where_they_part(
+def test_a_fetch_of_a_diverged_log_is_answered_where_they_diverge(
     last: int, offset: int, diverging: tuple[int, int]
 ) -> None:
     answer = fetch(with_history(), offset, last=last)
@@ -282,7 +282,7 @@ def test_read_committed_has_an_empty_list_where_nothing_was_aborted() -> None:
     assert answer.last_stable_offset == 0
 
 
-def test_read_committed_is_told_what_was_aborted_of_what_it_is_given() -> None:
+def test_read_committed_gets_the_aborted_transactions_of_its_records() -> None:
     log = open_log()
     ended = EndTransactionMarker(ControlRecordType.ABORT, coordinator_epoch=0)
     sent = [Record(value=b"x"), Record(value=b"y")]
@@ -312,7 +312,7 @@ def test_read_committed_is_told_what_was_aborted_of_what_it_is_given() -> None:
 
 
 @pytest.mark.conformance("PT-5")
-def test_a_reign_is_in_the_epoch_cache_before_it_appends_anything() -> None:
+def test_a_leader_epoch_is_in_the_epoch_cache_before_its_first_append() -> None:
     log = open_log()
     log.append_as_follower(batch(4, leader_epoch=5))
     partition = Broker().leader(leader_epoch=8, log=log)
@@ -360,7 +360,7 @@ def test_a_follower_knows_nothing_of_the_other_replicas() -> None:
 
 @pytest.mark.conformance("PT-58")
 @pytest.mark.conformance("PT-58b")
-def test_within_a_reign_what_is_known_of_followers_stays() -> None:
+def test_within_a_leader_epoch_the_state_of_followers_stays() -> None:
     partition = Broker().leader(records=4)
     fetch(partition, 2)
     partition.make_leader(registration(partition_epoch=2))
@@ -369,9 +369,9 @@ def test_within_a_reign_what_is_known_of_followers_stays() -> None:
     assert [entry.epoch for entry in partition.log.leader_epoch_cache.entries] == [1]
 
 
-def test_a_reign_that_was_missed_may_have_cut_the_followers() -> None:
-    """Metadata comes in steps of any size: somebody else may have led between two of our own
-    reigns, and whoever followed them may hold less by now than when they followed us.
+def test_a_missed_leader_epoch_may_have_truncated_the_followers() -> None:
+    """Metadata comes in steps of any size: another broker may have led between two of our own
+    leader epochs, and its followers may hold less now than when they followed us.
     """
     broker = Broker()
     partition = broker.leader((LOCAL, REMOTE, OTHER), records=12)

@@ -82,7 +82,7 @@ def test_a_fetch_that_waits_is_judged_by_its_epoch_whenever_it_is_looked_at(
 
 
 @pytest.mark.conformance("PT-22")
-def test_how_far_a_log_goes_depends_on_who_asks() -> None:
+def test_how_far_a_log_goes_depends_on_the_reader() -> None:
     partition = Broker().leader(isr=(LOCAL, REMOTE))
     records = [Record(timestamp=index, value=b"v") for index in range(3)]
     opening = encode_batch(

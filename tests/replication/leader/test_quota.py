@@ -1,4 +1,4 @@
-"""Replication that is held back: the rate as Kafka measures it, and whom it concerns."""
+"""Throttled replication: the rate as Kafka measures it, and the replicas that it throttles."""
 
 from itertools import accumulate
 
@@ -57,12 +57,12 @@ def test_nothing_counts_that_is_older_than_the_window_and_a_sample(
     events: list[tuple[int, int]],
 ) -> None:
     rate = SampledRate(samples=3, sample_ms=1000)
-    now_ms, told = 0, []
+    now_ms, recorded = 0, []
     for pause, amount in events:
         now_ms += pause
         rate.record(amount, now_ms=now_ms)
-        told.append((now_ms, amount))
-        recent = sum(amount for at, amount in told if now_ms - at <= 4000)
+        recorded.append((now_ms, amount))
+        recent = sum(amount for at, amount in recorded if now_ms - at <= 4000)
         assert 0 < rate.per_second(now_ms=now_ms) <= recent
 
 

@@ -1,4 +1,4 @@
-"""A fetch that reads only what is committed: how far it sees, and what it is told to skip."""
+"""A fetch with read_committed: how far it reads, and which transactions it is to skip."""
 
 from functools import partial
 
@@ -48,7 +48,9 @@ async def test_nobody_sees_past_the_first_open_transaction(autojump_clock: MockC
 
 
 @pytest.mark.conformance("RM-7")
-async def test_a_fetch_that_has_waited_is_told_what_to_skip(autojump_clock: MockClock) -> None:
+async def test_a_fetch_that_has_waited_gets_the_aborted_transactions(
+    autojump_clock: MockClock,
+) -> None:
     async with Node().running() as node:
         await node.lead()
         append(node, in_transaction(3))

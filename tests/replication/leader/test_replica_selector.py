@@ -210,7 +210,7 @@ async def test_without_a_selector_the_leader_answers_everybody(autojump_clock: M
         assert answer.records is not None
 
 
-async def test_an_epoch_that_is_not_ours_is_told_before_anybody_is_chosen(
+async def test_the_leader_epoch_is_checked_before_a_replica_is_chosen(
     autojump_clock: MockClock,
 ) -> None:
     async with rack_aware().running() as node:

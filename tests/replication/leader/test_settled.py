@@ -1,7 +1,7 @@
 """What a session does not look at again, against a twin that looks at everything every time.
 
 Both are a broker's replica manager over real logs, with the same followers, the same clock and
-the same luck; one is told of its sessions, the other is not. Answers, what is known of each
+the same luck; one knows its sessions, the other does not. Answers, what is known of each
 follower, what the controller was asked and every event must be the same after each step.
 """
 
@@ -58,14 +58,14 @@ def partition_of(event: Event) -> object:
     return getattr(event, "partition", None)
 
 
-def told_of(answer: FetchPartitionData) -> tuple[object, ...]:
+def summary_of(answer: FetchPartitionData) -> tuple[object, ...]:
     """What a consumer keeps of an answer, beside its records."""
     return answer.error, answer.high_watermark, answer.log_start_offset
 
 
 @attrs.define
 class Asker:
-    """A follower, or a consumer, with a session: what it wants, and what it was told."""
+    """A follower or consumer with a session: its partitions, and the answers it got."""
 
     replica: int
     offsets: dict[int, int] = attrs.field(factory=dict)
@@ -76,7 +76,7 @@ class Asker:
     session_epoch: int = 0
     replica_epoch: int = -1
     view: dict[int, tuple[object, ...]] = attrs.field(factory=dict)
-    """What it was told last of each."""
+    """Its last answer for each partition."""
 
     def want(self, number: int) -> None:
         self.offsets.setdefault(number, 0)
@@ -91,7 +91,7 @@ class Asker:
     def take(self, response: SessionResponse) -> None:
         if not self.session_epoch:
             self.view.clear()
-        self.view |= {tp.partition: told_of(answer) for tp, answer in response.partitions}
+        self.view |= {tp.partition: summary_of(answer) for tp, answer in response.partitions}
         if response.error != 0 or (self.session_epoch and not response.session_id):
             self.session_id, self.session_epoch = 0, 0
             return
@@ -119,7 +119,7 @@ class Side:
     sessions: FetchManager = attrs.field(
         factory=lambda: FetchManager(FetchSessionCache(chance=random.Random(1), slots=16))
     )
-    told: list[object] = attrs.field(factory=list)
+    answered: list[object] = attrs.field(factory=list)
 
     def asker(self, replica: int) -> Asker:
         if replica not in self.askers:
@@ -165,7 +165,7 @@ class Side:
         elif wanted or (context.session is not None and context.session.any_settled):
             answers = await self.node.manager.fetch.fetch(params, wanted, context.session)
         response = at_once(context.response(answers))
-        self.told.append(
+        self.answered.append(
             [response.error, *((tp, readable(answer)) for tp, answer in response.partitions)]
         )
         asker.take(response)
@@ -203,7 +203,7 @@ class Side:
         return {
             "partitions": known,
             "askers": {each: (asker.offsets, asker.fresh) for each, asker in self.askers.items()},
-            "told": self.told,
+            "answered": self.answered,
             # In order for each partition: the controller's answers for two come in any order.
             "events": {
                 number: [each for each in self.node.events if partition_of(each) == at(number)]
@@ -274,7 +274,7 @@ async def change(side: Side, number: int, **to: Any) -> None:
     )
 
 
-async def new_reign(side: Side, number: int, leader: int) -> None:
+async def new_leader_epoch(side: Side, number: int, leader: int) -> None:
     now = side.node.image.topics["topic"].partitions[number]
     await change(side, number, leader=leader, leader_epoch=now.leader_epoch + 1, isr=ALL)
 
@@ -320,7 +320,9 @@ numbers = st.integers(0, PARTITIONS - 1)
 changes = st.one_of(
     st.builds(lambda n, v: partial(produce, number=n, values=v), numbers, st.integers(1, 3)),
     st.builds(lambda n: partial(delete_records, number=n), numbers),
-    st.builds(lambda n, r: partial(new_reign, number=n, leader=r), numbers, st.sampled_from(ALL)),
+    st.builds(
+        lambda n, r: partial(new_leader_epoch, number=n, leader=r), numbers, st.sampled_from(ALL)
+    ),
     st.builds(
         lambda n, r: partial(new_isr, number=n, isr=r),
         numbers,
@@ -428,16 +430,16 @@ def with_clock(todo: Steps) -> list[Side]:
 
 
 @given(todo=steps)
-def test_a_settled_partition_is_told_what_an_eager_reader_would_be_told(todo: Steps) -> None:
+def test_a_settled_partition_gets_the_answers_of_an_eager_reader(todo: Steps) -> None:
     with_clock(todo)
 
 
-def test_a_follower_that_registers_while_its_fetch_waits_is_told_as_by_an_eager_reader() -> None:
+def test_a_follower_that_registers_while_its_fetch_waits_gets_an_eager_readers_answer() -> None:
     settled = [everybody_fetches, everybody_fetches]
     lazy, _ = with_clock(
         [*settled, Waiting(REMOTE, min_bytes=1, meanwhile=partial(restart, replica=REMOTE))]
     )
-    errors = [answer[0] for _, answer in last_told(lazy)]
+    errors = [answer[0] for _, answer in last_answers(lazy)]
     assert errors == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * PARTITIONS
 
 
@@ -448,7 +450,7 @@ async def look_without_a_session(side: Side, asker: Asker) -> dict[int, tuple[ob
     params = side.params(asker, max_wait_ms=0, min_bytes=0)
     wanted = [side.asked(asker, number) for number in sorted(asker.offsets)]
     answers = await side.node.manager.fetch.fetch(params, wanted) if wanted else []
-    return {partition.partition: told_of(answer) for partition, answer in answers}
+    return {partition.partition: summary_of(answer) for partition, answer in answers}
 
 
 async def compare_views(todo: Steps) -> None:
@@ -487,10 +489,10 @@ async def sleep_until_proposed(side: Side, proposals: int) -> None:
         await CLOCK.sleep(0.001)
 
 
-def last_told(side: Side) -> list[Any]:
-    told = side.told[-1]
-    assert isinstance(told, list)
-    return told[1:]
+def last_answers(side: Side) -> list[Any]:
+    answered = side.answered[-1]
+    assert isinstance(answered, list)
+    return answered[1:]
 
 
 def rounds(replica: int, count: int) -> list[Step]:
@@ -507,8 +509,8 @@ def settled(side: Side, number: int = 0) -> int:
     [
         pytest.param(partial(produce, number=0, values=1), id="an append"),
         pytest.param(partial(new_isr, number=0, isr=(LOCAL, REMOTE)), id="another ISR"),
-        pytest.param(partial(new_reign, number=0, leader=LOCAL), id="a new reign"),
-        pytest.param(partial(new_reign, number=0, leader=OTHER), id="another leader"),
+        pytest.param(partial(new_leader_epoch, number=0, leader=LOCAL), id="a new leader epoch"),
+        pytest.param(partial(new_leader_epoch, number=0, leader=OTHER), id="another leader"),
         pytest.param(partial(lose_log, number=0), id="a log that fails"),
     ],
 )
@@ -524,12 +526,12 @@ def test_idle_partitions_settle_until_they_move(move: Step) -> None:
     with_clock([everybody_fetches, move, everybody_fetches, everybody_fetches])
 
 
-def test_what_others_acknowledge_is_told_to_those_who_had_it_before() -> None:
+def test_what_others_acknowledge_reaches_the_followers_that_had_it_before() -> None:
     todo = [produced(), *rounds(REMOTE, 4), everybody_fetches, delete_all(), everybody_fetches]
     lazy, _ = with_clock(todo)
     assert settled(lazy) == 3
-    told = [answer for _, answer in last_told(lazy)]
-    assert told == []
+    answered = [answer for _, answer in last_answers(lazy)]
+    assert answered == []
 
 
 @pytest.mark.parametrize("replica", [REMOTE, CONSUMER])

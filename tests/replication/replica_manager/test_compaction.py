@@ -60,7 +60,7 @@ async def write(broker: Node, batches: int, to: TopicPartition = TP, key: bytes 
         assert (await broker.produce(to=to, records=records)).error is ErrorCode.NONE
 
 
-def told(broker: Node, kind: type[T]) -> list[T]:
+def events_of(broker: Node, kind: type[T]) -> list[T]:
     return [each for each in broker.events if isinstance(each, kind)]
 
 
@@ -78,7 +78,7 @@ async def test_a_compacted_topic_is_compacted_and_reads_on(autojump_clock: MockC
         await write(broker, 7)
         await CLOCK.sleep(BACKOFF + 1)
         assert list(pairs(log_of(broker))) == [5, 6]  # the active segment is left alone
-        (event,) = told(broker, LogCleaned)
+        (event,) = events_of(broker, LogCleaned)
         assert (event.partition, event.first_dirty_offset, event.end_offset) == (TP, 0, 6)
         assert event.bytes_written < event.bytes_read
         await write(broker, 4)
@@ -134,7 +134,7 @@ async def test_a_log_that_is_cut_meanwhile_is_left_as_it_is(autojump_clock: Mock
         log_of(broker).truncate_to(3)
         await CLOCK.sleep(10)
         # The round came to nothing, and the next goes by what is there now.
-        assert [each.end_offset for each in told(broker, LogCleaned)] == [3]
+        assert [each.end_offset for each in events_of(broker, LogCleaned)] == [3]
         assert list(pairs(log_of(broker))) == [2]
         assert leftovers(broker) == []
         await write(broker, 4)
@@ -188,14 +188,14 @@ async def test_the_disk_is_given_its_rest(autojump_clock: MockClock) -> None:
         await broker.learn(ALONE, configs=COMPACTED)
         await write(broker, 7)
         began = CLOCK.now()
-        while not told(broker, LogCleaned):
+        while not events_of(broker, LogCleaned):
             await CLOCK.sleep(1)
-        (event,) = told(broker, LogCleaned)
+        (event,) = events_of(broker, LogCleaned)
         # Each byte is read twice: for the map, and to be copied.
         assert CLOCK.now() - began >= 2 * event.bytes_read / 100 - 1
 
 
-async def test_what_cannot_be_cleaned_is_told_counted_and_served(
+async def test_a_log_that_cannot_be_cleaned_is_reported_counted_and_served(
     autojump_clock: MockClock,
 ) -> None:
     disk = FaultyFileSystem(random.Random(1))
@@ -207,8 +207,8 @@ async def test_what_cannot_be_cleaned_is_told_counted_and_served(
         await write(broker, 7, to=SECOND)
         disk.disk.corrupt(f"/d/topic-0/{0:020d}.log", 80, b"\x55")
         await CLOCK.sleep(2 * BACKOFF)
-        assert [each.partition for each in told(broker, LogUncleanable)] == [TP]
-        assert [each.partition for each in told(broker, LogCleaned)] == [SECOND]
+        assert [each.partition for each in events_of(broker, LogUncleanable)] == [TP]
+        assert [each.partition for each in events_of(broker, LogCleaned)] == [SECOND]
         assert not broker.manager.hosted.offline
         found = {(name.type, name.name): value for name, value in metrics.snapshot()}
         assert found["LogCleanerManager", "uncleanable-partitions-count"] == 1

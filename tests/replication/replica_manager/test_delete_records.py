@@ -248,7 +248,7 @@ def test_the_low_watermark_is_the_least_start_of_those_alive() -> None:
     assert lead(partition).low_watermark == 8
 
 
-def test_a_new_reign_knows_of_no_followers_start() -> None:
+def test_a_new_leader_epoch_knows_no_followers_log_start() -> None:
     around = Broker()
     partition = around.leader(records=10)
     fetch(partition, 10)

@@ -96,7 +96,7 @@ async def test_what_the_disk_refuses_is_not_acknowledged(autojump_clock: MockClo
         assert sorted(node.manager.hosted.offline) == [TP, SECOND]
 
 
-async def test_a_disk_that_fails_at_another_partition_is_told_of_both(
+async def test_a_disk_that_fails_at_another_partition_takes_both_offline(
     autojump_clock: MockClock,
 ) -> None:
     """The first has been appended to, and is offline before it could be synced."""

@@ -216,7 +216,7 @@ async def test_a_replica_that_moved_away_is_deleted_for_that(autojump_clock: Moc
         ]
 
 
-async def test_whoever_takes_segments_out_of_a_log_says_which_and_why(
+async def test_every_deletion_of_segments_reports_which_and_why(
     autojump_clock: MockClock,
 ) -> None:
     settings = config(log_retention_check_interval_ms=10_000, log_initial_task_delay_ms=0)

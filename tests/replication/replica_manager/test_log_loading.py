@@ -1,4 +1,4 @@
-"""Every log of a broker is opened, several at a time, and what was found is told."""
+"""Every log of a broker is opened, several at a time, and repairs are reported."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -68,7 +68,7 @@ async def test_each_directory_has_so_many_workers(threads: int, most: int) -> No
     assert all(isinstance(each, LogRecovered) and each.clean for each in events)
 
 
-async def test_repairs_and_warnings_are_told() -> None:
+async def test_repairs_and_warnings_are_reported() -> None:
     system = filled()
     path = "/d/a/t-0/00000000000000000012.log"
     data = system.open(path)

@@ -124,7 +124,7 @@ async def test_a_leader_syncs_what_is_to_last_away_from_the_loop_and_answers_aft
         assert meter.off_the_loop > 0
 
 
-async def test_a_followers_first_append_in_a_reign_needs_no_sync(
+async def test_a_followers_first_append_in_a_leader_epoch_needs_no_sync(
     autojump_clock: MockClock,
 ) -> None:
     meter, node = metered()

@@ -80,7 +80,7 @@ async def test_where_no_directory_is_offline_a_log_is_made_though_it_is_not_new(
 @pytest.mark.conformance("PT-63e")
 @pytest.mark.conformance("PT-63f")
 @pytest.mark.parametrize("partition", [LED, FOLLOWED], ids=["leading", "following"])
-async def test_a_log_assigned_nowhere_is_placed_and_its_place_told(
+async def test_a_log_without_a_directory_is_placed_and_its_directory_reported(
     autojump_clock: MockClock, partition: PartitionRegistration
 ) -> None:
     async with two_disks().running() as node:
@@ -168,7 +168,7 @@ async def test_a_partition_is_made_once_and_an_offline_one_again_for_another_top
         assert node.manager.hosted.get(TP).topic_id == b"another topic id"
 
 
-async def test_a_directory_that_fails_in_a_thread_is_noticed_when_that_is_told(
+async def test_a_directory_that_fails_in_a_thread_goes_offline_when_that_is_reported(
     autojump_clock: MockClock,
 ) -> None:
     disk = FaultyFileSystem(random.Random(1))

@@ -118,7 +118,9 @@ async def test_below_the_minimum_isr_acks_all_is_refused_and_what_was_appended_w
 
 @pytest.mark.conformance("RM-2")
 @pytest.mark.conformance("RM-45")
-async def test_a_waiting_produce_is_told_that_the_lead_was_lost(autojump_clock: MockClock) -> None:
+async def test_a_waiting_produce_is_answered_when_the_leadership_is_lost(
+    autojump_clock: MockClock,
+) -> None:
     async with Node().running() as node:
         await node.lead()
         async with beside(partial(node.produce, acks=-1)) as produced:
@@ -129,7 +131,7 @@ async def test_a_waiting_produce_is_told_that_the_lead_was_lost(autojump_clock: 
 
 @pytest.mark.conformance("RM-19")
 @pytest.mark.conformance("RM-18")
-async def test_whoever_waits_for_a_deleted_topic_is_told(autojump_clock: MockClock) -> None:
+async def test_a_wait_for_a_deleted_topic_is_answered(autojump_clock: MockClock) -> None:
     async with Node().running() as node:
         await node.lead()
         waiting = consumer_params(max_wait_ms=5000)
@@ -228,7 +230,7 @@ async def test_a_follower_is_noted_once_and_not_again_after_the_wait(
         assert followers.followers[REMOTE].last_fetch_ms == 0
 
 
-async def test_a_fetch_that_commits_is_told_so_when_its_wait_is_over(
+async def test_a_fetch_that_commits_gets_the_new_high_watermark_after_its_wait(
     autojump_clock: MockClock,
 ) -> None:
     """And not a round later; found by a story whose last follower lagged behind."""
@@ -298,9 +300,9 @@ async def test_a_follower_of_one_partition_is_refused_the_other(autojump_clock: 
         (_, first), (_, second) = answers
         assert first.records is not None
         assert (second.error, second.high_watermark) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1)
-        [(_, told), _] = await node.fetch(wanting(), p0=at_end, p1=at_end)
+        [(_, answer), _] = await node.fetch(wanting(), p0=at_end, p1=at_end)
         # What is answered is as of before this fetch was counted.
-        assert (told.high_watermark, node.state(TP).high_watermark) == (0, 1)
+        assert (answer.high_watermark, node.state(TP).high_watermark) == (0, 1)
         assert node.state(SECOND).high_watermark == 0
 
 
@@ -311,7 +313,7 @@ async def test_a_follower_of_one_partition_is_refused_the_other(autojump_clock: 
     ("current", "expected"),
     [(-1, ErrorCode.NOT_LEADER_OR_FOLLOWER), (1, ErrorCode.FENCED_LEADER_EPOCH)],
 )
-async def test_a_waiting_fetch_is_told_that_the_lead_was_lost(
+async def test_a_waiting_fetch_is_answered_when_the_leadership_is_lost(
     autojump_clock: MockClock, current: int, expected: ErrorCode
 ) -> None:
     async with Node().running() as node:
@@ -546,7 +548,7 @@ async def test_a_disk_that_fails_takes_what_lies_on_it_offline_and_nothing_else(
             assert (await node.produce(to=each)).error is expected
             listed = node.manager.offsets.list_offsets(each, timestamp=-2, isolation=None)
             assert listed.error is expected
-        # Told the same again, they stay where they are (RM-56).
+        # With the same metadata again, they stay where they are (RM-56).
         await node.learn(*[registration(partition_epoch=1) for _ in range(4)])
         assert sorted(node.manager.hosted.offline) == gone
 

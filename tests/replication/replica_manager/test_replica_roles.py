@@ -114,7 +114,7 @@ async def test_where_a_fetch_cannot_tell_a_divergence_it_starts_at_the_high_wate
 @pytest.mark.conformance("RM-36")
 @pytest.mark.conformance("RM-40")
 @pytest.mark.conformance("RM-50")
-async def test_only_a_new_reign_restarts_a_fetcher(autojump_clock: MockClock) -> None:
+async def test_only_a_new_leader_epoch_restarts_a_fetcher(autojump_clock: MockClock) -> None:
     async with Node().running() as node:
         await node.learn(registration(leader=REMOTE))
         node.manager.replicas.process_partition_data(
@@ -313,7 +313,7 @@ async def test_closed_segments_are_synced_away_from_the_loop(autojump_clock: Moc
         assert log.recovery_point == 4
 
 
-async def test_where_a_reign_begins_is_on_the_disk_when_the_metadata_is_applied(
+async def test_the_start_of_a_leader_epoch_is_on_disk_when_the_metadata_is_applied(
     autojump_clock: MockClock,
 ) -> None:
     disk = FaultyFileSystem(random.Random(1))
@@ -323,7 +323,7 @@ async def test_where_a_reign_begins_is_on_the_disk_when_the_metadata_is_applied(
         assert checkpoint.read(0, 100) == b"0\n1\n1 0\n"
 
 
-async def test_a_disk_that_fails_while_reigns_begin_takes_them_offline(
+async def test_a_disk_that_fails_while_leader_epochs_begin_takes_partitions_offline(
     autojump_clock: MockClock,
 ) -> None:
     disk = FaultyFileSystem(random.Random(1))

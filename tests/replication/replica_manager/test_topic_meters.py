@@ -41,7 +41,7 @@ def of_topic(node: Node, topic: str = "topic") -> dict[str, float]:
 
 
 def of_all(node: Node) -> dict[str, float]:
-    """Those that are not zero."""
+    """Return the counts that are not zero."""
     counts = {name: node.metrics.read(metric(name)) for name in OF_ALL_TOPICS}
     return {name: count for name, count in counts.items() if count}
 

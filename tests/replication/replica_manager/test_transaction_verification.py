@@ -207,7 +207,7 @@ def test_a_request_is_of_one_producer() -> None:
         ),
     ],
 )
-async def test_a_producer_is_told_what_it_can_do_something_with(
+async def test_a_producer_gets_an_error_that_it_can_handle(
     said: ErrorCode, support: Support, answered: ErrorCode
 ) -> None:
     async with leading(said) as stage:

@@ -354,7 +354,7 @@ class Attacked:
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(neighbour.run)
-                with watch as told:
+                with watch as measured:
                     await connection.send_buffers([frame])
                     answer_bytes = await drop_answer(connection)
                 cost = Cost(
@@ -362,7 +362,7 @@ class Attacked:
                     answer_bytes=answer_bytes,
                     neighbours_answers=neighbour.answers,
                     neighbours_wait=neighbour.longest_wait,
-                    **told,
+                    **measured,
                 )
                 nursery.cancel_scope.cancel()
         finally:
@@ -373,27 +373,27 @@ class Attacked:
 @contextmanager
 def counted() -> Iterator[dict[str, int]]:
     """The steps of the longest turn, when the block ends."""
-    told: dict[str, int] = {}
+    measured: dict[str, int] = {}
     steps = Steps()
     with turns_of(steps.read) as turns:
         tracer = sys.gettrace()  # coverage has one
         sys.settrace(steps.enter)
         try:
-            yield told
+            yield measured
         finally:
             sys.settrace(tracer)
-    told["steps"] = int(turns.longest)
+    measured["steps"] = int(turns.longest)
 
 
 @contextmanager
 def weighed() -> Iterator[dict[str, int]]:
     """The most memory that was taken at once, when the block ends."""
-    told: dict[str, int] = {}
+    measured: dict[str, int] = {}
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        yield told
-        told["allocated"] = tracemalloc.get_traced_memory()[1] - before
+        yield measured
+        measured["allocated"] = tracemalloc.get_traced_memory()[1] - before
     finally:
         tracemalloc.stop()
 
@@ -401,10 +401,10 @@ def weighed() -> Iterator[dict[str, int]]:
 @contextmanager
 def timed() -> Iterator[dict[str, float]]:
     """The processor time of the longest turn, when the block ends."""
-    told: dict[str, float] = {}
+    measured: dict[str, float] = {}
     with turns_of(time.thread_time) as turns:
-        yield told
-    told["seconds"] = turns.longest
+        yield measured
+    measured["seconds"] = turns.longest
 
 
 @contextmanager

@@ -96,7 +96,7 @@ def login(cluster: Cluster, name: str, password: str) -> dict[str, Any]:
 
 
 def asking(name: str, password: str) -> Client:
-    """Whoever asks in the protocol itself."""
+    """Return a client that speaks the protocol itself."""
     entry = Introduction(protocol="SASL_PLAINTEXT", login=Login("PLAIN", name, password))
     return Client(introduced(production_seams(), entry))
 
@@ -253,7 +253,7 @@ async def test_a_fetch_session_ends_with_the_right_to_read() -> None:
             assert refusal.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-async def test_acls_are_made_told_and_taken_away() -> None:
+async def test_acls_are_created_described_and_deleted() -> None:
     async with governed() as (cluster, admin):
         acls = [
             allow(Operation.READ, "open"),
@@ -288,7 +288,7 @@ async def test_without_an_authorizer_acls_are_refused() -> None:
 
 
 async def test_what_is_described_says_what_may_be_done_with_it() -> None:
-    """KIP-430: the operations of whoever asks, those that they imply with them."""
+    """KIP-430: the client's operations, with those that they imply."""
     groups = DescribeGroupsRequest(groups=["g", "h"], include_authorized_operations=True)
     topics = MetadataRequest(
         topics=[MetadataRequestTopic(name=name) for name in ("open", "shut")],
@@ -323,8 +323,8 @@ async def test_what_is_described_says_what_may_be_done_with_it() -> None:
             ("open", "shut"), as_bits(SUPPORTED[TOPIC])
         )
         await make(cluster, admin, allow(Operation.ALTER, CLUSTER_NAME, kind=CLUSTER))
-        told = await alice.ask(address, about_cluster, version=0)
-        assert told.cluster_authorized_operations == 1 << 7 | 1 << 8
+        answer = await alice.ask(address, about_cluster, version=0)
+        assert answer.cluster_authorized_operations == 1 << 7 | 1 << 8
         unasked = attrs.evolve(topics, include_topic_authorized_operations=False)
         assert bits_by_topic(await boss.ask(address, unasked, version=12)) == dict.fromkeys(
             ("open", "shut"), UNKNOWN

@@ -67,14 +67,14 @@ async def test_a_long_list_leaves_its_neighbour_room(place: int) -> None:
 
 async def test_work_without_a_checkpoint_is_seen() -> None:
     """The counting itself: a request that did this would fail."""
-    with counted() as told:
+    with counted() as measured:
         await trio.lowlevel.checkpoint()
         assert sum(number % 2 for number in range(MOST_STEPS))
         await trio.lowlevel.checkpoint()
-    assert told["steps"] > MOST_STEPS
+    assert measured["steps"] > MOST_STEPS
 
 
 def test_memory_that_is_taken_and_let_go_is_seen() -> None:
-    with weighed() as told:
+    with weighed() as measured:
         assert bytes(2 << 20)
-    assert told["allocated"] > most_allocated(0)
+    assert measured["allocated"] > most_allocated(0)

@@ -41,8 +41,8 @@ async def test_a_request_with_too_many_items_is_refused_item_by_item() -> None:
     assert await answered(ApiKey.CREATE_TOPICS, topics(MAX_RECORDS)) is None
     refusal = await answered(ApiKey.CREATE_TOPICS, topics(MAX_RECORDS + 1))
     assert len(refusal.topics) == MAX_RECORDS + 1
-    told = {(each.error_code, each.error_message) for each in refusal.topics}
-    assert told == {(ErrorCode.POLICY_VIOLATION, TOO_LARGE)}
+    answers = {(each.error_code, each.error_message) for each in refusal.topics}
+    assert answers == {(ErrorCode.POLICY_VIOLATION, TOO_LARGE)}
 
 
 async def test_items_of_items_count_and_so_do_bare_names_and_numbers() -> None:

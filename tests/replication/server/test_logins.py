@@ -110,7 +110,7 @@ async def test_nodes_log_in_to_each_other_and_clients_by_what_their_listener_off
             assert (await consumer.getone()).value == b"sealed"
 
 
-async def test_who_may_not_come_in_is_told_once_and_at_once() -> None:
+async def test_a_refused_client_gets_one_answer_at_once() -> None:
     refused: list[str] = []
 
     def note(event: Event) -> None:

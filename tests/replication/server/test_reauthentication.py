@@ -105,11 +105,11 @@ async def serving(world: World, *, lifetime_ms: int) -> AsyncIterator[Scene]:
 
 
 def play(story: Callable[[Scene], Awaitable[None]], *, lifetime_ms: int) -> None:
-    async def told(world: World) -> None:
+    async def run_story(world: World) -> None:
         async with serving(world, lifetime_ms=lifetime_ms) as scene:
             await story(scene)
 
-    World(seed=1).run(told)
+    World(seed=1).run(run_story)
 
 
 def test_a_client_that_goes_on_asking_keeps_its_connection() -> None:
@@ -220,7 +220,7 @@ def test_another_user_or_mechanism_cannot_take_a_connection_over() -> None:
     play(story, lifetime_ms=5000)
 
 
-def test_a_password_that_has_changed_is_told_when_the_login_is_renewed() -> None:
+def test_a_changed_password_counts_when_the_login_is_renewed() -> None:
     async def story(scene: Scene) -> None:
         client = await scene.rpc()
         assert isinstance(client.connection, SaslConnection)

@@ -153,7 +153,7 @@ async def test_a_refused_offset_for_leader_epoch_does_not_echo_the_epoch() -> No
     ]
     async with refused_by() as there:
         await make(there.cluster, there.admin, allow(Operation.DESCRIBE, "open"))
-        # KafkaApis looks at what may be described, whoever says that it is a follower.
+        # KafkaApis checks the right to describe even for a client that claims to be a follower.
         request = OffsetForLeaderEpochRequest(replica_id=1, topics=topics)
         response = await there.ask(request)
         found = {each.topic: each.partitions[0] for each in response.topics}

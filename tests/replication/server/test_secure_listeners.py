@@ -66,7 +66,7 @@ async def test_nodes_and_clients_speak_tls_each_on_its_listener() -> None:
         assert record.value == b"sealed"
 
 
-async def test_a_client_without_the_certificate_that_is_asked_for_is_told_so() -> None:
+async def test_a_client_without_the_required_certificate_learns_why_it_is_refused() -> None:
     keys = in_kafkas_words(broker_keys())
     async with open_cluster(
         brokers=1, listeners=["INSIDE", "OUTSIDE"], properties={**QUICK, **EVERYWHERE, **keys}

@@ -101,14 +101,14 @@ async def ask(stream: trio.SocketStream, request: object, key: ApiKey, *, versio
     return response
 
 
-async def test_a_handler_is_told_who_asks_and_on_which_listener() -> None:
+async def test_a_handler_gets_the_principal_and_the_listener() -> None:
     async with serving() as harness, await harness.connect() as stream:
         answer = await ask(stream, MetadataRequest(topics=[]), ApiKey.METADATA, version=9)
         assert answer.cluster_id == "PLAINTEXT/test"
 
 
 @pytest.mark.parametrize(("version", "lowest"), [(3, 1), (4, 0)])
-async def test_features_are_told_as_the_client_can_read_them(version: int, lowest: int) -> None:
+async def test_features_are_answered_as_the_client_can_read_them(version: int, lowest: int) -> None:
     features = AdvertisedFeatures(
         supported={"a": (0, 2), "b": (1, 1)}, levels={"a": 2, "b": 0}, epoch=7
     )
