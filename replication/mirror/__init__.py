@@ -1,29 +1,29 @@
-"""An exact copy of topics of a foreign cluster: a broker's following half, fed with news of others.
+"""An exact copy of topics of a foreign cluster: a broker's following half, with foreign metadata.
 
     source cluster ── Metadata ──> source.py ──> image.py ──> ReplicaManager ── keeps logs open,
-         ^                            who leads what, as the      syncs, checkpoints, throttles
-         │                            image that our own                    │
-         │                            controller would tell                 v
-         └── Fetch, replica id -1 ── ReplicaFetcherManager: what our brokers follow with
+         ^                            the leaders, as the         syncs, checkpoints, throttles
+         │                            image that our                        │
+         │                            controller would send                 v
+         └── Fetch, replica id -1 ── ReplicaFetcherManager: the fetchers of our brokers
 
-    mirror      one copy, followed until it is stopped        options   what is followed, how far
-    source      the foreign cluster, as its clients see it    image     that, as metadata of ours
-    leader      the way to one of its leaders                 progress  how far the copy is
+    mirror      one copy, followed until it is stopped        options   the topics to follow, limits
+    source      the foreign cluster, as its clients see it    image     its metadata in our form
+    leader      requests to one of its leaders                state     `mirror.json`, and progress
+    keeper      writes `mirror.json`                          tails     checks for foreign writes
+    promotion   the copy as a cluster of its own              groups    copied consumer groups
 
 Rule 1: batches are written as they came, by the same code that writes a broker's replica: the
 same offsets, epochs, timestamps, compression, CRC, and the same gaps.
 
-Rule 2: what is there says where to go on: the copy's log end and its last epoch. Nothing else is
-believed after a kill.
+Rule 2: the copy's log end and its last epoch say where to go on. Nothing else counts after a kill.
 
-Rule 3: nothing of the copy goes but what the source has let go of: below its log start, or on
-another branch than its epochs tell of. A topic that is deleted there stays here; one that was
-made again under its name is followed anew, and the copy of the old one is set aside.
+Rule 3: the copy deletes only what the source has deleted: below its log start, or after an offset
+where its epochs diverge. A topic that is deleted there stays here; a topic that was created again
+under its name is followed anew, and the copy of the old one is set aside.
 """
 
-from replication.mirror.errors import MirrorError
 from replication.mirror.mirror import Mirror
 from replication.mirror.options import MirrorOptions, UpTo
-from replication.mirror.progress import PartitionProgress
+from replication.mirror.state import MirrorError, PartitionProgress
 
 __all__ = ["Mirror", "MirrorError", "MirrorOptions", "PartitionProgress", "UpTo"]

@@ -1,11 +1,10 @@
-"""Where copied consumer groups stand, against how far the records are copied.
+"""The committed offsets of copied consumer groups, compared with the copied records.
 
     __consumer_offsets-7   followed to its own end      readers: orders-0 at 120
     orders-0               followed to its own end      ends at 100: the group is 20 ahead
 
-Each is followed at a position of its own, as any partition is, so a commit may come before the
-records that it is behind. Until they come, or where they never will, the group has nowhere to
-go on from but `auto.offset.reset`.
+Each partition is followed at a position of its own, so a commit may be copied before the records
+that it follows. Until these are copied, the group can only go on from `auto.offset.reset`.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,6 +23,8 @@ _READ_BYTES: Final = 1 << 20
 
 @attrs.frozen
 class GroupAhead:
+    """A committed offset beyond the end of the copy."""
+
     group: str
     topic_partition: TopicPartition
     committed: Offset
@@ -39,9 +40,9 @@ class GroupAhead:
 def groups_ahead(
     logs: LogManager, on_reading: Callable[[TopicPartition], None] = lambda _: None
 ) -> Iterator[GroupAhead]:
-    """Committed offsets beyond the end of what is here; not of partitions that are not here.
+    """Yield the committed offsets beyond the end of the copied partitions.
 
-    ProtocolError or StorageError for records that are no coordinator's.
+    ProtocolError or StorageError for records that no coordinator writes.
     """
     for log in logs.logs():
         if log.topic_partition.topic == GROUP_METADATA_TOPIC:
@@ -57,7 +58,7 @@ def _replayed(log: Log) -> Replayed:
         found = log.read(offset, _READ_BYTES, max_offset_exclusive=end, min_one=True)
         batches = [] if found.records is None else read_batches(found.records.read())
         if not batches:
-            break  # compaction has taken what was left
+            break  # compaction has removed the rest
         for batch in batches:
             replayed.add(batch)
         offset = replayed.next_offset

@@ -1,12 +1,12 @@
-"""What the source's metadata says, as the metadata that a broker of ours acts upon.
+"""The source's metadata as an image, on which a broker of ours acts.
 
     source                                     image
-    topic t, id, partition 0: leader 2, e5     the same, with a replica more: the mirror's
+    topic t, id, partition 0: leader 2, e5     the same, with one more replica: the mirror
     broker 2 at host:port                      the same; fenced while it cannot be reached
-    a leader is being elected                  as it was
-    a topic is gone                            gone: nobody fetches it; its copy stays
+    a leader is being elected                  as before
+    a topic is gone                            gone: it is not fetched; its copy stays
 
-The mirror's number is below those of all brokers, so it is nobody's there and leads nothing.
+The mirror's id is below those of all brokers, so no broker has it, and it leads nothing.
 """
 
 from collections.abc import Container, Mapping
@@ -51,7 +51,7 @@ def image_of(
 
 
 def without(image: MetadataImage, partitions: Container[TopicPartition]) -> MetadataImage:
-    """The same, with nothing of these."""
+    """Return the image without these partitions."""
     topics = {
         name: attrs.evolve(
             topic,
@@ -97,16 +97,16 @@ def _topic(
 
 
 def _partition(
-    told: PartitionView, before: PartitionRegistration | None
+    seen: PartitionView, before: PartitionRegistration | None
 ) -> PartitionRegistration | None:
-    """None where nobody has led it that we know of."""
-    if told.leader < 0 or (before is not None and told.leader_epoch < before.leader_epoch):
+    """Return the partition as the source has it; None if no leader of it is known."""
+    if seen.leader < 0 or (before is not None and seen.leader_epoch < before.leader_epoch):
         return before
     return PartitionRegistration(
-        replicas=(*told.replicas, MIRROR_ID),
-        isr=told.isr,
-        leader=told.leader,
-        leader_epoch=told.leader_epoch,
-        # What Metadata does not tell; only whether it grows is of interest to a follower.
-        partition_epoch=told.leader_epoch,
+        replicas=(*seen.replicas, MIRROR_ID),
+        isr=seen.isr,
+        leader=seen.leader,
+        leader_epoch=seen.leader_epoch,
+        # Metadata does not name it; a follower only looks at whether it grows.
+        partition_epoch=seen.leader_epoch,
     )

@@ -1,4 +1,4 @@
-"""Keeps `mirror.json` true: written when the source tells news, and every few seconds."""
+"""The writer of `mirror.json`: when the source's metadata changes, and every few seconds."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -7,13 +7,13 @@ from typing import Final
 import attrs
 
 from replication.metadata.rules import MetadataImage
-from replication.mirror.errors import MirrorError
-from replication.mirror.progress import PartitionProgress
 from replication.mirror.source import Source
 from replication.mirror.state import (
     LOG_DIRECTORY,
     STATE_FILE,
     CopyState,
+    MirrorError,
+    PartitionProgress,
     PartitionState,
     TopicState,
     read_state,
@@ -29,6 +29,8 @@ PAUSE_SECONDS: Final = 5.0
 
 @attrs.define(eq=False, kw_only=True)
 class StateKeeper:
+    """The state of one copy, and its file."""
+
     seams: Seams
     directory: str
     source: Source
@@ -36,7 +38,10 @@ class StateKeeper:
     _written: CopyState | None = attrs.field(init=False, default=None)
 
     async def begin(self) -> str:
-        """The cluster whose copy this is, and nobody else's; MirrorError where it is."""
+        """Write the first state; return the id of the source cluster.
+
+        MirrorError if the directory is not a copy of this cluster.
+        """
         cluster_id = self.source.view.cluster_id
         if cluster_id is None:
             raise MirrorError("the source does not say which cluster it is")
@@ -65,11 +70,11 @@ class StateKeeper:
             names = files.list_directory(logs) if files.is_directory(logs) else []
             if any(partition_of(name) is not None for name in names):
                 raise MirrorError(
-                    f"{logs} holds logs, and no {STATE_FILE} says of what: not a copy"
+                    f"{logs} holds logs, and there is no {STATE_FILE}: it is not a copy"
                 )
         elif found.promoted:
             raise MirrorError(
-                f"{self.directory} was promoted: it is a cluster of its own, and follows nobody"
+                f"{self.directory} was promoted: it is a cluster of its own, and follows no other"
             )
         elif found.cluster_id != cluster_id:
             raise MirrorError(
@@ -77,19 +82,19 @@ class StateKeeper:
                 f" cluster {cluster_id}"
             )
 
-    async def heard(self, image: MetadataImage, progress: Sequence[PartitionProgress]) -> None:
-        """News of the source has been acted upon."""
+    async def note_image(self, image: MetadataImage, progress: Sequence[PartitionProgress]) -> None:
+        """Write the state after new metadata of the source was applied."""
         assert self._state is not None, "begun first"
         known = self._state.topics
-        told = [name for name, topic in image.topics.items() if topic.partitions]
+        seen = [name for name, topic in image.topics.items() if topic.partitions]
         new = [
             name
-            for name in told
+            for name in seen
             if name not in known or known[name].topic_id != image.topics[name].topic_id
         ]
         configs = await self.source.topic_configs(new)
         topics = dict(known)
-        for name in told:
+        for name in seen:
             if name in new:
                 topic_id = image.topics[name].topic_id
                 topics[name] = TopicState(
@@ -99,7 +104,7 @@ class StateKeeper:
         await self.write(progress)
 
     def topic_ids(self) -> dict[str, TopicId]:
-        """Of all topics that this is a copy of, as far as was heard."""
+        """Return the ids of all copied topics, by name."""
         assert self._state is not None, "begun first"
         return {name: topic.topic_id for name, topic in self._state.topics.items()}
 
@@ -109,7 +114,7 @@ class StateKeeper:
             await self.write(progress())
 
     async def write(self, progress: Sequence[PartitionProgress]) -> None:
-        """How far the copy is now; nothing where that was written already."""
+        """Write the progress of the copy, unless it is written already."""
         assert self._state is not None, "begun first"
         by_partition = {each.topic_partition: each for each in progress}
         topics = {

@@ -1,7 +1,7 @@
-"""The way to a leader of the source: what any follower uses, at versions that both sides speak.
+"""Requests to a leader of the source, in versions that both sides support.
 
-A leader that does not answer may not be the leader any more, and nobody tells us: so the source
-is asked for news whenever one is lost.
+A leader that does not answer may no longer be the leader, and no controller tells us: so the
+source's metadata is requested whenever one is lost.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ CLIENT_ID = "understudy-follow"
 
 @attrs.frozen(eq=False)
 class SourceLeader:
-    """Implements `LeaderEndpoint`."""
+    """A `LeaderEndpoint` that calls `on_lost` when the leader does not answer."""
 
     remote: RemoteLeaderEndpoint
     on_lost: Callable[[], None]
@@ -63,7 +63,7 @@ class SourceLeader:
     async def fetch_latest_offset(
         self, partition: TopicPartition, current_leader_epoch: LeaderEpoch
     ) -> OffsetAndEpoch:
-        """Of a consumer's asking: the high watermark."""
+        """Return the high watermark: a leader names its log end to no consumer."""
         return await self.remote.fetch_latest_offset(partition, current_leader_epoch)
 
     async def fetch_epoch_end_offsets(
@@ -80,7 +80,7 @@ class SourceLeader:
 
 @attrs.frozen(kw_only=True)
 class SourceFetcherFactory(RemoteFetcherFactory):
-    """Makes the fetchers of a mirror."""
+    """The factory of a mirror's fetchers."""
 
     source: Source
 

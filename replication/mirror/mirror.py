@@ -1,17 +1,17 @@
 """One copy of a foreign cluster's topics, followed until it is stopped.
 
-    news of the source ─> an image ─> the replica manager: opens logs, starts and moves fetchers
+    metadata of the source ─> image ─> replica manager: opens logs, starts and moves fetchers
          ^                                                     │
          └───── a refusal, a lost leader, metadata.max.age ────┘
 
-Rule 1: the source is heard before the copy is opened: a copy belongs to one cluster, and is
+Rule 1: the source must answer before the copy is opened: a copy belongs to one cluster, and is
 refused for any other, then or later.
 
-Rule 2: a disk that fails ends it, with what it said. What was appended until then is found again,
-and what was torn is cut, by the next start.
+Rule 2: a failing disk ends the mirror with its error. The next start finds all that was appended,
+and truncates a torn batch.
 
-Rule 3: killed at any moment it has nothing to say; stopped, or once it refuses to go on, it
-leaves its logs as a broker's clean shutdown would.
+Rule 3: a mirror may be killed at any moment. One that is stopped, or refuses to go on, closes its
+logs as a broker does at a clean shutdown.
 """
 
 from collections.abc import Callable
@@ -37,14 +37,12 @@ from replication.leader.rules.fetch_data import DEBUGGING_REPLICA_ID
 from replication.leader.rules.isr import IsrAnswer, IsrProposal
 from replication.metadata.rules import MetadataImage, delta_between
 from replication.metrics import MetricsRegistry
-from replication.mirror.errors import MirrorError
 from replication.mirror.image import MIRROR_ID, image_of, without
 from replication.mirror.keeper import StateKeeper
 from replication.mirror.leader import SourceFetcherFactory
 from replication.mirror.options import NODE_ID, MirrorOptions
-from replication.mirror.progress import PartitionProgress
 from replication.mirror.source import Source
-from replication.mirror.state import LOG_DIRECTORY
+from replication.mirror.state import LOG_DIRECTORY, MirrorError, PartitionProgress
 from replication.mirror.tails import Tail, TailCheck
 from replication.net.raising import raising_only_one, raising_the_first
 from replication.net.seams import Seams
@@ -58,13 +56,13 @@ from storage.manager.log_manager import LogManager
 from storage.types import NO_TOPIC_ID, TopicId, TopicPartition
 
 
-class _NobodyLeadsHere:
-    """An `AlterPartitionManager`."""
+class _NoLeader:
+    """The `AlterPartitionManager` of a mirror, which leads no partition."""
 
     async def submit(
         self, partition: TopicPartition, topic_id: TopicId, proposal: IsrProposal
     ) -> IsrAnswer:
-        raise AssertionError(f"nobody leads here: {proposal} of {partition}, {topic_id.hex()}")
+        raise AssertionError(f"a mirror leads nothing: {proposal} of {partition}, {topic_id.hex()}")
 
 
 def raise_bug(error: BaseException) -> None:
@@ -73,7 +71,7 @@ def raise_bug(error: BaseException) -> None:
 
 @attrs.define(eq=False, kw_only=True)
 class Mirror:
-    """Run it once; `directory` holds the copy, and what is known of it (`state`)."""
+    """A mirror, to be run once; `directory` holds the copy and its `state`."""
 
     source_config: ClientConfig
     options: MirrorOptions
@@ -89,7 +87,7 @@ class Mirror:
     _replicas: ReplicaManager | None = attrs.field(init=False, default=None)
     _troubles: dict[TopicPartition, str] = attrs.field(init=False, factory=dict)
     _unchecked: set[TopicPartition] = attrs.field(init=False, factory=set)
-    """Of these nobody has asked yet whether they end with what the source has."""
+    """Partitions whose ends have not been compared with the source yet."""
     _keeper: StateKeeper | None = attrs.field(init=False, default=None)
     _working: trio.CancelScope = attrs.field(init=False, factory=trio.CancelScope)
     _loop: trio.lowlevel.TrioToken | None = attrs.field(init=False, default=None)
@@ -99,12 +97,13 @@ class Mirror:
         self.metrics = MetricsRegistry(self.seams.clock.now)
 
     def stop(self) -> None:
-        """Leave in good order; `run` returns when that is done."""
+        """Shut down cleanly; `run` returns when that is done."""
         self._working.cancel()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until `stop`. MirrorError or StorageError where it cannot go on; started when the first
-        news of the source has been acted upon.
+        """Follow the source until `stop`; MirrorError or StorageError if it cannot go on.
+
+        It is started when the first metadata of the source has been applied.
         """
         self._loop = trio.lowlevel.current_trio_token()
         try:
@@ -116,7 +115,7 @@ class Mirror:
                             await self._work(nursery, task_status)
                         except MirrorError as error:
                             refusal = error
-                    await self._leave(refusal)
+                    await self._shut_down(refusal)
                     nursery.cancel_scope.cancel()
         finally:
             if self.logs is not None:
@@ -127,18 +126,18 @@ class Mirror:
             config=self.source_config, options=self.options, seams=self.seams, nursery=nursery
         )
         nursery.start_soon(source.metadata.run)
-        seen = await source.next_news(0)
+        seen = await source.next_version(0)
         replicas = await self._open(nursery, source)
-        await self._act_on_news(source, replicas)
+        await self._apply_metadata(source, replicas)
         task_status.started()
         while True:
-            seen = await source.next_news(seen)
-            await self._act_on_news(source, replicas)
+            seen = await source.next_version(seen)
+            await self._apply_metadata(source, replicas)
 
     # Opening and leaving.
 
     async def _open(self, nursery: trio.Nursery, source: Source) -> ReplicaManager:
-        """Only now: whose copy it is has to be known first."""
+        """Open the copy, when the source cluster is known."""
         log_directory = f"{self.directory}/{LOG_DIRECTORY}"
         config = self.options.broker_config(log_directory)
         self._keeper = keeper = StateKeeper(
@@ -167,7 +166,7 @@ class Mirror:
             seams=self.seams,
             log_manager=logs,
             metadata=lambda: self._image,
-            alter_partition=_NobodyLeadsHere(),
+            alter_partition=_NoLeader(),
             make_fetcher_manager=partial(self._fetcher_manager, source, config),
             broker_epoch=no_broker_epoch,
             metrics=self.metrics,
@@ -186,7 +185,7 @@ class Mirror:
             source=source,
             replicas=replicas,
             config=FetcherConfig(
-                # A consumer that is given every batch, those without records too.
+                # This consumer gets every batch, also those without records.
                 replica_id=DEBUGGING_REPLICA_ID,
                 isolation_level=self.options.up_to.value,
                 max_wait_ms=config.replica_fetch_wait_max_ms,
@@ -214,7 +213,7 @@ class Mirror:
         return self._fetchers
 
     def _on_directory_failed(self, directory: str, error: OSError) -> None:
-        """From wherever the disk was touched, which may be a worker thread."""
+        """End the mirror; this may be called in a worker thread."""
         assert self._loop is not None, "the copy is opened by a mirror that runs"
         self._disk_failure = KafkaStorageError(
             f"{directory}: {error.strerror or error}; the copy is left as it is, and goes on from"
@@ -222,22 +221,22 @@ class Mirror:
         )
         self._loop.run_sync_soon(self._working.cancel)
 
-    async def _leave(self, refusal: MirrorError | None) -> None:
+    async def _shut_down(self, refusal: MirrorError | None) -> None:
         replicas, logs = self._replicas, self.logs
         if self._disk_failure is None and replicas is not None and logs is not None:
-            assert self._keeper is not None, "whose copy it is was known before it was opened"
+            assert self._keeper is not None, "made before the copy was opened"
             if refusal is None:
                 await self._keeper.write(self.progress())
             await replicas.shutdown()
             await self.seams.offload(logs.shutdown)
-        if self._disk_failure is not None:  # before, or in the end
+        if self._disk_failure is not None:  # before the shutdown, or during it
             raise self._disk_failure
         if refusal is not None:
             raise refusal
 
     # Following.
 
-    async def _act_on_news(self, source: Source, replicas: ReplicaManager) -> None:
+    async def _apply_metadata(self, source: Source, replicas: ReplicaManager) -> None:
         assert self.logs is not None, "opened first"
         if source.view.cluster_id != self.logs.cluster_id:
             raise MirrorError(
@@ -254,11 +253,12 @@ class Mirror:
         self._image = without(image, self._unchecked)
         await replicas.apply_metadata(self._image, delta_between(before, self._image))
         assert self._keeper is not None, "made before the copy was opened"
-        await self._keeper.heard(self._image, self.progress())
+        await self._keeper.note_image(self._image, self.progress())
 
     async def _check_tails(self, source: Source, image: MetadataImage) -> None:
-        """MirrorError where somebody has written to the copy. Those that cannot be told yet are
-        asked about again with the next news, which is asked for at once.
+        """Raise MirrorError if the copy was written to.
+
+        Partitions that cannot be checked yet wait for new metadata, which is requested at once.
         """
         with raising_the_first():
             async with trio.open_nursery() as nursery:
@@ -275,7 +275,7 @@ class Mirror:
         if log is None or registration is None:
             return
         if image.topics[partition.topic].topic_id != log.topic_id:
-            self._unchecked.discard(partition)  # of an older topic: it will be set aside
+            self._unchecked.discard(partition)  # a copy of an older topic, which is set aside
             return
         leader = source.view.node(registration.leader)
         if leader is None or leader.id not in source.reachable:
@@ -293,7 +293,7 @@ class Mirror:
             self._unchecked.discard(partition)
 
     def _hear(self, event: Event) -> None:
-        """What the fetchers and the replicas tell; some of it asks for news of the source."""
+        """Note the troubles that events name, and request metadata for some of them."""
         match event:
             case FetchRefused():
                 self._troubles[event.partition] = event.error
@@ -311,19 +311,19 @@ class Mirror:
 
     @property
     def trouble(self) -> str | None:
-        """Why there is no news of the source; None where there is."""
+        """The reason why the source's metadata is not fresh, or None."""
         return "not asked yet" if self._source is None else self._source.trouble
 
     @property
     def missing(self) -> list[str]:
-        """Topics that were named, and that the source does not have, or not yet."""
+        """Named topics that the source does not have (yet)."""
         return [] if self._source is None else self._source.missing
 
     def progress(self) -> list[PartitionProgress]:
-        """Every partition that is to be followed and is here, gone from the source or not."""
+        """Return the progress of every followed partition here, gone from the source or not."""
         if self.logs is None or self._keeper is None:
             return []
-        # Who served the copy may have made logs of its own: those of its groups' offsets.
+        # A cluster that served the copy may have logs of its own: the offsets of its groups.
         topics = self._keeper.topic_ids()
         logs = {
             log.topic_partition: log
@@ -334,7 +334,7 @@ class Mirror:
         return [self._progress(logs[each]) for each in sorted(logs)]
 
     def _wants(self, topic: str) -> bool:
-        """A copy may hold what was followed once, and is not any more."""
+        """Return whether a topic is followed; a copy may hold others from before."""
         return self.options.wants(topic, is_internal=topic in INTERNAL_TOPICS)
 
     def _progress(self, log: Log) -> PartitionProgress:
@@ -360,6 +360,6 @@ class Mirror:
         )
 
     def _is_gone(self, partition: TopicPartition) -> bool:
-        assert self._source is not None, "what is not followed has been looked for"
+        assert self._source is not None, "a partition is gone only after an answer"
         topic = self._source.view.topics.get(partition.topic)
         return topic is None or partition.partition not in topic.partitions

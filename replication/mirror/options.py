@@ -1,7 +1,7 @@
-"""What is followed, how far and how fast; all of it said when a mirror is made.
+"""The options of a mirror: the topics that it follows, how far and how fast.
 
-A topic is followed if it was named, or if a pattern fits its whole name. Patterns find no
-internal topics (those of groups and transactions): whoever wants these names them.
+A topic is followed if it is named, or if a pattern matches its whole name. Patterns match no
+internal topics (those of groups and transactions): these must be named.
 """
 
 import enum
@@ -15,19 +15,19 @@ from replication.config import BrokerConfig
 from replication.errors import ConfigError
 
 NODE_ID = 1
-"""The copy lies where broker 1 of a cluster of ours would have it, so that one can serve it."""
+"""The copy is stored as the logs of broker 1, so that a cluster can serve it."""
 GROUP_OFFSETS_TOPIC = "__consumer_offsets"
 LISTENER = "PLAINTEXT"
 _LARGEST_BATCH = 2**31 - 1
 
 
 class UpTo(enum.Enum):
-    """How far the copy goes; the values are Kafka's isolation levels."""
+    """The end of the copy; the values are Kafka's isolation levels."""
 
     HIGH_WATERMARK = 0
-    """All that is committed, transactions that are still open among it."""
+    """All committed records, also of transactions that are still open."""
     LAST_STABLE = 1
-    """No further than the first transaction that is still open."""
+    """The records before the first transaction that is still open."""
 
 
 def _compiled(patterns: "tuple[str, ...]") -> "tuple[str, ...]":
@@ -35,21 +35,23 @@ def _compiled(patterns: "tuple[str, ...]") -> "tuple[str, ...]":
         try:
             re.compile(pattern)
         except re.error as error:
-            raise ConfigError(f"{pattern!r} is no pattern: {error}") from error
+            raise ConfigError(f"{pattern!r} is not a pattern: {error}") from error
     return patterns
 
 
 @attrs.frozen(kw_only=True)
 class MirrorOptions:
+    """The options of one mirror."""
+
     topics: tuple[str, ...] = ()
     patterns: tuple[str, ...] = attrs.field(default=(), converter=_compiled)
     groups: bool = False
-    """The offsets of consumer groups too: the source's `__consumer_offsets`."""
+    """Whether to follow the offsets of consumer groups, the source's `__consumer_offsets`."""
     up_to: UpTo = UpTo.LAST_STABLE
     bytes_per_second: int | None = None
     fetchers_per_leader: int = 1
     properties: Mapping[str, str] = attrs.field(factory=dict)
-    """Further keys of a broker, for how the copy is kept: `segment.bytes` and such."""
+    """Further broker keys for the storage of the copy, such as `segment.bytes`."""
 
     def __attrs_post_init__(self) -> None:
         if not (self.topics or self.patterns or self.groups):
@@ -65,13 +67,13 @@ class MirrorOptions:
     def wants(self, name: str, *, is_internal: bool) -> bool:
         if name in self.names:
             return True
-        # Kafka has no topic with a slash in its name; who says so would have us write elsewhere.
+        # Kafka has no topic with a slash in its name, which would lead to another directory.
         if is_internal or "/" in name:
             return False
         return any(re.fullmatch(pattern, name) for pattern in self.patterns)
 
     def broker_config(self, log_directory: str) -> BrokerConfig:
-        """How the copy is kept: nothing is let go of but by the source, nothing is compacted."""
+        """Return the configuration of the copy's storage: without retention and compaction."""
         properties = {
             "node.id": str(NODE_ID),
             "process.roles": "broker",
@@ -87,7 +89,7 @@ class MirrorOptions:
         }
         if self.bytes_per_second is not None:
             properties["follower.replication.throttled.rate"] = str(self.bytes_per_second)
-            # A rate is kept between answers: one must not hold many seconds' worth.
+            # The rate is checked between responses, so one must not hold many seconds' worth.
             at_most = str(max(1, min(1 << 20, self.bytes_per_second)))
             properties["replica.fetch.max.bytes"] = at_most
             properties["replica.fetch.response.max.bytes"] = at_most
@@ -95,7 +97,7 @@ class MirrorOptions:
 
     @property
     def topic_configs(self) -> dict[str, str]:
-        """Of every topic, for as long as it is a copy."""
+        """The configuration of every topic while it is a copy."""
         if self.bytes_per_second is None:
             return {}
         return {"follower.replication.throttled.replicas": "*"}

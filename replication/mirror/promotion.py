@@ -1,16 +1,16 @@
-"""A copy served as it is, and one that becomes a cluster of its own.
+"""A copy that is served as it is, and one that becomes a cluster of its own.
 
-    followed    serve: read-only topics, in no reign but the source's; then it may be followed on
-    promoted    writable, in reigns that begin EPOCHS_APART above the last of the source's
+    followed    served read-only, in the leader epochs of the source; it can be followed again
+    promoted    writable, in leader epochs that begin EPOCHS_APART above the source's last one
 
-Rule 1: a copy that is served changes by nothing: no record, no epoch, nothing let go of.
+Rule 1: a copy does not change while it is served: no records, no epochs, no deletion.
 
-Rule 2: a promoted copy's epochs are far from the source's. Should the source live on, and begin
-reigns after the copy was taken, no two histories have the same epoch for different records: so
-the one can later follow the other, and epochs find where they part (KIP-101).
+Rule 2: a promoted copy's epochs are far from the source's. If the source lives on and begins new
+leader epochs, no two histories have the same epoch for different records: so one can follow the
+other later, and epochs find where they diverge (KIP-101).
 
-Rule 3: producer ids that are in the logs are given out to nobody again, and transactions that
-were open at the end of the copy are aborted: their producers are elsewhere.
+Rule 3: producer ids in the logs are not given out again, and transactions that were open at the
+end of the copy are aborted: their producers are elsewhere.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ KEPT: Final[Mapping[str, str]] = {
     "retention.ms": "-1",
     "retention.bytes": "-1",
 }
-"""Of a topic that is served: whatever was set at the source, nothing of the copy goes."""
+"""The configuration of a served topic: nothing of the copy is deleted."""
 _ABOUT_REPLICAS = (
     "leader.replication.throttled.replicas",
     "follower.replication.throttled.replicas",
@@ -42,12 +42,12 @@ _ABOUT_REPLICAS = (
 
 @attrs.frozen(kw_only=True)
 class PromotedPartition:
-    """What a promotion makes of one, for showing."""
+    """The result of a promotion for one partition, for display."""
 
     topic_partition: TopicPartition
     log_end_offset: Offset
     source_end: Offset | None
-    """None where the source has never said."""
+    """The high watermark of the source; None if it is not known."""
     leader_epoch: LeaderEpoch
     new_epoch: LeaderEpoch
     open_transactions: int
@@ -60,7 +60,7 @@ class PromotedPartition:
 def promoted_partitions(
     state: CopyState, logs: LogManager, source_ends: Mapping[TopicPartition, Offset]
 ) -> Iterator[PromotedPartition]:
-    """Each that is known of; `source_ends` are of now, where the source could be asked."""
+    """Yield each known partition; `source_ends` are the present ones, if the source answers."""
     for partition, known in state.partitions().items():
         log = logs.get(partition)
         held = log is not None and log.topic_id == state.topics[partition.topic].topic_id
@@ -77,7 +77,7 @@ def promoted_partitions(
 
 
 def configs_of(topic: TopicState) -> tuple[dict[str, str], list[str]]:
-    """What of its settings holds here too, and the names of those that do not."""
+    """Return the settings of a topic that apply here too, and the names of the others."""
     kept = {
         key: value
         for key, value in topic.configs.items()
@@ -87,7 +87,7 @@ def configs_of(topic: TopicState) -> tuple[dict[str, str], list[str]]:
 
 
 def abort_open_transactions(log: Log, *, leader_epoch: LeaderEpoch, wall_ms: int) -> int:
-    """Write the markers that their coordinators would have written; how many."""
+    """Write the abort markers that the coordinators would have written; return their number."""
     count = 0
     for producer_id, producer_epoch in list(_open(log)):
         marker = encode_control_batch(
@@ -107,14 +107,14 @@ def abort_open_transactions(log: Log, *, leader_epoch: LeaderEpoch, wall_ms: int
 
 
 def _open(log: Log) -> Iterator[tuple[int, int]]:
-    """Producer ids and epochs of transactions that nobody has ended."""
+    """Yield the producer ids and epochs of open transactions."""
     for producer_id, state in sorted(log.producers.producers.items()):
         if state.transaction_first_offset is not None:
             yield producer_id, state.producer_epoch
 
 
 def next_producer_id(logs: LogManager) -> int:
-    """Above all that the logs still remember."""
+    """Return a producer id above all in the logs."""
     return 1 + max(
         (producer_id for log in logs.logs() for producer_id in log.producers.producers), default=-1
     )

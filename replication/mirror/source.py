@@ -1,13 +1,13 @@
-"""The foreign cluster as any client of it sees it: who there is, who leads what, what they speak.
+"""The foreign cluster as its clients see it: its brokers, leaders and versions.
 
-Rule 1: it is asked again every `metadata.max.age.ms`, which is how new topics and partitions are
-found, and at once when a leader refuses or is lost.
+Rule 1: its metadata is requested every `metadata.max.age.ms`, which finds new topics and
+partitions, and at once when a leader refuses or is lost.
 
-Rule 2: a broker counts as reachable once it has said which versions it speaks. Whom we cannot
-reach is not fetched from; the next news try it again.
+Rule 2: a broker is reachable once it has named its versions. An unreachable one is not fetched
+from; it is tried again with the next metadata.
 
-Rule 3: a source that is away is waited for, however long that is. Only one that refuses our login
-before it has told anything is given up: nobody has put that right yet.
+Rule 3: a source that is away is waited for, however long that takes. Only a source that refuses our
+login before its first answer is given up.
 """
 
 from collections.abc import Sequence
@@ -37,6 +37,8 @@ from replication.wire.describe_configs import (
 
 @attrs.define(eq=False, kw_only=True)
 class Source:
+    """The source of one mirror."""
+
     config: ClientConfig
     options: MirrorOptions
     seams: Seams
@@ -68,7 +70,7 @@ class Source:
 
     @property
     def followed(self) -> list[TopicView]:
-        """What there is of the topics that are wanted."""
+        """The topics to follow that the source has."""
         return [
             topic
             for topic in self.view.topics.values()
@@ -77,21 +79,21 @@ class Source:
 
     @property
     def missing(self) -> list[str]:
-        """Topics that were named, and are not there; none before it has answered."""
+        """Named topics that the source does not have; none before it has answered."""
         there = {topic.name for topic in self.followed}
         return [name for name in self.options.topics if self.view.version and name not in there]
 
     @property
     def trouble(self) -> str | None:
-        """Why there is no news of it; None where there is."""
+        """The reason why its metadata is not fresh, or None."""
         if self.metadata.last_error is not None:
             return str(self.metadata.last_error)
         return None if self.view.version else "it has not answered yet"
 
-    async def next_news(self, seen: int) -> int:
-        """Until the view is newer than its version `seen`, however long that takes; which it is.
+    async def next_version(self, seen: int) -> int:
+        """Wait until the view is newer than version `seen`; return its version.
 
-        AuthenticationError where the source refuses us before it has told anything.
+        AuthenticationError if the source refuses us before its first answer.
         """
         while self.view.version == seen:
             await self.metadata.wait_for_news()
@@ -101,7 +103,7 @@ class Source:
         return self.view.version
 
     async def reach(self) -> None:
-        """Ask every leader of what is followed what it speaks, unless it has said so before."""
+        """Ask every leader of followed partitions for its versions, if they are not known."""
         leaders = {
             partition.leader for topic in self.followed for partition in topic.partitions.values()
         }
@@ -118,7 +120,7 @@ class Source:
         self.reachable.add(node.id)
 
     async def topic_configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
-        """What was set for these topics, as far as somebody says so."""
+        """Return the own configurations of these topics; without an answer, none."""
         node = self.metadata.any_node()
         if node is None or not names:
             return {}
@@ -141,9 +143,9 @@ class Source:
         }
 
     def version(self, node_id: int, api: ApiKey) -> int:
-        """The newest that both sides speak; KafkaError where there is none."""
+        """Return the newest version that both sides support; KafkaError if there is none."""
         versions: Versions | None = self.network.versions(node_id)
-        assert versions is not None, "whom we fetch from has said what it speaks"
+        assert versions is not None, "a broker that is fetched from has named its versions"
         low, high = versions.get(api, (0, -1))
         newest = min(high, API[api].max_version)
         if newest < max(low, API[api].min_version):

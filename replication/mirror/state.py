@@ -1,14 +1,14 @@
-"""What is known of a copy beside its logs; `mirror.json` in its directory, for people to read too.
+"""The state of a copy beside its logs: `mirror.json` in its directory, which people can read.
 
-    DIR/mirror.json           whose copy it is, what the source had when it was last heard
+    DIR/mirror.json           the source cluster, and its state when it last answered
     DIR/broker-1/log/         the copy: where broker 1 of a cluster of ours would have it
-    DIR/controller/log/       once it has been served, or promoted: what that cluster knows
+    DIR/controller/log/       the metadata log, if the copy has been served or promoted
 
-Rule 1: where to go on is in the logs alone. This is what a promotion needs when the source is
-gone: what the topics were set to, which epochs there had been, what had not been copied yet.
+Rule 1: the logs alone say where to go on. This file is what a promotion needs if the source is
+gone: the topics' configurations, their leader epochs, and what had not been copied yet.
 
-Rule 2: it is there before the first log is. A directory that holds logs and no such file is
-somebody else's, and is left alone; so is a copy that has been promoted.
+Rule 2: the file exists before the first log. A directory that holds logs and no such file is not a
+copy, and is left alone; so is a copy that has been promoted.
 """
 
 import json
@@ -17,47 +17,78 @@ from typing import Any
 
 import attrs
 
-from replication.mirror.errors import MirrorError
+from replication.errors import UnderstudyError
 from storage.checkpoint import read_file, replace_file, uuid_bytes, uuid_text
 from storage.errors import CheckpointError
 from storage.filesystem import FileSystem
 from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
 
 STATE_FILE = "mirror.json"
-STATE_BYTES = 256 << 20  # the most that is read of it: a million partitions
+STATE_BYTES = 256 << 20  # the largest file that is read: a million partitions
 LOG_DIRECTORY = "broker-1/log"
 CONTROLLER_DIRECTORY = "controller/log"
 _VERSION = 1
 
 
+class MirrorError(UnderstudyError):
+    """A source and a copy that do not belong together."""
+
+
 class CopyStateError(MirrorError):
-    """A `mirror.json` that cannot be read, or is not there."""
+    """A `mirror.json` that is missing or cannot be read."""
+
+
+@attrs.frozen(kw_only=True)
+class PartitionProgress:
+    """The progress of the copy of one partition."""
+
+    topic_partition: TopicPartition
+    leader: int | None
+    """The leader at the source; None if it is not known, or the topic is gone."""
+    leader_epoch: LeaderEpoch
+    log_start_offset: Offset
+    log_end_offset: Offset
+    lag: int | None
+    """The committed records that the copy lacks; None before the source has answered."""
+    trouble: str | None = None
+    """The reason why it is not followed now."""
+
+    @property
+    def source_end(self) -> Offset | None:
+        """The source's high watermark when it last answered."""
+        return None if self.lag is None else self.log_end_offset + self.lag
 
 
 @attrs.frozen(kw_only=True)
 class PartitionState:
+    """The state of one partition when the source last answered."""
+
     leader_epoch: LeaderEpoch
-    """The source's, when it was last heard."""
+    """The leader epoch at the source."""
     log_end_offset: Offset
-    """The copy's, then."""
+    """The log end offset of the copy."""
     source_end: Offset | None
-    """The source's high watermark, then; None where it had not answered yet."""
+    """The high watermark at the source; None if it had not answered yet."""
 
 
 @attrs.frozen(kw_only=True)
 class TopicState:
+    """The state of one topic when the source last answered."""
+
     topic_id: TopicId
     configs: Mapping[str, str]
-    """What was set for it at the source."""
+    """The topic's own configuration at the source."""
     partitions: Mapping[int, PartitionState]
 
 
 @attrs.frozen(kw_only=True)
 class CopyState:
+    """The content of `mirror.json`."""
+
     cluster_id: str
     bootstrap_servers: str
     heard_ms: int
-    """By the wall clock: when the source last told news."""
+    """The wall clock time at which the source last answered."""
     promoted: bool = False
     topics: Mapping[str, TopicState] = attrs.field(factory=dict)
 
@@ -105,7 +136,7 @@ def _topic(values: Mapping[str, Any]) -> TopicState:
 
 
 def read_state(file_system: FileSystem, directory: str) -> CopyState | None:
-    """None where there is none."""
+    """Read `mirror.json`; None if there is none, CopyStateError if it cannot be read."""
     path = f"{directory}/{STATE_FILE}"
     try:
         data = read_file(file_system, path, most=STATE_BYTES)

@@ -1,16 +1,16 @@
-"""Is what a copy ends with the source's? Asked once of each partition, before it is followed.
+"""The check that the end of a copy is the source's, once for each partition before it is followed.
 
-    copy      [e3: 0-9][e3: 10-14]          its last batch, and what the source has at offset 14
+    copy      [e3: 0-9][e3: 10-14]          its last batch, and the source's record at offset 14
 
     the same bytes                     it is a copy
-    the same record in other bytes     it is: the source has compacted, or compressed, since
-    nothing any more at that offset    the source has let go of it: nobody can say
-    another leader epoch               a divergence, which the first fetch finds, and cuts
-    not committed there (yet)          asked again, unless the epochs tell of a divergence
-    another record                     somebody has written to the copy
+    the same record in other bytes     it is: the source has compacted or compressed it since
+    no record at that offset           the source has deleted it: it may be a copy
+    another leader epoch               a divergence, which the first fetch finds and truncates
+    not committed there (yet)          checked again, unless the epochs show a divergence
+    another record                     the copy was written to
 
-Epochs cannot find the last: whoever writes to a copy writes in an epoch of the source, and the
-source goes on in it. Found by nobody, the copy would go on behind what it never should have held.
+Epochs cannot find the last case: a record that is written to a copy has an epoch of the source, and
+the source goes on in that epoch. The copy would go on behind a record that the source never had.
 """
 
 import enum
@@ -31,18 +31,22 @@ from storage.log.log import Log
 from storage.types import LeaderEpoch, Offset
 
 _ROOM: Final = 1 << 16
-"""Beyond the size of our batch: the source's may have been compressed less."""
+"""The bytes to fetch beyond the size of our batch: the source's may be compressed less."""
 
 
 class Tail(enum.Enum):
+    """The result of the check."""
+
     OURS = "the source's"
-    """Or nothing that could be told from it."""
+    """Also if it cannot be distinguished from the source's."""
     UNKNOWN = "not known yet"
     WRITTEN = "written to"
 
 
 @attrs.frozen
 class Batch:
+    """A batch with its bytes."""
+
     header: BatchHeader
     data: bytes
 
@@ -53,7 +57,7 @@ class Batch:
 
 
 def last_batch(log: Log) -> Batch | None:
-    """None in an empty log, or where a truncation cut inside a batch."""
+    """Return the last batch; None if the log is empty, or truncated inside a batch."""
     if log.log_end_offset == log.log_start_offset:
         return None
     last = log.log_end_offset - 1
@@ -70,14 +74,14 @@ def _covering(data: memoryview, offset: Offset) -> Batch | None:
 
 @attrs.frozen(kw_only=True)
 class TailCheck:
-    """Asks the leader of one partition."""
+    """The check of one partition, against its leader."""
 
     network: NetworkClient
     leader: Node
     log: Log
 
     async def run(self) -> Tail:
-        """PeerUnavailableError or ProtocolError where there is no answer."""
+        """Check the end of the log; PeerUnavailableError or ProtocolError without an answer."""
         ours = last_batch(self.log)
         if ours is None:
             return Tail.OURS
@@ -89,14 +93,15 @@ class TailCheck:
             return Tail.UNKNOWN
         records = b"" if data.records is None else bytes(_in_memory(data))
         if not records:
-            return await self._beyond_what_is_committed(ours.header.leader_epoch)
+            return await self._check_uncommitted(ours.header.leader_epoch)
         theirs = _covering(memoryview(records), last)
         return Tail.OURS if theirs is None or _agree(ours, theirs, last) else Tail.WRITTEN
 
-    async def _beyond_what_is_committed(self, epoch: LeaderEpoch) -> Tail:
+    async def _check_uncommitted(self, epoch: LeaderEpoch) -> Tail:
         data = await self._fetch(self.log.log_end_offset, max_bytes=1, last_fetched_epoch=epoch)
-        told = data.diverging_epoch.epoch >= 0 or data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-        return Tail.OURS if told else Tail.UNKNOWN
+        diverges = data.diverging_epoch.epoch >= 0
+        is_known = diverges or data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        return Tail.OURS if is_known else Tail.UNKNOWN
 
     async def _fetch(
         self, offset: Offset, *, max_bytes: int, last_fetched_epoch: LeaderEpoch = -1
@@ -139,8 +144,8 @@ def _agree(ours: Batch, theirs: Batch, offset: Offset) -> bool:
         here, there = ours.record_at(offset), theirs.record_at(offset)
     except StorageError:
         return True  # bytes that fetching will refuse
-    return here is None or there is None or _says(here) == _says(there)
+    return here is None or there is None or _content(here) == _content(there)
 
 
-def _says(record: Record) -> tuple[object, ...]:
+def _content(record: Record) -> tuple[object, ...]:
     return record.key, record.value, record.timestamp, tuple(record.headers)

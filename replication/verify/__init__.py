@@ -1,13 +1,13 @@
-"""Are two copies of a log the same; if not, where do they part, and how.
+"""The comparison of copies of a log: are they the same, and if not, where and how do they differ.
 
-sources.py        any of both below: what is selected, and one after the other compared
-clusters.py       live clusters            fetched.py    what a broker sends, as batches
+sources.py        the partitions that are selected, compared one after the other
+clusters.py       live clusters            fetched.py    the batches that a broker sends
 directories.py    log directories at rest
-comparing.py      the copies of one partition, from wherever
-lock_step.py      the walk itself, batch by batch, over whatever has batches
-compacted.py      the walk over logs that cleaners have been at
+comparing.py      the copies of one partition, from any source
+lock_step.py      the walk, batch by batch, over anything that has batches
+compacted.py      the walk over logs that were compacted
 key_ledger.py     the last record of each key, in every copy
-results.py        what was found, and the cause
+results.py        the results, and the cause of a difference
 """
 
 from replication.verify.directories import verify_directories

@@ -1,16 +1,16 @@
-"""A live cluster's copies: what its leaders serve to consumers, or each of its replicas.
+"""The copies of a live cluster: what its leaders serve to consumers, or each of its replicas.
 
-    survey      one look at metadata, log starts and high watermarks, and which topics are compacted
-    copies_of   a stream for the leader; of one cluster alone, one for every replica
+    survey      one look at metadata, log starts and high watermarks, and at compacted topics
+    copies_of   a stream for the leader; for a cluster by itself, one for every replica
 
-Rule 1: where logs end is looked at when it begins: what is written later is not compared. Of two
-clusters one is looked at first; what ended sooner there is looked at again, as long as it grows.
+Rule 1: the ends of logs are read at the start: later records are not compared. Of two clusters one
+is read first; ends that are lower there are read again, as long as they grow.
 
-Rule 2: of a partition that nobody leads nothing can be told. It is waited for, all of them
-together and once; then `require_leader` names the brokers that have its replicas and are away.
+Rule 2: a partition without a leader cannot be compared. All such partitions are waited for
+together and once; then `require_leader` names the brokers of its replicas that are away.
 
-Rule 3: a follower is asked as a consumer would (KIP-392), and serves up to the high watermark
-that it knows: it is asked again for a while, until it knows of the one the leader had.
+Rule 3: a follower is asked as a consumer asks (KIP-392), and serves up to the high watermark that
+it knows: it is asked again for a while, until it knows the one that the leader had.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
@@ -47,7 +47,7 @@ class _Topic:
 
 @attrs.define(eq=False, kw_only=True)
 class Cluster:
-    """Made by `cluster`, and open as long as that is."""
+    """A cluster to compare, open inside the block of `cluster`."""
 
     name: str
     admin: Admin
@@ -55,10 +55,10 @@ class Cluster:
     seams: Seams
     options: FetchOptions
     each_replica: bool = False
-    """Of a cluster that is compared with itself."""
+    """Whether its replicas are compared with each other."""
     replicas: dict[TopicPartition, tuple[int, ...]] = attrs.field(init=False, factory=dict)
     _leaderless: Collection[TopicPartition] = attrs.field(init=False, factory=set)
-    """Those that were waited for in vain."""
+    """Partitions that were waited for, and have no leader."""
     _leaders: dict[TopicPartition, int] = attrs.field(init=False, factory=dict)
     _nodes: dict[int, Node] = attrs.field(init=False, factory=dict)
     _topics: dict[str, _Topic] = attrs.field(init=False, factory=dict)
@@ -72,7 +72,7 @@ class Cluster:
     async def survey(
         self, topics: Collection[str], selects: Callable[[TopicPartition], bool]
     ) -> None:
-        """Learn what there is of these; of their partitions, of those that it selects."""
+        """Learn the selected partitions of `topics`, with their leaders, starts and ends."""
         self._selects = selects
         configs = await self.admin.describe_topic_configs(topics) if topics else {}
         await self._wait_for_leaders(topics)
@@ -86,7 +86,7 @@ class Cluster:
     async def offsets(
         self, partitions: Collection[TopicPartition], timestamp: int
     ) -> dict[TopicPartition, Offset]:
-        """By time, of those that are led; -1 where there is no record of that time."""
+        """Return the offset for a time, of partitions with a leader; -1 if there is no record."""
         led = [each for each in partitions if each not in self._leaderless]
         found = await self.admin.list_offsets(dict.fromkeys(led, timestamp)) if led else {}
         return {partition: each.offset for partition, each in found.items()}
@@ -96,7 +96,7 @@ class Cluster:
         return self._ends
 
     async def look_again(self, furthest: Mapping[TopicPartition, Offset]) -> bool:
-        """Whether what ends before `furthest` has come nearer to it; beyond it does not count."""
+        """Read the ends below `furthest` again, up to that; return whether one has grown."""
         behind = [each for each, end in self._ends.items() if end < furthest.get(each, 0)]
         found = await self.offsets(behind, LATEST) if behind else {}
         ends = {each: min(end, furthest[each]) for each, end in found.items()}
@@ -105,7 +105,7 @@ class Cluster:
         return grew
 
     def copies_of(self, partition: TopicPartition) -> list[Copy]:
-        """None of them where it has no such partition."""
+        """Return the copies of a partition; none if the cluster does not have it."""
         replicas = self.replicas.get(partition)
         if replicas is None:
             return []
@@ -118,7 +118,7 @@ class Cluster:
         ]
 
     def _copy(self, partition: TopicPartition, name: str, find_node: FindNode) -> Copy:
-        # Of one that nobody led neither is known, and nothing is read.
+        # Without a leader neither is known, and nothing is read.
         start, end = self._starts.get(partition, 0), self._ends.get(partition, 0)
         topic = self._topics[partition.topic]
         stream = FetchedBatches(
@@ -156,16 +156,18 @@ class Cluster:
                 raise
 
     async def look_for_leaders(self) -> None:
-        """Of all partitions: who lost theirs when another did need not be waited for again."""
+        """Look up the leaders of all partitions again, without a wait for missing ones."""
         await self._describe({each.topic for each in self.replicas})
         self._leaderless = self._without_leader()
 
     def require_leader(self, partition: TopicPartition) -> None:
-        """CannotCompareError where the last look found none."""
+        """Raise CannotCompareError if the last look found no leader."""
         if partition in self._leaderless:
             away = sorted({*self.replicas[partition]} - self._nodes.keys())
             which = ", ".join(map(str, away)) or "none"
-            raise CannotCompareError(f"{self.name}: nobody leads it (of its brokers away: {which})")
+            raise CannotCompareError(
+                f"{self.name}: it has no leader (of its brokers away: {which})"
+            )
 
     def _without_leader(self) -> set[TopicPartition]:
         return {each for each, leader in self._leaders.items() if leader not in self._nodes}
@@ -190,7 +192,7 @@ class Cluster:
             await self._describe([partition.topic])
         node = self._nodes.get(self._leaders[partition])
         if node is None:
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {partition}")
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
         return node
 
     async def _find_start(self, partition: TopicPartition) -> Offset:
@@ -213,7 +215,7 @@ async def cluster(
     each_replica: bool = False,
     config: Mapping[str, Any],
 ) -> AsyncIterator[Cluster]:
-    """Connections to a cluster, until the end of the block."""
+    """Connect to a cluster, until the end of the block."""
     admin = Admin(bootstrap_servers, seams=seams, **config)
     async with admin, trio.open_nursery() as nursery:
         network = NetworkClient(

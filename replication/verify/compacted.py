@@ -1,25 +1,25 @@
-"""Walking copies of a compacted log, each of which was compacted by itself.
+"""The walk over copies of a compacted log, each of which was compacted by itself.
 
     A  [0: k1 k2 k1][3: k3 k1 k2][6: k4 -k3 k1]     never compacted
     B  [0: ......k1][3:       k2][6: k4 -k3 k1]     compacted below offset 6, or soon after
-                  └ A has what B lacks, and a later record of each of those keys is in B
+                  └ A has records that B lacks, and B has a later record of each of their keys
 
-Rule 1: whatever two copies both have is equal: a batch's epoch, its producer and its control
+Rule 1: what two copies both have must be equal: a batch's epoch, its producer and its control
 records, a record's key, value, timestamp and headers. Compaction changes none of it, nor any
 offset, and never joins two batches into one (`storage.cleaner.filter`).
 
-Rule 2: what one lacks may be lacking only below the furthest end of any cleaner's work
+Rule 2: a copy may lack records only below the highest end of any cleaner's work
 (`Past.cleaned_before`: a replica that was fetched from a cleaned one has its gaps, and no
-checkpoint of its own), and only if `key_ledger` lets it off. A record without a key, a marker,
-and what an aborted transaction wrote have no last of a key: a cleaner may drop them.
+checkpoint of its own), and only if `key_ledger` excuses it. Records without a key, markers, and
+records of aborted transactions are not the last of any key: a cleaner may drop them.
 
-Rule 3: beyond all cleaners the batches are equal byte for byte.
+Rule 3: beyond all cleaners the batches must be equal byte for byte.
 
-Rule 4: where copies part, a record before that may still be replaced by a later one behind it.
-So the rest is read for its keys, if anything is in doubt: the answer is the first parting of all.
+Rule 4: a record before the offset where copies diverge may still be replaced by a later one. So
+the rest is read for its keys, if any are in doubt: the result is the first divergence of all.
 
-What other readers of logs can use (they need no walk): `records_part`, of the records of two or
-more forms of one batch, and all of `key_ledger`, whose notes may be made anywhere and merged.
+Other readers of logs can use, without the walk: `records_part`, for the records of two or more
+forms of one batch, and all of `key_ledger`, whose notes may be made anywhere and merged.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ from storage.types import Offset
 
 
 class Readable(Batches, Protocol):
-    """Batches whose bytes can be had; `storage.batch.batch_stream.BatchStream` is one."""
+    """Batches with their bytes, such as `storage.batch.batch_stream.BatchStream`."""
 
     @property
     def available(self) -> int: ...
@@ -51,12 +51,12 @@ class Readable(Batches, Protocol):
 
 _OPEN_END: Final = 2**63 - 1
 
-# What no compaction changes in a batch's header; its codec and its timestamps it may.
+# The attributes in a batch's header that compaction never changes.
 _ATTRIBUTES: Final = 0x38  # timestamp type, transactional, control
 
 
 def taken(stream: Readable, size: int) -> bytes:
-    """The next `size` bytes, however many pieces they come in."""
+    """Return the next `size` bytes, joined from as many pieces as they come in."""
     parts = []
     while size:
         part = stream.take(min(stream.available, size))
@@ -66,7 +66,7 @@ def taken(stream: Readable, size: int) -> bytes:
 
 
 def identity(header: BatchHeader) -> tuple[int, ...]:
-    """Of a batch, all that compaction leaves alone, but for the epoch."""
+    """Return the fields of a batch that compaction never changes, without the epoch."""
     return (
         header.last_offset,
         header.attributes & _ATTRIBUTES,
@@ -79,7 +79,7 @@ def identity(header: BatchHeader) -> tuple[int, ...]:
 def records_part(
     forms: Mapping[int, Sequence[Record]], cleaned_before: Offset, start_offset: Offset
 ) -> tuple[Difference, Offset] | None:
-    """Where forms of one batch part, by copy, but for what cleaners may have dropped."""
+    """Return where the copies' forms of one batch diverge, except for cleaned records."""
     by_offset: dict[Offset, dict[int, Record]] = {}
     for copy, records in forms.items():
         for record in records:
@@ -97,12 +97,12 @@ def records_part(
 
 @attrs.define(eq=False)
 class CompactedLockStep(LockStep):
-    """As `LockStep`, over streams that are `Readable`."""
+    """The walk of `LockStep` over compacted copies, whose streams are `Readable`."""
 
     readable: Sequence[Readable] = attrs.field(kw_only=True)  # the streams, by their own type
     ledger: KeyLedger = attrs.field(kw_only=True)
     _cleaned: Offset = attrs.field(init=False)
-    # What transactions that are under way have written, by copy and producer.
+    # The records of open transactions, by copy and producer.
     _open: dict[tuple[int, int], list[Note]] = attrs.field(init=False, factory=dict)
     _found: Parting | None = attrs.field(init=False, default=None)
     _left: list[int] = attrs.field(init=False, factory=list)
@@ -136,7 +136,7 @@ class CompactedLockStep(LockStep):
         return True if parting is None else self.end(parting)
 
     def end(self, parting: Parting | None) -> bool:
-        """The answer, unless a key is lost before it; which what is left to read may tell."""
+        """End the walk, unless a key may be lost before: then the rest is read first."""
         if parting is not None and (self._open or self.ledger.lost() is not None):
             self._found = parting
             self._left = list(range(len(self.streams)))
@@ -145,7 +145,7 @@ class CompactedLockStep(LockStep):
 
     def _judge(self, parting: Parting | None) -> bool:
         for (copy, _), notes in self._open.items():
-            self.ledger.note([copy], notes)  # what is still under way has not been aborted
+            self.ledger.note([copy], notes)  # an open transaction is not aborted
         return super().end(self._lost(parting))
 
     def _lost(self, parting: Parting | None) -> Parting | None:
@@ -169,7 +169,7 @@ class CompactedLockStep(LockStep):
         heads: Sequence[BatchHeader | None],
         base: Offset,
     ) -> Difference | None:
-        """How a copy that does not have the batch at `base` differs, if no cleaner took it."""
+        """Return how copies without the batch at `base` differ, if no cleaner removed it."""
         without = [copy for copy in range(len(heads)) if copy not in held]
         if any(
             heads[copy] is None and self.streams[copy].next_offset <= max(base, self.start_offset)
@@ -181,7 +181,7 @@ class CompactedLockStep(LockStep):
     def _compare(
         self, held: Mapping[int, BatchHeader], heads: Sequence[BatchHeader | None]
     ) -> Parting | None:
-        """Take the batch of all who hold it, and note its keys."""
+        """Take the batch from the copies that hold it, and note its keys."""
         views = [self._view(copy, header) for copy, header in enumerate(heads)]
         batches = {copy: taken(self.readable[copy], header.size) for copy, header in held.items()}
         sound = [copy not in batches or check_crc(batches[copy]) for copy in range(len(heads))]
@@ -191,8 +191,8 @@ class CompactedLockStep(LockStep):
         try:
             group = Group(held, batches, decoded(batches))
         except StorageError as error:
-            told = [attrs.evolve(view, damage=str(error)) for view in views]
-            return Parting(Difference.CORRUPT, max(base_offset, self.start_offset), told)
+            damaged = [attrs.evolve(view, damage=str(error)) for view in views]
+            return Parting(Difference.CORRUPT, max(base_offset, self.start_offset), damaged)
         part = group.parting(self._cleaned, self.start_offset)
         for copies in [[*held]] if group.is_alike else [[copy] for copy in held]:
             self._note(copies, group, _OPEN_END if part is None else part[1])
@@ -214,7 +214,7 @@ class CompactedLockStep(LockStep):
         )
 
     def _note(self, copies: Sequence[int], group: "Group", beyond: Offset) -> None:
-        """All of `copies` hold the same form of the batch."""
+        """Note the keys of a batch that all of `copies` hold in the same form."""
         header, records = group.headers[copies[0]], group.forms[copies[0]]
         if header.is_control:
             self._end_transaction(copies, header, group.batches[copies[0]])
@@ -234,7 +234,7 @@ class CompactedLockStep(LockStep):
                 self.ledger.note([copy], notes)
 
     def _drain(self) -> bool:
-        """Read on in one copy, for the keys alone."""
+        """Read the next batch of the copies that are left, for its keys only."""
         copy = self._left[0]
         stream = self.readable[copy]
         try:
@@ -247,14 +247,14 @@ class CompactedLockStep(LockStep):
                     self._note([copy], group, self.start_offset)
                 return True
         except StorageError:
-            pass  # what is behind damage replaces nothing
+            pass  # records behind damage replace nothing
         self._left.pop(0)
         return True if self._left else self._judge(self._found)
 
 
 @attrs.frozen
 class Group:
-    """Those who hold the batch at one offset, by number: its header, its bytes, its records."""
+    """The copies that hold the batch at one offset: header, bytes and records, by number."""
 
     headers: Mapping[int, BatchHeader]
     batches: Mapping[int, bytes]
@@ -262,12 +262,12 @@ class Group:
 
     @property
     def is_alike(self) -> bool:
-        """All have the same bytes."""
+        """Whether all copies have the same bytes."""
         return len(set(self.batches.values())) == 1
 
     @property
     def shared(self) -> int:
-        """How many records all have."""
+        """The number of records that all copies have."""
         first, *others = self.forms.values()
         if self.is_alike:
             return len(first)
@@ -277,7 +277,7 @@ class Group:
     def parting(
         self, cleaned_before: Offset, start_offset: Offset
     ) -> tuple[Difference, Offset] | None:
-        """Where they part, in what is not a cleaner's doing."""
+        """Return where the copies diverge, except for cleaned records."""
         headers = list(self.headers.values())
         offset = max(headers[0].base_offset, start_offset)
         if len({header.leader_epoch for header in headers}) > 1:
@@ -291,7 +291,7 @@ class Group:
 
 
 def decoded(batches: Mapping[int, bytes]) -> dict[int, list[Record]]:
-    """The records of each; those of equal bytes once."""
+    """Decode the batches; equal ones only once."""
     known: dict[bytes, list[Record]] = {}
     for batch in batches.values():
         if batch not in known:
@@ -300,7 +300,7 @@ def decoded(batches: Mapping[int, bytes]) -> dict[int, list[Record]]:
 
 
 def notes_of(records: Sequence[Record], start: Offset, beyond: Offset) -> Iterator[Note]:
-    """Of every record from `start` on that has a key."""
+    """Yield a note of every record with a key, from `start` on."""
     for record in records:
         if record.key is not None and record.offset >= start:
             yield digest(record.key), record.offset, record.value is None, record.offset >= beyond

@@ -1,14 +1,14 @@
-"""Comparing the copies of one partition, wherever each of them is.
+"""The comparison of the copies of one partition, wherever each of them is.
 
     Copy, Copy, ... ── Comparing ──> begin, step, step, ... ──> Same, Different or Alone
 
-Rule 1: what is compared is the range that all copies have, from the highest log start on.
+Rule 1: the range that all copies have is compared, from the highest log start on.
 
-Rule 2: batches are equal byte for byte, unless a cleaner has been at work in that range, and
-nobody asks for bytes: then it is what compaction leaves alone that is equal (`compacted.py`).
+Rule 2: batches must be equal byte for byte. If a cleaner has been at work in that range, and bytes
+are not asked for, what compaction never changes must be equal (`compacted.py`).
 
-Rule 3: steps do not wait. Who must, for bytes from a broker, does so between them; `run` is
-for those who need not.
+Rule 3: steps do not wait. A caller that waits for bytes from a broker does so between them; `run`
+is for sources that need no wait.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ _ALL: Final = 2**63 - 1
 
 @attrs.frozen(kw_only=True)
 class Copy:
-    """One copy of a partition; `stream` stands at its first batch."""
+    """One copy of a partition; `stream` begins at its first batch."""
 
     name: str
     stream: Readable
@@ -49,21 +49,21 @@ class Copy:
 
 @attrs.frozen(kw_only=True)
 class Rules:
-    """What counts as the same."""
+    """The rules by which copies count as the same."""
 
     copies: int | None = None
-    """How many of each there must be, where that is known; fewer is a difference."""
+    """The number of copies that there must be, if known; fewer is a difference."""
     exact: bool = False
-    """Byte for byte, whatever a cleaner has done."""
+    """Compare byte for byte, even if a cleaner has been at work."""
     compacted: bool = False
-    """By keys, whether or not anything tells of a cleaner."""
+    """Compare by keys, even without a sign of a cleaner."""
     start_offset: Offset = 0
-    """What lies below is not compared."""
+    """The offset below which nothing is compared."""
 
 
 @attrs.define(eq=False)
 class Comparing:
-    """See the module's docstring; `result` once `step` has said that there is no more."""
+    """The comparison of one partition; it has a `result` when `step` returns False."""
 
     partition: TopicPartition
     copies: Sequence[Copy]
@@ -100,18 +100,18 @@ class Comparing:
 
     @property
     def compared(self) -> Compared:
-        """How far it is."""
+        """The range that was equal so far."""
         return self._walk.compared
 
     def run(self) -> PartitionResult:
         more = self.begin()
         while more:
             more = self.step()
-        assert self.result is not None, "the last step tells"
+        assert self.result is not None, "the last step sets it"
         return self.result
 
     def begin(self) -> bool:
-        """What can be told without reading; whether there is more to do."""
+        """Find what differs without reading; return whether there is more to do."""
         start = self._walk.start_offset
         if self.rules.copies is not None and len(self.copies) < self.rules.copies:
             views = [CopyAt(directory=name) for name in self.names]
@@ -159,7 +159,7 @@ class Comparing:
 def compare_bytes(
     streams: Sequence[Readable], headers: Sequence[BatchHeader]
 ) -> tuple[bool, list[bool]]:
-    """Take one batch from each: whether all bytes are equal, and whose CRC-32C matches."""
+    """Take a batch from each; return if all bytes are equal, and whose CRC-32C matches."""
     equal, crcs = _take_batch(streams, headers)
     return equal, [crc == header.crc for crc, header in zip(crcs, headers, strict=True)]
 
@@ -182,7 +182,7 @@ def _take_batch(
 
 
 def _pieces(streams: Sequence[Readable], size: int) -> Iterator[list[bytes]]:
-    """The next `size` bytes of every stream, in pieces that all of them have at hand."""
+    """Yield the next `size` bytes of every stream, in pieces that all of them have at hand."""
     while size:
         count = min(size, *(stream.available for stream in streams))
         yield [stream.take(count) for stream in streams]

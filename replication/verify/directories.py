@@ -1,19 +1,18 @@
-"""Are two or more copies of a log the same; if not, where do they part, and how.
+"""The comparison of log directories at rest.
 
     A  [e0: 0-4][e0: 5-9][e1: 10-12]
     B           [e0: 5-9][e2: 10-11]         its log start is 5
 
-    compared from 5, the highest log start; they part at offset 10, at epochs 1 and 2
+    compared from 5, the highest log start; they diverge at offset 10, at epochs 1 and 2
 
-Rule 1: what is compared is the stream of batches, byte for byte as on disk, leader epochs
-included. Where one segment ends and the next begins is each copy's own affair, and so is
-what its cleaner has dropped (`compacted.py`).
+Rule 1: the stream of batches is compared, byte for byte as on disk, leader epochs included.
+Copies may differ in where segments end, and in what their cleaners have dropped (`compacted.py`).
 
-Rule 2: each byte is read once, in chunks, and every batch's CRC-32C is checked on the way:
-where copies differ, that says whose is damaged.
+Rule 2: each byte is read once, in chunks, and every batch's CRC-32C is checked on the way: if
+copies differ, that says which one is damaged.
 
-Rule 3: only logs at rest are compared, as files. What a copy holds beyond the high
-watermark counts: two copies that were stopped in the middle may differ there.
+Rule 3: only logs at rest are compared, as files. Records beyond the high watermark count: two
+copies that were stopped in the middle may differ there.
 """
 
 import contextlib
@@ -64,10 +63,10 @@ def verify_directories(
 ) -> Comparison:
     """Compare the copies that `directories` hold of each partition found in any of them.
 
-    `copies`: how many of each there must be, where the caller knows; fewer is a difference.
-    `exact`: byte for byte, whatever a cleaner has done.
-    `compacted`: by keys, whether or not anything tells of a cleaner.
-    `on_partition` hears each result as it is known, for progress.
+    `copies`: the number of copies that there must be, if known; fewer is a difference.
+    `exact`: compare byte for byte, even if a cleaner has been at work.
+    `compacted`: compare by keys, even without a sign of a cleaner.
+    `on_partition` is called with each result, for progress.
     """
     sources = [LogDirectory.at(file_system, directory) for directory in directories]
     rules = Rules(copies=copies, exact=exact, compacted=compacted)
@@ -88,7 +87,7 @@ def verify_directories(
 
 @contextmanager
 def closing(copies: Sequence[Copy]) -> Iterator[Sequence[Copy]]:
-    """The copies, whose files are closed in the end."""
+    """Close the files of the copies at the end of the block."""
     try:
         yield copies
     finally:
@@ -108,7 +107,7 @@ class LogDirectory:
 
     @classmethod
     def at(cls, file_system: FileSystem, directory: str) -> "LogDirectory":
-        """CannotCompareError where there is none."""
+        """Return the replicas in `directory`; CannotCompareError if it is no directory."""
         if not file_system.is_directory(directory):
             raise CannotCompareError(f"{directory} is not a directory")
         return cls(
@@ -124,7 +123,7 @@ class LogDirectory:
         )
 
     def copies_of(self, partition: TopicPartition) -> list[Copy]:
-        """The one that is here, or none."""
+        """Return the copy of a partition in this directory, or none."""
         path = self.partitions.get(partition)
         if path is None:
             return []
@@ -140,7 +139,7 @@ class LogDirectory:
         ]
 
     def offset_for_time(self, partition: TopicPartition, timestamp: int) -> Offset | None:
-        """Of the first batch with a record that is not older; headers are read up to there."""
+        """Return the base offset of the first batch with a record that is not older."""
         path = self.partitions.get(partition)
         if path is None:
             return None
@@ -152,13 +151,13 @@ class LogDirectory:
                     stream.skip(header.size)
                     stream.passed(header)
             except DamagedLogError:
-                pass  # which is told when it is compared
+                pass  # the comparison reports it
             return stream.next_offset
 
 
 @attrs.frozen(kw_only=True)
 class Pasts:
-    """What is known of the replicas of a log directory beside their batches."""
+    """The facts known about the replicas of a log directory beside their batches."""
 
     _file_system: FileSystem
     _cleaned: Mapping[TopicPartition, Offset]
@@ -176,7 +175,7 @@ class Pasts:
         )
 
     def of(self, partition: TopicPartition, path: str) -> Past:
-        """Of the replica in `path`."""
+        """Return the facts about the replica in `path`."""
         reached = [each.get(partition, 0) for each in self._reached]
         return Past(
             cleaned_before=self._cleaned.get(partition, 0),
@@ -185,7 +184,7 @@ class Pasts:
 
 
 def topic_id_in(file_system: FileSystem, path: str) -> str | None:
-    """As text; None where the partition's directory has none."""
+    """Return the topic id as text; None if the partition's directory has none."""
     try:
         topic_id = read_partition_metadata(file_system, path)
     except CheckpointError:
@@ -196,7 +195,7 @@ def topic_id_in(file_system: FileSystem, path: str) -> str | None:
 def checkpointed(
     file_system: FileSystem, directory: str, name: str
 ) -> Mapping[TopicPartition, Offset]:
-    """What a checkpoint of the log directory says; nothing where it cannot be read."""
+    """Read a checkpoint of the log directory; an unreadable one is empty."""
     try:
         return OffsetCheckpoint(file_system, f"{directory}/{name}").read()
     except CheckpointError:
@@ -204,7 +203,7 @@ def checkpointed(
 
 
 def reached_in(file_system: FileSystem, path: str) -> Offset:
-    """An offset that the log in `path` once ended at or went beyond, whatever it holds now.
+    """Return an offset that the log in `path` has reached, even if it ends before it now.
 
     A leader epoch begins at the log's end, and a producer snapshot is taken there.
     """

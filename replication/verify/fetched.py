@@ -1,17 +1,17 @@
-"""A partition's batches as a broker sends them, up to the offset where they are to end.
+"""The batches of a partition as a broker sends them, up to a given end.
 
-    fill   ── Fetch 100 ──> [98-104][105-120][121-1     what is cut off comes again
-    head, take, skip: over what is there, without waiting
-    fill   ── Fetch 121 ──> [121-140]                   sent as soon as the last answer was there
+    fill   ── Fetch 100 ──> [98-104][105-120][121-1     a batch that is cut off comes again
+    head, take, skip: over received batches, without waiting
+    fill   ── Fetch 121 ──> [121-140]                   sent when the last response has come
 
-Rule 1: it fetches as a consumer does: replica id -1, so up to the high watermark of whoever
-is asked, a leader or, of version 11 on, a follower (KIP-392); no session, no isolation.
+Rule 1: it fetches as a consumer does: replica id -1, so up to the high watermark of the broker
+that is asked, a leader or, from version 11 on, a follower (KIP-392); no session, no isolation.
 
-Rule 2: whoever walks calls `fill` while `wants_bytes`. Then there is a whole batch at the head,
-or the end: `end_offset`, or where the broker has nothing more, though it was asked for a while.
+Rule 2: the walk calls `fill` while `wants_bytes`. Then there is a whole batch at the head, or the
+end: `end_offset`, or the last record that the broker has, after it was asked for a while.
 
-Rule 3: a leader that moves or dies is waited for. What its log no longer has, as retention
-goes on, is `StartMovedError`: the comparison begins again there.
+Rule 3: a leader that moves or dies is waited for. If retention has deleted the next records, that
+is a `StartMovedError`: the comparison begins again behind them.
 """
 
 from collections.abc import Awaitable, Callable
@@ -34,27 +34,27 @@ from storage.batch.record_batch import HEADER_SIZE, BatchHeader, read_header, wa
 from storage.errors import CorruptRecordError
 from storage.types import NO_TOPIC_ID, Offset, TopicId, TopicPartition
 
-# How often a broker may say that it has nothing, until that is believed.
+# The number of empty responses after which a broker has no more records.
 PATIENCE = 10
 
 
 class StartMovedError(CannotCompareError):
-    """The log begins later than it did."""
+    """A log that begins later than before."""
 
     def __init__(self, partition: TopicPartition, offset: Offset) -> None:
-        super().__init__(f"{partition}: what lies below offset {offset} was deleted meanwhile")
+        super().__init__(f"{partition}: the records below offset {offset} were deleted meanwhile")
         self.offset = offset
 
 
 class FindNode(Protocol):
-    """Whom to fetch from; `anew` where the last one did not answer, or said that it is not it."""
+    """The search for the node to fetch from; `anew` if the last one failed or refused."""
 
     def __call__(self, *, anew: bool) -> Awaitable[Node]: ...
 
 
 @attrs.frozen(kw_only=True)
 class FetchOptions:
-    """Kafka's kafka-replica-verification has them under these names."""
+    """The options of fetches, under the names of kafka-replica-verification."""
 
     fetch_size: int = 1 << 20
     max_wait_ms: int = 1000
@@ -62,7 +62,7 @@ class FetchOptions:
 
 @attrs.define(eq=False, kw_only=True)
 class FetchedBatches:
-    """See the module's docstring; a `comparing.Readable`."""
+    """The fetched batches of one partition; a `compacted.Readable`."""
 
     partition: TopicPartition
     topic_id: TopicId
@@ -92,7 +92,7 @@ class FetchedBatches:
 
     @property
     def at_end(self) -> bool:
-        """All has been read that is to be, or that there is."""
+        """Whether all batches have been read, up to the end or as far as there are any."""
         return self.next_offset >= self.end_offset or not self._patience
 
     @property
@@ -100,7 +100,7 @@ class FetchedBatches:
         return not self.at_end and self._size_at_head() is None
 
     async def fill(self) -> None:
-        """Until there is a whole batch at the head, or the end."""
+        """Fetch until there is a whole batch at the head, or the end."""
         config = self.network.config
         while self.wants_bytes:
             data = await keep_asking(
@@ -117,13 +117,13 @@ class FetchedBatches:
                 self._sent = await self._send(following)
 
     def _following(self) -> Offset | None:
-        """Where the next fetch begins; None where there is none, or this one told nothing."""
+        """Return the offset of the next fetch; None if there is none, or it is not known."""
         last = None
         try:
             for _, header in walk(self._records, self._at):
                 last = header.next_offset
         except CorruptRecordError:
-            return None  # the walk ends at it
+            return None  # the walk ends at the damage
         return last if last is not None and last < self.end_offset else None
 
     def _take_in(self, data: PartitionData) -> None:
@@ -135,7 +135,7 @@ class FetchedBatches:
         elif len(self._records):
             self._max_bytes *= 2  # a broker that is older than KIP-74 cuts the first batch
         elif data.high_watermark >= self.end_offset:
-            self.next_offset = self.end_offset  # the rest of it was compacted away
+            self.next_offset = self.end_offset  # the rest was compacted away
         else:
             self._patience -= 1
 
@@ -181,13 +181,13 @@ class FetchedBatches:
             for data in topic.partitions:
                 if data.partition_index == self.partition.partition:
                     return data  # type: ignore[no-any-return] # of a response of this API
-        raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"an answer without {self.partition}")
+        raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"a response without {self.partition}")
 
     def _forget(self) -> None:
         self._anew = True
 
     def _pass_what_is_behind(self) -> None:
-        """A broker begins with the batch that holds the offset, or with one before it."""
+        """Skip batches before the offset: a broker may begin earlier."""
         while (size := self._size_at_head()) is not None:
             header = self._header()
             if header is None or header.last_offset >= self.next_offset:
@@ -229,7 +229,7 @@ class FetchedBatches:
         self.next_offset = header.next_offset
 
     def close(self) -> None:
-        """Nothing of its own is open."""
+        """Do nothing: it has no files or connections of its own."""
 
     def _header(self) -> BatchHeader | None:
         try:
@@ -238,7 +238,7 @@ class FetchedBatches:
             return None
 
     def _size_at_head(self) -> int | None:
-        """Of the whole batch, or of what is none, that begins here; None where it is cut off."""
+        """Return the size of the batch at the head, or of damage; None if it is cut off."""
         left = len(self._records) - self._at
         if left < HEADER_SIZE:
             return None

@@ -6,15 +6,15 @@
                                                  k3        -12             a tombstone may go
                                                  k4                  15    lost: k4@15
 
-Rule 1: a key is the same in all copies if its last record stands at one offset. Who lacks it
-is let off where it has a later one (of offsets that are not compared: `later`), or where it
-is a tombstone and no older record of the key is left. All else is lost.
+Rule 1: a key is the same in all copies if its last record is at one offset. A copy that lacks that
+record is excused if it has a later one (at an offset that is not compared: `later`), or if the
+record is a tombstone and the copy has no older record of the key. Otherwise the record is lost.
 
-Rule 2: what is noted may come in any order: of each key and copy the highest offset counts.
-So notes can be held back until their transaction has ended, and made by many at once.
+Rule 2: notes may come in any order: the highest offset counts for each key and copy. So notes can
+be held back until their transaction has ended, and made by several tasks.
 
-Rule 3: a key is its 128-bit hash here, as in the cleaner's own map. Beyond `most` keys the
-ledger goes to a temporary file, in order of the hashes, and is merged with the others in the end.
+Rule 3: a key is represented by its 128-bit hash, as in the cleaner's map. Beyond `most` keys the
+ledger is written to a temporary file, in order of the hashes; all files are merged at the end.
 """
 
 import heapq
@@ -31,8 +31,8 @@ from storage.types import Offset
 MOST_KEYS: Final = 200_000
 DIGEST_SIZE: Final = 16
 
-# Of each copy twice its offset, and one more for a tombstone; and a bit for each that has a
-# later one. -1: no record.
+# For each copy twice the offset, plus one for a tombstone, -1 for no record; and last a bit for
+# each copy that has a later record.
 Noted: TypeAlias = list[int]
 _ABSENT: Final = -1
 
@@ -49,12 +49,12 @@ class Lost(NamedTuple):
 
 
 def digest(key: bytes) -> bytes:
-    """What stands for the key."""
+    """Return the hash that represents a key."""
     return blake2b(key, digest_size=DIGEST_SIZE).digest()
 
 
 class KeyLedger:
-    """See the module's docstring; copies are numbered from 0."""
+    """The last offsets of keys; copies are numbered from 0."""
 
     def __init__(self, copies: int, *, most: int = MOST_KEYS) -> None:
         self._copies = copies
@@ -64,7 +64,7 @@ class KeyLedger:
         self._runs: list[IO[bytes]] = []
 
     def note(self, copies: Sequence[int], notes: Iterable[Note]) -> None:
-        """Each of `copies` has these records."""
+        """Note that each of `copies` has these records."""
         noted, most = self._noted, self._most
         for key, offset, is_tombstone, later in notes:
             entry = noted.get(key)
@@ -81,13 +81,13 @@ class KeyLedger:
                     entry[copy] = value
 
     def lost(self) -> Lost | None:
-        """The first of what is lost, by offset."""
+        """Return the lost record with the lowest offset."""
         found = (lost_record(noted) for _, noted in self._merged())
         return min((each for each in found if each is not None), default=None)
 
     @property
     def keys(self) -> int:
-        """How many have a last record in some copy."""
+        """The number of keys that have a last record in some copy."""
         return sum(max(noted[:-1]) != _ABSENT for _, noted in self._merged())
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class KeyLedger:
 
 
 def merged(entries: Iterable[Noted]) -> Noted:
-    """What several ledgers say of one key."""
+    """Merge the notes of several ledgers about one key."""
     (*offsets, later), *others = entries
     for *more, more_later in others:
         offsets = list(map(max, offsets, more))
@@ -128,7 +128,7 @@ def merged(entries: Iterable[Noted]) -> Noted:
 
 
 def lost_record(noted: Noted) -> Lost | None:
-    """Rule 1, of one key."""
+    """Return the record of one key that is lost by rule 1, or None."""
     *lasts, later = noted
     last = max(lasts)
     if last == _ABSENT:

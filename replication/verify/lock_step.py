@@ -1,16 +1,16 @@
-"""Walking copies of a log batch by batch, for as long as they say the same.
+"""The walk over copies of a log, batch by batch, as long as they are equal.
 
     A  [e0: 0-4][e0: 5-9][e1: 10-12]
     B  [e0: 0-4][e0: 5-9][e2: 10-11]
-                         ^ their heads differ: they part at offset 10
+                         ^ their heads differ: they diverge at offset 10
 
-Rule 1: the walk asks for heads only. Where they come from, and how two batches of equal
-place are told apart, is its caller's: files read to their last byte (`directories.py`), or
-rows of headers that were read elsewhere (`pipeline.audit`). Both give the same answer.
+Rule 1: the walk asks for heads only. The caller provides them, and compares batches of the same
+offset: from files read to their last byte (`directories.py`), or from rows of headers that were
+read elsewhere (`pipeline.audit`). Both give the same result.
 
-Rule 2: what ends the walk is one value, which says how the copies part and what each holds.
+Rule 2: the walk ends with one value, which says how the copies diverge and what each holds.
 
-Rule 3: a step takes one batch of each, so that who must wait for bytes can do so in between
+Rule 3: a step takes one batch of each copy, so that a caller can wait for bytes in between
 (`clusters.py`).
 """
 
@@ -26,7 +26,7 @@ from storage.types import Offset
 
 
 class Batches(Protocol):
-    """A copy's batches in order."""
+    """The batches of a copy, in order."""
 
     @property
     def next_offset(self) -> Offset: ...
@@ -44,22 +44,22 @@ class Batches(Protocol):
     def passed(self, header: BatchHeader) -> None: ...
 
 
-# Whether the batches at the heads are equal, and whose CRC-32C matches.
+# Returns whether the batches at the heads are equal, and whose CRC-32C matches.
 CompareBatches: TypeAlias = Callable[[Sequence[BatchHeader]], tuple[bool, list[bool]]]
 
 
 @attrs.frozen(kw_only=True)
 class Past:
-    """What is known of a copy beside its batches."""
+    """The facts known about a copy beside its batches."""
 
     cleaned_before: Offset = 0
     reached: Offset = 0
-    """The furthest end that its checkpoints tell of."""
+    """The highest end that its checkpoints name."""
 
 
 @attrs.frozen
 class Parting:
-    """Where copies part, and what each of them holds there."""
+    """The offset at which copies diverge, and what each of them holds there."""
 
     difference: Difference
     offset: Offset
@@ -68,7 +68,7 @@ class Parting:
 
 @attrs.define(eq=False)
 class LockStep:
-    """See the module's docstring; `compared` says how far the copies are equal."""
+    """The walk over copies; `compared` is the range in which they are equal."""
 
     directories: Sequence[str]
     streams: Sequence[Batches]
@@ -82,14 +82,14 @@ class LockStep:
         self.compared = Compared(start_offset=self.start_offset, end_offset=self.start_offset)
 
     def run(self) -> Parting | None:
-        """Where they part; None where they never do."""
+        """Return where the copies diverge; None if they never do."""
         more = self.begin()
         while more:
             more = self.step()
         return self.parting
 
     def begin(self) -> bool:
-        """Go to the start; False where that is as far as it goes."""
+        """Go to the start; return False if the walk ends there."""
         try:
             for stream in self.streams:
                 stream.seek(self.start_offset)
@@ -98,7 +98,7 @@ class LockStep:
         return True
 
     def step(self) -> bool:
-        """Take the next batch of each; False where there is nothing more to say."""
+        """Take the next batch of each copy; return False if the walk ends."""
         try:
             heads = [stream.head() for stream in self.streams]
         except DamagedLogError:
@@ -112,7 +112,7 @@ class LockStep:
         return True if parting is None else self.end(parting)
 
     def end(self, parting: Parting | None) -> bool:
-        """This is the answer; there is no more."""
+        """End the walk with this result."""
         self.parting = parting
         return False
 
@@ -121,7 +121,7 @@ class LockStep:
         if len(held) == len(heads) and len(set(held)) == 1:
             return None
         if not held:
-            # Nothing to compare from here on; but a copy may end before the others begin.
+            # Nothing is left to compare; but a copy may end before the others begin.
             ends = [stream.next_offset for stream in self.streams]
             if min(ends) >= self.start_offset:
                 return None
@@ -144,7 +144,7 @@ class LockStep:
         return Parting(Difference.EPOCH if len(epochs) > 1 else Difference.BYTES, offset, views)
 
     def advance(self, headers: Sequence[BatchHeader]) -> None:
-        """Pass what is equal at the heads, and perhaps more that is known to be."""
+        """Move past equal batches at the heads."""
         for stream, header in zip(self.streams, headers, strict=True):
             stream.passed(header)
         header = headers[0]
@@ -186,9 +186,9 @@ class LockStep:
 
 
 def unsound(offset: Offset, views: Sequence[CopyAt], sound: Sequence[bool]) -> Parting:
-    """A CRC-32C does not match, of those that are not `sound`."""
-    told = [
+    """Return a divergence at copies whose CRC-32C does not match: those that are not `sound`."""
+    damaged = [
         view if is_sound else attrs.evolve(view, damage="its CRC-32C does not match")
         for view, is_sound in zip(views, sound, strict=True)
     ]
-    return Parting(Difference.CORRUPT, offset, told)
+    return Parting(Difference.CORRUPT, offset, damaged)

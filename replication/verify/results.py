@@ -1,19 +1,19 @@
-"""What comparing copies of a log has found, as values, and why copies part.
+"""The results of comparing copies of a log, and the causes of differences.
 
-    difference    cause         told by
+    difference    cause         condition
     missing tail  lag           one ends where another goes on
                   truncation    ... and its checkpoints say that it once went further
-    gap           gap           offsets that another has, and no cleaner has been there
-                  compaction    ... or one has, and copies were to be equal byte for byte
-    lost key      compaction    the last record of a key is not there, nor a later one
-    epoch         rewrite       two leaders wrote there, and the records have one CRC: a copy
-                                that was made by producing
-                  truncation    ... or not: whoever has the older epoch was to truncate
+    gap           gap           another has these offsets, and no cleaner has been there
+                  compaction    ... or one has, and copies must be equal byte for byte
+    lost key      compaction    the last record of a key is missing, and there is no later one
+    epoch         rewrite       two leaders wrote there, and the CRCs are equal: a copy that was
+                                made by producing
+                  truncation    ... or not: the copy with the older epoch should have truncated
     bytes         rewrite       one leader's batch, in two forms
     corrupt       corruption    no batch, or one whose CRC-32C is wrong
 
-Rule: a cause is a function of the difference and of what each copy holds there, so whoever
-finds the same of other files (`pipeline.audit`) says the same.
+Rule: a cause is a function of the difference and of what each copy holds there, so that other
+readers of logs (`pipeline.audit`) name the same cause.
 """
 
 import enum
@@ -27,11 +27,11 @@ from storage.types import LeaderEpoch, Offset, TopicPartition
 
 
 class CannotCompareError(UnderstudyError):
-    """A directory or a cluster that is not there, or nothing in any of them to compare."""
+    """A directory or a cluster that is missing, or sources without anything to compare."""
 
 
 class Difference(enum.Enum):
-    """What differs where two copies part."""
+    """The kind of difference at the offset where copies diverge."""
 
     MISSING_TAIL = "missing tail"  # one ends where another goes on
     GAP = "gap"  # one lacks offsets that another has
@@ -44,7 +44,7 @@ class Difference(enum.Enum):
 
 
 class Cause(enum.Enum):
-    """What makes copies part there."""
+    """The cause of a difference."""
 
     LAG = "lag"
     TRUNCATION = "truncation"
@@ -56,7 +56,7 @@ class Cause(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class CopyAt:
-    """What one copy holds where they part: None for what it does not have."""
+    """The part of one copy at the offset of a difference; None for what it does not have."""
 
     directory: str  # or the bootstrap servers, with the broker where there are several
     leader_epoch: LeaderEpoch | None = None
@@ -67,15 +67,15 @@ class CopyAt:
     damage: str | None = None
     topic_id: str | None = None
     crc: int | None = None
-    # Its checkpoints say that it once went up to here, and it ends before that.
+    # The end that its checkpoints name, if the copy ends before that.
     reached: Offset | None = None
-    # Below this a cleaner has been at work.
+    # The offset below which a cleaner has been at work.
     cleaned_before: Offset | None = None
 
 
 @attrs.frozen(kw_only=True)
 class Compared:
-    """How far a partition's copies are equal: offsets [start_offset, end_offset)."""
+    """The range in which a partition's copies are equal: [start_offset, end_offset)."""
 
     start_offset: Offset
     end_offset: Offset
@@ -87,13 +87,13 @@ class Compared:
 
 @attrs.frozen(kw_only=True)
 class Same:
-    """Every copy holds the same batches, or of compacted ones the same last record of each key."""
+    """Copies with the same batches; compacted ones with the same last record of each key."""
 
     partition: TopicPartition
     directories: tuple[str, ...]
     compared: Compared
     keys: int | None = None
-    """How many keys have a last record; None where all bytes are the same."""
+    """The number of keys with a last record; None if all bytes were compared."""
 
     def __str__(self) -> str:
         c = self.compared
@@ -107,7 +107,7 @@ class Same:
 
 @attrs.frozen(kw_only=True)
 class Different:
-    """The copies part at `offset`; `compared` is what is equal before it."""
+    """Copies that diverge at `offset`; `compared` is the equal range before it."""
 
     partition: TopicPartition
     directories: tuple[str, ...]
@@ -118,7 +118,7 @@ class Different:
 
     @property
     def cause(self) -> Cause | None:
-        """None where what is there does not tell it."""
+        """The cause, None if it cannot be known from the copies."""
         return cause_of(self.difference, self.offset, self.copies)
 
     def __str__(self) -> str:
@@ -132,7 +132,7 @@ class Different:
 
 @attrs.frozen(kw_only=True)
 class Alone:
-    """There is one copy only, and nothing to compare it with."""
+    """A partition with only one copy, which was compared with nothing."""
 
     partition: TopicPartition
     directories: tuple[str, ...]
@@ -143,7 +143,7 @@ class Alone:
 
 @attrs.frozen(kw_only=True)
 class NotCompared:
-    """It is in several places, and nothing could be told of it; the others were compared."""
+    """A partition in several places that could not be compared."""
 
     partition: TopicPartition
     directories: tuple[str, ...]
@@ -153,7 +153,7 @@ class NotCompared:
         return f"{self.partition}: could not be compared: {self.reason}"
 
 
-# Of copies that can be read; of a live cluster's, it may be that they cannot.
+# The results for readable copies; copies of a live cluster may be unreadable.
 PartitionResult: TypeAlias = Same | Different | Alone
 Outcome: TypeAlias = PartitionResult | NotCompared
 
@@ -167,7 +167,7 @@ class Comparison:
 
     @property
     def same(self) -> bool:
-        """All could be compared, and nothing differs."""
+        """Whether all partitions could be compared, and none differs."""
         return not self.differences and not self.not_compared
 
     @property
@@ -179,7 +179,7 @@ class Comparison:
         return tuple(result for result in self.partitions if isinstance(result, NotCompared))
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON would have it."""
+        """Return the result as values for JSON."""
         return {
             "same": self.same,
             "directories": list(self.directories),
@@ -188,7 +188,7 @@ class Comparison:
 
 
 def cause_of(difference: Difference, offset: Offset, copies: Sequence[CopyAt]) -> Cause | None:
-    """See the module's docstring."""
+    """Return the cause of a difference, by the table of this module."""
     match difference:
         case Difference.MISSING_TAIL:
             lacking = [copy for copy in copies if copy.base_offset is None]

@@ -3,14 +3,14 @@
     understudy verify A B            A, B: ── LogDirectory, Cluster ──> the copies of each partition
                                                                         ──> Comparing, step by step
 Rule 1: everything is read once and in order, one partition after the other; a broker's next
-answer is under way while the last one is compared.
+response is under way while the last one is compared.
 
-Rule 2: one cluster alone is compared with itself: the replicas of each partition.
+Rule 2: a cluster by itself is compared with itself: the replicas of each partition.
 
-Rule 3: where retention takes what is being read, that partition begins again at what is left.
+Rule 3: if retention deletes what is being read, that partition begins again at what is left.
 
-Rule 4: a partition that cannot be read, since nobody leads it or it goes faster than it is read,
-is told as such, and holds up no other. A cluster that does not answer ends all.
+Rule 4: a partition that cannot be read, since it has no leader or is deleted faster than it is
+read, is reported as such, and delays no other. A cluster that does not answer ends the comparison.
 """
 
 import re
@@ -46,7 +46,7 @@ Source: TypeAlias = LogDirectory | Cluster
 _NO_RECORD: Final = -1
 _RESTARTS: Final = 3
 _LOOKS: Final = 10
-# Between two looks at what else there is to do.
+# The steps between two checkpoints.
 _STEPS: Final = 64
 _END_OF_TIME: Final = 2**63 - 1
 
@@ -94,7 +94,7 @@ def _nothing(*_: Any) -> None:
 
 @attrs.frozen(kw_only=True)
 class Listener:
-    """Hears each result as it is known; and now and then how far the one under way is."""
+    """Callbacks for each result, and now and then for the progress of the present partition."""
 
     on_partition: Callable[[Outcome], None] = _nothing
     on_progress: Callable[[TopicPartition, Compared], None] = _nothing
@@ -103,7 +103,7 @@ class Listener:
 
 @attrs.frozen(kw_only=True)
 class Verification:
-    """What is to be compared, and how; log directories and bootstrap servers in any number."""
+    """A comparison to run, of any number of log directories and bootstrap servers."""
 
     directories: Sequence[str] = ()
     bootstrap_servers: Sequence[str] = ()
@@ -114,7 +114,7 @@ class Verification:
     listener: Listener = attrs.field(factory=Listener)
 
     async def run(self, seams: Seams) -> Comparison:
-        """CannotCompareError where it cannot be told."""
+        """Compare; CannotCompareError if that is not possible."""
         with raising_the_first():
             async with AsyncExitStack() as stack:
                 try:
@@ -165,7 +165,7 @@ class _Run:
         names = [source.name for source in self.sources]
         if not partitions:
             raise CannotCompareError(f"no partition in {', '.join(names)} that is selected")
-        await self._level()
+        await self._level_ends()
         starts = await self._starts(partitions)
         results: list[Outcome] = []
         for partition in partitions:
@@ -176,16 +176,16 @@ class _Run:
 
     async def _compare(self, partition: TopicPartition, rules: Rules) -> Outcome:
         holders = [each for each in self.sources if partition in held_by(each)]
-        # What is in one place only is told as that, whoever leads it.
+        # A partition in one place only is reported as that, with or without a leader.
         is_read = len(holders) > 1 or len(self.sources) == 1
         clusters = [each for each in holders if is_read and isinstance(each, Cluster)]
         try:
-            return await self._compare_what_is_left(partition, rules, clusters)
+            return await self._compare_until_stable(partition, rules, clusters)
         except CannotCompareError as error:
             names = tuple(each.name for each in holders)
             return NotCompared(partition=partition, directories=names, reason=str(error))
 
-    async def _compare_what_is_left(
+    async def _compare_until_stable(
         self, partition: TopicPartition, rules: Rules, clusters: Sequence[Cluster]
     ) -> PartitionResult:
         for each in clusters:
@@ -223,7 +223,7 @@ class _Run:
             if steps % _STEPS == 0:
                 await trio.lowlevel.checkpoint()
                 self._report(comparing)
-        assert comparing.result is not None, "the last step tells"
+        assert comparing.result is not None, "the last step sets it"
         return comparing.result
 
     def _report(self, comparing: Comparing) -> None:
@@ -232,8 +232,8 @@ class _Run:
             self._report_at = now + listener.interval_ms / 1000
             listener.on_progress(comparing.partition, comparing.compared)
 
-    async def _level(self) -> None:
-        """What is written while one cluster after the other is looked at makes neither lag."""
+    async def _level_ends(self) -> None:
+        """Read the ends again, so that records written between two reads make no cluster lag."""
         clusters = [source for source in self.sources if isinstance(source, Cluster)]
         for _ in range(_LOOKS if len(clusters) > 1 else 0):
             furthest: dict[TopicPartition, Offset] = {}
@@ -244,14 +244,17 @@ class _Run:
                 return
 
     def _copies_of(self, partition: TopicPartition) -> int | None:
-        """How many there must be: as asked for, or as a cluster alone has assigned them."""
+        """Return the number of copies that there must be, or None.
+
+        For a cluster by itself it is the number of assigned replicas, else the one asked for.
+        """
         (only, *others) = self.sources
         if isinstance(only, Cluster) and not others:
             return len(only.replicas[partition])
         return self.verification.rules.copies
 
     async def _starts(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Offset]:
-        """Where each is compared from, by the time that was asked for: the first that anybody has."""
+        """Return the offset from which each partition is compared: the lowest for the time asked."""
         timestamp = self.verification.selection.timestamp
         found: dict[TopicPartition, list[Offset]] = {}
         for source in self.sources if timestamp != EARLIEST else ():
@@ -280,5 +283,5 @@ async def _by_time(
 
 
 def nothing_compared(comparison: Comparison) -> bool:
-    """Whether no partition was in two places."""
+    """Return whether no partition was in two places."""
     return all(isinstance(each, Alone) for each in comparison.partitions)

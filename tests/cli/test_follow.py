@@ -114,7 +114,7 @@ def test_killed_at_any_moment_it_goes_on_where_its_log_ends(
     assert (
         said.decode()
         .splitlines()[-1]
-        .endswith("was promoted: it is a cluster of its own, and follows nobody")
+        .endswith("was promoted: it is a cluster of its own, and follows no other")
     )
     with running("up", "-n", "3", "--any-port", "--data-dir", str(copy)) as cluster:
         addresses = [row[2] for row in table_of(cluster, 3)]

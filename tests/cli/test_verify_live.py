@@ -16,7 +16,7 @@ from tests.cli.test_verify import lay
 pytestmark = pytest.mark.slow
 
 BATCHES = 200
-NOT_LED = "nobody leads it (of its brokers away: 2)"
+NOT_LED = "it has no leader (of its brokers away: 2)"
 
 
 @pytest.fixture(scope="module")

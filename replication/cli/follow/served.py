@@ -3,10 +3,15 @@
 import trio
 
 from replication.broker.adoption import AdoptedTopic, adopt
-from replication.mirror.errors import MirrorError
 from replication.mirror.options import NODE_ID
 from replication.mirror.promotion import KEPT
-from replication.mirror.state import CONTROLLER_DIRECTORY, STATE_FILE, CopyState, read_state
+from replication.mirror.state import (
+    CONTROLLER_DIRECTORY,
+    STATE_FILE,
+    CopyState,
+    MirrorError,
+    read_state,
+)
 from replication.net import production_seams
 from storage.filesystem import OsFileSystem
 

@@ -253,8 +253,8 @@ def test_a_partition_that_nobody_leads_is_named_with_the_brokers_that_are_away()
                 led, *others = map(str, found.partitions)
                 assert led.startswith("t-0: only in" if len(servers) == 1 else "t-0: same in 2")
                 assert others == [
-                    "t-1: could not be compared: b1:9092: nobody leads it (of its brokers away: 2)",
-                    "u-0: could not be compared: b1:9092: nobody leads it (of its brokers away: 3)",
+                    "t-1: could not be compared: b1:9092: it has no leader (of its brokers away: 2)",
+                    "u-0: could not be compared: b1:9092: it has no leader (of its brokers away: 3)",
                 ]
                 # It was waited for, but once and not for each partition and cluster anew.
                 assert 60 <= world.clock("b1").now() - began < 60 * (len(servers) + 0.5)
@@ -304,7 +304,7 @@ def test_partitions_that_lose_their_leader_meanwhile_hold_up_no_other() -> None:
             assert led.compared.end_offset == 150
             for each in (lost, lost_too):
                 assert isinstance(each, NotCompared)
-                assert each.reason == "b1:9092: nobody leads it (of its brokers away: 2)"
+                assert each.reason == "b1:9092: it has no leader (of its brokers away: 2)"
             # Who lost theirs with another is not waited for again.
             assert world.clock("b1").now() - began < 100
 

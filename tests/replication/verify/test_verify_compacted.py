@@ -142,7 +142,7 @@ def test_whatever_a_real_cleaner_does_is_the_same_log(
         ((batches, 0), (again, end), (once, end)),
     ):
         assert isinstance(compare(*copies), Same)
-    # A copy that lags is told as one, however the other has compacted what they share.
+    # A copy that lags is reported as that, however the other has compacted what they share.
     if cut < len(batches) and batches:
         result = compare((batches[:cut], 0), (again, end))
         offset = read_header(batches[cut]).base_offset
