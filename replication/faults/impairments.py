@@ -41,7 +41,7 @@ class Impairments:
         if node_id in self._gates.frozen:
             self._gates.frozen.discard(node_id)
             self._clocks[node_id].thaw()
-            self._gates.tell()
+            self._gates.wake()
 
     def cut(self, some: Iterable[int], others: Iterable[int], *, one_way: bool = False) -> None:
         """Cut the network from `some` to `others`, and back unless `one_way`."""
@@ -52,12 +52,12 @@ class Impairments:
     def hold_to(self, cuts: Iterable[tuple[int, int]]) -> None:
         """Replace all cuts by `cuts`."""
         self._gates.cut = set(cuts)
-        self._gates.tell()
+        self._gates.wake()
 
     def heal(self) -> None:
         """Heal every cut; what was sent meanwhile arrives."""
         self._gates.cut.clear()
-        self._gates.tell()
+        self._gates.wake()
 
     @property
     def cuts(self) -> frozenset[tuple[int, int]]:

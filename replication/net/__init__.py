@@ -1,15 +1,16 @@
-"""The world as a node meets it: time, bytes to and from peers, slow work.
+"""The world as a node sees it: time, bytes to and from peers, slow work.
 
-    seams.py     the five protocols through which everything comes that may differ
+    seams.py     the five protocols for everything that may differ between two runs
     clock.py     trio's clock                   tcp.py      sockets and sendfile
-    offload.py   worker threads                 detach.py   what a killed node still holds
-    framing.py   length-prefixed frames         rpc.py      requests and their responses
-    turns.py     who may send now               raising.py   one error out of a group of one
+    offload.py   worker threads                 detach.py   the resources of a killed node
+    framing.py   length-prefixed frames         exchange.py  numbered requests, without waiting
+    rpc.py       requests, read by the caller   sasl.py  tls.py  secure.py   logins and TLS
+    turns.py     turns of senders               raising.py   one error out of a group of one
     alarms.py    calls at a moment              pace.py      steps of long work
-    descriptors.py  what connections leave to files
+    descriptors.py  file descriptors that connections leave free
 
-`production_seams()` is what a node in real life is handed. The simulator hands out its
-own: scenarios/world/world.py.
+`production_seams()` makes the seams of a real node. The simulator makes its own
+(`scenarios/world/world.py`).
 """
 
 import random
@@ -22,7 +23,7 @@ from storage.filesystem import OsFileSystem
 
 
 def production_seams() -> Seams:
-    """Seams over this machine; each node has its own."""
+    """Return seams over this machine; each node has its own."""
     return Seams(
         clock=TrioClock(),
         chance=random.SystemRandom(),

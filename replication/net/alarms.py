@@ -5,13 +5,14 @@
            601.0 s  close a connection that has not asked again
 
 A scope of trio's can be cancelled in the middle of anything, and costs a twentieth of all that
-a broker does for a small request. Whoever only has to be woken sets an alarm.
+a broker does for a small request. A task that only has to be woken sets an alarm.
 
 Rule 1: an alarm wakes or closes something. It does not wait, and it does not fail.
 
-Rule 2: what is called off stays on the agenda until its moment, or until half of them are such.
+Rule 2: an alarm that was called off stays on the agenda until its moment, or until half of all
+alarms on it were called off.
 
-Rule 3: one task rings those of all the clocks in a run of trio; it begins with the first of them.
+Rule 3: one task rings the alarms of all clocks in a run of trio; the first alarm starts it.
 """
 
 import math

@@ -1,11 +1,11 @@
 """A node's time in production: trio's monotonic clock, and the wall clock for timestamps.
 
-Rule 1: whoever waits asks its `NodeClock`. A raw `trio.sleep` would be on time for a node
-that the simulator has paused.
+Rule 1: a task waits with its `NodeClock`. A raw `trio.sleep` would be on time for a node that the
+simulator has paused.
 
-Rule 2: `now` starts anywhere; only differences mean something. `wall_ms` may jump.
+Rule 2: `now` has an arbitrary start; only differences mean something. `wall_ms` may jump.
 
-Rule 3: a time that has passed means now. A peer may send any timeout, and what is left of one is
+Rule 3: a time that has passed means now. A peer may send any timeout, and the rest of one is
 negative once it is over; trio refuses both.
 """
 

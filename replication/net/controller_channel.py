@@ -1,11 +1,11 @@
-"""A broker's line to the controller: one connection, made again whenever it is lost.
+"""A broker's channel to the controller: one connection, made again whenever it is lost.
 
 The controller answers a connection's requests in order, and a topic creation may take as
 long as its client is willing to wait. So heartbeats, ISR changes and forwarded requests
 have a channel each, as Kafka gives each its own NodeToControllerChannelManager.
 
-A call either has its answer or raises PeerUnavailableError; whether to try again is the
-caller's to know, for only the caller knows whether asking twice does harm.
+A call either returns the response or raises PeerUnavailableError. The caller decides whether to
+try again, since only the caller knows whether a second request does harm.
 """
 
 from typing import Any, Protocol
@@ -20,15 +20,15 @@ from replication.wire.apis import api_of
 
 
 class ControllerCalls(Protocol):
-    """What most callers need of a channel."""
+    """The calls that most users of a channel need."""
 
     async def call(self, request: Any, *, timeout_ms: int) -> Any:
-        """The controller's answer; PeerUnavailableError where it gives none in time."""
+        """Return the controller's response; PeerUnavailableError if none comes in time."""
 
 
 @attrs.define(eq=False)
 class ControllerChannel:
-    """Calls the controller at `host:port`."""
+    """A channel to the controller at `host:port`."""
 
     host: str
     port: int
@@ -38,7 +38,7 @@ class ControllerChannel:
     _connecting: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     async def call(self, request: Any, *, timeout_ms: int) -> Any:
-        """The answer, in the newest version: both of us are of one release."""
+        """Return the response, in the newest version: both sides are of one release."""
         client = self._client
         if client is None or client.closed:
             client = await self._connected(timeout_ms)

@@ -3,11 +3,11 @@
     0 ─────────────────────── N ───────────── soft limit of RLIMIT_NOFILE
       connections, and files     files alone
 
-Rule 1: the kernel gives the lowest number that is free. So the number of a connection that comes
-in says how many descriptors are in use, whoever in this process uses them.
+Rule 1: the kernel gives the lowest free number. So the number of a new connection says how many
+descriptors are in use in this process.
 
-Rule 2: each listener stands for a node, with the segments that it may have open and some files
-besides. All of them together keep half of what there is, at most.
+Rule 2: each listener stands for a node, with the segments that it may have open and some other
+files. All nodes together keep at most half of the descriptors.
 """
 
 import resource

@@ -1,16 +1,16 @@
-"""Taking a node's disk and network away before its tasks are cancelled.
+"""Wrappers that take a node's disk and network away before its tasks are cancelled.
 
 A process that is killed writes nothing more. A broker inside this process that is "killed"
 is cancelled, and cancellation runs `finally` blocks that would flush, write checkpoints,
-leave a clean-shutdown marker or say goodbye to peers. So whoever kills it detaches first:
+leave a clean-shutdown marker or say goodbye to peers. So a kill detaches first:
 
     transport.detach()      every connection closes; later calls fail; nothing is sent
-    file_system.detach()    later calls fail; nothing is written; locks are given back
+    file_system.detach()    later calls fail; nothing is written; locks are released
     nursery.cancel()        cleanup code runs, and can do no harm
-    file_system.abandon()   what it left open is closed, as the kernel would
+    file_system.abandon()   files that it left open are closed, as the kernel would do
 
-Rule 1: these wrappers hold one incarnation. The node that starts again is handed new ones
-over the same disk and network.
+Rule 1: the wrappers belong to one incarnation. A node that starts again gets new ones over the
+same disk and network.
 
 Rule 2: closing always works. It changes nothing that lasts, and cleanup does it most.
 """
@@ -32,12 +32,12 @@ T = TypeVar("T")
 
 
 class DetachedError(OSError):
-    """This incarnation's disk is gone: its node was killed."""
+    """The error of a killed node's disk, which is gone for this incarnation."""
 
 
 @attrs.define(eq=False)
 class DetachableTransport:
-    """One incarnation's way to the network, until `detach`."""
+    """The network of one incarnation, until `detach`."""
 
     _transport: Transport
     detached: bool = attrs.field(init=False, default=False)
@@ -125,7 +125,7 @@ _AnyOpen = TypeVar("_AnyOpen", _Connection, _Listener)
 
 @attrs.define(eq=False)
 class DetachableFileSystem:
-    """One incarnation's view of its disk, until `detach`."""
+    """The disk of one incarnation, until `detach`."""
 
     _file_system: FileSystem
     detached: bool = attrs.field(init=False, default=False)
@@ -133,13 +133,13 @@ class DetachableFileSystem:
     _locks: dict["_Lock", None] = attrs.field(init=False, factory=dict)
 
     def detach(self) -> None:
-        """Files stay open: a worker thread may be inside one, and its number be lent on."""
+        """Let later calls fail. Files stay open: a worker thread may be using one."""
         self.detached = True
         for lock in list(self._locks):
             lock.release()
 
     def abandon(self) -> None:
-        """Close what the dead incarnation left open, once its tasks are gone."""
+        """Close the files that the dead incarnation left open, when its tasks are gone."""
         assert self.detached, "a living node closes its own files"
         for file in list(self._files):
             file.close()

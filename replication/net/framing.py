@@ -6,14 +6,14 @@ Rule 1: what a peer announces costs nothing until it sends it. A length over the
 refused before a byte is allocated; a frame above `LAZY_BYTES` is received into an
 anonymous mapping whose pages the kernel commits one by one as bytes are written to them.
 
-Rule 2: bytes go from the socket straight to where the frame will be read, but for the first
+Rule 2: bytes go from the socket straight to where the frame will be read, except for the first
 `READ_AHEAD_BYTES`, which come with the length: a small frame is one call. Messages are
 decoded into slices of that buffer, and records are written to their file from it.
 
-Rule 3: a frame is the receiver's to keep, unless it asked to `reuse_buffer`: then it is
-valid until the next is asked for. Fetchers ask, for they have appended by then, and
-faulting in fresh pages for every megabyte costs more than the copy it avoids. A frame above
-`KEPT_BYTES` is let go all the same: a connection that was used for it once may stay open.
+Rule 3: the receiver may keep a frame, unless it set `reuse_buffer`: then the frame is valid until
+the next one is received. Fetchers set it, for they have appended by then, and faulting in fresh
+pages for every megabyte costs more than the copy it avoids. A buffer above `KEPT_BYTES` is freed
+all the same: the connection may stay open for long.
 """
 
 import mmap
@@ -51,12 +51,12 @@ class FrameReader:
         init=False, factory=lambda: memoryview(bytearray(READ_AHEAD_BYTES))
     )
     _ahead: memoryview = attrs.field(init=False, factory=lambda: memoryview(b""))
-    """Of that room, what was received and belongs to no frame yet."""
+    """The received bytes in that room that belong to no frame yet."""
 
     async def receive_frame(self) -> memoryview | None:
-        """The next frame without its length, writable; None where the peer has finished.
+        """Return the next frame without its length, writable; None if the peer has closed.
 
-        Cancelled in the middle, the stream stands inside a frame: close the connection.
+        After a cancellation the stream may be inside a frame: close the connection.
         """
         size = await self._receive_length()
         if size is None:
@@ -114,8 +114,8 @@ def _allocate(size: int) -> memoryview:
 async def send_parts(connection: Connection, parts: Sequence[Part]) -> None:
     """Send `parts` in order: runs of buffers gathered, file regions from their files.
 
-    A connection that says what it `gathers_up_to` gets so many bytes of small regions among the
-    buffers: sent by themselves they would take a system call, and wake the peer, once more.
+    A connection with `gathers_up_to` gets up to so many bytes of small regions among the buffers:
+    sent by themselves they would need another system call, and wake the peer once more.
     """
     run: list[Buffer] = []
     room = most = getattr(connection, "gathers_up_to", 0)

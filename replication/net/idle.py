@@ -18,7 +18,7 @@ import attrs
 from replication.net.seams import Alarm, Connection, NodeClock
 
 NEVER_SECONDS: Final = 1e9
-"""Thirty years, for a connection that may be idle as long as it likes."""
+"""Thirty years, for a connection without a limit."""
 
 
 def idle_limit_seconds(max_idle_ms: int) -> float:
@@ -28,7 +28,7 @@ def idle_limit_seconds(max_idle_ms: int) -> float:
 
 @attrs.define(eq=False)
 class IdleWatch:
-    """Closes `connection` when it has been idle for `max_idle_seconds`."""
+    """A watch that closes `connection` when it has been idle for `max_idle_seconds`."""
 
     connection: Connection
     clock: NodeClock
@@ -43,11 +43,11 @@ class IdleWatch:
         self._set_alarm()
 
     def answer(self) -> None:
-        """The peer waits for us from here on."""
+        """Note that the peer waits for our response."""
         self._answering = True
 
     def wait_for_peer(self) -> None:
-        """We wait for the peer from here on: to ask, or to read."""
+        """Note that we wait for the peer to send or to read."""
         self._answering = False
         self._since, self._moved = self.clock.now(), self.connection.moved
 
@@ -63,6 +63,6 @@ class IdleWatch:
                 self.connection.close()
                 return
         else:
-            # Something has moved, we do not know when: the limit begins anew.
+            # Something has moved at an unknown moment: the limit begins anew.
             self._since, self._moved = self.clock.now(), self.connection.moved
         self._set_alarm()

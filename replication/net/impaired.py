@@ -1,21 +1,22 @@
-"""A node's clock and network that somebody else may hold up: a freeze, a cut between two nodes.
+"""A node's clock and network that can be held up: by a freeze, or a cut between two nodes.
 
-    frozen     as after SIGSTOP: no timer of the node's fires and no byte goes in or out, until
-               it thaws; then all that is due falls due together
-    cut        what one node sends another does not arrive, until the cut heals; then it does,
-               in order, as TCP would send it again
+    frozen     as after SIGSTOP: no timer of the node fires and no byte goes in or out, until
+               it thaws; then everything that is due happens together
+    cut        bytes from one node to another do not arrive, until the cut heals; then they do,
+               in order, as TCP would send them again
 
-    Gates      what is held, told once for a whole cluster; here it is only looked at
-    direction  (from, to); a connection is its connector's: what it sends goes from the one
-               who connected to the one who listens, what it receives the other way
+    Gates      the frozen nodes and the cuts of a whole cluster; they are only read here
+    direction  (from, to), seen from the node that connected: bytes that it sends go to the
+               listening node, bytes that it receives come from there
 
-Rule 1: only who connects looks at cuts. Both directions of a connection between two nodes are
-in its hands, and clients, who are no node, are never cut off.
+Rule 1: only the node that connected looks at cuts. It sees both directions of a connection between
+two nodes, and clients, which are no nodes, are never cut off.
 
 Rule 2: bytes that the kernel gave us before the freeze, or the cut, are kept for the next
 `receive_into` if its caller goes away meanwhile: a stream loses nothing in its middle.
 
-Nodes of one process are held like this; processes get SIGSTOP, and the simulator has its own.
+Nodes of one process are held like this; processes get SIGSTOP, and the simulator has a network of
+its own.
 """
 
 import math
@@ -38,21 +39,21 @@ NodeAt: TypeAlias = Callable[[int], int | None]
 
 
 def nobody(_: int) -> None:
-    """Who listens at a port, as long as nobody knows."""
+    """Return no node: it is not known which one listens at a port."""
 
 
 @attrs.define(eq=False)
 class Gates:
-    """Which nodes are frozen, and which directions are cut. Whoever waits is told of changes."""
+    """The frozen nodes and the cut directions; a change wakes the tasks that wait for it."""
 
     frozen: set[int] = attrs.field(factory=set)
     cut: set[Direction] = attrs.field(factory=set)
     node_at: NodeAt = nobody
-    """Which node listens at a port; None for none of ours."""
+    """Returns the node that listens at a port; None for none of ours."""
     _changed: trio.Event = attrs.field(init=False, factory=trio.Event)
 
-    def tell(self) -> None:
-        """`frozen` or `cut` is not what it was."""
+    def wake(self) -> None:
+        """Wake all tasks that wait, after a change of `frozen` or `cut`."""
         self._changed.set()
         self._changed = trio.Event()
 
@@ -64,11 +65,11 @@ class Gates:
             await self.changed()
 
     def hold_sent(self, node: int, port: int | None) -> bool:
-        """Whether what `node` sends to whoever listens at `port` does not get there."""
+        """Return whether bytes from `node` to the listener at `port` are held up."""
         return node in self.frozen or self._is_cut(node, port, there=True)
 
     def hold_received(self, node: int, port: int | None) -> bool:
-        """Whether what comes from whoever listens at `port` does not get to `node`."""
+        """Return whether bytes from the listener at `port` to `node` are held up."""
         return node in self.frozen or self._is_cut(node, port, there=False)
 
     def _is_cut(self, node: int, port: int | None, *, there: bool) -> bool:
@@ -80,7 +81,7 @@ class Gates:
 
 @attrs.define(eq=False)
 class ImpairedTransport:
-    """`node`'s way to the network, as far as `gates` let it."""
+    """The network of `node`, as far as `gates` let bytes pass."""
 
     node: int
     gates: Gates
@@ -108,7 +109,7 @@ class _Connection:
     _inner: Connection
     _transport: ImpairedTransport
     _port: int | None
-    """The listener's whom we connected to; None where a peer has connected to us."""
+    """The port that we connected to; None if a peer has connected to us."""
     _kept: bytes = attrs.field(init=False, default=b"")
     _closed: bool = attrs.field(init=False, default=False)
 
@@ -151,21 +152,21 @@ class _Connection:
     def close(self) -> None:
         self._closed = True
         self._inner.close()
-        self._transport.gates.tell()
+        self._transport.gates.wake()
 
 
 @attrs.define(eq=False)
 class ImpairedClock:
-    """`node`'s clock: time goes on while it is frozen, and nothing comes of it."""
+    """The clock of `node`: time goes on while it is frozen, and no timer fires."""
 
     node: int
     gates: Gates
     _inner: NodeClock
-    """Trio's, for it is trio's deadlines that are put off."""
+    """Trio's clock, whose deadlines are postponed."""
     _scopes: dict[trio.CancelScope, float] = attrs.field(init=False, factory=dict)
-    """Those that are entered, with their deadlines."""
+    """The scopes that are entered, with their deadlines."""
     _withheld: list["_Alarm"] = attrs.field(init=False, factory=list)
-    """Those that rang while it was frozen."""
+    """The alarms that rang while it was frozen."""
 
     def now(self) -> float:
         return self._inner.now()

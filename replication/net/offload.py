@@ -1,8 +1,8 @@
 """Slow work in worker threads, a few at a time.
 
-Rule 1: `fn` has begun or it has not. Cancelled while it waits for a thread, it never
-runs; cancelled after that, the caller still waits for it and gets its result, because
-work that nobody waits for would touch files that their owner has closed.
+Rule 1: a call that is cancelled while it waits for a thread never runs. A call that is cancelled
+after that still waits for `fn` and returns its result, because work that no task waits for would
+touch files that their owner has closed.
 
 Rule 2: each node has a limit of its own, so that one node's recovery cannot keep another
 node in the same process from syncing.

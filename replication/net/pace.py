@@ -1,4 +1,4 @@
-"""Steps of long work on the loop, with everybody else's turn between them (`replication.steps`).
+"""Steps of long work on the loop, with turns of other tasks between them (`replication.steps`).
 
     large request   ▆▆   ▆▆        ▆▆          at most one step in a turn of the loop,
     another           ▆▆      ▆▆        ▆▆     however many requests are large
@@ -7,8 +7,8 @@
 Rule 1: work that is short goes through without a pause, as if it were an ordinary call.
 
 Rule 2: while a request with long work is answered, garbage is not collected: a full collection
-looks at every object while nothing else runs, a tenth of a second for 300,000 names. What the
-request makes is freed by its counts of references, when it is answered.
+looks at every object while nothing else runs, a tenth of a second for 300,000 names. The objects
+of the request are freed by reference counts when it is answered.
 """
 
 import gc
@@ -60,7 +60,7 @@ _COLLECTIONS = Collections()
 
 @attrs.define(eq=False)
 class Work:
-    """What is done for one request at a time; set in the context of a connection's task."""
+    """The work for one request at a time, in the context of a connection's task."""
 
     pauses: int = 0
 
@@ -72,7 +72,7 @@ class Work:
             _COLLECTIONS.paused()
 
     def ended(self) -> None:
-        """The request is answered, and nothing refers to it any more."""
+        """End the work for a request, to which nothing refers any more."""
         if self.pauses >= LONG:
             _COLLECTIONS.let_go()
         self.pauses = 0
@@ -83,7 +83,7 @@ _TURNS: trio.lowlevel.RunVar[Turns] = trio.lowlevel.RunVar("turns of long work")
 
 
 async def in_steps(steps: Steps[T]) -> T:
-    """Return what `steps` come to; after each `STEP` of work everybody else has a turn."""
+    """Return the result of `steps`; after each `STEP` of work other tasks have a turn."""
     done = 0
     try:
         while done < STEP:

@@ -1,4 +1,4 @@
-"""What comes out of a nursery: trio groups whatever its tasks raised, also where that is one thing."""
+"""The errors of a nursery: trio groups all that its tasks raise, even a single exception."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def raising_only_one() -> Iterator[None]:
-    """Out of nested groups of one exception comes that exception; a real group stays one."""
+    """Raise the only exception of nested groups by itself; a real group stays one."""
     try:
         yield
     except BaseExceptionGroup as group:
@@ -18,9 +18,9 @@ def raising_only_one() -> Iterator[None]:
 
 @contextmanager
 def raising_the_first(kind: type[Exception] = Exception) -> Iterator[None]:
-    """Of several that failed together, and mostly for one reason, the first speaks for all.
+    """Raise only the first of several exceptions of `kind`, which mostly have one reason.
 
-    A group in which there is another than of `kind` stays one.
+    A group with an exception of another kind stays one.
     """
     try:
         yield

@@ -1,7 +1,7 @@
 """File regions as memory, a bounded piece at a time.
 
-For whatever cannot use `sendfile`: an in-memory connection, TLS, a file that exists only
-in a simulation. A region of a gigabyte costs one chunk.
+They are for connections without `sendfile`: in memory, with TLS, or of files that exist only in a
+simulation. A region of a gigabyte costs one chunk.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _UNREADABLE = (ValueError, OSError, RegionAbortedError)
 
 
 def region_chunks(region: FileRegion, chunk_bytes: int = CHUNK_BYTES) -> Iterator[memoryview]:
-    """All of `region`, each chunk valid until the next is asked for."""
+    """Yield `region` in chunks, each valid until the next one."""
     room = memoryview(bytearray(min(chunk_bytes, region.size)))
     done = 0
     while done < region.size:
@@ -28,11 +28,11 @@ def region_chunks(region: FileRegion, chunk_bytes: int = CHUNK_BYTES) -> Iterato
         yield chunk
         done += filled
     with region_readable(region):
-        pass  # what was sent last may have been cut away meanwhile
+        pass  # the last chunk may have been truncated meanwhile
 
 
 def region_bytes(region: FileRegion) -> bytes:
-    """All of it, at once: for one that is small."""
+    """Return all bytes of a small region."""
     try:
         data = region.read()
     except _UNREADABLE as error:  # as in `region_readable`, which costs more than a small read
@@ -44,7 +44,7 @@ def region_bytes(region: FileRegion) -> bytes:
 
 @contextmanager
 def region_readable(region: FileRegion) -> Iterator[None]:
-    """Every way in which the bytes may be gone, as one: closed, cut away, a failing disk."""
+    """Raise PeerUnavailableError if the bytes cannot be read, for whatever reason."""
     try:
         region.check()
         yield
@@ -57,7 +57,7 @@ def _unreadable(region: FileRegion, error: Exception) -> PeerUnavailableError:
 
 
 def region_lost(region: FileRegion, reason: str) -> PeerUnavailableError:
-    """The bytes that a frame has announced are gone: its connection cannot go on."""
+    """Return the error for bytes that a frame has announced, and that cannot be read."""
     return PeerUnavailableError(
         f"{region.file.path} {reason}, inside a region of {region.size} bytes"
         f" at {region.position} that was being sent"

@@ -4,16 +4,16 @@
                                                                                                 │
                     renewed, by the same two requests, before the login ends <──────────────────┘
 
-Rule 1: it is asked in versions that every broker since Kafka 2.2 speaks, so that nothing has
+Rule 1: the requests have versions that every broker since Kafka 2.2 supports, so that nothing has
 to be negotiated first.
 
-Rule 2: a login may be good for a while only (`connections.max.reauth.ms`, KIP-368). Whoever asks
-over a connection renews its login first where that is due, among its other requests: what was
-asked before is answered before. It is due when 85 to 95 in 100 of its time are over, for each
-connection another moment (SaslClientAuthenticator).
+Rule 2: a login may be good for a while only (`connections.max.reauth.ms`, KIP-368). A sender renews
+it first if it is due, among its other requests: earlier requests are answered before. It is due
+when 85 to 95 percent of its time are over, at another moment for each connection
+(SaslClientAuthenticator).
 
-Rule 3: a peer that takes no second login yet (not twice within a second) costs the connection,
-and a new one is made, as when any is lost.
+Rule 3: a peer that refuses a second login (it takes none within a second of the last) ends the
+connection, and a new one is made, as after any loss.
 """
 
 import random
@@ -48,7 +48,7 @@ def new_nonce(chance: random.Random) -> str:
 
 @attrs.frozen(eq=False, kw_only=True)
 class SaslTransport:
-    """`Transport` whose connections have logged in."""
+    """A `Transport` whose connections have logged in."""
 
     inner: Transport
     login: Login
@@ -71,12 +71,12 @@ class SaslTransport:
 
 LoginRequest: TypeAlias = SaslHandshakeRequest | SaslAuthenticateRequest
 Ask: TypeAlias = Callable[[LoginRequest], Awaitable[object]]
-"""Carries a request to the peer, in `VERSION`, and its answer back."""
+"""Sends a request to the peer in `VERSION`, and returns the response."""
 
 
 @attrs.define(eq=False)
 class SaslConnection:
-    """A connection that has logged in, and knows when to do so again."""
+    """A connection that has logged in, with the moment of the next login."""
 
     inner: Connection
     login: Login
@@ -97,7 +97,7 @@ class SaslConnection:
         return self.clock.now() >= self._renewed_from
 
     async def log_in(self, ask: Ask) -> None:
-        """Also once more; AuthenticationError where we are not let in."""
+        """Log in, for the first time or again; AuthenticationError if it is refused."""
         again = self._renewed_from != inf
         log_in = LogIn(self.peer, self.login, ask, new_nonce(self.chance), again)
         if (lifetime_ms := await log_in.run()) > 0:
@@ -118,14 +118,14 @@ class SaslConnection:
 
 
 async def renew_login(connection: Connection, ask: Ask) -> None:
-    """Where it is due; whoever is about to send something over `connection` calls this first."""
+    """Renew the login of `connection` if it is due; a sender calls this before it sends."""
     if isinstance(connection, SaslConnection) and connection.login_due:
         await connection.log_in(ask)
 
 
 @attrs.define(eq=False)
 class _FirstRequests:
-    """Of a connection that nobody else uses yet."""
+    """The requests over a connection that has no other user yet."""
 
     connection: Connection
     _reader: FrameReader = attrs.field(init=False)
@@ -146,7 +146,7 @@ class _FirstRequests:
 
 @attrs.define(eq=False)
 class LogIn:
-    """One login, from the mechanism to the last token; `ask` is all that it waits for."""
+    """One login, from the mechanism to the last token; it waits for nothing but `ask`."""
 
     peer: str
     login: Login
@@ -155,7 +155,7 @@ class LogIn:
     again: bool
 
     async def run(self) -> int:
-        """For how many milliseconds it is good; 0: for as long as the connection."""
+        """Log in; return the lifetime in milliseconds, 0 for that of the connection."""
         login = self.login
         await self._agree_on_mechanism()
         mechanism = client_mechanism(

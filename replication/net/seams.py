@@ -1,4 +1,4 @@
-"""Everything that may differ between two runs comes in here, and nowhere else.
+"""The seams: everything that may differ between two runs comes in through them.
 
     seam         in production                      in the simulator
     clock        trio's monotonic clock             virtual time, which jumps, and one per node
@@ -31,37 +31,39 @@ T = TypeVar("T")
 
 
 class Alarm(Protocol):
-    """What is to be called at a moment."""
+    """A call at a moment."""
 
     def call_off(self) -> None:
-        """It is not. Afterwards, or twice, that is harmless."""
+        """Cancel the call. Afterwards, or twice, that is harmless."""
 
 
 class NodeClock(Protocol):
-    """One node's time."""
+    """The time of one node."""
 
     def now(self) -> float:
-        """Seconds, monotonic, from an arbitrary start."""
+        """Return seconds, monotonic, from an arbitrary start."""
 
     def now_ms(self) -> int:
-        """`now` in whole milliseconds."""
+        """Return `now` in whole milliseconds."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970: record timestamps and time retention only."""
+        """Return milliseconds since 1970, for record timestamps and time retention only."""
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep for `seconds`; not at all where they are 0 or negative."""
+        """Sleep for `seconds`; not at all if they are 0 or negative."""
 
     async def sleep_until(self, deadline: float) -> None: ...
 
     def move_on_after(self, seconds: float) -> AbstractContextManager[trio.CancelScope]:
-        """A scope cancelled after `seconds` of this node's time; at its first wait where they are
-        0 or negative.
+        """Return a scope that is cancelled after `seconds` of this node's time.
+
+        It is cancelled at its first wait if they are 0 or negative.
         """
 
     def alarm(self, moment: float, act: Callable[[], object]) -> Alarm:
-        """Call `act` then, unless that is called off: for less than a scope, where it is enough
-        to wake somebody, or to close a connection.
+        """Call `act` then, unless the alarm is called off.
+
+        It costs less than a scope, and is enough to wake a task or to close a connection.
         """
 
 
@@ -70,25 +72,27 @@ class Connection(Protocol):
 
     @property
     def peer(self) -> str:
-        """`host:port` of the other end, for the log."""
+        """The `host:port` of the other end, for the log."""
 
     @property
     def moved(self) -> int:
-        """How many bytes have come and gone; it grows while something moves."""
+        """The number of bytes sent and received; it grows while something moves."""
 
     async def receive_into(self, buffer: memoryview) -> int:
-        """At least one byte into `buffer`; 0 at the end; PeerUnavailableError when broken."""
+        """Receive at least one byte; return the count, 0 at the end. PeerUnavailableError if broken."""
 
     async def send_buffers(self, buffers: Sequence[Buffer]) -> None:
-        """All of `buffers`, in order, never joined. Cancelled or failed in the middle, the
-        connection is closed: the peer must not see half a frame followed by another.
+        """Send all of `buffers`, in order, without joining them.
+
+        If it is cancelled or fails in the middle, the connection is closed: the peer must not see
+        half a frame followed by another.
         """
 
     async def send_region(self, region: FileRegion) -> None:
-        """All of `region`, from the file to the wire; the same rule as `send_buffers`."""
+        """Send all of `region` from its file, by the rule of `send_buffers`."""
 
     def close(self) -> None:
-        """At once and without a goodbye; wakes whoever waits on it. Twice is harmless."""
+        """Close at once, and wake the tasks that wait on it. Twice is harmless."""
 
 
 class Listener(Protocol):
@@ -105,17 +109,17 @@ class Listener(Protocol):
 
 class Transport(Protocol):
     async def listen(self, host: str, port: int) -> Listener:
-        """Port 0 takes any; OSError (EADDRINUSE) where it is taken."""
+        """Listen at a port, 0 for any; OSError (EADDRINUSE) if it is taken."""
 
     async def connect(self, host: str, port: int) -> Connection:
-        """PeerUnavailableError where nobody listens."""
+        """Connect; PeerUnavailableError if nothing listens there."""
 
 
 class Offload(Protocol):
     """Slow work away from the loop: fsync, recovery, cleaning, unlinking, cold reads.
 
-    `fn` works on immutable inputs: a closed segment, a duplicated descriptor. The plan is
-    made on the loop before, and its result committed on the loop after.
+    `fn` works on immutable inputs: a closed segment, a duplicated descriptor. The loop makes
+    the plan before, and applies the result after.
     """
 
     async def __call__(self, fn: Callable[[], T], /) -> T: ...
@@ -123,7 +127,7 @@ class Offload(Protocol):
 
 @attrs.frozen
 class Seams:
-    """What one node is handed."""
+    """The seams of one node."""
 
     clock: NodeClock
     chance: random.Random

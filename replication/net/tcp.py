@@ -69,7 +69,7 @@ class TcpConnection:
         self._socket.close()
 
     async def _receive(self, buffer: memoryview) -> int:
-        # Not tried first: whoever has been answered has most often not asked again yet.
+        # Not tried first: a peer that was answered has most often not asked again yet.
         while True:
             await trio.lowlevel.wait_readable(self._open_descriptor())
             try:
@@ -107,7 +107,7 @@ class TcpConnection:
             except BlockingIOError:
                 await trio.lowlevel.wait_writable(self._socket)
         with region_readable(region):
-            pass  # what was sent last may have been cut away meanwhile
+            pass  # the last bytes may have been truncated meanwhile
 
     def _sendfile(self, region: FileRegion, *, skip: int) -> int:
         with region_readable(region):
@@ -181,7 +181,7 @@ class TcpListener:
 
 
 def _behind(buffers: Sequence[Buffer], sent: int) -> Sequence[Buffer]:
-    """What is left of them; nearly always nothing."""
+    """Return the unsent rest of `buffers`, which is nearly always empty."""
     for index, buffer in enumerate(buffers):
         size = len(buffer) if isinstance(buffer, bytes) else memoryview(buffer).nbytes
         if sent < size:
@@ -191,7 +191,7 @@ def _behind(buffers: Sequence[Buffer], sent: int) -> Sequence[Buffer]:
 
 
 async def listening_socket(host: str, port: int) -> trio.socket.SocketType:
-    """On the first address of that name: on two, port 0 would be two ports."""
+    """Listen on the first address of a name: on two, port 0 would be two ports."""
     addresses = await trio.socket.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
@@ -241,7 +241,7 @@ class TcpTransport:
         raise PeerUnavailableError(f"cannot connect to {host}:{port}: {reason}")
 
     def adopt(self, connected: trio.socket.SocketType, *, peer: str) -> TcpConnection:
-        """A connection over a socket that is connected already."""
+        """Return a connection over a socket that is connected already."""
         if connected.family in (socket.AF_INET, socket.AF_INET6):
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self.send_buffer_bytes is not None:

@@ -3,19 +3,19 @@
     send_buffers ─> records of at most 16 KiB ─> outgoing ─┐          ┌─> wire
     receive_into <─ plain bytes <─────────────── incoming <┴─ the same connection <─ wire
 
-Rule 1: the first who sends or receives shakes hands, and so `accept` returns at once: a peer
-that connects and says nothing holds up nobody but itself.
+Rule 1: the first task that sends or receives shakes hands, and so `accept` returns at once: a
+peer that connects and says nothing delays nobody else.
 
-Rule 2: what is to be sent is encrypted and handed on `PIECE_BYTES` at a time, a region of a
-file too. There is no sendfile here, and a region of a gigabyte costs one piece.
+Rule 2: bytes are encrypted and sent `PIECE_BYTES` at a time, also those of a file region. There is
+no sendfile here, and a region of a gigabyte costs one piece.
 
 Rule 3: a receiver may have to answer (TLS 1.3 renews keys in mid-stream), so bytes go out one
 task at a time, in the order in which they were encrypted.
 
-Rule 4: the same as over TCP: a send that did not finish closes its connection.
+Rule 4: as over TCP, a send that did not finish closes its connection.
 
-A peer whose certificate is refused, or who refuses ours, is an AuthenticationError that says
-why in one line. (Kafka: SslTransportLayer.)
+A refused certificate, the peer's or ours, is an AuthenticationError with the reason in one line.
+(Kafka: SslTransportLayer.)
 """
 
 import ssl
@@ -39,12 +39,12 @@ PIECE_BYTES = 64 * 1024
 
 @attrs.define(eq=False)
 class TlsConnection:
-    """`Connection` over `inner`, under `context`; `host` is whom a client means to reach."""
+    """A `Connection` over `inner`, under `context`; `host` is the peer that a client expects."""
 
     inner: Connection
     context: ssl.SSLContext
     host: str | None = None
-    """None at the side that accepted."""
+    """The expected name of the peer; None at the side that accepted."""
     _incoming: ssl.MemoryBIO = attrs.field(init=False, factory=ssl.MemoryBIO)
     _outgoing: ssl.MemoryBIO = attrs.field(init=False, factory=ssl.MemoryBIO)
     _tls: ssl.SSLObject = attrs.field(init=False)
@@ -73,19 +73,19 @@ class TlsConnection:
 
     @property
     def peer_certificate(self) -> bytes | None:
-        """DER; None where the peer has shown none, or has not yet."""
+        """The peer's certificate in DER; None if it has shown none (yet)."""
         return self._tls.getpeercert(binary_form=True) if self._shaken else None
 
     @property
     def peer_subject(self) -> tuple[tuple[tuple[str, str], ...], ...] | None:
-        """Whom that certificate names, as `ssl` tells it."""
+        """The subject of the peer's certificate, as `ssl` returns it."""
         certificate = self._tls.getpeercert() if self._shaken else None
         subject: tuple[tuple[tuple[str, str], ...], ...] | None
         subject = certificate.get("subject") if certificate else None  # type: ignore[assignment] # typeshed's union
         return subject
 
     async def shake_hands(self) -> None:
-        """Once; AuthenticationError where either side refuses the other."""
+        """Shake hands, once; AuthenticationError if either side refuses the other."""
         async with self._shaking:
             if self._shaken:
                 return
@@ -111,7 +111,7 @@ class TlsConnection:
                 raise self._refused(error) from error
 
     def _filled(self, buffer: memoryview, count: int) -> int:
-        """What else has been decrypted: a record holds 16 KiB at most."""
+        """Read what else has been decrypted: a record holds 16 KiB at most."""
         while 0 < count < len(buffer):
             try:
                 more = self._read(buffer[count:])
@@ -148,7 +148,7 @@ class TlsConnection:
     async def _send_piece(self, piece: Buffer) -> None:
         try:
             self._tls.write(piece)
-        except ssl.SSLError as error:  # whoever receives has seen its end
+        except ssl.SSLError as error:  # a receiving task has seen the end
             raise PeerUnavailableError(f"{self.peer} has closed the connection") from error
         if self._outgoing.pending >= PIECE_BYTES:
             await self._flush()
@@ -168,7 +168,7 @@ class TlsConnection:
         await self._flush()
 
     async def _tell_why(self) -> None:
-        """The peer hears what we did not like, if it still listens."""
+        """Send the peer the reason of our refusal, if it still listens."""
         with suppress(PeerUnavailableError):
             await self._flush()
 
@@ -209,7 +209,7 @@ class TlsConnection:
 
 
 def refusal(peer: str, error: ssl.SSLError) -> PeerUnavailableError:
-    """What a handshake that failed is to who asked for the connection."""
+    """Return the error of a failed handshake, for the caller that connects."""
     if isinstance(error, ssl.SSLEOFError):
         return PeerUnavailableError(f"{peer} closed the connection inside a TLS handshake")
     return AuthenticationError(f"no TLS with {peer}: {_in_words(error)}")
@@ -222,7 +222,7 @@ def _in_words(error: ssl.SSLError) -> str:
 
 
 def _pieces(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
-    """Small neighbours joined, since each write makes a record; large ones cut, to be flushed."""
+    """Join small buffers, since each write makes a record, and cut large ones into pieces."""
     joined = bytearray()
     for buffer in buffers:
         view = memoryview(buffer).cast("B") if len(buffer) else memoryview(b"")
@@ -240,7 +240,7 @@ def _pieces(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
 
 @attrs.define(eq=False)
 class TlsListener(WrappedListener):
-    """`Listener` whose connections speak TLS; each shakes hands when it is first used."""
+    """A `Listener` whose connections use TLS; each shakes hands when it is first used."""
 
     context: ssl.SSLContext
 
@@ -250,12 +250,12 @@ class TlsListener(WrappedListener):
 
 @attrs.define(eq=False)
 class TlsTransport:
-    """`Transport` that speaks TLS, over one that need not."""
+    """A `Transport` with TLS, over another one."""
 
     inner: Transport
     connecting: ssl.SSLContext
     accepting: ssl.SSLContext | None = None
-    """None: this side listens to nobody."""
+    """The context of accepted connections; None if it only connects."""
 
     async def listen(self, host: str, port: int) -> TlsListener:
         assert self.accepting is not None, "who listens has a certificate to show"

@@ -1,7 +1,7 @@
-"""From the keys of TLS to the context that a connection is made under.
+"""The TLS context of connections, made from configuration keys.
 
-A file that is not there, a key that is not its certificate's, a password that is wrong: one
-ConfigError of one line, which names the key of the configuration, when a node starts.
+A missing file, a key that does not fit its certificate, or a wrong password is a ConfigError of one
+line that names the configuration key, when a node starts.
 """
 
 import ssl
@@ -23,7 +23,7 @@ _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_
 
 
 def client_context(keys: TlsKeys) -> ssl.SSLContext:
-    """For connections that we make. With a key of our own, it is shown to who asks for one."""
+    """Return the context of connections that we make; a peer may ask for our certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = keys.ssl_endpoint_identification_algorithm == "https"
     context.verify_mode = ssl.CERT_REQUIRED
@@ -32,13 +32,13 @@ def client_context(keys: TlsKeys) -> ssl.SSLContext:
 
 
 def server_context(keys: TlsKeys, *, client_auth: str = "none") -> ssl.SSLContext:
-    """For connections that we take; `client_auth` as in `ssl.client.auth`."""
+    """Return the context of accepted connections; `client_auth` as in `ssl.client.auth`."""
     check_tls(keys)
     if keys.ssl_keystore_location is None and keys.ssl_keystore_key is None:
         raise ConfigError("ssl.keystore.location is missing: a listener with TLS has a certificate")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = CLIENT_AUTH[client_auth]
-    context.num_tickets = 0  # nobody here resumes a session
+    context.num_tickets = 0  # sessions are not resumed
     _prepare(context, keys, purpose=ssl.Purpose.CLIENT_AUTH)
     return context
 
@@ -71,7 +71,7 @@ def _load_trusted(context: ssl.SSLContext, keys: TlsKeys, purpose: ssl.Purpose) 
 
 @contextmanager
 def _own_certificates(keys: TlsKeys) -> Iterator[str | None]:
-    """A file with our key and certificates: `ssl` reads them from nothing else."""
+    """Provide a file with our key and certificates, from which alone `ssl` reads them."""
     if keys.ssl_keystore_key is None:
         yield keys.ssl_keystore_location
         return
@@ -99,7 +99,7 @@ def _load_own(context: ssl.SSLContext, path: str, keys: TlsKeys) -> None:
 
 
 def _of_java(path: str | None, *, trusted: bool) -> str | None:
-    """Why a store of Java's is not read, where the file is one by its first bytes."""
+    """Return the reason for a refused Java store; None if the file is none by its first bytes."""
     try:
         begin = b"" if path is None else Path(path).read_bytes()[:4]
     except OSError:

@@ -1,8 +1,8 @@
-"""Whose turn it is on a connection.
+"""Turns of the tasks that use one connection.
 
-`trio.Lock` gives way to other tasks even where nobody holds it, and remembers who does. Whoever
-takes a turn is about to wait for the network, which gives way anyway; a round of the loop for
-nothing is a tenth of what a small request costs.
+`trio.Lock` lets other tasks run even if it is free, and remembers its holder. A task that takes a
+turn here is about to wait for the network, which lets others run anyway; an extra round of the loop
+is a tenth of what a small request costs.
 """
 
 from types import TracebackType
@@ -13,7 +13,7 @@ import trio
 
 @attrs.define(eq=False)
 class Turns:
-    """One at a time, first come, first served; at once where it is free."""
+    """A lock: one task at a time, first come, first served, without a wait if it is free."""
 
     taken: bool = attrs.field(default=False, init=False)
     _waiting: trio.lowlevel.ParkingLot = attrs.field(init=False, factory=trio.lowlevel.ParkingLot)

@@ -1,4 +1,4 @@
-"""What listeners around listeners have in common."""
+"""The common part of listeners around another listener."""
 
 import attrs
 
@@ -7,7 +7,7 @@ from replication.net.seams import Listener
 
 @attrs.define(eq=False)
 class WrappedListener:
-    """All of `Listener` but `accept`: who makes one says what becomes of a connection."""
+    """A `Listener` without `accept`, which subclasses add."""
 
     inner: Listener
 

@@ -184,9 +184,9 @@ _BY_NUMBER: dict[int, Api] = {int(api.key): api for api in _APIS}
 
 
 def api_numbered(number: int) -> Api | None:
-    """The API that a header names; None of one that we do not know.
+    """Return the API that a header names; None for an unknown one.
 
-    For every request: `API[ApiKey(number)]` takes ten times as long.
+    It is called for every request: `API[ApiKey(number)]` takes ten times as long.
     """
     return _BY_NUMBER.get(number)
 
@@ -195,7 +195,7 @@ _API_OF: dict[type, Api] = {}
 
 
 def api_of(message_class: type) -> Api:
-    """The API that a class of requests or of responses belongs to."""
+    """Return the API of a class of requests or responses."""
     known = _API_OF.get(message_class)
     return _find_api_of(message_class) if known is None else known
 

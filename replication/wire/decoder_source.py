@@ -36,7 +36,7 @@ _new = object.__new__
 def decoder_source(
     kind: type, version: int, *, flexible: bool, in_steps: bool = False
 ) -> tuple[str, dict[str, Any]]:
-    """Return the text of `decode`, and the names it stands on."""
+    """Return the text of `decode`, and the names that it uses."""
     source = _DecoderSource(version, flexible=flexible, in_steps=in_steps)
     source.message(kind)
     return source.text(), source.names
@@ -130,7 +130,7 @@ class _DecoderSource(Source):
         self.line(f"{target} = {local}")
 
     def nullable_struct(self, kind: type, target: str) -> None:
-        """One byte says whether it is there."""
+        """Read a struct behind a byte that says whether it is null."""
         there = self.fresh("p")
         self.run.append(("b", 1, there))
         self.flush()
@@ -142,7 +142,7 @@ class _DecoderSource(Source):
         self.indent -= 1
 
     def length(self, code: str) -> str:
-        """Read a length or count into a local, -1 for null; its name."""
+        """Read a length or count into a local, -1 for null; return its name."""
         name = self.fresh("n")
         if not self.flexible:
             self.run.append((code, 2 if code == "h" else 4, name))
@@ -156,7 +156,7 @@ class _DecoderSource(Source):
         return name
 
     def sized(self, name: str, kind: Kind, target: str, *, nullable: bool) -> None:
-        """A string, bytes or records, behind a length."""
+        """Read a string, bytes or records behind their length."""
         length = self.length("h" if kind is Kind.STRING else "i")
         piece = f"frame[position:position + {length}]"
         read = {Kind.STRING: f'str({piece}, "utf-8")', Kind.BYTES: f"bytes({piece})"}
@@ -247,7 +247,7 @@ class _DecoderSource(Source):
             self.line(f"if {count}: position = skip_tags(frame, position - 1)")
 
     def tags_reader(self, kind: type, tagged: list[Field]) -> str:
-        """The name of a function that reads the tagged section of `kind` into an object."""
+        """Return the name of a function that reads the tagged section of `kind` into an object."""
         name = f"tags_of_{kind.__name__}"
         source = _DecoderSource(self.version, flexible=True)
         source.names = self.names

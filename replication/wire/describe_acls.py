@@ -1,4 +1,4 @@
-"""DescribeAcls (KIP-140, 290): the bindings that a filter lets through."""
+"""DescribeAcls (KIP-140, 290): the bindings that match a filter."""
 
 import attrs
 
@@ -10,7 +10,7 @@ LITERAL = 3
 
 @attrs.define(kw_only=True)
 class AclBindingFilter:
-    """Of DeleteAcls too."""
+    """A filter of bindings, which DeleteAcls uses too."""
 
     resource_type_filter: int = int8()
     resource_name_filter: str | None = string(nullable="0+")

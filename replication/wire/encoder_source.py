@@ -27,14 +27,14 @@ from replication.wire.source import Source
 def encoder_source(
     kind: type, version: int, *, flexible: bool, in_steps: bool = False
 ) -> tuple[str, dict[str, Any]]:
-    """Return the text of `encode`, and the names it stands on."""
+    """Return the text of `encode`, and the names that it uses."""
     source = _EncoderSource(version, flexible=flexible, in_steps=in_steps)
     source.message(kind)
     return source.text(), source.names
 
 
 def size_of(records: Any) -> int:
-    """The bytes of one part, in memory or not."""
+    """Return the size of one part in bytes, in memory or not."""
     if isinstance(records, bytes | bytearray | memoryview):
         return len(records)
     size: int = records.size
@@ -79,7 +79,7 @@ class _EncoderSource(Source):
             self.run.append(("B", "0"))
 
     def nullable_struct(self, kind: type, value: str) -> None:
-        """One byte says whether it is there."""
+        """Write a struct behind a byte that says whether it is null."""
         self.flush()
         self.line(f"if {value} is None: write(b'\\xff')")
         self.line("else:")
@@ -121,7 +121,7 @@ class _EncoderSource(Source):
         self.run.append((kind.value, value))
 
     def sized(self, kind: Kind, value: str, *, nullable: bool) -> None:
-        """A string or bytes, behind a length."""
+        """Write a string or bytes behind their length."""
         raw = self.fresh("s")
         encoded = f"{value}.encode()" if kind is Kind.STRING else value
         if nullable:
@@ -133,7 +133,7 @@ class _EncoderSource(Source):
         self.line(f"if {raw}: write({raw})")
 
     def length(self, length: str, nullable: str | None, code: str) -> None:
-        """A length or count; `nullable` is the name that may hold None."""
+        """Write a length or count; `nullable` is the name that may hold None."""
         if not self.flexible:
             self.run.append(
                 (code, f"(-1 if {nullable} is None else {length})" if nullable else length)
@@ -220,7 +220,7 @@ class _EncoderSource(Source):
         self.indent -= 1
 
     def fixed_struct(self, kind: type, value: str) -> str:
-        """An expression for a struct all of whose fields in line have a fixed size."""
+        """Return an expression for a struct whose fields in line all have a fixed size."""
         fields = self.fields(kind)
         codes = "".join(field.wire.kind.value for field in fields)
         values = ", ".join(f"{value}.{field.name}" for field in fields)
@@ -233,10 +233,10 @@ class _EncoderSource(Source):
         writer = self.tags_writer(kind, tagged)
         return f"{untagged} if {self.untagged(tagged, value)} else {plain} + {writer}({value})"
 
-    # -- the tagged section: only what differs from its default travels
+    # -- the tagged section: only fields that differ from their defaults are written
 
     def untagged(self, tagged: list[Field], value: str) -> str:
-        """A condition: every tagged field is at its default."""
+        """Return a condition that is true if every tagged field has its default."""
         return " and ".join(
             f"not ({self.differs(field, f'{value}.{field.name}')})" for field in tagged
         )
@@ -252,7 +252,7 @@ class _EncoderSource(Source):
         return f"{value} != {field.default!r}"
 
     def tags_writer(self, kind: type, tagged: list[Field]) -> str:
-        """The name of a function that writes the tagged section of `kind`."""
+        """Return the name of a function that writes the tagged section of `kind`."""
         name = f"tags_of_{kind.__name__}"
         self.names.setdefault("NO_TAGS", b"\0")
         if name in self.helpers:

@@ -30,12 +30,12 @@ from replication.wire.schema import (
 )
 
 CONSUMER = -1
-"""The replica id of whoever is not a replica."""
+"""The replica id of a client that is not a replica."""
 
 
 @attrs.frozen(kw_only=True)
 class ReplicaState:
-    """Which follower asks, in which of its incarnations."""
+    """The follower that asks, and its incarnation."""
 
     replica_id: int = int32(default=CONSUMER)
     replica_epoch: int = int64(default=-1)
@@ -86,7 +86,7 @@ class FetchRequest:
 
     @property
     def replica(self) -> ReplicaState:
-        """Who asks, whichever way the version said it."""
+        """The follower that asks, from the field that the version has for it."""
         if self.replica_state.replica_id == CONSUMER and self.replica_id != CONSUMER:
             return ReplicaState(replica_id=self.replica_id)
         return self.replica_state

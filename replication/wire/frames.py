@@ -3,11 +3,11 @@
     request     length  api key  version  correlation id  client id  [tags]  body
     response    length  correlation id  [tags]  body
 
-A frame handed to a `decode_` function has lost its length already. `[tags]` is there in
-flexible versions (KIP-482), except in the response to ApiVersions.
+A `decode_` function gets a frame without its length. Flexible versions (KIP-482) have `[tags]`,
+except the response to ApiVersions.
 
-What is encoded is a list of parts, length in front: joined small things, and between them
-the records as they were given, in memory or in a file. What is decoded holds views of the
+An encoded frame is a list of parts, its length in front: small fields joined, and between them
+the records as they were given, in memory or in a file. A decoded message holds views of the
 frame; it is valid as long as the frame's memory is.
 """
 
@@ -37,8 +37,10 @@ MAX_ITEMS_OF = {
     **dict.fromkeys((ApiKey.METADATA, ApiKey.OFFSET_FETCH), 300_000),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: 50_000,
 }
-"""The same where it is another: more for what may name all that a broker or a cluster has, less
-for what is sorted.
+"""The limits of APIs with another one.
+
+A request that may name everything in a broker or a cluster has a higher limit, one whose items are
+sorted has a lower.
 """
 
 AT_ONCE_BYTES = 4096
@@ -54,7 +56,7 @@ _NO_TAGS = b"\0"
 
 @attrs.frozen(kw_only=True)
 class RequestHeader:
-    """What stands in front of every request; `api_key` may be one we do not know."""
+    """The header of every request; `api_key` may be unknown."""
 
     api_key: int
     api_version: int
@@ -63,7 +65,7 @@ class RequestHeader:
 
 
 class UnsupportedVersionError(ProtocolError):
-    """A request of an API or a version that we do not serve; `header` says which."""
+    """A request of an API or a version that is not served; `header` names it."""
 
     def __init__(self, header: RequestHeader) -> None:
         super().__init__(f"API {header.api_key} version {header.api_version} is not served")
@@ -84,7 +86,7 @@ def encode_request(
 def encode_request_in_steps(
     request: object, *, version: int, correlation_id: int, client_id: str | None
 ) -> Steps[list[Part]]:
-    """Return the same; what is long is written in steps."""
+    """Return the parts of a request frame; a long one is written in steps."""
     api = api_of(type(request))
     assert api.serves(version), f"{api.key.name} has no version {version} here"
     flexible = api.is_flexible(version)
@@ -103,7 +105,7 @@ def encode_request_in_steps(
 
 
 def encode_response(response: object, *, version: int, correlation_id: int) -> list[Part]:
-    """The parts of a response frame, its length in front; records neither joined nor copied."""
+    """Return the parts of a response frame, its length in front; records are not copied."""
     api = api_of(type(response))
     assert api.serves(version), f"{api.key.name} has no version {version} here"
     body = codec.encode(response, version=version, flexible=api.is_flexible(version))
@@ -113,7 +115,7 @@ def encode_response(response: object, *, version: int, correlation_id: int) -> l
 def encode_response_in_steps(
     response: object, *, version: int, correlation_id: int
 ) -> Steps[list[Part]]:
-    """Return the same bytes; what is long is written in steps."""
+    """Return the parts of a response frame; a long one is written in steps."""
     api = api_of(type(response))
     assert api.serves(version), f"{api.key.name} has no version {version} here"
     body = yield from codec.encode_in_steps(
@@ -123,12 +125,12 @@ def encode_response_in_steps(
 
 
 def decode_request_header(frame: memoryview) -> RequestHeader:
-    """The header of any request, of APIs and versions we do not serve as well."""
+    """Return the header of any request, also of APIs and versions that are not served."""
     return _request_header(frame)[0]
 
 
 def decode_request(frame: memoryview) -> tuple[RequestHeader, object]:
-    """Return header and message; raise UnsupportedVersionError for what we do not serve."""
+    """Return header and message; raise UnsupportedVersionError if it is not served."""
     header, api, flexible, position = _request_body(frame)
     message: object = codec.decode(
         api.request, frame, position, version=header.api_version, flexible=flexible
@@ -137,7 +139,7 @@ def decode_request(frame: memoryview) -> tuple[RequestHeader, object]:
 
 
 def decode_request_in_steps(frame: memoryview) -> Steps[tuple[RequestHeader, object]]:
-    """Return the same; what is long is read in steps."""
+    """Return header and message; a long request is read in steps."""
     header, api, flexible, position = _request_body(frame)
     message: object = yield from codec.decode_in_steps(
         api.request,
@@ -162,7 +164,7 @@ def decode_response(frame: memoryview, *, api_key: ApiKey, version: int) -> tupl
 def decode_response_in_steps(
     frame: memoryview, *, api_key: ApiKey, version: int
 ) -> Steps[tuple[int, object]]:
-    """Return the same; what is long is read in steps."""
+    """Return correlation id and message; a long response is read in steps."""
     correlation_id, version, flexible, position = _response_body(frame, api_key, version)
     message: object = yield from codec.decode_in_steps(
         API[api_key].response,
@@ -176,9 +178,9 @@ def decode_response_in_steps(
 
 
 def refusal(header: RequestHeader) -> list[Part] | None:
-    """The answer to a request we do not serve; None where there is none but to hang up.
+    """Return the response to a request that is not served; None if the connection is closed.
 
-    Only ApiVersions has one (KIP-511): version 0, the error, and the range it may ask in.
+    Only ApiVersions has one (KIP-511): version 0, the error, and the range of versions.
     """
     if header.api_key != ApiKey.API_VERSIONS:
         return None
@@ -191,7 +193,7 @@ def refusal(header: RequestHeader) -> list[Part] | None:
 
 
 def total_size(parts: Iterable[Part]) -> int:
-    """The bytes of all parts."""
+    """Return the size of all parts in bytes."""
     return sum(map(size_of, parts))
 
 
@@ -212,7 +214,7 @@ def _response(body: list[Part], api: Api, *, version: int, correlation_id: int) 
 
 
 def _request_body(frame: memoryview) -> tuple[RequestHeader, Api, bool, int]:
-    """Return the header, what is asked, whether that is flexible, and where it begins."""
+    """Return the header, the API, whether the body is flexible, and where it begins."""
     header, position = _request_header(frame)
     api = api_numbered(header.api_key)
     if api is None or not api.serves(header.api_version):
@@ -224,7 +226,7 @@ def _request_body(frame: memoryview) -> tuple[RequestHeader, Api, bool, int]:
 
 
 def _response_body(frame: memoryview, api_key: ApiKey, version: int) -> tuple[int, int, bool, int]:
-    """Return the correlation id, the body's version, whether that is flexible, where it begins."""
+    """Return the correlation id, and the body's version, whether it is flexible, and its place."""
     api = API[api_key]
     assert api.serves(version), f"{api.key.name} has no version {version} here"
     try:
@@ -265,7 +267,7 @@ def _skip_tags(frame: memoryview, position: int) -> int:
 
 
 def _was_downgraded(frame: memoryview, position: int) -> bool:
-    """Whether an answer to ApiVersions is the version 0 body that says UNSUPPORTED_VERSION."""
+    """Return whether a response to ApiVersions is the body of version 0, with an error."""
     if len(frame) < position + _ERROR_CODE.size:
         return False
     (error_code,) = _ERROR_CODE.unpack_from(frame, position)

@@ -1,7 +1,7 @@
-"""What of a message cannot be sent: looked for once encoding it has failed, and not before.
+"""The search for a value that cannot be encoded, after encoding has failed.
 
-Encoders take what they are given, at full speed. A program that puts a text where a number goes
-is told where: `topics[0].num_partitions='3'`.
+Encoders do not check values, for speed. If a program puts a text where a number belongs, the error
+names the place: `topics[0].num_partitions='3'`.
 """
 
 import struct
@@ -14,7 +14,7 @@ _BYTES = (bytes, bytearray, memoryview)
 
 
 def misfit(message: object, version: int) -> str:
-    """The first value that its field does not take at `version`; empty where there is none."""
+    """Return the first value that does not fit its field at `version`; empty if all fit."""
     return next(_in_struct(message, version, ""), "")
 
 

@@ -1,7 +1,7 @@
-"""OffsetCommit (KIP-98, 211, 320, 345, 848): how far a group has read.
+"""OffsetCommit (KIP-98, 211, 320, 345, 848): the offsets that a group has read up to.
 
-A generation below 0 and no member id commit for a group that nobody has joined: whoever
-assigns partitions by hand.
+A generation below 0 without a member id commits for a group without members, whose consumers
+assign partitions by hand.
 """
 
 import attrs

@@ -27,7 +27,7 @@ class OffsetForLeaderTopic:
 
 @attrs.define(kw_only=True)
 class OffsetForLeaderEpochRequest:
-    # Version 2 does not say who asks; Kafka then reads it as a debugging consumer.
+    # Version 2 does not name the asker; Kafka then reads it as a debugging consumer.
     replica_id: int = int32("3+", default=DEBUGGING)
     topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic)
 

@@ -30,7 +30,7 @@ def uvarint(value: int) -> bytes:
 
 
 def read_uvarint(frame: memoryview, position: int) -> tuple[int, int]:
-    """The varint at `position`, and where it ends. IndexError when the frame ends first."""
+    """Return the varint at `position`, and its end. IndexError if the frame ends first."""
     value = frame[position]
     if value < 0x80:
         return value, position + 1
@@ -46,7 +46,7 @@ def read_uvarint(frame: memoryview, position: int) -> tuple[int, int]:
 
 
 def _read_long_uvarint(frame: memoryview, position: int, value: int) -> tuple[int, int]:
-    """The same for one of four bytes or five, of which three add up to `value`."""
+    """Return a varint of four or five bytes, of which three add up to `value`, and its end."""
     for at in (3, 4):
         byte = frame[position + at]
         value += (byte & 0x7F) << 7 * at
@@ -56,7 +56,7 @@ def _read_long_uvarint(frame: memoryview, position: int, value: int) -> tuple[in
 
 
 def skip_tags(frame: memoryview, position: int) -> int:
-    """Return the end of a tagged section of which nothing is known."""
+    """Return the end of a tagged section of unknown fields."""
     count, position = read_uvarint(frame, position)
     if count > MAX_TAGS:
         raise too_many_tags(count)
@@ -69,19 +69,19 @@ def skip_tags(frame: memoryview, position: int) -> int:
 
 
 def check_end(frame: memoryview, end: int) -> None:
-    """Refuse what would end after the frame does."""
+    """Raise ProtocolError if `end` is behind the end of the frame."""
     if end > len(frame):
         raise ProtocolError(f"something that ends at byte {end} of a frame of {len(frame)}")
 
 
 def bad_length(name: str, length: int, left: int) -> ProtocolError:
-    """The error for a length or count that is negative or that the frame cannot hold."""
+    """Return the error for a length or count that is negative or that the frame cannot hold."""
     what = "null" if length == -1 else f"of length {length}"
     return ProtocolError(f"{name} is {what}, with {left} bytes left in the frame")
 
 
 def bad_tag(name: str, size: int) -> ProtocolError:
-    """The error for a tagged field that does not end where its size says."""
+    """Return the error for a tagged field that does not end where its size says."""
     return ProtocolError(f"tagged field {name} does not fill the {size} bytes announced")
 
 

@@ -163,7 +163,7 @@ def refused_in_steps(
 
 @cache
 def can_err(kind: type) -> bool:
-    """Whether there is a place for an error in it."""
+    """Return whether a message class has a field for an error."""
     return any(
         field.name in ERROR_FIELDS
         or (isinstance(field.wire.items, type) and can_err(field.wire.items))

@@ -184,7 +184,7 @@ def octets(versions: str = "0+", *, nullable: str = "", default: bytes | None = 
 
 
 def records(versions: str = "0+", *, nullable: str = "0+", default: bytes | None = None) -> Any:
-    """Record batches: read as a view of the frame, written as a part of their own."""
+    """Declare record batches: read as a view of the frame, written as a part of their own."""
     return _declare(Kind.RECORDS, versions, default, nullable=nullable)
 
 
@@ -196,7 +196,7 @@ def struct(
     nullable: str = "",
     tag: int | None = None,
 ) -> Any:
-    """One struct in line, or in the tagged section; `default` is shared, so frozen."""
+    """Declare a struct, in line or in the tagged section; `default` is shared, so frozen."""
     return _declare(Kind.STRUCT, versions, default, nullable=nullable, tag=tag, items=kind)
 
 
@@ -208,14 +208,14 @@ def array(
     null_by_default: bool = False,
     tag: int | None = None,
 ) -> Any:
-    """A count, then so many structs (give their class) or primitives (give their Kind)."""
+    """Declare an array of structs (given by their class) or of primitives (by their Kind)."""
     default: object = None if null_by_default else attrs.Factory(list)
     return _declare(Kind.ARRAY, versions, default, nullable=nullable, tag=tag, items=items)
 
 
 @cache
 def fields_of(message: type) -> tuple[Field, ...]:
-    """The declared fields of a message class, in the order they travel."""
+    """Return the declared fields of a message class, in the order of the bytes."""
     return tuple(
         Field(attribute.name, attribute.metadata["wire"], attribute.default)
         for attribute in attrs.fields(message)
@@ -224,5 +224,5 @@ def fields_of(message: type) -> tuple[Field, ...]:
 
 @cache
 def is_frozen(message: type) -> bool:
-    """Whether objects of the class must be built through its constructor."""
+    """Return whether objects of the class must be built through its constructor."""
     return "__setattr__" in vars(message)

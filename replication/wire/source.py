@@ -7,7 +7,7 @@ from replication.wire.schema import FIXED_SIZES, Field, Kind, Wire, fields_of
 
 
 class Source:
-    """Source text in the making, with the objects it refers to."""
+    """Source text that is being written, with the objects that it refers to."""
 
     def __init__(self, version: int, *, flexible: bool) -> None:
         self.version = version
@@ -21,29 +21,29 @@ class Source:
         self.lines.append("    " * self.indent + text)
 
     def fresh(self, stem: str) -> str:
-        """A local name that is not in use."""
+        """Return a local name that is not in use."""
         self.made += 1
         return f"{stem}{self.made}"
 
     def constant(self, stem: str, value: object) -> str:
-        """A global name of the generated code for `value`."""
+        """Return a global name of the generated code for `value`."""
         if self.names.setdefault(stem, value) is value:
             return stem
         return self.constant(stem + "_", value)
 
     def packer(self, codes: str, method: str) -> str:
-        """A global name for one method of the Struct of `codes`."""
+        """Return a global name for one method of the Struct of `codes`."""
         name = f"{method}_{codes.replace('?', 'o')}"
         if name not in self.names:
             self.names[name] = getattr(struct.Struct(f">{codes}"), method)
         return name
 
     def fields(self, kind: type) -> list[Field]:
-        """The fields that stand in line in this version."""
+        """Return the fields that are in line in this version."""
         return [f for f in fields_of(kind) if self.present(f.wire) and not self.is_tagged(f.wire)]
 
     def tagged_fields(self, kind: type) -> list[Field]:
-        """The fields of the tagged section in this version, by tag."""
+        """Return the fields of the tagged section in this version, by tag."""
         tagged = [f for f in fields_of(kind) if self.present(f.wire) and self.is_tagged(f.wire)]
         assert self.flexible or not tagged, "only a flexible version has a tagged section"
         return sorted(tagged, key=lambda f: f.wire.tag or 0)
@@ -61,7 +61,7 @@ class Source:
         return self.version in wire.nullable
 
     def least_size(self, items: Kind | type) -> int:
-        """The fewest bytes one such item takes, never 0."""
+        """Return the fewest bytes that one such item takes, never 0."""
         if isinstance(items, type):
             fields = self.fields(items)
             return sum(self.least_field_size(f.wire) for f in fields) + self.flexible or 1

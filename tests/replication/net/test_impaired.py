@@ -47,13 +47,13 @@ async def connected() -> AsyncIterator[Pair]:
 
 def freeze(gates: Gates, node: int) -> None:
     gates.frozen.add(node)
-    gates.tell()
+    gates.wake()
 
 
 def release(gates: Gates) -> None:
     gates.frozen.clear()
     gates.cut.clear()
-    gates.tell()
+    gates.wake()
 
 
 async def test_to_a_frozen_node_bytes_come_when_it_thaws() -> None:
