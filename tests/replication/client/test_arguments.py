@@ -94,8 +94,8 @@ def test_a_consumer_names_what_is_wrong() -> None:
 
 def test_an_error_of_several_things_says_its_code_once() -> None:
     code = ErrorCode.GROUP_ID_NOT_FOUND
-    told = [(KafkaError(code), "g"), (KafkaError(code, "GROUP_ID_NOT_FOUND: none"), "g: none")]
-    for error, said in told:
+    cases = [(KafkaError(code), "g"), (KafkaError(code, "GROUP_ID_NOT_FOUND: none"), "g: none")]
+    for error, said in cases:
         assert str(SomeFailedError({"g": error})) == f"GROUP_ID_NOT_FOUND: {said}"
 
 

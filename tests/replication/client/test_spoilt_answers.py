@@ -220,7 +220,7 @@ OF_ADMINS = (
     ApiKey.DELETE_TOPICS,
 )
 ALREADY_DONE = ("TOPIC_ALREADY_EXISTS", "INVALID_PARTITIONS", "UNKNOWN_TOPIC")
-"""What is said to who asks again for what was done, without its answer being heard."""
+"""The errors of a repeated request whose first response was lost."""
 SMALL: Mapping[str, Any] = {
     "offsets_topic_num_partitions": "1",
     "offsets_topic_replication_factor": "1",

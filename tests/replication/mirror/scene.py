@@ -140,8 +140,8 @@ def compared(world: World, *names: str, partition: TopicPartition = T0) -> str:
     disks = FaultyFileSystem(chance, disk=SimulatedDisk(chance, root=root))
     directories = [COPY if name == MACHINE else log_directory(name) for name in names]
     found = verify_directories(disks, directories, copies=len(names))
-    [told] = [each for each in found.partitions if each.partition == partition]
-    return str(told)
+    [result] = [each for each in found.partitions if each.partition == partition]
+    return str(result)
 
 
 @asynccontextmanager

@@ -84,7 +84,7 @@ class Story:
         self.copy.assert_same(self.copy.scene.leader())
 
     def ends_with(self, source: Log) -> bool:
-        """At the same offset, in the same reign: an older one may have been as long."""
+        """Return whether both logs end at the same offset of the same leader epoch."""
         assert self.copy.mirror.logs is not None, "it follows"
         log = self.copy.mirror.logs.get(T0)
         if log is None:
@@ -95,10 +95,10 @@ class Story:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_whatever_dies_the_copy_becomes_what_its_source_is(seed: int) -> None:
-    async def told(world: World) -> None:
+    async def run(world: World) -> None:
         async with following(world, brokers=2, replicas=((1, 2),), topic=UNCLEAN) as copy:
             story = Story(copy, world.chance("moves"))
             await story.tell()
             await story.end()
 
-    play(told, seed=seed)
+    play(run, seed=seed)

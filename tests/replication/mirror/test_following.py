@@ -76,8 +76,8 @@ def test_where_it_goes_on_is_in_its_log_and_nowhere_else() -> None:
                 number: attrs.evolve(each, log_end_offset=0, source_end=1)
                 for number, each in topic.partitions.items()
             }
-            told = attrs.evolve(state, topics={"t": attrs.evolve(topic, partitions=wrong)})
-            write_state(files, f"/{MACHINE}", told)
+            outdated = attrs.evolve(state, topics={"t": attrs.evolve(topic, partitions=wrong)})
+            write_state(files, f"/{MACHINE}", outdated)
             await copy.scene.produce("c")
             await copy.start()
             await copy.until_end(3)

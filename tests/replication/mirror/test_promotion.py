@@ -89,7 +89,7 @@ def epochs_of(world: World) -> list[EpochEntry]:
         return list(log.leader_epoch_cache.entries)
 
 
-async def told(world: World, topics: Sequence[AdoptedTopic], **given: int) -> None:
+async def adopt_on_c(world: World, topics: Sequence[AdoptedTopic], **given: int) -> None:
     await adopt(
         world.node("c"), "/c/log", cluster_id="understudy", broker_id=1, topics=topics, **given
     )
@@ -132,7 +132,7 @@ def test_a_copy_that_is_served_is_read_and_changes_by_nothing() -> None:
     before = epochs_of(world)
 
     async def story(world: World) -> None:
-        await told(world, as_topics(state, KEPT, 0))
+        await adopt_on_c(world, as_topics(state, KEPT, 0))
         async with open_simulated_cluster(world, brokers=1, properties=ANOTHER):
             assert await read(world, 2) == [b"a", b"b"]
             async with writer_to(world) as writer:
@@ -160,7 +160,7 @@ def test_a_promoted_one_goes_on_in_epochs_of_its_own() -> None:
         assert first_free > 0
 
     async def story(world: World) -> None:
-        await told(world, as_topics(state, {}, found.new_epoch), next_producer_id=first_free)
+        await adopt_on_c(world, as_topics(state, {}, found.new_epoch), next_producer_id=first_free)
         async with open_simulated_cluster(world, brokers=1, properties=ANOTHER) as cluster:
             async with writer_to(world) as writer:
                 at = await writer.send("t", b"mine", partition=0)
@@ -182,7 +182,7 @@ def test_a_promoted_one_is_given_more_replicas_and_they_are_exact() -> None:
         abort_open_transactions(log, leader_epoch=found.new_epoch, wall_ms=1)
 
     async def story(world: World) -> None:
-        await told(world, as_topics(state, {}, found.new_epoch))
+        await adopt_on_c(world, as_topics(state, {}, found.new_epoch))
         async with open_simulated_cluster(world, brokers=3, properties=ANOTHER) as cluster:
             admin = Admin("b1:9092", seams=world.node("admin"))
             async with admin, writer_to(world) as writer:
@@ -202,19 +202,21 @@ def test_a_promoted_one_is_given_more_replicas_and_they_are_exact() -> None:
 
 
 def replicas(cluster: SimulatedCluster) -> set[int]:
-    """Those that are in sync, once nobody is on the way."""
+    """Return the replicas in sync, when no replica is moving."""
     found = cluster.partition(T0)
     if found is None or found.adding or found.removing or {*found.isr} != {*found.replicas}:
         return set()
     return {*found.isr}
 
 
-def test_what_is_adopted_twice_is_told_once_and_a_new_topic_takes_the_place_of_the_old() -> None:
+def test_what_is_adopted_twice_is_registered_once_and_a_new_topic_takes_the_place_of_the_old() -> (
+    None
+):
     async def story(world: World) -> None:
         topic = AdoptedTopic(name="t", topic_id=b"1" * 16, configs=KEPT, leader_epochs={0: 4})
         ends = []
         for each in (topic, topic, attrs.evolve(topic, topic_id=b"2" * 16)):
-            await told(world, [each])
+            await adopt_on_c(world, [each])
             async with open_simulated_cluster(world, brokers=1) as cluster:
                 registration = cluster.partition(T0)
                 assert registration is not None

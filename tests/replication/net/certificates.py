@@ -55,7 +55,7 @@ def broker_keys() -> TlsKeys:
 
 @cache
 def expired_keys() -> TlsKeys:
-    """Of a broker that nobody has renewed the certificate of."""
+    """Return the keys of a broker whose certificate has expired."""
     long_ago = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
     issued = certificates().authority.issue_cert(HOST, "localhost", not_after=long_ago)
     return TlsKeys(

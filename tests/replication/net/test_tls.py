@@ -1,4 +1,4 @@
-"""TLS: who is let in, who is told why not, and what goes over the wire."""
+"""TLS: accepted and refused peers, the reasons of a refusal, and the bytes on the wire."""
 
 import shlex
 import shutil

@@ -1,4 +1,4 @@
-"""Every field of a request is read by whoever answers it, or is named here with the reason."""
+"""Every field of a request is read by the code that answers it, or is named here with the reason."""
 
 import re
 from collections.abc import Iterator

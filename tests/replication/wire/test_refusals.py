@@ -23,14 +23,14 @@ NOTHING = {-1, "", b"", None}
 """What Kafka gives some fields where there is nothing to say, whatever the schema has."""
 
 
-def told(message: Any, *, is_item: bool = False) -> Iterator[tuple[str, object]]:
+def informative_fields(message: Any, *, is_item: bool = False) -> Iterator[tuple[str, object]]:
     """Yield each field that says more than an error and the name of what it is about."""
     kind: type = type(message)
     for field in fields_of(kind):
         value = getattr(message, field.name)
         if field.wire.kind is Kind.ARRAY:
             for each in value or ():
-                yield from told(each, is_item=True)
+                yield from informative_fields(each, is_item=True)
         elif not (field.name in ERROR_FIELDS or (is_item and field.name in IDENTITIES)) and (
             value not in (field.default, *NOTHING)
         ):
@@ -41,7 +41,9 @@ def told(message: Any, *, is_item: bool = False) -> Iterator[tuple[str, object]]
 def test_a_refusal_says_nothing_but_names_and_the_error(api: Api) -> None:
     for version in range(api.min_version, api.max_version + 1):
         request = full_request(api.key, version, TOPIC_ID)
-        assert dict(told(refused_whole(api.key, version, request, CODE))) == {}, version
+        assert dict(informative_fields(refused_whole(api.key, version, request, CODE))) == {}, (
+            version
+        )
 
 
 def test_a_refused_partition_of_a_fetch_has_no_high_watermark_and_no_list_that_is_null() -> None:

@@ -119,8 +119,10 @@ def test_topics_are_told_page_by_page_and_with_who_else_could_lead() -> None:
             await stage.admin.create_topics([NewTopic(name=name, partitions=3) for name in names])
             await stage.settle()
             described = await stage.admin.describe_topics(names)
-            told = {name: [each.partition for each in described[name].partitions] for name in names}
-            assert told == {name: [0, 1, 2] for name in names}
+            numbers_by_topic = {
+                name: [each.partition for each in described[name].partitions] for name in names
+            }
+            assert numbers_by_topic == {name: [0, 1, 2] for name in names}
             of_t = described["t"].partitions
             assert {(each.eligible_leaders, each.last_known_eligible) for each in of_t} == {
                 ((), ())

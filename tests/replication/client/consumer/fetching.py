@@ -1,4 +1,4 @@
-"""The consumer's fetching without a network: what it asks, what it is told, what it hands over.
+"""The consumer's fetching without a network: its requests, the responses, the records.
 
     rig = Rig()                                        t-0, t-1, t-2, u-0; brokers 1 and 2, 1 leads all
     rig.assign(T0); rig.seek(T0, 0)

@@ -41,7 +41,7 @@ def group(**topics: frozenset[str]) -> dict[str, GroupMember]:
     return {name: GroupMember(topics=wanted) for name, wanted in topics.items()}
 
 
-def told(assigned: Assigned) -> dict[str, str]:
+def as_text(assigned: Assigned) -> dict[str, str]:
     return {
         member: " ".join(f"{topic}{partition}" for topic, partition in partitions)
         for member, partitions in assigned.items()
@@ -68,7 +68,7 @@ def told(assigned: Assigned) -> dict[str, str]:
     ],
 )
 def test_range(counts: Mapping[str, int], members: Members, expected: dict[str, str]) -> None:
-    assert told(assign_range(counts, members)) == expected
+    assert as_text(assign_range(counts, members)) == expected
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_range(counts: Mapping[str, int], members: Members, expected: dict[str, 
     ],
 )
 def test_round_robin(counts: Mapping[str, int], members: Members, expected: dict[str, str]) -> None:
-    assert told(assign_round_robin(counts, members)) == expected
+    assert as_text(assign_round_robin(counts, members)) == expected
 
 
 def test_static_members_come_first_in_the_order_of_their_names() -> None:
@@ -95,7 +95,7 @@ def test_static_members_come_first_in_the_order_of_their_names() -> None:
         "y": GroupMember(topics=T, group_instance_id="1"),
         "a": GroupMember(topics=T),
     }
-    assert told(assign_range({"t": 3}, members)) == {"y": "t0", "x": "t1", "a": "t2"}
+    assert as_text(assign_range({"t": 3}, members)) == {"y": "t0", "x": "t1", "a": "t2"}
 
 
 def having(assigned: Assigned, members: Members, generation: int = 1) -> dict[str, GroupMember]:

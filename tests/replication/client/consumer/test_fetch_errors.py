@@ -69,7 +69,7 @@ def test_not_being_allowed_is_raised_with_the_topic() -> None:
         rig.collect()
     assert raised.value.topics == {"t"}
     assert not raised.value.retriable
-    assert rig.collect() == {}, "told once; the next fetch may tell again"
+    assert rig.collect() == {}, "raised once; the next fetch may fail again"
 
 
 def test_an_error_that_no_fetch_should_meet_is_raised_by_name() -> None:

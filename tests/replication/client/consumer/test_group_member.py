@@ -30,13 +30,13 @@ QUICK: dict[str, Any] = {
 
 
 class Noting(ConsumerRebalanceListener):
-    """Writes down what it is told."""
+    """A listener that notes its calls."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, set[int]]] = []
+        self.noted: list[tuple[str, set[int]]] = []
 
     def note(self, what: str, partitions: Collection[TopicPartition]) -> None:
-        self.told.append((what, {tp.partition for tp in partitions}))
+        self.noted.append((what, {tp.partition for tp in partitions}))
 
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         await trio.lowlevel.checkpoint()
@@ -126,19 +126,19 @@ def test_members_share_what_there_is_and_take_over_from_who_leaves(strategy: str
                     assert len(first.assignment()) == len(second.assignment()) == 2
                     kept = first.assignment()
                 await settle(first)
-            told, others = listeners[0].told, listeners[1].told
+            noted, others = listeners[0].noted, listeners[1].noted
             given = {tp.partition for tp in kept}
             taken = {0, 1, 2, 3} - given
             if strategy == "cooperative-sticky":
-                assert told[:2] == [("assigned", {0, 1, 2, 3}), ("revoked", taken)]
-                assert ("revoked", {0, 1, 2, 3}) not in told[1:-1], "it goes on reading"
+                assert noted[:2] == [("assigned", {0, 1, 2, 3}), ("revoked", taken)]
+                assert ("revoked", {0, 1, 2, 3}) not in noted[1:-1], "it goes on reading"
             else:
-                assert told[:3] == [
+                assert noted[:3] == [
                     ("assigned", {0, 1, 2, 3}),
                     ("revoked", {0, 1, 2, 3}),
                     ("assigned", given),
                 ]
-            assert told[-1] == ("revoked", {0, 1, 2, 3})
+            assert noted[-1] == ("revoked", {0, 1, 2, 3})
             assert [each for each in others if each[1]] == [("assigned", taken), ("revoked", taken)]
 
     play(story)
@@ -193,7 +193,7 @@ def test_a_member_that_does_not_poll_leaves_and_its_commit_fails() -> None:
                 with pytest.raises(CommitFailedError):
                     await slow.commit()
                 await settle(slow, other)
-                assert [what for what, _ in listener.told][:3] == ["assigned", "lost", "assigned"]
+                assert [what for what, _ in listener.noted][:3] == ["assigned", "lost", "assigned"]
 
     play(story)
 
@@ -208,13 +208,13 @@ def test_a_static_member_that_comes_back_keeps_its_place() -> None:
                 async with member(stage, group_instance_id="two") as leaving:
                     await settle(staying, leaving)
                     had = leaving.assignment()
-                told = list(listener.told)
+                noted = list(listener.noted)
                 for _ in range(10):
                     await staying.poll(timeout_ms=500)
                 async with member(stage, group_instance_id="two") as back:
                     await settle(staying, back)
                     assert back.assignment() == had
-                assert listener.told == told, "nobody was disturbed"
+                assert listener.noted == noted, "nobody was disturbed"
 
     play(story)
 
@@ -352,13 +352,13 @@ def test_what_a_listener_may_do_and_what_its_mistakes_cost() -> None:
                 with world.clock("consumer").move_on_after(10) as scope:
                     await consumer.getone()
                 assert scope.cancelled_caught
-                assert (listener.positions, listener.told) == ([0, 0, 0, 0], [])
+                assert (listener.positions, listener.noted) == ([0, 0, 0, 0], [])
                 record = await consumer.getone()
-                assert listener.told == [("assigned", {0, 1, 2, 3})], "called again"
+                assert listener.noted == [("assigned", {0, 1, 2, 3})], "called again"
                 assert (record.value, record.offset) == (b"b", 1), "and fetched only after"
                 consumer.enforce_rebalance()
                 await settle(consumer)
-                assert listener.told[1:] == [
+                assert listener.noted[1:] == [
                     ("revoked", {0, 1, 2, 3}),
                     ("assigned", {0, 1, 2, 3}),
                 ]

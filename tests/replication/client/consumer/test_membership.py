@@ -1,4 +1,4 @@
-"""What a member makes of the coordinator's answers, and what a program is told of them."""
+"""The state of a member after the coordinator's responses, and the errors of its program."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_a_member_goes_from_unjoined_to_stable_and_back() -> None:
     member.joined(generation_id=4, member_id="m", protocol_name="range")
     assert member.has_joined
     member.synced()
-    member.request_rejoin("told so")
+    member.request_rejoin("a reason")
     assert (member.state, member.rejoin_needed) == (MemberState.STABLE, True)
     member.reset("an old generation", keep_member_id=True)
     assert (member.generation_id, member.member_id) == (-1, "m"), "the id is still ours"

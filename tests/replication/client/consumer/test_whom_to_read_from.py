@@ -34,7 +34,9 @@ def test_a_preferred_replica_is_preferred_for_as_long_as_metadata_is_good() -> N
     rig.fetch({T0: data(preferred_read_replica=2)})
     rig.collect()
     assert rig.subscriptions.preferred_read_replica(T0, 300_000) == 2
-    assert rig.subscriptions.preferred_read_replica(T0, 300_001) is None, "told again, no longer"
+    assert rig.subscriptions.preferred_read_replica(T0, 300_001) is None, (
+        "a repeated preference lasts no longer"
+    )
 
 
 def prefer(rig: Rig, *partitions: TopicPartition) -> None:

@@ -158,11 +158,11 @@ def test_room_is_taken_until_the_outcome() -> None:
 def test_an_ack_says_where_the_records_are() -> None:
     buffer = accumulator()
     batch = append(buffer, 0)
-    told: list[object] = []
-    batch.on_outcome.append(lambda: told.append(batch.outcome))
+    outcomes: list[object] = []
+    batch.on_outcome.append(lambda: outcomes.append(batch.outcome))
     (sent,) = drain(buffer)
     assert buffer.answered(sent, Answer(base_offset=42), now=0.0) is Verdict.ACKED
-    assert told == [Acked(42)]
+    assert outcomes == [Acked(42)]
 
 
 def test_what_can_be_tried_again_is_after_its_back_off() -> None:
@@ -344,8 +344,8 @@ class Cluster:
             # What was sent is what it was stamped with then; it may have another one by now.
             answer = Answer(error=error)
             if error in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
-                told = broker.append(sent.stamp, values(sent.batch))
-                answer = told if error is ErrorCode.NONE else answer
+                answered = broker.append(sent.stamp, values(sent.batch))
+                answer = answered if error is ErrorCode.NONE else answer
             self._answers[node].append((sent, answer))
 
     def answer(self, node: int) -> None:
@@ -378,7 +378,7 @@ class Cluster:
         raise AssertionError("not settled")
 
     def outcomes(self) -> dict[int, Acked | Failed]:
-        """Of each record, by its value; and where it is then."""
+        """Return the outcome of each record, by its value."""
         found: dict[int, Acked | Failed] = {}
         todo = deque(self.batches)
         while todo:
