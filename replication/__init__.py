@@ -1,12 +1,12 @@
-"""Many logs kept alike across brokers: Kafka's follower replication.
+"""Kafka's follower replication: many logs kept alike across brokers.
 
-    rules      fetch_state  truncation  isr  leadership  election  fetch_session/  metadata/
-    engine     leader_endpoint  fetcher  fetcher_manager  purgatory  partition  replica_manager/
-    around it  wire/  net/  cluster/  verify/  observe/  cli/
+    follower/  leader/  controller/  metadata/  groups/  transactions/    rules and tasks
+    replica_manager/  server/  broker/  cluster/                          a broker, a cluster
+    wire/  net/  client/  mirror/  verify/  observe/  cli/                around them
 
-The rules know no trio, sockets, clock or chance; the engine is trio tasks over the rules.
-Start at `fetcher.py` for the follower, at `isr.py` for the leader, and at `cluster/` for
-brokers that stock clients talk to:
+The rules (in `rules/`) use no trio, sockets, clock or chance; the tasks carry them out. Start at
+`follower/fetcher.py` for the follower, at `leader/rules/isr.py` for the leader, and at `cluster/` for
+brokers that stock clients can use:
 
     async with replication.open_cluster(brokers=3) as cluster:
         print(cluster.bootstrap_servers)
@@ -21,7 +21,7 @@ __all__ = ["Cluster", "open_cluster"]
 
 
 def __getattr__(name: str) -> Any:
-    """`open_cluster` and `Cluster`, imported when first asked for: the rules need neither."""
+    """Import `open_cluster` and `Cluster` on first use, because the rules need neither."""
     if name in __all__:
         from replication.cluster import cluster  # noqa: PLC0415
 

@@ -1,17 +1,17 @@
-"""What a peer may answer (Kafka's numbers), and what a failing world raises.
+"""The error codes of Kafka's protocol, and the exceptions of this package.
 
-An `ErrorCode` is data: it travels in messages and is compared, never raised by a rule.
-Fields that hold one off the wire are plain integers, because a newer peer may send a
-number this table does not know; `ErrorCode.of` maps those to UNKNOWN_SERVER_ERROR.
+An `ErrorCode` is data: it travels in messages and is compared; a rule never raises it. Message fields
+with an error code are plain integers, because a newer peer may send an unknown number;
+`ErrorCode.of` maps it to UNKNOWN_SERVER_ERROR.
 
     UnderstudyError
-    ├── ConfigError                a key or a value of a configuration that is not one
-    ├── KafkaError                 a peer's ErrorCode, where a caller cannot go on without the answer
+    ├── ConfigError                an invalid key or value of a configuration
+    ├── KafkaError                 a peer's ErrorCode, if the caller cannot go on without the answer
     ├── MetadataError              a metadata record that this version cannot read or apply
-    ├── ProtocolError              bytes that are not the protocol: close that connection
+    ├── ProtocolError              bytes that are not the protocol: the connection is closed
     └── PeerUnavailableError       no connection, a lost one, or no answer in time
-        ├── AuthenticationError    it is there, and will not have us, or we will not have it
-        └── TooManyConnectionsError  it came in, and was closed for want of room
+        ├── AuthenticationError    one side refuses the login of the other
+        └── TooManyConnectionsError  a new connection was closed for lack of room
 """
 
 import enum
@@ -159,7 +159,7 @@ class ErrorCode(enum.IntEnum):
 
     @classmethod
     def of(cls, code: int) -> Self:
-        """The member for a number off the wire; UNKNOWN_SERVER_ERROR for one we do not know."""
+        """Return the member for a number in a message; UNKNOWN_SERVER_ERROR for an unknown one."""
         try:
             return cls(code)
         except ValueError:
@@ -167,7 +167,7 @@ class ErrorCode(enum.IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether asking again may help (RetriableException in Kafka's Errors)."""
+        """Whether a retry may help (RetriableException in Kafka's Errors)."""
         return self in _RETRIABLE
 
 
@@ -227,12 +227,12 @@ class KafkaError(UnderstudyError):
 
     @property
     def retriable(self) -> bool:
-        """Whether asking again may help (RetriableException in Kafka)."""
+        """Whether a retry may help (RetriableException in Kafka)."""
         return self.code.retriable
 
 
 class MetadataError(UnderstudyError):
-    """A record of the metadata log that this version does not know, or that fits nothing."""
+    """A record of the metadata log that this version cannot read or apply."""
 
 
 class ProtocolError(UnderstudyError):
@@ -244,7 +244,7 @@ class PeerUnavailableError(UnderstudyError):
 
 
 class TooManyConnectionsError(PeerUnavailableError):
-    """A connection that was accepted, and closed before anything was read from it."""
+    """A connection that was accepted and closed before anything was read from it."""
 
     def __init__(self, peer: str, cause: str) -> None:
         super().__init__(cause)
@@ -252,7 +252,7 @@ class TooManyConnectionsError(PeerUnavailableError):
 
 
 class AuthenticationError(PeerUnavailableError):
-    """A certificate, a user or a password that was refused, by either side.
+    """One side has refused a certificate, a user or a password (AuthenticationException).
 
-    (AuthenticationException.) Asking again helps only once somebody has put it right.
+    A retry helps only after the configuration is corrected.
     """

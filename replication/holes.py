@@ -1,8 +1,8 @@
-"""Dictionaries that are walked at every round, and may have been much larger.
+"""Dictionaries that are iterated in every round, and may have been much larger before.
 
-CPython keeps the place of what was removed, and walks over it: a dictionary of 100,000 that is
-empty again takes longer to walk than everything else in an idle round. Whoever walks one asks
-for it without holes first, which costs nothing while it has few.
+CPython keeps the places of removed items and iterates over them: a dictionary that had 100,000
+items and is empty again takes longer to iterate than everything else in an idle round. So a caller
+asks for it without holes before it iterates, which costs nothing while there are few.
 """
 
 from typing import TypeVar
@@ -14,8 +14,9 @@ FEW = 64
 
 
 def without_holes(items: dict[Key, Value], most: int) -> tuple[dict[Key, Value], int]:
-    """`items`, written anew where most of its places are empty, and the most it has held since;
-    `most`: what this gave last time.
+    """Return `items`, copied if most of its places are empty, and the most items it has held since.
+
+    `most` is the number that the last call returned.
     """
     most = max(most, len(items))
     if most <= FEW or 4 * len(items) >= most:

@@ -1,22 +1,22 @@
-"""Numbers to watch, under the names Kafka gives them.
+"""Metrics under Kafka's names.
 
     kafka.server:type=FetcherLagMetrics,name=ConsumerLag,clientId=...,topic=t,partition=0
     └─ group     └─ type                └─ name          └─ tags, in the order given
 
-Rule 1: whoever registers a name removes it when the thing it measures is gone; a stale
-gauge lies longer than a missing one.
+Rule 1: the owner that registers a name removes it when the measured thing is gone, because a stale
+gauge misleads longer than a missing one.
 
-Rule 2: reading is the reader's work. A gauge is a function that is called when somebody
-looks; a meter counts, and decays its one-minute rate when somebody looks.
+Rule 2: reading costs only the reader. A gauge is a function that is called on a read; a meter
+counts, and decays its one-minute rate on a read.
 
-Rule 3: a number for each of many things (the lag of each followed partition) is one family:
-whoever counts them keeps them, and makes the names when somebody looks. A name with its tags
-is larger than what it names.
+Rule 3: a number for each of many things, such as the lag of each followed partition, is one family:
+its owner keeps the numbers and creates the names on a read. A name with its tags is larger than a
+number.
 
-Rule 4: what differs from one time to the next, how long requests take, is a distribution: how
-many there were, and the latest of them, which a reader sorts.
+Rule 4: a quantity that varies, such as the time of a request, is a distribution: its count and its
+latest values, which a reader sorts.
 
-A registry belongs to one node. It holds no clock: it is handed the node's.
+A registry belongs to one node, and uses the node's clock.
 """
 
 import math
@@ -29,12 +29,12 @@ import attrs
 _TICK = 5.0
 _ALPHA = 1 - math.exp(-_TICK / 60)
 KEPT = 1024
-"""Of a distribution: as many as Kafka's reservoirs hold."""
+"""The number of latest values in a distribution, as in Kafka's reservoirs."""
 
 
 @attrs.frozen
 class MetricName:
-    """Where a number is found; prints as Kafka's JMX object name."""
+    """The name of a metric; `str` gives Kafka's JMX object name."""
 
     group: str
     type: str
@@ -48,7 +48,7 @@ class MetricName:
 
 @attrs.define
 class Meter:
-    """How often something happens: a count, and the rate of the last minute or so.
+    """A count of events, and their rate in about the last minute.
 
     The rate is an exponential average over ticks of five seconds, as in Kafka's meters.
     """
@@ -56,20 +56,20 @@ class Meter:
     _now: Callable[[], float]
     count: int = 0
     _rate: float | None = None
-    _untold: int = 0
+    _since_tick: int = 0
     _last_tick: float = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._last_tick = self._now()
 
     def mark(self, amount: int = 1, now: float | None = None) -> None:
-        """Whoever marks several at once says when."""
+        """Count `amount` events; a caller that marks several meters passes `now` once."""
         self._tick(self._now() if now is None else now)
         self.count += amount
-        self._untold += amount
+        self._since_tick += amount
 
     def one_minute_rate(self) -> float:
-        """Events per second."""
+        """Return the events per second."""
         self._tick(self._now())
         return self._rate or 0.0
 
@@ -79,10 +79,10 @@ class Meter:
             return
         ticks = int(since / _TICK)
         self._last_tick += ticks * _TICK
-        latest = self._untold / _TICK
-        self._untold = 0
+        latest = self._since_tick / _TICK
+        self._since_tick = 0
         rate = latest if self._rate is None else self._rate + _ALPHA * (latest - self._rate)
-        # The ticks after the first saw nothing happen.
+        # There were no events in the ticks after the first.
         self._rate = rate * (1 - _ALPHA) ** (ticks - 1)
 
 
@@ -90,30 +90,30 @@ Gauge = Callable[[], float]
 
 
 class Family(Protocol):
-    """Gauges of one kind, by names that are made when they are asked for."""
+    """Gauges of one kind, whose names are created on a read."""
 
     def names(self) -> list[MetricName]: ...
 
     def read(self, name: MetricName) -> float | None:
-        """None where `name` is none of these."""
+        """Return the value of a gauge; None if the family lacks it."""
 
     def snapshot(self) -> Iterator[tuple[MetricName, float]]:
-        """All of them, read one after the other while others may come and go."""
+        """Yield all gauges; some may come and go meanwhile."""
 
 
 class Distribution(Protocol):
-    """See rule 4."""
+    """A distribution of values (rule 4)."""
 
     @property
     def count(self) -> int: ...
 
     def latest(self) -> Sequence[float]:
-        """The last of them, in any order."""
+        """Return the latest values, in any order."""
 
 
 @attrs.define
 class Histogram:
-    """A distribution of numbers that are told one by one."""
+    """A distribution of numbers that are added one by one."""
 
     count: int = 0
     _latest: deque[float] = attrs.field(factory=lambda: deque(maxlen=KEPT))
@@ -127,7 +127,7 @@ class Histogram:
 
 
 def quantiles(values: Sequence[float], fractions: Iterable[float]) -> list[float]:
-    """Between the two nearest, in proportion; 0 of none (com.yammer.metrics.stats.Snapshot)."""
+    """Return the quantiles, interpolated; 0 without values (com.yammer.metrics.stats.Snapshot)."""
     ordered = sorted(values)
     return [_quantile(ordered, fraction) for fraction in fractions]
 
@@ -158,26 +158,26 @@ class MetricsRegistry:
         self._families.append(family)
 
     def remove_family(self, family: Family) -> None:
-        """Nothing happens where it is not."""
+        """Remove a family, if it is registered."""
         self._families = [each for each in self._families if each is not family]
 
     def gauge(self, name: MetricName, read: Gauge) -> None:
-        """Register, or replace, a number that is read when somebody looks."""
+        """Register or replace a gauge, which is called on a read."""
         self._gauges[name] = read
 
     def meter(self, name: MetricName) -> Meter:
-        """The meter of that name, made when first asked for."""
+        """Return the meter of a name, which is created on first use."""
         return self._meters.setdefault(name, Meter(self.now))
 
     def distribution(self, name: MetricName, distribution: Distribution) -> None:
-        """Show it under that name, apart from what is one number."""
+        """Register a distribution under a name."""
         self._distributions[name] = distribution
 
     def distributions(self) -> Iterator[tuple[MetricName, Distribution]]:
         yield from list(self._distributions.items())
 
     def remove(self, name: MetricName) -> None:
-        """Nothing happens where there is none."""
+        """Remove a metric, if it is registered."""
         self._gauges.pop(name, None)
         self._meters.pop(name, None)
         self._distributions.pop(name, None)
@@ -193,7 +193,7 @@ class MetricsRegistry:
         return [*self._gauges, *self._meters, *families]
 
     def read(self, name: MetricName) -> float:
-        """A gauge's value, or a meter's count; KeyError where there is neither."""
+        """Return the value of a gauge or the count of a meter; raise KeyError if there is neither."""
         if name in self._gauges:
             return self._gauges[name]()
         if name in self._meters:
@@ -205,9 +205,7 @@ class MetricsRegistry:
         raise KeyError(name)
 
     def snapshot(self) -> Iterator[tuple[MetricName, float]]:
-        """Everything that is one number, each read when it is its turn: whoever reads may let
-        others run in between.
-        """
+        """Yield every gauge and meter with its value; other tasks may run in between."""
         for name, read in list(self._gauges.items()):
             yield name, read()
         for name, meter in list(self._meters.items()):

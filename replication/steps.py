@@ -1,4 +1,4 @@
-"""Work in steps: a long computation that pauses, so that whoever runs it can do other work.
+"""Work in steps: a long computation that pauses, so that other tasks can run meanwhile.
 
     def answers(request):                      a function that is `Steps[list[Answer]]`
         results = []
@@ -6,11 +6,11 @@
             results += yield from each_of(answer, topic.partitions)
         return results
 
-Rule 1: a yielded number says how much work was done since the last: about an item of a list for
-each one. Whoever runs the steps (`replication.net.pace`) adds these up, and pauses at `STEP`.
+Rule 1: a yielded number is the amount of work since the last one, in items of a list. The runner
+of the steps (`replication.net.pace`) adds these up, and pauses at `STEP`.
 
-Rule 2: what a pause lets others do may change what the work reads. A function that yields reads
-what must agree with itself, such as an image of the metadata, before its first pause.
+Rule 2: other tasks may change data during a pause. So a function that yields reads data that must be
+consistent, such as a metadata image, before its first pause.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -21,16 +21,16 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 STEP = 256
-"""The items after which a pause is due: a millisecond or two."""
+"""The number of items after which a pause is due, which take one or two milliseconds."""
 
 Steps: TypeAlias = Generator[int, None, T]
 
 
 def each_of(fn: Callable[[Item], Result], items: Sequence[Item]) -> Steps[list[Result]]:
-    """Return what `fn` makes of each item, in their order."""
+    """Return the results of `fn` for each item, in order."""
     if len(items) <= STEP:
         results = [fn(each) for each in items]
-        yield len(results) + 1  # a list of none is work for its owner
+        yield len(results) + 1  # an empty list is work too
         return results
     results = []
     for start in range(0, len(items), STEP):
@@ -40,7 +40,7 @@ def each_of(fn: Callable[[Item], Result], items: Sequence[Item]) -> Steps[list[R
 
 
 def at_once(steps: Steps[T]) -> T:
-    """Return what `steps` come to, without a pause."""
+    """Run `steps` without a pause, and return their result."""
     try:
         while True:
             next(steps)

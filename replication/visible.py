@@ -1,11 +1,11 @@
-r"""Text of others, as a terminal may show it: names, messages, records.
+r"""Foreign text (names, messages, records) in a form that is safe on a terminal.
 
     ESC [ 2 J    clears the screen        shown as    \u001b[2J
-    U+202E       turns what follows                   \u202e
+    U+202E       reverses the text after it           \u202e
 
-Escaped are control characters (C0, DEL, C1) but for newlines and tabs, what changes the direction
-of text, line separators that are no newline, and surrogates, which have no bytes. The form is
-JSON's, so a JSON text stays what it is.
+Escaped are control characters (C0, DEL, C1) except newlines and tabs, characters that change the
+direction of text, line separators other than newline, and surrogates, which have no bytes. The form
+is that of JSON, so JSON text keeps its meaning.
 """
 
 import re
@@ -21,12 +21,12 @@ _IN_A_LINE: Final = re.compile(f"[{_UNSAFE}\t\n]")
 
 
 def visible(text: str) -> str:
-    """Return `text` with nothing in it that a terminal would act upon."""
+    """Return `text` without characters that affect a terminal."""
     return _IN_TEXT.sub(_escaped, text)
 
 
 def visible_line(text: str) -> str:
-    """Return the same on one line: newlines and tabs are escaped too."""
+    """Return `text` as one line: newlines and tabs are escaped too."""
     return _IN_A_LINE.sub(_escaped, text)
 
 

@@ -22,16 +22,16 @@ def test_the_session_is_as_the_pipeline_needs_it(spark: Any) -> None:
 
 
 @pytest.mark.spark
-def test_steps_and_tasks_are_told_on_a_terminal(
+def test_steps_and_tasks_are_shown_on_a_terminal(
     spark: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from replication.cli.pipeline import progress
+    from replication.cli.pipeline import jobs
 
-    monkeypatch.setattr(progress, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(jobs, "LOOK_SECONDS", 0.001)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    told, shown, tasks = progress.Progress(), "", re.compile(r"\d/8\b")
-    with told.watching(spark):
-        told.step("counting")
+    progress, shown, tasks = jobs.SparkProgress(), "", re.compile(r"\d/8\b")
+    with progress.watching(spark):
+        progress.step("counting")
         for _ in range(200):  # until it is looked at while one is under way
             assert spark.range(0, 1000, numPartitions=8).count() == 1000
             shown += capsys.readouterr().err
