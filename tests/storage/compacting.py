@@ -77,7 +77,7 @@ def split(data: bytes) -> list[bytes]:
 
 
 def keys(log: NaiveLog) -> list[tuple[Offset, bytes | None]]:
-    """Of every record that a producer wrote, and did not abort."""
+    """Return offset and key of every record that a producer wrote, and did not abort."""
     return [
         (record.offset, record.key)
         for header, each in log.headers()

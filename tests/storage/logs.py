@@ -47,7 +47,7 @@ def new_disk(seed: int = 1) -> FaultyFileSystem:
 
 
 def open_log(file_system: FileSystem, config: LogConfig | None = None, **options: Any) -> Log:
-    """One that closes its files at every turn: whoever opens them again must find the same."""
+    """Open a log that closes its files at every turn: opened again, they must hold the same."""
     options.setdefault("open_segments", OpenSegments(limit=0))
     return Log.open(file_system, "/d/t-0", TP, config=config or small_config(), **options)
 
@@ -111,7 +111,7 @@ def fill(log: Log, records: int, *, epoch: int = 0, **options: Any) -> None:
 
 
 def headers(log: Log) -> list[BatchHeader]:
-    """Of every batch that can be read, from the log start on."""
+    """Return the header of every batch that can be read, from the log start on."""
     found: list[BatchHeader] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -137,7 +137,7 @@ def contents(log: Log) -> bytes:
 
 
 def offsets(data: bytes) -> list[int]:
-    """Of every record in `data`."""
+    """Return the offset of every record in `data`."""
     return [
         record.offset
         for position, header in walk(data)

@@ -135,7 +135,7 @@ def test_a_full_disk_takes_half_and_says_so(disk: FaultyFileSystem) -> None:
     assert file.size() == 60
 
 
-def test_a_fault_strikes_as_often_as_told(disk: FaultyFileSystem) -> None:
+def test_a_fault_strikes_as_often_as_it_says(disk: FaultyFileSystem) -> None:
     disk.inject(Fault(operation="write", names="*.log", skip=1, times=2))
     file = disk.open("/d/0.log", create=True)
     other = disk.open("/d/0.index", create=True)
@@ -188,7 +188,7 @@ def test_a_renamed_directory_keeps_its_files(disk: FaultyFileSystem) -> None:
         (Fate.SECTORS, {b"", b"\1" * 512, bytes(512) + b"\1" * 512, b"\1" * 1024}),
     ],
 )
-def test_a_crash_may_be_told_what_to_leave(
+def test_a_crash_leaves_what_its_fate_says(
     disk: FaultyFileSystem, fate: Fate, left: set[bytes]
 ) -> None:
     found = set()

@@ -129,7 +129,7 @@ def test_a_real_disk_charges_its_costs_itself(tmp_path: Path) -> None:
     assert system.take_cost() == 0.0
 
 
-def test_a_real_file_may_be_told_when_it_was_modified(tmp_path: Path) -> None:
+def test_the_modification_time_of_a_real_file_can_be_set(tmp_path: Path) -> None:
     system, path = OsFileSystem(), tmp_path / "f"
     path.touch()
     system.set_modified_ms(str(path), 1_600_000_000_123)

@@ -88,7 +88,7 @@ def test_what_may_be_decompressed_grows_with_the_batch() -> None:
 
 
 def test_the_framing_of_many_records_is_checked_in_little_memory() -> None:
-    """Of two sizes, and of one size for long, each of which is checked in its own way."""
+    """Records of two sizes, and of one size for long, are checked in different ways."""
     alike = encode_batch([Record(timestamp=0)] * 4000)
     one_by_one = of_two_sizes(10_000)
     for encoded, count in ((one_by_one, 10_000), (alike, 4000)):

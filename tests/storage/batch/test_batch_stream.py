@@ -26,7 +26,7 @@ def three_segments() -> FaultyFileSystem:
 
 
 def base_offsets(stream: BatchStream) -> list[int]:
-    """Of the batches from the cursor on, each skipped."""
+    """Skip each batch from the cursor on, and return their headers."""
     found = []
     while (header := stream.head()) is not None:
         found.append(header.base_offset)

@@ -158,7 +158,7 @@ def producer_options(producer: int, sequences: dict[int, int]) -> dict[str, Any]
 
 
 def look_at(log: Log, twin: Twin) -> None:
-    """Kafka's rules for a log: CRCs, rising offsets, counts; and what readers are told."""
+    """Kafka's rules for a log: CRCs, rising offsets, counts; and what readers are given."""
     data = contents(log)
     end = -1
     for position, header in walk(data):

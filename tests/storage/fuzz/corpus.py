@@ -57,7 +57,7 @@ def log_directory(origin: str) -> Mapping[str, bytes]:
 
 @cache
 def real_files(*kinds: str) -> list[RealFile]:
-    """Those of `kinds` in both log directories; all where none is named."""
+    """Return the files of `kinds` in both log directories; all where none is named."""
     found = [
         RealFile(origin, *os.path.split(path), data)
         for origin in ("kafka", "ours")

@@ -4,7 +4,7 @@ Rule 1: after a crash a log holds what its twin believes of its files, no more a
 part of each segment, and nothing behind the first that was cut.
 
 Rule 2: after a clean shutdown Kafka reads no batch again, and neither do we: what is read may be
-damaged, and whoever gets it checks it. But no record is passed off as another, and every error is
+damaged, and its reader checks it. But no record is passed off as another, and every error is
 one of ours.
 """
 

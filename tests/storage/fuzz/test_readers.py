@@ -1,4 +1,4 @@
-"""Every reader against mutated files. `make fuzz` does the same for as long as it is told."""
+"""Every reader against mutated files. `make fuzz` does the same for any time."""
 
 import pytest
 from hypothesis import given, strategies as st

@@ -1,4 +1,4 @@
-"""What a log goes through while its process lives, told to its naive twin as well.
+"""What a log goes through while its process lives, done to its naive twin as well.
 
 The rules of `log_machine` but for those that end a life. A change of another kind is a rule in a
 subclass, or here.

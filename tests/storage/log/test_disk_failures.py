@@ -172,7 +172,7 @@ def each_batch(log: Log) -> list[memoryview]:
     return [data[at : at + header.size] for at, header in walk(data)]
 
 
-def test_s53_who_reads_the_file_learns_where() -> None:
+def test_s53_a_reader_of_the_file_learns_where() -> None:
     disk = new_disk()
     log = log_in(rotten_log(disk))
     size = log.size // 40
@@ -394,7 +394,7 @@ def test_s58_another_nodes_disk_is_refused_before_a_byte_of_it_changes() -> None
 
 
 def test_s58_an_old_copy_names_the_epoch_that_it_is_of() -> None:
-    """Whoever registers with it is told apart from who shut down last (KIP-966)."""
+    """A broker that registers with it is known not to have shut down cleanly (KIP-966)."""
     disk = new_disk()
     logs = started(disk)
     fill(log_in(logs), 40)

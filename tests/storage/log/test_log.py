@@ -846,7 +846,7 @@ def test_a_follower_that_was_sent_nothing_whole_appends_nothing() -> None:
 
 
 def test_a_log_that_has_failed_says_so_when_it_is_closed_and_writes_nothing() -> None:
-    """As UnifiedLog.close does: whoever closes it must not take it for synced."""
+    """As UnifiedLog.close does: its caller must not take it for synced."""
     disk = new_disk()
     log = open_log(disk)
     fill(log, 2)
@@ -859,7 +859,7 @@ def test_a_log_that_has_failed_says_so_when_it_is_closed_and_writes_nothing() ->
     assert disk.changes == changes
 
 
-def test_who_was_given_nothing_is_told_of_no_aborted_transaction() -> None:
+def test_a_read_without_records_has_no_aborted_transactions() -> None:
     log = open_log(new_disk())
     fill(log, 2)
     nothing = log.read(2, 100, max_offset_exclusive=2, min_one=True)

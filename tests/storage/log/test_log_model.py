@@ -77,7 +77,7 @@ class LogModel(LogMachine):
 
     @invariant()
     def producers_are_those_of_the_batches(self) -> None:
-        """Of those that begin at the log start or after: what is gone may be remembered or not."""
+        """A producer whose records are all below the log start may be remembered or not."""
         start = self.log.log_start_offset
         for producer_id, naive in self.naive.producers().items():
             if naive.last_data_offset < start:
@@ -104,11 +104,11 @@ class LogModel(LogMachine):
             if data.records is None:
                 break
             last = read_header(self.split(data.records.read())[-1]).last_offset
-            told = {(e.producer_id, e.last_offset): e for e in log.aborted_transactions(data)}
+            given = {(e.producer_id, e.last_offset): e for e in log.aborted_transactions(data)}
             for each in aborted:
                 if offset <= each.last_offset and log.log_start_offset <= each.first_offset <= last:
                     # It may have begun below the log start: the twin has forgotten that part.
-                    found = told[each.producer_id, each.last_offset]
+                    found = given[each.producer_id, each.last_offset]
                     assert found.first_offset <= each.first_offset
             offset = last + 1
 

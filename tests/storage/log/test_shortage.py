@@ -279,8 +279,8 @@ def test_a_marker_whose_index_cannot_be_made_is_not_half_appended() -> None:
     disk = new_disk()
     logs = started(disk)
     log = logs.get_or_create(TP, ID)
-    told: Any = {"producer_id": 5, "producer_epoch": 0, "transactional": True}
-    log.append_as_leader(batch(base_sequence=0, **told), leader_epoch=0, wall_ms=WALL_MS)
+    producer: Any = {"producer_id": 5, "producer_epoch": 0, "transactional": True}
+    log.append_as_leader(batch(base_sequence=0, **producer), leader_epoch=0, wall_ms=WALL_MS)
     disk.inject(Fault(operation="open", names="*.txnindex", error=errno.EMFILE))
     aborted = encode_control_batch(
         EndTransactionMarker(ControlRecordType.ABORT, 0),
@@ -336,7 +336,7 @@ def test_what_cannot_be_unlinked_now_is_unlinked_later() -> None:
     assert [each.path for each in logs.unlink(due)] == [each.path for each in due]
 
 
-def test_a_process_without_descriptors_is_told_so(tmp_path: Path) -> None:
+def test_a_process_without_descriptors_gets_a_shortage(tmp_path: Path) -> None:
     system = OsFileSystem()
     path = str(tmp_path / "file")
     system.open(path, create=True).close()

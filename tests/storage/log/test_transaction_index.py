@@ -228,19 +228,19 @@ def test_a_follower_keeps_the_same_index_as_its_leader() -> None:
         assert follower.last_stable_offset == stable
 
 
-def test_a_read_is_told_of_what_overlaps_it() -> None:
+def test_a_read_is_given_the_aborted_transactions_that_overlap_it() -> None:
     log = open_log(new_disk())
     overlapping(log)
     log.update_high_watermark(END)
 
-    def told(offset: int, size: int = 1) -> list[int]:
+    def aborted_at(offset: int, size: int = 1) -> list[int]:
         found = log.read(offset, size, max_offset_exclusive=log.last_stable_offset, min_one=True)
         return [each.producer_id for each in log.aborted_transactions(found)]
 
-    assert told(0, 1 << 20) == [1, 2]
-    assert told(31) == [2]
-    assert told(76) == []
-    assert 2 in told(8)
+    assert aborted_at(0, 1 << 20) == [1, 2]
+    assert aborted_at(31) == [2]
+    assert aborted_at(76) == []
+    assert 2 in aborted_at(8)
 
 
 @pytest.mark.conformance("LL-29")
@@ -520,9 +520,9 @@ def check(log: Log) -> None:
             continue
         read = list(walk(found.records.read()))
         upper_bound = read[-1][1].next_offset
-        told = log.aborted_transactions(found)
-        assert set(told) <= {each for each in expected if each.last_offset >= offset}
-        assert set(told) >= {each for each in expected if each.overlaps(offset, upper_bound)}
+        aborted_at = log.aborted_transactions(found)
+        assert set(aborted_at) <= {each for each in expected if each.last_offset >= offset}
+        assert set(aborted_at) >= {each for each in expected if each.overlaps(offset, upper_bound)}
 
 
 def step(chance: random.Random, log: Log) -> None:

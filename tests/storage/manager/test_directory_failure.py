@@ -82,8 +82,8 @@ def test_the_first_error_takes_one_directory_offline_before_another_append(
 ) -> None:
     """KAFKA-10778: nothing is appended between the error and the offline mark."""
     system = new_disk()
-    told: list[str] = []
-    logs, bad, good = two_logs(system, on_directory_failed=lambda path, _: told.append(path))
+    reported: list[str] = []
+    logs, bad, good = two_logs(system, on_directory_failed=lambda path, _: reported.append(path))
     neighbour = logs.get_or_create(TopicPartition("u", 0))
     assert neighbour.directory.startswith("/d/a/")
     lead(neighbour)
@@ -92,8 +92,8 @@ def test_the_first_error_takes_one_directory_offline_before_another_append(
     try:
         act(logs, bad)
     except KafkaStorageError:
-        assert act is not checkpoint, "a job is not told"
-    assert told == ["/d/a"]
+        assert act is not checkpoint, "a job is refused, and not reported"
+    assert reported == ["/d/a"]
     assert (bad.failed, neighbour.failed, good.failed) == (True, True, False)
     size = system.disk.used()
     for log in (bad, neighbour):
@@ -148,10 +148,10 @@ def test_an_error_at_startup_takes_one_directory_offline(fault: dict[str, Any]) 
     system.detach()
     system = system.reopen()
     system.remove("/d/a/meta.properties")
-    told: list[str] = []
+    reported: list[str] = []
     system.inject(Fault(**fault))
-    logs = manager(system, on_directory_failed=lambda path, _: told.append(path))
-    assert told == ["/d/a"]
+    logs = manager(system, on_directory_failed=lambda path, _: reported.append(path))
+    assert reported == ["/d/a"]
     good = logs.get(T1)
     assert good is not None
     assert lead(good) == 10
@@ -161,7 +161,7 @@ def test_an_error_at_startup_takes_one_directory_offline(fault: dict[str, Any]) 
 
 
 class OddFileSystem(FaultyFileSystem):
-    """Fails to list one directory, with whatever it is told to."""
+    """A file system that fails to list one directory, with a given error."""
 
     wrong: Exception | None = None
 
@@ -194,17 +194,17 @@ def test_what_goes_wrong_while_loading(wrong: Exception, escapes: bool) -> None:
     two_logs(system)[0].shutdown(7)
     odd = OddFileSystem(system.disk.chance, disk=system.disk)
     odd.wrong = wrong
-    told: list[str] = []
+    reported: list[str] = []
     logs = LogManager(
-        odd, ("/d/a", "/d/b"), node_id=1, on_directory_failed=lambda path, _: told.append(path)
+        odd, ("/d/a", "/d/b"), node_id=1, on_directory_failed=lambda path, _: reported.append(path)
     )
     if escapes:
         with pytest.raises(type(wrong)):
             logs.startup()
-        assert told == []
+        assert reported == []
     else:
         logs.startup()
-        assert told == ["/d/a"]
+        assert reported == ["/d/a"]
         assert [log.topic_partition for log in logs.logs()] == [T1]
         logs.close_uncleanly()
     again = manager(system)

@@ -38,7 +38,7 @@ def test_producers_are_those_of_the_batches(seed: int) -> None:
     chance = random.Random(seed)
     disk = new_disk(seed)
     logs, log = start(disk)
-    told: list[str] = []
+    history: list[str] = []
     for _ in range(60):
         match chance.choice("aaaaaaaatrfcskp"):
             case "a":
@@ -49,31 +49,31 @@ def test_producers_are_those_of_the_batches(seed: int) -> None:
                     base_sequence=last + 1, size=chance.choice((10, 200)),
                 )  # fmt: skip
                 info = log.append_as_leader(sent, leader_epoch=0, wall_ms=WALL_MS)
-                assert not info.duplicate, told
-                told.append(f"append {producer}:{last + 1} at {info.first_offset}")
+                assert not info.duplicate, history
+                history.append(f"append {producer}:{last + 1} at {info.first_offset}")
             case "t":
                 ends = [0, *(each.next_offset for each in headers(log))]
                 log.truncate_to(end := chance.choice(ends))
-                told.append(f"truncate {end}")
+                history.append(f"truncate {end}")
             case "r":
                 log.roll()
-                told.append("roll")
+                history.append("roll")
             case "f":
                 log.flush()
-                told.append("flush")
+                history.append("flush")
             case "c":
                 logs.checkpoint_recovery_points()
-                told.append("checkpoint")
+                history.append("checkpoint")
             case "s":
                 logs.shutdown(1)
                 disk.detach()
                 disk = disk.reopen()
                 logs, log = start(disk)
-                told.append("shut down")
+                history.append("shut down")
             case death:
                 disk.detach() if death == "k" else disk.crash()
                 logs.close_uncleanly()
                 disk = disk.reopen()
                 logs, log = start(disk)
-                told.append(f"death {death}, end {log.log_end_offset}")
-        assert known(log) == said_by_the_batches(log), told
+                history.append(f"death {death}, end {log.log_end_offset}")
+        assert known(log) == said_by_the_batches(log), history

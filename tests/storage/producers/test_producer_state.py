@@ -462,7 +462,7 @@ def test_a_garbage_snapshot_is_corrupt_and_nothing_worse(garbage: bytes) -> None
 
 
 class NaiveProducer:
-    """All it ever wrote, in a list; the last five are told apart by looking."""
+    """All that a producer ever wrote, in a list; the last five are found by looking."""
 
     def __init__(self) -> None:
         self.epoch = -1

@@ -397,7 +397,7 @@ def test_offsets_that_go_back_are_damage() -> None:
     assert "offset 1 where 3 comes next" in str(damage)
 
 
-def test_gaps_are_told_of_but_are_no_damage() -> None:
+def test_gaps_are_named_but_are_no_damage() -> None:
     disk = new_disk()
     put(disk, LOG, joined(batch(3, at=5), batch(3, at=9)).tobytes())
     entries = list(dump(disk, [LOG], DEEP))
@@ -709,7 +709,7 @@ def test_a_file_of_many_small_bombs_is_decompressed_in_proportion_to_its_size() 
 
 
 def test_records_are_shown_one_after_another() -> None:
-    """Those of a batch are not all in memory at once, but for the bytes that they are read from."""
+    """The records of a batch are not all in memory at once, only the bytes that they are read from."""
     disk = new_disk()
     many = batch(5_000, codec=Codec.LZ4)
     put(disk, LOG, bytes(many))

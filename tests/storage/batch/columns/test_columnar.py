@@ -255,7 +255,7 @@ def test_a_record_with_very_many_headers() -> None:
     assert rows(list(columnar.decode(batch))) == slowly([batch])
 
 
-def test_control_batches_are_there_for_who_asks() -> None:
+def test_control_batches_are_decoded_on_request() -> None:
     marker = EndTransactionMarker(ControlRecordType.ABORT, 3)
     batch = encode_control_batch(marker, producer_id=7, producer_epoch=1, timestamp=5)
     assert list(columnar.decode(batch)) == []
