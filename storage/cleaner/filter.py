@@ -83,39 +83,20 @@ def records_of(header: BatchHeader, batch: memoryview) -> bytes:
     return bytes(decompress(header.codec, batch[HEADER_SIZE:], max_size=MAX_DECOMPRESSED_SIZE))
 
 
-def places(data: bytes, count: int) -> Iterator[RecordPlace]:  # noqa: PLR0912 - one for speed
-    """Yield the place of every record of `data`, which must hold `count` of them and nothing else.
-
-    Numbers of one byte, which nearly all are, are read right here: this loop, twice over, is
-    what a cleaner spends most of its time in.
-    """
+def places(data: bytes, count: int) -> Iterator[RecordPlace]:
+    """Yield the place of every record of `data`, which must hold `count` of them and nothing else."""
     position, size = 0, len(data)
     try:
         for _ in range(count):
             begin = position
-            byte = data[position]
-            if byte < 0x80:
-                length, position = (byte >> 1) ^ -(byte & 1), position + 1
-            else:
-                length, position = read_varint(data, position)
+            length, position = read_varint(data, position)
             end = position + length
             if length < 1 or end > size:
                 raise CorruptRecordError(f"a record of {length} bytes at byte {begin} of {size}")
-            byte = data[position + 1]
-            if byte < 0x80:
-                timestamp_delta, rest = (byte >> 1) ^ -(byte & 1), position + 2
-            else:
-                timestamp_delta, rest = read_varlong(data, position + 1)
-            byte = data[rest]
-            if byte < 0x80:
-                offset_delta, position = (byte >> 1) ^ -(byte & 1), rest + 1
-            else:
-                offset_delta, position = read_varint(data, rest)
-            key_length, key = data[position], None
-            if key_length < 0x80:
-                key_length, position = (key_length >> 1) ^ -(key_length & 1), position + 1
-            else:
-                key_length, position = read_varint(data, position)
+            timestamp_delta, rest = read_varlong(data, position + 1)
+            offset_delta, position = read_varint(data, rest)
+            key_length, position = read_varint(data, position)
+            key = None
             if key_length >= 0:
                 key = data[position : position + key_length]
                 position += key_length

@@ -78,12 +78,6 @@ def test_the_time_index_keeps_a_slot_for_closing(tmp_path: Path) -> None:
     assert index.last_entry == (2, 102)
 
 
-def test_an_empty_index_answers_with_its_base(tmp_path: Path) -> None:
-    offsets, times = offset_index(tmp_path), time_index(tmp_path)
-    assert (offsets.lookup(500), offsets.last_offset) == ((BASE, 0), BASE)
-    assert (times.lookup(500), times.last_entry) == ((-1, BASE), (-1, BASE))
-
-
 def test_only_a_younger_timestamp_is_an_entry(tmp_path: Path) -> None:
     index = time_index(tmp_path)
     index.maybe_append(1000, 105)

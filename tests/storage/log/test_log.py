@@ -283,19 +283,6 @@ def test_a_full_index_rolls_the_segment() -> None:
     assert offsets(contents(log)) == list(range(20))
 
 
-def test_every_batch_is_indexed_however_many_a_follower_appends_at_once() -> None:
-    log = open_log(
-        new_disk(),
-        small_config(segment_bytes=1 << 20, segment_index_bytes=240, index_interval_bytes=1),
-    )
-    log.append_as_follower(joined(*(batch(2, at=2 * index) for index in range(15))))
-    segment = log.segments.active
-    at = dict(segment.headers())
-    entries = list(segment.offset_index.entries())
-    assert [entry.offset for entry in entries] == list(range(3, 30, 2))
-    assert all(at[entry.position].last_offset == entry.offset for entry in entries)
-
-
 def test_an_append_of_more_batches_than_an_index_can_hold_is_found_and_recovered() -> None:
     system = new_disk()
     config = small_config(segment_bytes=1 << 20, segment_index_bytes=48, index_interval_bytes=1)
@@ -591,17 +578,6 @@ def test_truncation_and_refilling() -> None:
     assert (log.log_end_offset, log.size) == (0, 0)
 
 
-def test_truncation_inside_a_batch_takes_all_of_it_and_still_ends_there() -> None:
-    log = open_log(new_disk())
-    lead(log, 5)
-    lead(log, 5)
-    assert log.truncate_to(7)
-    assert log.log_end_offset == 7
-    assert offsets(contents(log)) == [0, 1, 2, 3, 4]
-    log.append_as_follower(batch(3, at=7))
-    assert offsets(contents(log)) == [0, 1, 2, 3, 4, 7, 8, 9]
-
-
 def test_the_epoch_of_a_batch_that_is_cut_inside_stays_known_up_to_the_cut() -> None:
     file_system = new_disk()
     log = open_log(file_system)
@@ -720,25 +696,11 @@ def timed(log: Log, timestamps: list[int], *, epoch: int = 0) -> None:
         lead(log, timestamp=timestamp, epoch=epoch)
 
 
-def test_a_time_leads_to_the_first_record_that_young_and_its_epoch() -> None:
-    log = open_log(new_disk())
-    assert log.offset_for_timestamp(0) is None
-    assert log.offset_of_max_timestamp() is None
-    assert log.earliest_epoch is None
-    timed(log, list(range(0, 400, 10)), epoch=0)
-    timed(log, list(range(400, 800, 10)), epoch=3)
-    for timestamp in range(0, 791, 7):
-        offset = -(-timestamp // 10)
-        found = log.offset_for_timestamp(timestamp)
-        assert found == (offset * 10, offset, 0 if offset < 40 else 3)
-    assert log.offset_for_timestamp(791) is None
-    assert log.earliest_epoch == 0
-
-
 @pytest.mark.conformance("UL-50")
 def test_a_time_is_answered_with_the_epoch_of_its_batch() -> None:
     log = open_log(new_disk())
     assert (log.offset_for_timestamp(0), log.earliest_epoch) == (None, None)
+    assert log.offset_of_max_timestamp() is None
     lead(log, timestamp=100, epoch=0)
     lead(log, timestamp=200, epoch=1)
     assert log.offset_for_timestamp(100) == (100, 0, 0)
@@ -826,14 +788,6 @@ def test_a_closed_log_refuses_everything() -> None:
     for use in (lambda: lead(log), lambda: read(log, 0), lambda: log.truncate_to(0)):
         with pytest.raises(KafkaStorageError, match="closed"):
             use()
-
-
-def test_many_small_batches_are_walked_in_one_append() -> None:
-    log = open_log(new_disk(), small_config(segment_bytes=1 << 20))
-    one = joined(*(batch(at=at, epoch=1) for at in range(500)))
-    log.append_as_follower(one)
-    for offset in (0, 1, 250, 499):
-        assert offsets(read(log, offset, 1))[0] == offset
 
 
 def test_a_follower_that_was_sent_nothing_whole_appends_nothing() -> None:

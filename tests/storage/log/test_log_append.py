@@ -44,7 +44,6 @@ from tests.storage.logs import (
     joined,
     lead,
     new_disk,
-    offsets,
     open_log,
     small_config,
 )
@@ -433,14 +432,6 @@ def test_a_follower_refuses_the_whole_append_for_one_bad_crc() -> None:
     with pytest.raises(CorruptRecordError):
         log.append_as_follower(joined(batch(at=0), corrupted(batch(at=1)), batch(at=2)))
     assert (log.log_end_offset, log.size) == (0, 0)
-
-
-def test_a_follower_keeps_the_gaps_that_compaction_left() -> None:
-    log = open_log(new_disk())
-    log.append_as_follower(batch(at=5))
-    log.append_as_follower(batch(at=9))
-    assert log.log_end_offset == 10
-    assert offsets(contents(log)) == [5, 9]
 
 
 @pytest.mark.conformance("UL-84")
