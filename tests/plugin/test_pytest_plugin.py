@@ -1,4 +1,4 @@
-"""The plugin as those who use it meet it: in a pytest of their own, in a folder of their own."""
+"""The plugin as users meet it: in a pytest and a folder of their own."""
 
 import subprocess
 import sys
@@ -271,7 +271,7 @@ CONTRADICTING = {
 
 
 def test_marks_that_would_be_dropped_are_refused(run: Run, pytester: pytest.Pytester) -> None:
-    """In a file of its own each: of the first such one its file is not read on."""
+    """Each is in a file of its own: pytest reads a file no further after the first such error."""
     files = {
         f"test_mark_{number}": f"import pytest\n{dedent(source)}"
         for number, source in enumerate(CONTRADICTING)
@@ -293,7 +293,7 @@ REFUSED_MARKS = {
 
 
 def test_a_marker_whose_values_cannot_be_is_refused(run: Run, pytester: pytest.Pytester) -> None:
-    """In a file of its own each: of the first such one its file is not read on."""
+    """Each is in a file of its own: pytest reads a file no further after the first such error."""
     files = {
         f"test_mark_{number}": f"import pytest\n@pytest.mark.kafka({mark})\ndef test_one(kafka_topic): ..."
         for number, mark in enumerate(REFUSED_MARKS)
@@ -367,8 +367,8 @@ def test_a_project_s_own_package_of_our_name_is_named(run: Run, pytester: pytest
     done = subprocess.run(
         command, cwd=pytester.path, stdout=subprocess.PIPE, text=True, check=False
     )
-    told = f"understudy: `replication` is not {pytester.path}/replication/__init__.py"
-    assert told in done.stdout
+    warning = f"understudy: `replication` is not {pytester.path}/replication/__init__.py"
+    assert warning in done.stdout
 
 
 def test_whoever_asks_for_no_cluster_pays_for_none(

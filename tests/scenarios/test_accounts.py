@@ -1,4 +1,4 @@
-"""What our clients may never be told: each check finds the bad account that it is for."""
+"""The checks of what our clients received: each finds the mistake that it is for."""
 
 from collections.abc import Callable, Iterator, Sequence
 

@@ -50,12 +50,12 @@ def test_every_row_is_read_and_numbers_rise() -> None:
 
 
 def test_a_scenario_is_shown_by_the_stories_that_say_so_and_no_others() -> None:
-    told: dict[str, list[str]] = {each.number: [] for each in catalogue()}
+    shown: dict[str, list[str]] = {each.number: [] for each in catalogue()}
     for name, path in stories().items():
         for number in read_story(path).shows:
-            assert number in told, f"{name} shows {number}, which docs/stories.md does not have"
-            told[number].append(name)
-    assert {each.number: each.stories for each in catalogue()} == told
+            assert number in shown, f"{name} shows {number}, which docs/stories.md does not have"
+            shown[number].append(name)
+    assert {each.number: each.stories for each in catalogue()} == shown
 
 
 def test_the_tests_that_are_named_are_there() -> None:

@@ -275,7 +275,7 @@ def test_only_the_last_known_leader_may_lose_with_its_disk(
 
 
 def test_a_wiped_disk_loses_nothing_that_others_have() -> None:
-    told = run_story(
+    story_run = run_story(
         parse(
             """\
 cluster brokers=3 min.insync.replicas=2
@@ -290,7 +290,7 @@ judge t-0
 """
         )
     )
-    assert "may have lost" not in told.actual.steps[0].answer[-1]
+    assert "may have lost" not in story_run.actual.steps[0].answer[-1]
 
 
 @pytest.mark.parametrize("seed", [8, 17])
@@ -365,7 +365,7 @@ def test_a_cut_below_the_high_watermark() -> None:
         InvariantViolatedError, match="t-0 was cut to 4, below its high watermark 5"
     ):
         checkers(cut)
-    checkers(cut)  # the first violation is the one that is told
+    checkers(cut)  # the first violation is the one that is reported
     with pytest.raises(InvariantViolatedError, match="cut to 4"):
         checkers.look()
 

@@ -34,7 +34,7 @@ def run(story: Story, *, seed: int = 1, brokers: int = 3, **properties: str) -> 
     """Tell `story` with a cluster, a client, and the invariants watched."""
     world = World(seed)
 
-    async def told(world: World) -> None:
+    async def in_world(world: World) -> None:
         checkers = Checkers()
         async with open_simulated_cluster(
             world,
@@ -52,7 +52,7 @@ def run(story: Story, *, seed: int = 1, brokers: int = 3, **properties: str) -> 
             await story(cluster, client)
             checkers.look()
 
-    world.run(told)
+    world.run(in_world)
     return world
 
 

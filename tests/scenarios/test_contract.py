@@ -55,7 +55,7 @@ def test_who_has_joined_the_isr_since_has_everything() -> None:
     contract.created(PARTITION)
     contract.lost_its_disk("b1")
     contract.joined(PARTITION, "b1")
-    assert contract.is_unsure(PARTITION, "b1"), "told late of what was decided before"
+    assert contract.is_unsure(PARTITION, "b1"), "a late event about an earlier decision"
     contract.registered("b1")
     assert contract.is_unsure(PARTITION, "b1")
     contract.joined(PARTITION, "b1")
@@ -71,7 +71,7 @@ def test_who_was_asked_for_perhaps_by_what_it_was_has_to_be_seen_to_have_everyth
     contract.lost_its_disk("b1")
     contract.joined(PARTITION, "b1", perhaps_formerly=True)
     contract.registered("b1")
-    assert not contract.is_unproven(PARTITION, "b1"), "told late: it has left since"
+    assert not contract.is_unproven(PARTITION, "b1"), "a late event: it has left since"
     contract.joined(PARTITION, "b1", perhaps_formerly=True)
     assert contract.is_unproven(PARTITION, "b1")
     assert contract.is_unsure(PARTITION, "b1")
@@ -120,7 +120,7 @@ def test_a_lie_excuses_what_a_power_cut_does_and_no_more() -> None:
     contract.lost_its_disk("b1")
     for cause in ("clean", "eligible"):
         contract.elected(PARTITION, "b1", cause)
-    assert not contract.may_have_lost, "whoever is eligible has all that was committed"
+    assert not contract.may_have_lost, "an eligible replica has all that was committed"
     contract.elected(PARTITION, "b1", "last known")
     assert contract.may_have_lost == {PARTITION: "last known"}
 
@@ -150,7 +150,7 @@ def test_a_budget_is_what_may_end_at_a_time() -> None:
     assert not budget.would_be_spent(["b1"]), "it has ended so already"
     assert rules(within(budget, PARTITION, "b1")) == [WITHIN]
     budget.ended.joined(PARTITION, "b1")
-    assert budget.would_be_spent(["b2"]), "told late: it has yet to register"
+    assert budget.would_be_spent(["b2"]), "a late event: it has yet to register"
     budget.ended.registered("b1")
     budget.ended.joined(PARTITION, "b1")
     assert not budget.would_be_spent(["b2"])

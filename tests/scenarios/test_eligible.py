@@ -30,7 +30,7 @@ verify t-0
 @pytest.mark.parametrize("seed", range(4))
 def test_after_a_blackout_the_last_leader_leads_and_everybody_is_like_it(seed: int) -> None:
     answer = run_story(parse(BLACKOUT.format(flush=2**63 - 1)), seed=seed).actual.steps[0].answer
-    # Nobody is eligible: whoever led last is waited for, and its election is told of as one
+    # No replica is eligible: the controller waits for the last leader, whose election counts as one
     # that may have lost what was acked.
     *_, led, offline, elected = [line for line in answer if line.startswith("c: ")]
     assert "partition_offline" in offline

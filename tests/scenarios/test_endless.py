@@ -162,8 +162,8 @@ def test_a_swarm_goes_on_after_a_seed_without_an_end(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(commands.COMMANDS, "run", run)
     monkeypatch.setattr(swarm, "_drawn", one_line)
     monkeypatch.setattr(swarm, "limit_cpu_time", lambda _: limit_cpu_time(0.3))
-    told = CliRunner().invoke(command, ["swarm", "--seeds", "2", "--from", "5", "--jobs", "1"])
-    assert told.exit_code == 1
-    assert "seed 5: EndlessRunError: not done after 0.3 s of the processor's time" in told.output
-    assert "understudy scenario replay --seed 5" in told.output
-    assert "2 seeds from 5, 1 failed" in told.output
+    result = CliRunner().invoke(command, ["swarm", "--seeds", "2", "--from", "5", "--jobs", "1"])
+    assert result.exit_code == 1
+    assert "seed 5: EndlessRunError: not done after 0.3 s of the processor's time" in result.output
+    assert "understudy scenario replay --seed 5" in result.output
+    assert "2 seeds from 5, 1 failed" in result.output

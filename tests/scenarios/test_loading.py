@@ -12,7 +12,7 @@ BEGINS = "cluster brokers=1\ntopic t replicas=b1"
 
 
 @pytest.mark.parametrize(
-    ("story", "told"),
+    ("story", "last_line"),
     [
         (f"{BEGINS}\nload t-0 p1 records=3\nloaded p1 within=1s", "p1: 3 acked, each within 1s"),
         (
@@ -25,8 +25,8 @@ BEGINS = "cluster brokers=1\ntopic t replicas=b1"
         ),
     ],
 )
-def test_what_it_has_to_say_at_the_end(story: str, told: str) -> None:
-    assert run_story(parse(story)).actual.steps[-1].answer[-1] == told
+def test_what_it_has_to_say_at_the_end(story: str, last_line: str) -> None:
+    assert run_story(parse(story)).actual.steps[-1].answer[-1] == last_line
 
 
 def test_of_many_values_the_ledger_names_a_few() -> None:

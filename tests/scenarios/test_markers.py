@@ -1,4 +1,4 @@
-"""Situations are told from events; and the swarm says which it never came by."""
+"""Situations are recognised by events, and the swarm names those that it never met."""
 
 import re
 
@@ -190,9 +190,9 @@ def test_a_situation_is_told_from_its_events(events: list[Event], reached: list[
 
 def test_the_swarm_counts_runs_and_fails_where_all_is_to_be_reached_and_is_not() -> None:
     asked = ["swarm", "--seeds", "1", "--from", "3", "--jobs", "1"]
-    told = CliRunner().invoke(command, asked)
-    assert told.exit_code == 0, told.output
-    counts = re.findall(r"^ +(\d+)  (.*)$", told.output, re.MULTILINE)
+    result = CliRunner().invoke(command, asked)
+    assert result.exit_code == 0, result.output
+    counts = re.findall(r"^ +(\d+)  (.*)$", result.output, re.MULTILINE)
     assert [marker for _, marker in counts] == [*MARKERS, *SELDOM]
     assert {"0", "1"} == {runs for runs, _ in counts}
     assert CliRunner().invoke(command, [*asked, "--reach-all"]).exit_code == 1

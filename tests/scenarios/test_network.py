@@ -351,7 +351,7 @@ def test_a_power_cut_says_no_goodbye_and_a_restart_resets_who_sends() -> None:
             await receive(busy, 1)
         with a.clock.move_on_after(100) as scope:
             await receive(idle, 1)
-        assert scope.cancelled_caught, "who says nothing is told nothing"
+        assert scope.cancelled_caught, "a client that sends nothing receives nothing"
         await idle.send_buffers([b"hello?"])
         with pytest.raises(PeerUnavailableError, match="reset"):
             await receive(idle, 1)

@@ -28,23 +28,25 @@ root.dataset.overflows = root.scrollWidth > window.innerWidth;
 
 
 @pytest.fixture(scope="module")
-def told() -> tuple[StoryRun, Scene]:
+def recorded_run() -> tuple[StoryRun, Scene]:
     recording = Recording()
-    telling = run_story(read_story(find_story("S65")), seed=1, recording=recording)
-    told = telling.actual
-    return telling, scene_of(recording, title=told.title, passages=told.passages)
+    story_run = run_story(read_story(find_story("S65")), seed=1, recording=recording)
+    script = story_run.actual
+    return story_run, scene_of(recording, title=script.title, passages=script.passages)
 
 
-def test_a_run_that_is_recorded_is_the_run_that_is_not(told: tuple[StoryRun, Scene]) -> None:
-    telling, _ = told
-    assert telling.trace_hash == run_story(read_story(find_story("S65")), seed=1).trace_hash
+def test_a_run_that_is_recorded_is_the_run_that_is_not(
+    recorded_run: tuple[StoryRun, Scene],
+) -> None:
+    story_run, _ = recorded_run
+    assert story_run.trace_hash == run_story(read_story(find_story("S65")), seed=1).trace_hash
     assert run_seed(3, Recording()).trace_hash == run_seed(3).trace_hash
 
 
 def test_messages_arrive_after_they_were_sent_and_answers_after_questions(
-    told: tuple[StoryRun, Scene],
+    recorded_run: tuple[StoryRun, Scene],
 ) -> None:
-    _, scene = told
+    _, scene = recorded_run
     assert all(arrow["api"] != "?" for arrow in scene.arrows)
     arrived = [each for each in scene.arrows if each["there"] is not None]
     assert all(each["there"] > each["sent"] for each in arrived)
@@ -61,18 +63,18 @@ def test_messages_arrive_after_they_were_sent_and_answers_after_questions(
     assert ("Fetch answer", "b2", "b1", "t-0 diverges: e0@3") in said
 
 
-def test_what_a_cut_swallowed_is_lost(told: tuple[StoryRun, Scene]) -> None:
-    _, scene = told
+def test_what_a_cut_swallowed_is_lost(recorded_run: tuple[StoryRun, Scene]) -> None:
+    _, scene = recorded_run
     lost = {(each["to"], each["says"]) for each in scene.arrows if each["there"] is None}
     assert lost & {("b2", "t-0 3-3, HW 3"), ("b3", "t-0 3-3, HW 3")}
 
 
-def test_the_logs_end_as_the_story_shows_them(told: tuple[StoryRun, Scene]) -> None:
-    telling, scene = told
+def test_the_logs_end_as_the_story_shows_them(recorded_run: tuple[StoryRun, Scene]) -> None:
+    story_run, scene = recorded_run
     last = {each["node"]: each for each in scene.logs if each["partition"] == "t-0"}
     shown = [
         re.match(r"(b\d)  (\[.*\])\s+HW (\d+)  LEO (\d+)  (\w+)", line)
-        for step in telling.actual.steps
+        for step in story_run.actual.steps
         for line in step.answer
     ]
     for match in [each for each in shown if each][-3:]:
@@ -83,8 +85,8 @@ def test_the_logs_end_as_the_story_shows_them(told: tuple[StoryRun, Scene]) -> N
         assert log["role"] == match[5]
 
 
-def test_every_decision_says_why(told: tuple[StoryRun, Scene]) -> None:
-    _, scene = told
+def test_every_decision_says_why(recorded_run: tuple[StoryRun, Scene]) -> None:
+    _, scene = recorded_run
     why = {str(each["name"]): str(each["why"]) for each in scene.marks}
     assert why["leader_elected"].startswith("b2 leads t-0 in epoch 1 after b1")
     assert "first live replica of the in-sync set" in why["leader_elected"]
@@ -101,8 +103,8 @@ def test_a_message_without_words_of_its_own_says_nothing() -> None:
 # ShiViz.
 
 
-def test_a_receiver_has_seen_all_that_the_sender_had(told: tuple[StoryRun, Scene]) -> None:
-    _, scene = told
+def test_a_receiver_has_seen_all_that_the_sender_had(recorded_run: tuple[StoryRun, Scene]) -> None:
+    _, scene = recorded_run
     parser, _, *lines = to_shiviz(scene, idle=True).splitlines()
     expression = re.compile(parser.replace("(?<", "(?P<").replace(r"\n", "\n"))
     clocks: dict[str, list[dict[str, int]]] = defaultdict(list)
@@ -164,11 +166,11 @@ def test_the_page_loads_nothing_and_nothing_in_it_ends_its_data() -> None:
 )
 def test_a_browser_draws_every_moment_without_a_fault(
     tmp_path: Path,
-    told: tuple[StoryRun, Scene],
+    recorded_run: tuple[StoryRun, Scene],
     width: int,
     dark: bool,
 ) -> None:
-    _, scene = told
+    _, scene = recorded_run
     file = tmp_path / "report.html"
     file.write_text(page(scene).replace("</body>", STEPS_THROUGH_ALL + "</body>"))
     root = root_of(file, tmp_path, width=width, dark=dark)

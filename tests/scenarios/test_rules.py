@@ -428,7 +428,7 @@ def test_nobody_is_elected_uncleanly_unless_it_is_asked_for(
 def test_who_may_lack_what_was_committed_when_it_is_elected(
     was: dict[str, Any], leader: int, risk: str
 ) -> None:
-    """Whoever was in sync or eligible does not, even while the one before it still recovered."""
+    """A leader from the ISR or ELR does not, even while the one before it still recovered."""
     after = decided(leader=leader, isr=(leader,), leader_recovery_state=RECOVERING)
     found = Decision(decided(**was), after, registered=frozenset(), goes_on=True).risk
     assert found == risk
@@ -579,7 +579,7 @@ IN_THE_END = ClusterResources(
 
 
 @pytest.mark.parametrize(
-    ("otherwise", "told"),
+    ("otherwise", "beginning"),
     [
         ({}, ""),
         ({"tasks": {"replication.a": 4}}, "4 tasks of replication.a, and there were 3"),
@@ -592,10 +592,10 @@ IN_THE_END = ClusterResources(
         ({"brokers": [attrs.evolve(B1_HOLDS, watches=1)]}, "b1 has 1 watches, for nobody"),
     ],
 )
-def test_what_a_fault_has_begun_ends_with_it(otherwise: Any, told: str) -> None:
+def test_what_a_fault_has_begun_ends_with_it(otherwise: Any, beginning: str) -> None:
     wrongs = list(left_over(AT_FIRST, attrs.evolve(IN_THE_END, **otherwise)))
-    assert [wrong.rule for wrong in wrongs] == [LEFT_OVER] * bool(told)
-    assert all(wrong.what.startswith(told) for wrong in wrongs)
+    assert [wrong.rule for wrong in wrongs] == [LEFT_OVER] * bool(beginning)
+    assert all(wrong.what.startswith(beginning) for wrong in wrongs)
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def play(story: Story, *, brokers: int, meter: Meter | None = None) -> World:
     if meter is not None:
         world.network.tap = meter
 
-    async def told(world: World) -> None:
+    async def in_world(world: World) -> None:
         async with open_simulated_cluster(world, brokers=brokers) as cluster:
             client = StoryClient(
                 name="client",
@@ -71,7 +71,7 @@ def play(story: Story, *, brokers: int, meter: Meter | None = None) -> World:
             )
             await story(world, cluster, client)
 
-    world.run(told)
+    world.run(in_world)
     return world
 
 

@@ -199,12 +199,12 @@ def test_the_swarm_writes_the_shortest_story_of_a_failure(
 ) -> None:
     mistakes.nobody_joins_the_isr(monkeypatch)
     save = ["--save", str(tmp_path), "--attempts", "0"]
-    told = CliRunner().invoke(
+    result = CliRunner().invoke(
         command, ["swarm", "--seeds", "1", "--from", "5", "--jobs", "1", *save]
     )
-    assert told.exit_code == 1, told.output
+    assert result.exit_code == 1, result.output
     (path,) = tmp_path.iterdir()
-    assert f"understudy scenario run {path}" in told.output
+    assert f"understudy scenario run {path}" in result.output
     run = CliRunner().invoke(command, ["run", str(path)])
     assert run.exit_code == 1
     assert "not within 60 virtual seconds: all replicas" in str(run.exception)

@@ -43,7 +43,7 @@ def test_it_is_told_so_whatever_the_seed_and_equal_seeds_are_equal_runs(path: Pa
 # The process of the test has a third, by chance.
 @pytest.mark.parametrize("hash_seed", one_in(2, ["1", "2"]))
 def test_another_process_with_other_hashes_leaves_the_same_trace(hash_seed: str) -> None:
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "replication.cli", "scenario", "run", FIRST]  # noqa: RUF005
         + ["--seed", "7", "--output", "json"],
         env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -52,7 +52,7 @@ def test_another_process_with_other_hashes_leaves_the_same_trace(hash_seed: str)
         check=True,
     )
     assert (
-        json.loads(told.stdout)["trace_hash"]
+        json.loads(result.stdout)["trace_hash"]
         == run_story(read_story(find_story(FIRST)), seed=7).trace_hash
     )
 
@@ -65,19 +65,19 @@ def test_a_changed_answer_fails_until_it_is_recorded(tmp_path: Path) -> None:
         StoryChangedError, match=r"(?s)-acked and lost +0.*\+acked and lost +1  four"
     ):
         run_story(read_story(path)).check()
-    told = CliRunner().invoke(command, ["run", str(path)])
-    assert told.exit_code == 1
-    assert "+acked and lost       1  four" in told.output
+    result = CliRunner().invoke(command, ["run", str(path)])
+    assert result.exit_code == 1
+    assert "+acked and lost       1  four" in result.output
     assert CliRunner().invoke(command, ["run", str(path), "--record"]).exit_code == 0
     assert path.read_text() == recorded
-    told = CliRunner().invoke(command, ["run", str(path), "--trace"])
-    assert told.exit_code == 0
-    assert "log_truncated partition=t-0 from_offset=5 to_offset=3" in told.output
+    result = CliRunner().invoke(command, ["run", str(path), "--trace"])
+    assert result.exit_code == 0
+    assert "log_truncated partition=t-0 from_offset=5 to_offset=3" in result.output
 
 
 def test_the_stories_are_listed() -> None:
-    told = CliRunner().invoke(command, ["list"])
-    assert all(name in told.output for name in stories())
+    result = CliRunner().invoke(command, ["list"])
+    assert all(name in result.output for name in stories())
     listed = json.loads(CliRunner().invoke(command, ["list", "--output", "json"]).output)
     assert [story["name"] for story in listed] == list(stories())
     assert listed[0]["shows"]

@@ -50,7 +50,7 @@ def test_the_lines_of_a_run_are_a_story_and_told_from_its_seed_the_same_run() ->
 
 @pytest.mark.parametrize("hash_seed", one_in(2, ["1", "2"]))
 def test_another_process_replays_the_same_run(hash_seed: str) -> None:
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "replication.cli", "scenario", "replay", "--seed", str(SOME)],
         env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
@@ -58,8 +58,8 @@ def test_another_process_replays_the_same_run(hash_seed: str) -> None:
         check=True,
     )
     run = run_seed(SOME)
-    assert told.stdout.startswith("\n".join(run.lines))
-    assert f"trace {run.trace_hash}" in told.stdout
+    assert result.stdout.startswith("\n".join(run.lines))
+    assert f"trace {run.trace_hash}" in result.stdout
 
 
 # Mistakes, and a seed by which each is found soon.
@@ -227,21 +227,21 @@ def test_nobody_makes_a_topic_again_while_the_last_one_is_on_its_way_down() -> N
 
 
 def test_a_swarm_tells_how_it_went() -> None:
-    told = CliRunner().invoke(command, ["swarm", "--seeds", "2", "--from", "5", "--jobs", "2"])
-    assert told.exit_code == 0, told.output
-    assert "2 seeds from 5, 0 failed: " in told.output
+    result = CliRunner().invoke(command, ["swarm", "--seeds", "2", "--from", "5", "--jobs", "2"])
+    assert result.exit_code == 0, result.output
+    assert "2 seeds from 5, 0 failed: " in result.output
 
 
 def test_a_failing_seed_is_told_with_the_command_that_replays_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     mistakes.nobody_joins_the_isr(monkeypatch)
-    told = CliRunner().invoke(
+    result = CliRunner().invoke(
         command, ["swarm", "--seeds", "1", "--from", "5", "--jobs", "1", "--attempts", "0"]
     )
-    assert told.exit_code == 1
-    found = re.search(r"seed (\d+): NotInTimeError.*\n    understudy scenario (.*)", told.output)
-    assert found, told.output
+    assert result.exit_code == 1
+    found = re.search(r"seed (\d+): NotInTimeError.*\n    understudy scenario (.*)", result.output)
+    assert found, result.output
     replayed = CliRunner().invoke(command, found[2].split())
     assert replayed.exit_code == 1
     assert f"seed {found[1]}, " in replayed.output

@@ -14,7 +14,7 @@ from storage.types import TopicPartition
 T0 = TopicPartition("t", 0)
 
 
-def told(*lines: str) -> SwarmRun:
+def swarm_run(*lines: str) -> SwarmRun:
     run = play(lambda _: lines, seed=1)
     assert not run.wrong, run.traceback
     return run
@@ -22,7 +22,7 @@ def told(*lines: str) -> SwarmRun:
 
 def with_lost_answers(*producing: str) -> SwarmRun:
     """The leader writes, and nobody hears of it for two seconds."""
-    return told(
+    return swarm_run(
         "cluster brokers=3 min.insync.replicas=2",
         "topic t replicas=b1,b2,b3",
         "hold b1 client PRODUCE",
@@ -60,7 +60,7 @@ def test_what_is_given_up_ends_the_sequence_and_the_rest_goes_under_another_id()
 
 
 def test_across_leaders_nothing_is_there_twice() -> None:
-    run = told(
+    run = swarm_run(
         "cluster brokers=3 min.insync.replicas=2",
         "topic t replicas=b1,b2,b3",
         "hold b1 client PRODUCE",
@@ -76,7 +76,7 @@ def test_across_leaders_nothing_is_there_twice() -> None:
 
 
 def test_a_compacted_topic_keeps_the_last_of_each_key_on_every_replica() -> None:
-    run = told(
+    run = swarm_run(
         "cluster brokers=2 log.cleaner.backoff.ms=100 log.initial.task.delay.ms=0",
         "topic t replicas=b1,b2 cleanup.policy=compact segment.bytes=200"
         " min.cleanable.dirty.ratio=0.01",
@@ -91,7 +91,7 @@ def test_a_compacted_topic_keeps_the_last_of_each_key_on_every_replica() -> None
 
 
 def test_a_reader_in_a_rack_is_sent_to_a_replica_there() -> None:
-    run = told(
+    run = swarm_run(
         "cluster brokers=2 b1.broker.rack=r1 b2.broker.rack=r2"
         " replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector",
         "topic t replicas=b1,b2",

@@ -36,14 +36,14 @@ def test_the_toy_story_is_worth_comparing() -> None:
 
 @pytest.mark.parametrize("hash_seed", ["1", "2"])
 def test_another_process_with_other_hashes_tells_the_same_story(hash_seed: str) -> None:
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "tests.scenarios.toy", "7"],
         env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert told.stdout.strip() == trace_of(7).trace_hash()
+    assert result.stdout.strip() == trace_of(7).trace_hash()
 
 
 def test_the_order_of_tasks_is_drawn_from_the_seed_and_the_rest_of_trio_left_alone() -> None:

@@ -15,7 +15,7 @@ async def answer() -> str:
 
 
 async def asked(call: Callable[[], str]) -> str:
-    """From another thread, as whoever runs no trio asks."""
+    """Call from another thread, as a caller without trio does."""
     return await trio.to_thread.run_sync(call)  # noqa: TID251 - the caller is another thread
 
 

@@ -221,9 +221,9 @@ def test_fault_rules_are_added_from_outside_and_gone_with_a_reset(
     with pytest.raises(NotHitError, match="was hit 2 of 3 times"):
         rule.wait_for_hits(3, timeout=0.01)
     assert [each.rule for each in cluster.faults.rules] == [rule.rule, watching.rule]
-    told = [line for line in cluster.trace.lines(mark) if "fault_applied" in line]
-    assert len(told) == 2
-    assert "fault=NOT_LEADER_OR_FOLLOWER" in told[0]
+    events = [line for line in cluster.trace.lines(mark) if "fault_applied" in line]
+    assert len(events) == 2
+    assert "fault=NOT_LEADER_OR_FOLLOWER" in events[0]
     rule.remove()
     assert [each.added.number for each in cluster.faults.rules] == [watching.added.number]
     cluster.reset()

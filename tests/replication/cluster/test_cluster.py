@@ -111,16 +111,16 @@ def test_a_follower_that_lacks_records_is_told_of(*, is_in_sync: bool) -> None:
             for _ in range(3):
                 await stage.client.produce(stage.address(leader), "t", b"x", acks=1)
                 await stage.cluster.clock.sleep(0.5)
-            told = [
+            behind = [
                 each.event
                 for each in world.trace.entries
                 if isinstance(each.event, FollowersBehind)
             ]
-            assert {each.broker for each in told} == {follower}
-            lags = [each.lag for each in told]
+            assert {each.broker for each in behind} == {follower}
+            lags = [each.lag for each in behind]
             assert lags == sorted(lags)
             assert lags[-1] == (3 if is_in_sync else 4)
-            assert told[-1].lag_ms >= 1000
+            assert behind[-1].lag_ms >= 1000
 
     play(story)
 
@@ -259,7 +259,7 @@ def test_a_broker_that_leaves_in_good_order_gives_its_leadership_away_first() ->
 
 @pytest.mark.parametrize("brokers", [1, 2, 3])
 def test_a_cluster_is_stopped_without_waiting_for_anybody(brokers: int) -> None:
-    """Those that lead nothing may go at once, and are slow to end: nobody may count on them."""
+    """Brokers without a leadership may go at once, and are slow to end: the others do not wait."""
 
     async def story(world: World) -> None:
         async with staged(world, brokers=brokers, broker_session_timeout_ms="9000") as stage:

@@ -1,4 +1,4 @@
-"""As `test_rules_told`: what the simulator found (docs/found.md), with the bug put back."""
+"""As `test_rules_taken_out`: what the simulator found (docs/found.md), with the bug put back."""
 
 from typing import Any
 
@@ -19,8 +19,8 @@ from storage.log.append import LogAppendInfo, analyze, check_sizes
 from storage.log.log import Log
 from storage.log.recovery import tail
 from storage.log.recovery.loader import Loader
-from tests.scenarios.test_rules_told_of_logs import what_is_not_committed_may_go
-from tests.scenarios.told import Mistake, Told, check_comes_out_otherwise, pairs
+from tests.scenarios.test_log_rules_taken_out import what_is_not_committed_may_go
+from tests.scenarios.without_rule import Case, Mistake, check_comes_out_otherwise, pairs
 
 
 def positions_outlive_a_missed_reign(planting: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ def a_follower_refuses_what_it_would_take_of_no_producer(planting: pytest.Monkey
     planting.setattr(Log, "append_as_follower", append_as_follower)
 
 
-TOLD: list[Told] = [
+CASES: list[Case] = [
     ("S30", "a-leader-again-that-missed-a-leader-epoch", positions_outlive_a_missed_reign),
     ("S35", "a-minimum-lowered-while-nobody-leads", who_was_eligible_stays_so),
     (
@@ -151,7 +151,7 @@ TOLD: list[Told] = [
 ]
 
 
-@pytest.mark.parametrize(("scenario", "story", "mistake"), pairs(TOLD))
+@pytest.mark.parametrize(("scenario", "story", "mistake"), pairs(CASES))
 def test_with_its_bug_a_story_comes_out_otherwise(
     scenario: str, story: str, mistake: Mistake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""How a story is told once more with a rule taken out."""
+"""Runs of a story with one rule taken out."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,12 +11,12 @@ from storage.errors import StorageError
 
 Mistake = Callable[[pytest.MonkeyPatch], None]
 # The scenario, a story that shows it, and what it takes away.
-Told = tuple[str, str, Mistake]
+Case = tuple[str, str, Mistake]
 
 
-def pairs(told: Sequence[Told]) -> list[Any]:
+def pairs(cases: Sequence[Case]) -> list[Any]:
     """For `parametrize`, each named after its scenario and its mistake."""
-    return [pytest.param(*each, id=f"{each[0]}-{each[2].__name__}") for each in told]
+    return [pytest.param(*each, id=f"{each[0]}-{each[2].__name__}") for each in cases]
 
 
 def check_comes_out_otherwise(

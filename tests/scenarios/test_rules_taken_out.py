@@ -1,6 +1,6 @@
-"""Without its rule a story comes out otherwise: each is told once more, the rule taken out.
+"""Runs of stories with one rule taken out: without its rule a story must have another result.
 
-The mistakes are those that the scenarios are about (docs/stories.md), not any that come to mind.
+The mistakes are those that the scenarios are about (docs/stories.md).
 """
 
 from typing import Any
@@ -28,11 +28,11 @@ from replication.replica_manager.followed import LocalReplicas
 from storage.log.leader_epoch_cache import UNDEFINED, LeaderEpochCache
 from storage.log.log import Log
 from storage.types import LeaderEpoch, Offset, OffsetAndEpoch
-from tests.scenarios.told import Mistake, Told, check_comes_out_otherwise, pairs
+from tests.scenarios.without_rule import Case, Mistake, check_comes_out_otherwise, pairs
 
 
 def logs_are_cut_to_their_high_watermark(planting: pytest.MonkeyPatch) -> None:
-    """By whoever begins to follow, as before KIP-101."""
+    """Let a new follower truncate to its high watermark, as before KIP-101."""
     honest = Partition.make_follower
 
     def make_follower(self: Partition, registration: Any) -> bool:
@@ -247,7 +247,7 @@ def anybody_leads_rather_than_nobody(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(ElectionRules, "__init__", unclean)
 
 
-TOLD: list[Told] = [
+CASES: list[Case] = [
     (
         "S01",
         "a-follower-that-comes-back-keeps-what-was-committed",
@@ -322,7 +322,7 @@ TOLD: list[Told] = [
 ]
 
 
-@pytest.mark.parametrize(("scenario", "story", "mistake"), pairs(TOLD))
+@pytest.mark.parametrize(("scenario", "story", "mistake"), pairs(CASES))
 def test_without_its_rule_a_story_comes_out_otherwise(
     scenario: str, story: str, mistake: Mistake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""Our own clients in stories and in the swarm, and that what they are told is judged."""
+"""Our own clients in stories and in the swarm, and the verdicts about what they receive."""
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -24,12 +24,12 @@ SETTINGS = (
 BEGINNING = (f"cluster brokers=3 {SETTINGS}", "topic t replicas=b1,b2,b3/b2,b3,b1")
 
 
-def told(*lines: str) -> SwarmRun:
+def swarm_run(*lines: str) -> SwarmRun:
     return play(lambda _: (*BEGINNING, *lines), seed=1)
 
 
 def answers(*lines: str) -> Sequence[str]:
-    run = told(*lines)
+    run = swarm_run(*lines)
     assert not run.wrong, run.traceback
     return run.answer[3:]
 
@@ -77,7 +77,7 @@ def test_our_clients_take_part_in_a_story() -> None:
     ],
 )
 def test_what_cannot_be_asked_for_is_said(line: str, why: str) -> None:
-    assert why in told(line).wrong
+    assert why in swarm_run(line).wrong
 
 
 def test_a_killed_client_is_gone_and_may_have_another_life() -> None:
@@ -101,7 +101,7 @@ def test_a_killed_client_is_gone_and_may_have_another_life() -> None:
 
 def test_aborted_records_that_are_handed_over_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CompletedFetch, "_aborts", lambda *_: False)
-    assert "was handed" in (wrong := told(*ALL_OF_THEM).wrong)
+    assert "was handed" in (wrong := swarm_run(*ALL_OF_THEM).wrong)
     assert "aborted: " in wrong
 
 
@@ -124,7 +124,7 @@ def test_offsets_that_are_not_committed_with_a_copy_are_found(
         "drain",
         "judge-clients",
     )
-    assert "copied twice" in told(*lines).wrong
+    assert "copied twice" in swarm_run(*lines).wrong
 
 
 def test_a_commit_of_what_was_not_handed_over_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ def test_a_commit_of_what_was_not_handed_over_is_found(monkeypatch: pytest.Monke
         "drain",
         "judge-clients",
     )
-    assert "too far: g has committed 2, nobody was handed 1" in told(*lines).wrong
+    assert "too far: g has committed 2, nobody was handed 1" in swarm_run(*lines).wrong
 
 
 def test_a_producer_that_is_not_idempotent_is_found_by_what_is_there_twice() -> None:
@@ -157,8 +157,8 @@ def test_a_producer_that_is_not_idempotent_is_found_by_what_is_there_twice() -> 
         "answers",
         "judge t-0",
     )
-    assert "there more than once: a" in told(*lines).wrong
-    idempotent = told(*(line.replace("enable.idempotence=false ", "") for line in lines))
+    assert "there more than once: a" in swarm_run(*lines).wrong
+    idempotent = swarm_run(*(line.replace("enable.idempotence=false ", "") for line in lines))
     assert not idempotent.wrong
     assert idempotent.reached["a duplicate was recognised by its sequence"]
 

@@ -1,4 +1,4 @@
-"""As `test_rules_told`: of where logs begin, of disks and clocks, the ISR, the controller,
+"""As `test_rules_taken_out`: of where logs begin, of disks and clocks, the ISR, the controller,
 fetch sessions and producers.
 """
 
@@ -43,14 +43,14 @@ from storage.producers.snapshot import BatchMetadata, ProducerState
 from storage.producers.state import ProducerStateManager
 from storage.types import Offset, TopicPartition
 from tests.scenarios import mistakes
-from tests.scenarios.test_rules_told import (
+from tests.scenarios.test_rules_taken_out import (
     an_unknown_epoch_ends_where_the_next_begins,
     anybody_leads_rather_than_nobody,
     logs_are_cut_to_their_high_watermark,
     nobody_looks_at_epochs,
     who_may_have_joined_does_not_count,
 )
-from tests.scenarios.told import Mistake, Told, check_comes_out_otherwise, pairs
+from tests.scenarios.without_rule import Case, Mistake, check_comes_out_otherwise, pairs
 
 
 def what_is_not_committed_may_go(planting: pytest.MonkeyPatch) -> None:
@@ -302,7 +302,7 @@ def metadata_does_not_end_a_change(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(Leadership, "install", install)
 
 
-TOLD: list[Told] = [
+CASES: list[Case] = [
     ("S40", "a-log-that-begins-later-on-every-replica", a_log_goes_on_behind_a_hole),
     ("S41", "a-leader-that-grew-while-its-follower-was-away", nobody_looks_at_epochs),
     ("S43", "what-is-not-committed-is-not-deleted", what_is_not_committed_may_go),
@@ -360,7 +360,7 @@ TOLD: list[Told] = [
 ]
 
 
-@pytest.mark.parametrize(("scenario", "story", "mistake"), pairs(TOLD))
+@pytest.mark.parametrize(("scenario", "story", "mistake"), pairs(CASES))
 def test_without_its_rule_a_story_comes_out_otherwise(
     scenario: str, story: str, mistake: Mistake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
