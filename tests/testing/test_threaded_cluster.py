@@ -148,7 +148,9 @@ def test_a_node_that_there_is_not_is_named(cluster: ThreadedCluster) -> None:
     for nodes in ([[9]], [[1], [9]]):
         with pytest.raises(NotPossibleError, match=said):
             cluster.partition_network(*nodes)
-    with pytest.raises(FaultRuleError, match=r"^broker: 9 is not a node of this cluster; the nodes are 0, 1, 2, 3"):
+    with pytest.raises(
+        FaultRuleError, match=r"^broker: 9 is not a node of this cluster; the nodes are 0, 1, 2, 3"
+    ):
         cluster.faults.add(api="PRODUCE", error=6, broker=9)
     assert cluster.faults.rules == []
 
