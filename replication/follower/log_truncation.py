@@ -36,6 +36,7 @@ from replication.follower.partitions import FollowedPartitions
 from replication.follower.rules.fetch_state import FetchPhase, PartitionFetchState
 from replication.follower.rules.truncation import (
     OffsetReset,
+    OffsetTruncationState,
     Reset,
     reset_above_leader,
     reset_as_consumer,
@@ -67,7 +68,7 @@ def _truncate_logs_without_epochs(
 ) -> dict[TopicPartition, EpochWanted]:
     """Truncate these to where they began; return what to ask the leader about the others."""
     with_epochs: dict[TopicPartition, EpochWanted] = {}
-    truncated: dict[TopicPartition, PartitionFetchState] = {}
+    truncated: dict[TopicPartition, OffsetTruncationState] = {}
     for tp, state in partitions.states.truncating(partitions.clock.now()):
         if state.needs_offset:
             continue
@@ -76,13 +77,14 @@ def _truncate_logs_without_epochs(
         except (StorageError, UnderstudyError):
             partitions.delay([tp])
             continue
-        offset = state.fetch_offset
         if latest is not None:
             with_epochs[tp] = EpochWanted(state.current_leader_epoch, latest)
-        elif _truncate_log(partitions, tp, state, offset, cause="no leader epoch"):
-            truncated[tp] = _state_after_truncation(partitions, tp, state, offset, completed=True)
+            continue
+        found = OffsetTruncationState(state.fetch_offset, completed=True)
+        if _truncate_log(partitions, tp, state, found, cause="no leader epoch"):
+            truncated[tp] = found
     if truncated:
-        _regroup(partitions, truncated)
+        _fetch_from(partitions, truncated)
     return with_epochs
 
 
@@ -113,7 +115,7 @@ def truncate_to_epoch_ends(
     partitions: FollowedPartitions, ends: Mapping[TopicPartition, OffsetAndEpoch], *, cause: str
 ) -> None:
     """Truncate each log to where it and the leader's may agree; one that cannot be fails."""
-    truncated: dict[TopicPartition, PartitionFetchState] = {}
+    truncated: dict[TopicPartition, OffsetTruncationState] = {}
     for tp, end in ends.items():
         state = partitions.states.get(tp)
         if state is None:
@@ -128,37 +130,29 @@ def truncate_to_epoch_ends(
         except Exception as error:  # noqa: BLE001 - an error of one partition is its own
             partitions.on_log_error(tp, error)
             continue
-        offset, completed = found.offset, found.completed
-        if _truncate_log(partitions, tp, state, offset, completed=completed, cause=cause):
-            truncated[tp] = _state_after_truncation(
-                partitions, tp, state, offset, completed=completed
-            )
+        if _truncate_log(partitions, tp, state, found, cause=cause):
+            truncated[tp] = found
     if ends:
-        _regroup(partitions, truncated)
+        _fetch_from(partitions, truncated)
 
 
-def _state_after_truncation(
-    partitions: FollowedPartitions,
-    tp: TopicPartition,
-    state: PartitionFetchState,
-    offset: Offset,
-    *,
-    completed: bool,
-) -> PartitionFetchState:
-    fetches = completed or partitions.leader.supports_truncation_on_fetch
-    return attrs.evolve(
-        state,
-        fetch_offset=offset,
-        last_fetched_epoch=partitions.replicas.latest_epoch(tp),
-        phase=FetchPhase.FETCHING if fetches else FetchPhase.TRUNCATING,
-    )
-
-
-def _regroup(
-    partitions: FollowedPartitions, truncated: Mapping[TopicPartition, PartitionFetchState]
+def _fetch_from(
+    partitions: FollowedPartitions, truncated: Mapping[TopicPartition, OffsetTruncationState]
 ) -> None:
-    partitions.states.regroup(truncated)
-    for tp, state in truncated.items():
+    """Fetch each partition from where its log was truncated, or ask again about its epochs."""
+    states: dict[TopicPartition, PartitionFetchState] = {}
+    for tp, found in truncated.items():
+        state = partitions.states.get(tp)
+        if state is not None:
+            fetches = found.completed or partitions.leader.supports_truncation_on_fetch
+            states[tp] = attrs.evolve(
+                state,
+                fetch_offset=found.offset,
+                last_fetched_epoch=partitions.replicas.latest_epoch(tp),
+                phase=FetchPhase.FETCHING if fetches else FetchPhase.TRUNCATING,
+            )
+    partitions.states.regroup(states)
+    for tp, state in states.items():
         partitions.report_fetching(tp, state)
 
 
@@ -207,7 +201,12 @@ def _reset(
         _ask_epochs(partitions, tp, state, offset)
         return
     if kind is not Reset.KEEP and not _truncate_log(
-        partitions, tp, state, offset, fully=kind is Reset.START_OVER, cause="offset out of range"
+        partitions,
+        tp,
+        state,
+        OffsetTruncationState(offset, completed=True),
+        fully=kind is Reset.START_OVER,
+        cause="offset out of range",
     ):
         return
     found = attrs.evolve(
@@ -243,13 +242,12 @@ def _truncate_log(
     partitions: FollowedPartitions,
     tp: TopicPartition,
     state: PartitionFetchState,
-    offset: Offset,
+    to: OffsetTruncationState,
     *,
-    completed: bool = True,
     fully: bool = False,
     cause: str,
 ) -> bool:
-    """Truncate the log to `offset`, or empty it (`fully`) and start it there.
+    """Truncate the log to an offset, or empty it (`fully`) and start it there.
 
     Return False if that was impossible; the partition has failed then.
     """
@@ -258,9 +256,9 @@ def _truncate_log(
         from_offset = replicas.log_end_offset(tp)
         high_watermark = replicas.high_watermark(tp)
         if fully:
-            replicas.truncate_fully_and_start_at(tp, offset)
+            replicas.truncate_fully_and_start_at(tp, to.offset)
         else:
-            replicas.truncate_to(tp, offset, completed=completed)
+            replicas.truncate_to(tp, to.offset, completed=to.completed)
         to_offset = replicas.log_end_offset(tp)
     except Exception as error:  # noqa: BLE001 - an error of one partition is its own
         partitions.on_log_error(tp, error)

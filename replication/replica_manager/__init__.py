@@ -11,7 +11,7 @@
                 └─ configuration.py    apply what was set
     partitions ─── observer.py         ISR changes and offsets that moved   isr_events.py
     fetchers ───── followed.py         append what leaders send   bytes_in.py
-    the clock ──┬─ jobs.py             flush, checkpoint, delete, expire   retention.py flushing.py
+    the clock ──┬─ jobs.py             flush, checkpoint, delete, expire
                 └─ compaction.py       clean compacted topics   compaction_metrics.py
     all of them ┬─ hosted.py           the partitions here, and why one is not
                 ├─ purgatories.py      the requests that wait

@@ -28,7 +28,7 @@ import trio
 from replication.config import DynamicBrokerConfig
 from replication.events import EventSink, LogCleaned, LogUncleanable
 from replication.net.seams import NodeClock, Offload
-from replication.replica_manager.flushing import flush_log
+from replication.replica_manager.jobs import flush_log
 from storage.batch.record_batch import HEADER_SIZE
 from storage.cleaner.cleaner import Cleaning
 from storage.cleaner.filter import CleanerStats

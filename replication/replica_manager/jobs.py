@@ -1,7 +1,7 @@
 """The background jobs of a broker's logs (the schedule in LogManager.startup in Kafka).
 
     every second                                     sync closed segments; unlink deleted files
-    log.retention.check.interval.ms                  old segments go               retention.py
+    log.retention.check.interval.ms                  delete old segments
     log.flush.scheduler.interval.ms                  sync by flush.ms
     a leader's append                                sync by flush.messages
     log.flush.offset.checkpoint.interval.ms          recovery points
@@ -28,10 +28,8 @@ from replication.events import EventSink, LogDeleted
 from replication.leader.partition import Partition
 from replication.leader.purgatory import Purgatory
 from replication.net.seams import NodeClock, Offload
-from replication.replica_manager.flushing import flush_log
 from replication.replica_manager.followed import FetcherManager
 from replication.replica_manager.hosted import HostedPartitions
-from replication.replica_manager.retention import delete_old_segments
 from storage.errors import KafkaStorageError, ShortageError
 from storage.log.log import Log
 from storage.manager.checkpoint_plan import CheckpointPlan
@@ -153,10 +151,25 @@ class LogJobs:
     # Deleting.
 
     async def delete_old_segments(self) -> None:
+        """Delete every segment that retention allows, on leaders and followers alike.
+
+        Each log has a turn of the loop, so that a broker with many partitions answers in between.
+        The files are unlinked later. (LogManager.cleanupLogs in Kafka.)
+        """
         async with self.one_change_at_a_time:
-            await delete_old_segments(
-                self.hosted, self.clock, self._on_log_start_moved, self.on_storage_failure
-            )
+            for partition in self.hosted:
+                if self.hosted.find(partition.topic_partition) is partition:
+                    self._delete_old_segments(partition)
+                await trio.lowlevel.checkpoint()
+
+    def _delete_old_segments(self, partition: Partition) -> None:
+        start = partition.log.log_start_offset
+        try:
+            partition.log.delete_old_segments(self.clock.wall_ms())
+        except KafkaStorageError as error:
+            self.on_storage_failure(partition, error)
+        if partition.log.log_start_offset != start:
+            self._on_log_start_moved(partition.topic_partition)
 
     def _on_log_start_moved(self, topic_partition: TopicPartition) -> None:
         """Send the new log start to who fetches here, and with our own next fetch."""
@@ -182,3 +195,22 @@ class LogJobs:
         for partition in self.hosted:
             partition.log.producers.remove_expired(self.clock.wall_ms())
             await trio.lowlevel.checkpoint()
+
+
+async def flush_log(log: Log, offload: Offload) -> None:
+    """Sync everything in `log`, unless it is closed or has failed.
+
+    The sync is planned on the loop, carried out away from it, and committed on the loop.
+    """
+    if log.closed or log.failed:
+        return
+    try:
+        # Before the plan, which would write the leader epochs on the loop.
+        await offload(log.leader_epoch_cache.flush)
+    except ShortageError:
+        raise
+    except OSError as error:
+        raise log.fail(error) from error
+    plan = log.flush_plan()
+    await offload(partial(log.local.sync, plan))
+    log.local.commit_flush(plan)
