@@ -117,7 +117,7 @@ def goes_on(before: Decided, after: Decided, *, registered: Collection[int]) -> 
             f" {now.leader_epoch} and {now.partition_epoch}",
             DECIDED,
         )
-    yield from _nobody_slips_out(before, after, registered)
+    yield from _no_member_is_lost(before, after, registered)
 
 
 def at_risk(before: Decided, after: Decided, risk: str, *, asked: bool) -> Iterator[Wrong]:
@@ -135,7 +135,7 @@ def at_risk(before: Decided, after: Decided, risk: str, *, asked: bool) -> Itera
         )
 
 
-def _nobody_slips_out(
+def _no_member_is_lost(
     before: Decided, after: Decided, registered: Collection[int]
 ) -> Iterator[Wrong]:
     """Check that no member is lost from ISR and ELR while the ISR is too small.

@@ -40,7 +40,7 @@ def marks(replica: ReplicaState) -> Iterator[Wrong]:
 
 def leader_grows(before: ReplicaState, after: ReplicaState) -> Iterator[Wrong]:
     """Check two states of a leader within one leader epoch."""
-    if not _one_reign(before, after):
+    if not _same_leader_epoch(before, after):
         return
     for mark in ("log_start", "high_watermark", "log_end"):
         was, now = getattr(before, mark), getattr(after, mark)
@@ -55,7 +55,11 @@ def leader_grows(before: ReplicaState, after: ReplicaState) -> Iterator[Wrong]:
 def waits_for_min_isr(before: ReplicaState, after: ReplicaState) -> Iterator[Wrong]:
     """Check two states of a leader whose ISR was too small in both (KAFKA-15583)."""
     too_few = len(before.isr) < before.min_isr and len(after.isr) < after.min_isr
-    if _one_reign(before, after) and too_few and after.high_watermark > before.high_watermark:
+    if (
+        _same_leader_epoch(before, after)
+        and too_few
+        and after.high_watermark > before.high_watermark
+    ):
         yield Wrong(
             UNDER_MIN_ISR,
             f"{after.where} moved its high watermark from {before.high_watermark} to"
@@ -63,7 +67,7 @@ def waits_for_min_isr(before: ReplicaState, after: ReplicaState) -> Iterator[Wro
         )
 
 
-def _one_reign(before: ReplicaState, after: ReplicaState) -> bool:
+def _same_leader_epoch(before: ReplicaState, after: ReplicaState) -> bool:
     return (
         before.is_leader
         and after.is_leader

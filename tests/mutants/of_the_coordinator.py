@@ -3,7 +3,7 @@
 from tests.mutants.mutant import Edit, Mutant
 
 STORY = (
-    "tests/scenarios/test_stories.py::test_a_story_is_told_as_it_was_recorded"
+    "tests/scenarios/test_stories.py::test_a_story_gives_its_recorded_answers"
     "[a-coordinator-that-dies-with-a-transaction-prepared]"
 )
 

@@ -371,9 +371,7 @@ def test_a_project_s_own_package_of_our_name_is_named(run: Run, pytester: pytest
     assert warning in done.stdout
 
 
-def test_whoever_asks_for_no_cluster_pays_for_none(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tests_without_a_cluster_start_none(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     # Of all plugins that are installed, it alone: some of them import trio.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     source = """

@@ -36,23 +36,23 @@ def anybody_is_elected(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(controller_decisions, "after", after)
 
 
-def nobody_truncates(planting: pytest.MonkeyPatch) -> None:
+def no_follower_truncates(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(LocalReplicas, "truncate_to", lambda *_, **__: None)
 
 
-def acks_all_waits_for_nobody(planting: pytest.MonkeyPatch) -> None:
+def acks_all_does_not_wait(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(Leadership, "produced", lambda *_: ErrorCode.NONE)
 
 
-def whoever_fetches_joins_the_isr(planting: pytest.MonkeyPatch) -> None:
+def any_fetch_joins_the_isr(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(leadership, "may_expand", lambda *_, **__: True)
 
 
-def nobody_joins_the_isr(planting: pytest.MonkeyPatch) -> None:
+def no_follower_joins_the_isr(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(Leadership, "_maybe_expand_isr", lambda *_: None)
 
 
-def nobody_is_ever_refused(planting: pytest.MonkeyPatch) -> None:
+def no_batch_is_ever_refused(planting: pytest.MonkeyPatch) -> None:
     """The refusal is for the producer's ears only: the batch is written."""
     honest = Partition.append_as_leader
 

@@ -116,7 +116,7 @@ def test_what_bears_a_name_is_judged_by_what_was_sent_to_it(
 ) -> None:
     (step,) = run_story(parse(MADE_AGAIN.format(acks="all"))).actual.steps
     assert "acked and committed  1  three" in step.answer
-    mistakes.acks_all_waits_for_nobody(monkeypatch)
+    mistakes.acks_all_does_not_wait(monkeypatch)
     with pytest.raises(InvariantViolatedError, match="was acked with acks=all up to"):
         run_story(parse(MADE_AGAIN.format(acks="1")))
 
@@ -216,7 +216,7 @@ def test_what_is_sent_after_an_unclean_election_is_promised_again(
     """`two` may be lost; `three` was refused, or is there."""
     (step,) = run_story(parse(UNCLEAN)).actual.steps
     assert step.answer[-1] == "t-0: may have lost what was committed"
-    mistakes.acks_all_waits_for_nobody(monkeypatch)
+    mistakes.acks_all_does_not_wait(monkeypatch)
     with pytest.raises(BrokenPromiseError, match=r"three was acked at . and is not there"):
         run_story(parse(UNCLEAN))
 
@@ -251,9 +251,9 @@ def test_what_is_committed_after_an_unclean_election_is_looked_at_as_before(
 @pytest.mark.parametrize(
     ("cause", "may_have_lost"), [("last known", True), ("eligible", False), ("clean", False)]
 )
-@pytest.mark.parametrize("befalls", [PowerCut(node="b1"), DiskReplaced(node="b1")])
+@pytest.mark.parametrize("loss", [PowerCut(node="b1"), DiskReplaced(node="b1")])
 def test_only_the_last_known_leader_may_lose_with_its_disk(
-    befalls: Event, cause: str, *, may_have_lost: bool
+    loss: Event, cause: str, *, may_have_lost: bool
 ) -> None:
     checkers = Checkers()
 
@@ -267,7 +267,7 @@ def test_only_the_last_known_leader_may_lose_with_its_disk(
             )
             checkers(elected)
             assert not checkers.may_have_lost(PARTITION)
-            checkers(befalls)
+            checkers(loss)
             checkers(elected)
             assert checkers.may_have_lost(PARTITION) == may_have_lost
 
@@ -294,7 +294,9 @@ judge t-0
 
 
 @pytest.mark.parametrize("seed", [8, 17])
-def test_who_joined_is_excused_from_the_decision_on_which_is_told_later(seed: int) -> None:
+def test_a_joined_replica_is_excused_from_the_decision_on_whose_event_comes_later(
+    seed: int,
+) -> None:
     """Fetches of version 11 name no process: b2 is taken for what it was (KIP-903). In these
     worlds somebody is looked at after the controller has decided so, and before it has said so.
     """

@@ -1,4 +1,4 @@
-"""Who may lose what was committed, and how much has to befall it first."""
+"""Which partitions may lose what was committed, and after which faults."""
 
 import math
 from typing import Any
@@ -125,7 +125,7 @@ def test_a_lie_excuses_what_a_power_cut_does_and_no_more() -> None:
     assert contract.may_have_lost == {PARTITION: "last known"}
 
 
-def test_without_an_elr_nobody_asks_how_a_broker_ended() -> None:
+def test_without_an_elr_the_end_of_a_broker_does_not_matter() -> None:
     contract = Contract()
     contract.created(PARTITION)
     contract.elected(PARTITION, "b1", "clean", watched=False)
@@ -135,7 +135,7 @@ def test_without_an_elr_nobody_asks_how_a_broker_ended() -> None:
     assert contract.may_have_lost
 
 
-# How much may befall it.
+# The budget of unclean shutdowns.
 
 
 def test_a_budget_is_what_may_end_at_a_time() -> None:
@@ -181,7 +181,7 @@ def test_a_log_that_has_rotten_costs_what_an_unclean_end_does_once_that_is_found
     budget = Budget()
     budget.decided(None, decided(isr=(1, 2, 3)))
     budget.found_lacking(PARTITION, "b1")
-    assert not budget.ended.among(PARTITION), "nothing has befallen it that would explain it"
+    assert not budget.ended.among(PARTITION), "no unclean shutdown explains it"
     budget.rotted(PARTITION, "b1")
     budget.in_good_order.add("b1")
     budget.stopped("b1")
@@ -275,7 +275,7 @@ def test_one_unclean_end_of_two_leaves_somebody_who_has_everything(
         return attrs.evolve(wanted, elr=())
 
     monkeypatch.setattr(election, "_with_eligible", nobody)
-    monkeypatch.setattr(leadership, "_nobody_slips_out", lambda *_: ())
+    monkeypatch.setattr(leadership, "_no_member_is_lost", lambda *_: ())
     run = play(lambda _: ONE_END.splitlines(), seed=1)
     assert run.rule == f"InvariantViolatedError: {WITHIN}"
 

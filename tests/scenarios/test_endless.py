@@ -21,7 +21,7 @@ from scenarios.world.world import StuckError, World
 LOOP = "run 1ms"
 
 
-async def wait_for_nobody(_: World) -> None:
+async def wait_for_ever(_: World) -> None:
     await trio.sleep_forever()
 
 
@@ -39,7 +39,7 @@ async def ask_again_and_again(world: World) -> None:
 @pytest.mark.parametrize(
     ("story", "limit", "complaint"),
     [
-        (wait_for_nobody, 60.0, "not done after 60 virtual seconds; seed 3: .* wait_for_nobody"),
+        (wait_for_ever, 60.0, "not done after 60 virtual seconds; seed 3: .* wait_for_ever"),
         (ask_again_and_again, 60.0, "not done after 60 virtual seconds; seed 3: .*sleep_until"),
         (go_round, 60.0, "not done after 1000 passes of the scheduler, at 0.000 .* go_round"),
     ],
@@ -55,9 +55,9 @@ def test_tasks_that_stand_at_one_place_are_counted() -> None:
     async def many(world: World) -> None:
         async with trio.open_nursery() as nursery:
             for _ in range(3):
-                nursery.start_soon(wait_for_nobody, world)
+                nursery.start_soon(wait_for_ever, world)
 
-    with pytest.raises(StuckError, match=r"wait_for_nobody \(3 tasks\)"):
+    with pytest.raises(StuckError, match=r"wait_for_ever \(3 tasks\)"):
         World(3).run(many, limit=1.0)
 
 

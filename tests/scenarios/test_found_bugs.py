@@ -23,7 +23,7 @@ from tests.scenarios.test_log_rules_taken_out import what_is_not_committed_may_g
 from tests.scenarios.without_rule import Case, Mistake, check_comes_out_otherwise, pairs
 
 
-def positions_outlive_a_missed_reign(planting: pytest.MonkeyPatch) -> None:
+def positions_outlive_a_missed_leader_epoch(planting: pytest.MonkeyPatch) -> None:
     honest = Leadership.begin_leader_epoch
 
     def begin_leader_epoch(self: Leadership, *, reelected: bool, **how: Any) -> None:
@@ -52,7 +52,7 @@ def a_minimum_is_lowered_before_roles_are_taken(planting: pytest.MonkeyPatch) ->
     planting.setattr(RoleChanges, "apply", apply)
 
 
-def a_full_disk_is_nobodys_failure(planting: pytest.MonkeyPatch) -> None:
+def a_full_disk_is_no_failure(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(Log, "fail", lambda _, error: error)
 
 
@@ -82,11 +82,11 @@ def only_partitions_of_which_one_has_heard_are_there(planting: pytest.MonkeyPatc
     planting.setattr(destinations, "_lacks", lambda *_: False)
 
 
-def who_is_given_wrong_bytes_tells_nobody(planting: pytest.MonkeyPatch) -> None:
+def wrong_bytes_are_not_reported(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(FollowedPartitions, "report_refused", lambda *_: None)
 
 
-def what_retention_is_refused_nobody_notices(planting: pytest.MonkeyPatch) -> None:
+def a_failed_retention_is_not_noticed(planting: pytest.MonkeyPatch) -> None:
     """And its plan is wrong, or nothing would be refused."""
     what_is_not_committed_may_go(planting)
     honest = Log.delete_old_segments
@@ -115,14 +115,14 @@ def a_follower_refuses_what_it_would_take_of_no_producer(planting: pytest.Monkey
 
 
 CASES: list[Case] = [
-    ("S30", "a-leader-again-that-missed-a-leader-epoch", positions_outlive_a_missed_reign),
+    ("S30", "a-leader-again-that-missed-a-leader-epoch", positions_outlive_a_missed_leader_epoch),
     ("S35", "a-minimum-lowered-while-nobody-leads", who_was_eligible_stays_so),
     (
         "S23",
         "a-leader-is-deposed-and-its-minimum-lowered-at-once",
         a_minimum_is_lowered_before_roles_are_taken,
     ),
-    ("S54", "a-full-disk-under-the-metadata", a_full_disk_is_nobodys_failure),
+    ("S54", "a-full-disk-under-the-metadata", a_full_disk_is_no_failure),
     (
         "S10",
         "a-batch-from-when-segments-were-larger",
@@ -145,8 +145,8 @@ CASES: list[Case] = [
         "a-partition-of-which-a-producer-has-not-heard",
         only_partitions_of_which_one_has_heard_are_there,
     ),
-    ("S53", "a-bit-rots-where-nobody-looks", who_is_given_wrong_bytes_tells_nobody),
-    ("S43", "what-one-log-keeps-every-log-need-not", what_retention_is_refused_nobody_notices),
+    ("S53", "a-bit-rots-where-nobody-looks", wrong_bytes_are_not_reported),
+    ("S43", "what-one-log-keeps-every-log-need-not", a_failed_retention_is_not_noticed),
     ("S22", "a-cut-that-came-undone", a_high_watermark_is_written_down_over_a_cut),
 ]
 

@@ -45,9 +45,9 @@ from storage.types import Offset, TopicPartition
 from tests.scenarios import mistakes
 from tests.scenarios.test_rules_taken_out import (
     an_unknown_epoch_ends_where_the_next_begins,
-    anybody_leads_rather_than_nobody,
+    any_leader_is_better_than_none,
+    epochs_are_ignored,
     logs_are_cut_to_their_high_watermark,
-    nobody_looks_at_epochs,
     who_may_have_joined_does_not_count,
 )
 from tests.scenarios.without_rule import Case, Mistake, check_comes_out_otherwise, pairs
@@ -201,7 +201,7 @@ def a_number_is_enough(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(ProducerState, "move_to_epoch", move_to_epoch)
 
 
-def who_waits_is_told_by_the_high_watermark_alone(planting: pytest.MonkeyPatch) -> None:
+def only_the_high_watermark_wakes_a_waiting_request(planting: pytest.MonkeyPatch) -> None:
     def look_at(self: DelayedOutcomes, topic_partition: TopicPartition) -> None:
         required = self.required.get(topic_partition)
         if required is None:
@@ -228,7 +228,7 @@ def a_move_is_over_when_it_has_begun(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(election, "completed", completed)
 
 
-def whoever_is_preferred_is_elected(planting: pytest.MonkeyPatch) -> None:
+def the_preferred_replica_is_always_elected(planting: pytest.MonkeyPatch) -> None:
     honest = election._elected
 
     def elected(wanted: PartitionRegistration, kind: Election, *of: Any, **how: Any) -> Any:
@@ -239,7 +239,7 @@ def whoever_is_preferred_is_elected(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(election, "_elected", elected)
 
 
-def a_cleaner_is_told_of_nothing(planting: pytest.MonkeyPatch) -> None:
+def a_cleaner_learns_of_nothing(planting: pytest.MonkeyPatch) -> None:
     end_of, honest = LocalLog.end_of, LocalLog.replace
 
     def held(log: LocalLog, old: Sequence[Segment]) -> list[Segment]:
@@ -264,7 +264,7 @@ def every_end_was_in_good_order(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(controller_brokers, "elections_without", elections_without)
 
 
-def what_is_decided_is_told_at_once(planting: pytest.MonkeyPatch) -> None:
+def decisions_are_published_at_once(planting: pytest.MonkeyPatch) -> None:
     honest = MetadataLog.append
 
     def append(self: MetadataLog, records: Sequence[Any]) -> MetadataImage:
@@ -304,11 +304,11 @@ def metadata_does_not_end_a_change(planting: pytest.MonkeyPatch) -> None:
 
 CASES: list[Case] = [
     ("S40", "a-log-that-begins-later-on-every-replica", a_log_goes_on_behind_a_hole),
-    ("S41", "a-leader-that-grew-while-its-follower-was-away", nobody_looks_at_epochs),
+    ("S41", "a-leader-that-grew-while-its-follower-was-away", epochs_are_ignored),
     ("S43", "what-is-not-committed-is-not-deleted", what_is_not_committed_may_go),
     ("S44", "a-log-that-begins-later-on-every-replica", a_log_start_is_the_leaders_own),
     ("S45", "a-follower-finds-gaps-where-records-were", a_gap_is_a_mistake),
-    ("S46", "a-log-that-is-cleaned-while-it-begins-later", a_cleaner_is_told_of_nothing),
+    ("S46", "a-log-that-is-cleaned-while-it-begins-later", a_cleaner_learns_of_nothing),
     ("S48", "everybody-killed-at-one-instant", logs_are_cut_to_their_high_watermark),
     ("S49", "a-replica-that-lost-its-power-is-not-elected", every_end_was_in_good_order),
     ("S50", "a-power-cut-for-everybody-at-once", nothing_is_synced_for_an_ack),
@@ -333,10 +333,10 @@ CASES: list[Case] = [
     ("S71", "a-deposed-leader-changes-no-isr", any_leader_may_change_an_isr),
     ("S72", "a-change-of-the-isr-whose-answer-is-lost", metadata_does_not_end_a_change),
     ("S73", "an-answer-that-comes-after-the-news", an_answer_is_newer_than_what_is_known),
-    ("S75", "the-controller-dies-in-the-middle-of-an-election", what_is_decided_is_told_at_once),
+    ("S75", "the-controller-dies-in-the-middle-of-an-election", decisions_are_published_at_once),
     ("S77", "a-move-outlives-its-leader-and-its-controller", a_move_is_over_when_it_has_begun),
     ("S79", "two-elections-within-one-fetch", an_unknown_epoch_ends_where_the_next_begins),
-    ("S79", "two-elections-within-one-fetch", whoever_is_preferred_is_elected),
+    ("S79", "two-elections-within-one-fetch", the_preferred_replica_is_always_elected),
     ("S81", "a-consumer-in-another-rack", a_consumer_is_given_whatever_is_there),
     ("S81", "a-consumer-in-another-rack", anybody_near_is_good_enough),
     ("S82", "a-follower-comes-before-a-consumer", consumers_come_first),
@@ -348,15 +348,15 @@ CASES: list[Case] = [
     (
         "S93",
         "a-deposed-leader-does-not-ack-what-it-had-waiting",
-        who_waits_is_told_by_the_high_watermark_alone,
+        only_the_high_watermark_wakes_a_waiting_request,
     ),
     ("S94", "five-replicas-one-cut-off-three-killed-one-removed", a_move_is_over_when_it_has_begun),
     (
         "S33",
         "an-empty-disk-under-a-broker-that-was-about-to-join",
-        anybody_leads_rather_than_nobody,
+        any_leader_is_better_than_none,
     ),
-    ("S27", "a-leader-that-is-neither-well-nor-dead", nobody_looks_at_epochs),
+    ("S27", "a-leader-that-is-neither-well-nor-dead", epochs_are_ignored),
 ]
 
 

@@ -183,7 +183,7 @@ def cut(start: int, *, end: int = 9, epoch: int = 4) -> LogTruncated:
         ),
     ],
 )
-def test_a_situation_is_told_from_its_events(events: list[Event], reached: list[str]) -> None:
+def test_a_situation_is_recognised_by_its_events(events: list[Event], reached: list[str]) -> None:
     entries = [TraceEntry(float(at), "b1", event) for at, event in enumerate(events)]
     assert sorted(markers_of(entries)) == sorted(reached)
 

@@ -115,7 +115,7 @@ def test_a_send_cancelled_in_the_middle_closes_the_connection() -> None:
     run(story)
 
 
-def test_closing_wakes_whoever_waits() -> None:
+def test_closing_wakes_the_tasks_that_wait() -> None:
     async def story(world: World) -> None:
         here, _ = await connect(world.node("a"), world.node("b"))
 
@@ -132,7 +132,7 @@ def test_closing_wakes_whoever_waits() -> None:
     run(story)
 
 
-def test_nobody_listening_is_refused_and_a_port_is_taken_once() -> None:
+def test_a_port_without_a_listener_refuses_and_is_taken_once() -> None:
     async def story(world: World) -> None:
         a, b = world.node("a"), world.node("b")
         with pytest.raises(PeerUnavailableError, match="b:9: connection refused"):

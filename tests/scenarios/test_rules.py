@@ -404,7 +404,7 @@ LOST: dict[str, Any] = {"isr": (), "last_known_elr": (2,), "leader": NO_LEADER}
         ("", False, 8, []),
     ],
 )
-def test_nobody_is_elected_uncleanly_unless_it_is_asked_for(
+def test_an_unclean_election_needs_a_request(
     risk: str, asked: bool, epoch: int, broken: list[str]
 ) -> None:
     before = decided(**LOST)
@@ -471,7 +471,7 @@ def test_another_minimum_clears_the_elr_and_moves_no_epoch() -> None:
     assert rules(leadership.goes_on(fewer, before, registered=())) == [leadership.DECIDED]
 
 
-def test_nobody_is_left_out_of_what_a_leader_commits() -> None:
+def test_every_member_has_what_a_leader_commits() -> None:
     assert not rules(leadership.counts_everybody(LEADER, SOUND))
     wider = attrs.evolve(SOUND, isr=(1, 2, 3))
     assert rules(leadership.counts_everybody(LEADER, wider)) == [leadership.SUPERSET]
@@ -485,7 +485,7 @@ def test_nobody_is_left_out_of_what_a_leader_commits() -> None:
 
 
 @pytest.mark.parametrize("rule", [acks.acked, acks.given])
-def test_clients_are_told_of_what_is_committed(rule: acks.Rule) -> None:
+def test_clients_see_only_what_is_committed(rule: acks.Rule) -> None:
     assert not rules(rule(PARTITION, end=5, committed_end=5))
     assert len(rules(rule(PARTITION, end=6, committed_end=5))) == 1
 
@@ -536,7 +536,7 @@ def test_who_is_in_sync_is_the_same_in_the_end(member: ReplicaState, *, holds: b
 
 
 @pytest.mark.parametrize("name", ["t-1", "t-0.tmp", "t-1.swap", "offsets-checkpoint"])
-def test_what_nobody_needs_in_a_log_directory(name: str) -> None:
+def test_files_that_do_not_belong_in_a_log_directory(name: str) -> None:
     names = [".lock", "meta.properties", "t-0", f"t-2.{'0' * 32}-delete", f"t-3.{'0' * 32}-stray"]
     writing = ["recovery-point-offset-checkpoint.prepared.tmp", "meta.properties.tmp"]
     assert not rules(ends.tidy_directory("b1", names + writing, ["t-0"]))
@@ -546,7 +546,7 @@ def test_what_nobody_needs_in_a_log_directory(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["7.log", "7.index", "0.log.cleaned", "0.log.swap", "9.snapshot", "0.timeindex.tmp"]
 )
-def test_what_nobody_needs_beside_a_log(name: str) -> None:
+def test_files_that_do_not_belong_beside_a_log(name: str) -> None:
     def named(name: str) -> str:
         number, _, suffix = name.partition(".")
         return f"{int(number):020d}.{suffix}"

@@ -43,7 +43,7 @@ def logs_are_cut_to_their_high_watermark(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(Partition, "make_follower", make_follower)
 
 
-def nobody_looks_at_epochs(planting: pytest.MonkeyPatch) -> None:
+def epochs_are_ignored(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(log_reader, "diverging_end", lambda *_, **__: None)
 
 
@@ -69,7 +69,7 @@ def any_epoch_is_served(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(Partition, "check_access", check_access)
 
 
-def a_reign_begins_with_its_first_record(planting: pytest.MonkeyPatch) -> None:
+def a_leader_epoch_begins_with_its_first_record(planting: pytest.MonkeyPatch) -> None:
     honest = Leadership.begin_leader_epoch
 
     def begin_leader_epoch(self: Leadership, **how: Any) -> None:
@@ -109,7 +109,7 @@ def a_divergence_brings_a_high_watermark(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(ReplicaFetcher, "_process_response", process)
 
 
-def a_divergence_is_acted_upon_by_whoever_leads_by_now(planting: pytest.MonkeyPatch) -> None:
+def a_leader_acts_on_a_late_divergence(planting: pytest.MonkeyPatch) -> None:
     honest = ReplicaFetcher._process_responses
 
     def process(self: ReplicaFetcher, requested: Any, responses: Any) -> FollowUp:
@@ -132,7 +132,7 @@ def an_answer_is_taken_whatever_was_asked(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(ReplicaFetcher, "_process_responses", process)
 
 
-def an_end_of_an_epoch_is_for_any_reign(planting: pytest.MonkeyPatch) -> None:
+def an_end_of_an_epoch_is_for_any_leader_epoch(planting: pytest.MonkeyPatch) -> None:
     async def truncate(partitions: FollowedPartitions, wanted: Any) -> None:
         answers = await partitions.leader.fetch_epoch_end_offsets(wanted)
         ends = {tp: each.end for tp, each in answers.items() if each.error is ErrorCode.NONE}
@@ -159,7 +159,7 @@ def who_was_asked_to_leave_has_left(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(Leadership, "_propose", propose)
 
 
-def an_end_is_told_though_it_may_have_been_further(planting: pytest.MonkeyPatch) -> None:
+def an_end_is_given_though_it_may_have_been_further(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(list_offsets, "_check_available", lambda _: None)
 
 
@@ -193,7 +193,7 @@ def below_the_minimum_it_goes_on(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(leadership, "committed_end", committed_end)
 
 
-def whoever_is_caught_up_may_join(planting: pytest.MonkeyPatch) -> None:
+def any_caught_up_replica_may_join(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(leadership, "is_eligible", lambda **_: True)
 
 
@@ -238,7 +238,7 @@ def the_last_one_stays_in_the_isr(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(ElectionRules, "__init__", without_eligible)
 
 
-def anybody_leads_rather_than_nobody(planting: pytest.MonkeyPatch) -> None:
+def any_leader_is_better_than_none(planting: pytest.MonkeyPatch) -> None:
     honest = ElectionRules.__init__
 
     def unclean(self: ElectionRules, **how: Any) -> None:
@@ -253,23 +253,23 @@ CASES: list[Case] = [
         "a-follower-that-comes-back-keeps-what-was-committed",
         logs_are_cut_to_their_high_watermark,
     ),
-    ("S02", "two-logs-of-one-length", nobody_looks_at_epochs),
+    ("S02", "two-logs-of-one-length", epochs_are_ignored),
     ("S03", "two-elections-in-quick-succession", an_unknown_epoch_ends_where_the_next_begins),
-    ("S04", "a-leader-that-has-written-nothing-yet", a_reign_begins_with_its_first_record),
+    ("S04", "a-leader-that-has-written-nothing-yet", a_leader_epoch_begins_with_its_first_record),
     (
         "S07",
         "a-leader-killed-while-it-holds-an-unreplicated-record",
         a_divergence_brings_a_high_watermark,
     ),
     ("S08", "a-fetch-that-diverges-is-no-progress", a_divergence_counts_as_progress),
-    ("S09", "two-logs-with-nothing-in-common", nobody_looks_at_epochs),
+    ("S09", "two-logs-with-nothing-in-common", epochs_are_ignored),
     (
         "S11",
         "an-answer-that-comes-too-late",
-        a_divergence_is_acted_upon_by_whoever_leads_by_now,
+        a_leader_acts_on_a_late_divergence,
     ),
     ("S12", "an-answer-that-comes-too-late", an_answer_is_taken_whatever_was_asked),
-    ("S11", "an-answer-that-outlives-two-elections", an_end_of_an_epoch_is_for_any_reign),
+    ("S11", "an-answer-that-outlives-two-elections", an_end_of_an_epoch_is_for_any_leader_epoch),
     (
         "S12",
         "an-answer-for-a-fetcher-that-has-its-partition-back",
@@ -282,7 +282,7 @@ CASES: list[Case] = [
     (
         "S20",
         "a-new-leader-that-does-not-know-yet-what-is-committed",
-        an_end_is_told_though_it_may_have_been_further,
+        an_end_is_given_though_it_may_have_been_further,
     ),
     (
         "S21",
@@ -295,12 +295,12 @@ CASES: list[Case] = [
         a_high_watermark_is_what_was_written_down,
     ),
     ("S23", "alone-nothing-is-committed", below_the_minimum_it_goes_on),
-    ("S24", "nobody-waits-for-a-broker-that-is-shutting-down", whoever_is_caught_up_may_join),
+    ("S24", "nobody-waits-for-a-broker-that-is-shutting-down", any_caught_up_replica_may_join),
     ("S25", "a-segment-that-ends-where-the-committed-records-do", a_consumer_sees_the_log_end),
-    ("S27", "a-leader-that-was-stopped-wakes-up-deposed", nobody_looks_at_epochs),
+    ("S27", "a-leader-that-was-stopped-wakes-up-deposed", epochs_are_ignored),
     ("S27", "a-leader-that-was-stopped-wakes-up-deposed", who_was_asked_to_leave_has_left),
     ("S28", "a-request-of-another-leader-epoch-is-refused", any_epoch_is_served),
-    ("S29", "a-consumer-that-read-what-was-lost-afterwards", nobody_looks_at_epochs),
+    ("S29", "a-consumer-that-read-what-was-lost-afterwards", epochs_are_ignored),
     (
         "S30",
         "a-joining-replica-has-reached-the-present-leader-epoch",
@@ -311,14 +311,14 @@ CASES: list[Case] = [
     ("S34", "a-registration-that-is-sent-again", two_processes_may_have_one_number),
     ("S34", "a-registration-that-is-sent-again", every_registration_is_a_new_one),
     ("S35", "the-last-one-standing-loses-its-power", the_last_one_stays_in_the_isr),
-    ("S36", "nobody-is-left-who-surely-has-everything", anybody_leads_rather_than_nobody),
+    ("S36", "nobody-is-left-who-surely-has-everything", any_leader_is_better_than_none),
     ("S38", "a-leader-that-is-back-before-anybody-missed-it", a_registration_changes_no_isr),
     (
         "S39",
         "nobody-leads-where-only-an-unclean-election-could-help",
-        anybody_leads_rather_than_nobody,
+        any_leader_is_better_than_none,
     ),
-    ("S39", "an-unclean-election-after-which-the-logs-are-the-same-again", nobody_looks_at_epochs),
+    ("S39", "an-unclean-election-after-which-the-logs-are-the-same-again", epochs_are_ignored),
 ]
 
 

@@ -14,7 +14,7 @@ from scenarios.swarm.runner import play, rule_of, run_seed
 from scenarios.swarm.shrinking import as_script, shrink, simpler
 from tests.scenarios import mistakes
 
-# A leader dies with a record that only it has, and much befalls others meanwhile.
+# A leader dies with a record that only it has, and others have many faults meanwhile.
 NOISY = """\
 cluster brokers=4 min.insync.replicas=2 num.replica.fetchers=2
 topic t replicas=b1,b2,b3/b2,b3,b4
@@ -36,7 +36,7 @@ judge t-0
 """
 
 
-def test_a_failing_story_is_told_in_few_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_story_is_reported_in_few_words(monkeypatch: pytest.MonkeyPatch) -> None:
     mistakes.a_leader_commits_alone(monkeypatch)
     run = play(lambda _: NOISY.splitlines(), seed=1)
     shortest = shrink(run, attempts=40)
@@ -74,11 +74,11 @@ run 1s
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("plant", "befalls", "error", "left"),
+    ("plant", "fault", "error", "left"),
     [
-        (mistakes.nobody_truncates, DIVERGED, "InvariantViolatedError: .* was given up", 9),
+        (mistakes.no_follower_truncates, DIVERGED, "InvariantViolatedError: .* was given up", 9),
         (
-            mistakes.nobody_joins_the_isr,
+            mistakes.no_follower_joins_the_isr,
             "kill b3\nrun 12s\nstart b3\n",
             "NotInTimeError: .* in sync",
             7,
@@ -86,11 +86,11 @@ run 1s
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
-def test_mistakes_of_any_kind_are_told_without_what_has_nothing_to_do_with_them(
-    plant: Any, befalls: str, error: str, left: int, monkeypatch: pytest.MonkeyPatch
+def test_mistakes_of_any_kind_are_shrunk_to_what_causes_them(
+    plant: Any, fault: str, error: str, left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    run = play(lambda _: f"{BEFORE}{befalls}{AFTER}".splitlines(), seed=1)
+    run = play(lambda _: f"{BEFORE}{fault}{AFTER}".splitlines(), seed=1)
     assert re.match(error, run.wrong)
     shortest = shrink(run, attempts=100)
     assert shortest.rule == run.rule
@@ -107,11 +107,11 @@ def test_mistakes_of_any_kind_are_told_without_what_has_nothing_to_do_with_them(
     ("plant", "seed", "lines"),
     [
         (mistakes.a_leader_commits_alone, 13, 8),
-        (mistakes.nobody_joins_the_isr, 1, 8),
+        (mistakes.no_follower_joins_the_isr, 1, 8),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
-def test_a_planted_mistake_is_told_in_few_lines(
+def test_a_planted_mistake_is_shrunk_to_few_lines(
     plant: Any, seed: int, lines: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
@@ -197,7 +197,7 @@ def test_what_is_shorter(line: str, shorter: str) -> None:
 def test_the_swarm_writes_the_shortest_story_of_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mistakes.nobody_joins_the_isr(monkeypatch)
+    mistakes.no_follower_joins_the_isr(monkeypatch)
     save = ["--save", str(tmp_path), "--attempts", "0"]
     result = CliRunner().invoke(
         command, ["swarm", "--seeds", "1", "--from", "5", "--jobs", "1", *save]

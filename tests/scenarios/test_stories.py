@@ -26,12 +26,12 @@ FIRST = "a-leader-killed-while-it-holds-an-unreplicated-record"
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
-def test_a_story_is_told_as_it_was_recorded(path: Path) -> None:
+def test_a_story_gives_its_recorded_answers(path: Path) -> None:
     run_story(read_story(path), seed=1).check()
 
 
 @pytest.mark.parametrize("path", one_in(12, STORIES), ids=lambda path: path.stem)
-def test_it_is_told_so_whatever_the_seed_and_equal_seeds_are_equal_runs(path: Path) -> None:
+def test_every_seed_gives_those_answers_and_equal_seeds_are_equal_runs(path: Path) -> None:
     script = read_story(path)
     first, second, again = (run_story(script, seed=seed) for seed in (1, 2, 2))
     second.check()
@@ -156,7 +156,7 @@ b1  [e0: 0-0][e2: 1-]  HW 1  LEO 1  leads
     run_story(parse(story)).check()
 
 
-def test_a_fault_of_a_disk_is_named_and_not_used_up_by_whoever_looks() -> None:
+def test_a_disk_fault_is_named_and_not_used_up_by_a_look() -> None:
     story = """
 cluster brokers=1
 topic t replicas=b1

@@ -41,7 +41,7 @@ def test_nothing_goes_wrong(seed: int) -> None:
     assert not run.wrong, f"{run.replay_command}\n{run.traceback}"
 
 
-def test_the_lines_of_a_run_are_a_story_and_told_from_its_seed_the_same_run() -> None:
+def test_the_lines_of_a_run_are_a_story_and_with_its_seed_the_same_run() -> None:
     run = run_seed(SOME)
     telling = run_story(parse("\n".join(run.lines)), seed=SOME)
     assert telling.trace_hash == run.trace_hash
@@ -71,22 +71,30 @@ def test_another_process_replays_the_same_run(hash_seed: str) -> None:
         (mistakes.a_leader_commits_alone, 3, "InvariantViolatedError"),
         (mistakes.anybody_is_elected, 23, "InvariantViolatedError: .* w(ere|as) committed"),
         (
-            mistakes.whoever_fetches_joins_the_isr,
+            mistakes.any_fetch_joins_the_isr,
             4,
             "InvariantViolatedError: .* (about to join|in the ISR)",
         ),
-        (mistakes.nobody_truncates, 24, "(CopiesDiffer|InvariantViolated|NotInTime)Error: .*t-."),
         (
-            mistakes.acks_all_waits_for_nobody,
+            mistakes.no_follower_truncates,
+            24,
+            "(CopiesDiffer|InvariantViolated|NotInTime)Error: .*t-.",
+        ),
+        (
+            mistakes.acks_all_does_not_wait,
             3,
             "InvariantViolatedError: .* was acked with acks=all up to",
         ),
         (
-            mistakes.nobody_is_ever_refused,
+            mistakes.no_batch_is_ever_refused,
             76,
             "BrokenPromiseError: .* refused before they were written",
         ),
-        (mistakes.nobody_joins_the_isr, 1, "NotInTimeError: .* all replicas of t-. are in sync"),
+        (
+            mistakes.no_follower_joins_the_isr,
+            1,
+            "NotInTimeError: .* all replicas of t-. are in sync",
+        ),
         (
             mistakes.who_has_waited_is_remembered,
             1,
@@ -152,7 +160,7 @@ def test_what_was_before_the_log_start_is_not_lost() -> None:
     assert broken(0) == ["acked with acks=all and lost: a b"]
 
 
-def test_harm_is_done_in_some_runs_and_shifts_nothing_else() -> None:
+def test_rare_faults_are_in_some_runs_and_shift_nothing_else() -> None:
     """Whatever it draws, it draws from a stream of its own."""
     harmed: list[int] = []
     others: list[int] = []
@@ -206,7 +214,7 @@ def test_some_runs_have_disks_that_are_not_to_be_trusted() -> None:
     assert set(drawn) == {*OF_CONTESTS, "none"}
 
 
-def test_nobody_makes_a_topic_again_while_the_last_one_is_on_its_way_down() -> None:
+def test_no_topic_is_made_again_while_a_node_is_going_down() -> None:
     drawn = []
 
     def plot(stage: Stage) -> Iterator[str]:
@@ -232,10 +240,10 @@ def test_a_swarm_tells_how_it_went() -> None:
     assert "2 seeds from 5, 0 failed: " in result.output
 
 
-def test_a_failing_seed_is_told_with_the_command_that_replays_it(
+def test_a_failing_seed_is_reported_with_the_command_that_replays_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    mistakes.nobody_joins_the_isr(monkeypatch)
+    mistakes.no_follower_joins_the_isr(monkeypatch)
     result = CliRunner().invoke(
         command, ["swarm", "--seeds", "1", "--from", "5", "--jobs", "1", "--attempts", "0"]
     )

@@ -27,7 +27,7 @@ async def test_a_call_is_answered_from_its_loop() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_call_while_the_cluster_is_stopped_is_refused_and_harms_nobody() -> None:
+async def test_a_call_while_the_cluster_is_stopped_is_refused_without_harm() -> None:
     async with trio.open_nursery() as nursery:
         portal = Portal()
         await nursery.start(portal.serve)

@@ -79,7 +79,7 @@ function lives(lane) {
   return spans;
 }
 
-function reigns(lane) {
+function leaderships(lane) {
   const spans = [];
   let open = null;
   for (const log of scene.logs) {
@@ -130,13 +130,13 @@ function drawArrow(arrow, drawing, width) {
     `\n${seconds(arrow.sent)} ${lost ? "never got there" : `to ${seconds(arrow.there)}`}`);
   if (arrow.says && Math.abs(x2 - x1) > 90) {
     const text = arrow.says.length > 26 ? `${arrow.says.slice(0, 25)}…` : arrow.says;
-    // Nearer to whoever says it: an answer crosses the next question in the middle.
+    // Nearer to its sender: an answer crosses the next question in the middle.
     const x = x1 + (x2 - x1) * 0.4, y = y1 + (y2 - y1) * 0.4 - 3;
     svg("text", { x, y, "text-anchor": "middle", class: "says" }, drawing, text);
   }
 }
 
-// What befalls a lane at one height is said in one line.
+// The marks of a lane at one height share one line.
 function sayBeside(mark, x, y, drawing, said) {
   const name = mark.name.replace(/_/g, " "), before = said.get(mark.lane);
   if (before && Math.abs(before.y - y) < 10) {
@@ -184,7 +184,7 @@ function draw() {
     for (const [from, to, state] of lives(lane)) {
       svg("line", { x1: x, x2: x, y1: heightAt(from), y2: heightAt(to), class: `lane ${state}` }, drawing);
     }
-    for (const [from, to, epoch] of reigns(lane)) {
+    for (const [from, to, epoch] of leaderships(lane)) {
       svg("line", { x1: x, x2: x, y1: heightAt(from), y2: heightAt(to), stroke: epochColour(epoch, 0.55),
         "stroke-width": 9 }, drawing);
     }

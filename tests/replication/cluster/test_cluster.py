@@ -97,7 +97,7 @@ def test_what_an_acknowledgement_depends_on_is_shown_with_it(dies: str) -> None:
 
 
 @pytest.mark.parametrize("is_in_sync", [True, False], ids=["in sync", "out of the ISR"])
-def test_a_follower_that_lacks_records_is_told_of(*, is_in_sync: bool) -> None:
+def test_a_follower_that_lacks_records_is_reported(*, is_in_sync: bool) -> None:
     async def story(world: World) -> None:
         patient = {"replica_lag_time_max_ms": "9000" if is_in_sync else "500"}
         async with staged(world, brokers=3, broker_session_timeout_ms="9000", **patient) as stage:
@@ -379,7 +379,7 @@ def test_a_broker_whose_only_disk_fails_ends_with_the_reason_and_others_take_ove
     play(story)
 
 
-def test_a_controller_whose_disk_fails_two_tasks_at_once_takes_nobody_with_it() -> None:
+def test_a_controller_whose_disk_fails_two_tasks_at_once_ends_alone() -> None:
     """Its log is synced while a snapshot is: neither is called off once it is under way."""
 
     async def story(world: World) -> None:

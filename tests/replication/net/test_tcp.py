@@ -126,7 +126,7 @@ async def test_a_send_cancelled_in_the_middle_closes_the_connection(
     file.close()
 
 
-async def test_closing_wakes_whoever_waits() -> None:
+async def test_closing_wakes_the_tasks_that_wait() -> None:
     async with connected(TINY) as (here, there), trio.open_nursery() as nursery:
 
         async def receive() -> None:
