@@ -110,10 +110,6 @@ class ClusterView:
         view = self.topics.get(topic)
         return NO_TOPIC_ID if view is None else view.topic_id
 
-    def topic_name(self, topic_id: TopicId) -> str | None:
-        found = (view.name for view in self.topics.values() if view.topic_id == topic_id)
-        return next(found, None)
-
     def partitions_of(self, topic: str) -> list[int] | None:
         """Return the partitions in order; None if the topic is not known."""
         view = self.topics.get(topic)
@@ -132,9 +128,6 @@ class ClusterView:
         if found is None:
             return Leader(None, self._last_seen.get(tp, NO_LEADER_EPOCH))
         return Leader(self.nodes.get(found.leader), found.leader_epoch)
-
-    def last_seen_epoch(self, tp: TopicPartition) -> LeaderEpoch | None:
-        return self._last_seen.get(tp)
 
     def unauthorized(self) -> list[str]:
         return self._in_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)

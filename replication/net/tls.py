@@ -72,11 +72,6 @@ class TlsConnection:
         return self.inner.moved
 
     @property
-    def peer_certificate(self) -> bytes | None:
-        """The peer's certificate in DER; None if it has shown none (yet)."""
-        return self._tls.getpeercert(binary_form=True) if self._shaken else None
-
-    @property
     def peer_subject(self) -> tuple[tuple[tuple[str, str], ...], ...] | None:
         """The subject of the peer's certificate, as `ssl` returns it."""
         certificate = self._tls.getpeercert() if self._shaken else None

@@ -124,11 +124,6 @@ def encode_response_in_steps(
     return _response(body, api, version=version, correlation_id=correlation_id)
 
 
-def decode_request_header(frame: memoryview) -> RequestHeader:
-    """Return the header of any request, also of APIs and versions that are not served."""
-    return _request_header(frame)[0]
-
-
 def decode_request(frame: memoryview) -> tuple[RequestHeader, object]:
     """Return header and message; raise UnsupportedVersionError if it is not served."""
     header, api, flexible, position = _request_body(frame)

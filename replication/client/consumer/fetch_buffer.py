@@ -10,7 +10,7 @@ records would stand still until the others are read.
 """
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Container, Iterable
 
 import attrs
 
@@ -24,9 +24,6 @@ class FetchBuffer:
 
     next_in_line: CompletedFetch | None = None
     _queue: deque[CompletedFetch] = attrs.field(init=False, factory=deque)
-
-    def __len__(self) -> int:
-        return len(self._queue)
 
     def is_reading(self) -> bool:
         """Return whether the head has records left."""
@@ -44,13 +41,9 @@ class FetchBuffer:
     def pop(self) -> None:
         self._queue.popleft()
 
-    def has_any(self, wanted: Callable[[CompletedFetch], bool] = lambda _: True) -> bool:
-        """Return whether a response that is not read to its end is `wanted`."""
-        return any(wanted(fetch) for fetch in self._held())
-
     def buffered_partitions(self) -> set[TopicPartition]:
         """Return the partitions with records to read, or with an error to raise."""
-        return {fetch.partition for fetch in self._held() if fetch.size or fetch.data.error_code}
+        return {fetch.partition for fetch in self.held() if fetch.size or fetch.data.error_code}
 
     def retain_all(self, partitions: Container[TopicPartition]) -> None:
         """Drop the responses about other partitions."""
@@ -65,7 +58,8 @@ class FetchBuffer:
             self.next_in_line.drain()
             self.next_in_line = None
 
-    def _held(self) -> Iterable[CompletedFetch]:
+    def held(self) -> Iterable[CompletedFetch]:
+        """Yield the responses that are not read to their end."""
         if self.next_in_line is not None and self.is_reading():
             yield self.next_in_line
         yield from self._queue

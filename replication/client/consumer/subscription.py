@@ -209,9 +209,6 @@ class SubscriptionState:
 
     # -- positions
 
-    def position(self, tp: TopicPartition) -> FetchPosition | None:
-        return self.state(tp).position
-
     def valid_position(self, tp: TopicPartition) -> FetchPosition | None:
         """Return the position from which a partition may be read now, if there is one."""
         state = self._assigned.get(tp)

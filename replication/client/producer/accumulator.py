@@ -8,7 +8,7 @@
 A batch is sent when one of these holds, and not before its back-off is over:
 
     it is full, or another one waits behind it       linger.ms has passed since it began
-    a task waits for room                            a task flushes, or the producer is closing
+    a task waits for room                            a task flushes
 
 Rule 1: room is counted in bytes, from the append of a record to its outcome. A task that finds
 none waits (`buffer.memory`): that is how a slow cluster slows its producers down.
@@ -102,7 +102,6 @@ class RecordAccumulator:
     flushing: int = 0
     """The number of tasks that wait until everything is sent."""
     waiting_for_room: int = 0
-    closing: bool = False
     may_send: Callable[[TopicPartition], bool] = lambda _: True
     """Returns whether a partition may be sent to; a transaction must contain it first."""
     needs_new_epoch: bool = attrs.field(default=False, init=False)
@@ -181,10 +180,6 @@ class RecordAccumulator:
         return 0 if queue is None else len(queue.waiting)
 
     @property
-    def is_empty(self) -> bool:
-        return all(queue.is_idle for queue in self._queues.values())
-
-    @property
     def has_waiting(self) -> bool:
         """Whether there are batches to send, now or later."""
         return bool(self._turns)
@@ -236,7 +231,7 @@ class RecordAccumulator:
         return self.identity if self.idempotent else None
 
     def _ready_at(self, batch: ProducerBatch, queue: PartitionQueue) -> float:
-        hurry = self.flushing or self.waiting_for_room or self.closing
+        hurry = self.flushing or self.waiting_for_room
         if batch.is_closed or len(queue.waiting) > 1 or hurry:
             return batch.not_before
         return max(batch.not_before, batch.created_at + self.linger)

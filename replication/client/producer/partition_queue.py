@@ -57,10 +57,6 @@ class PartitionQueue:
     gap: int | None = attrs.field(default=None, init=False)
     """The sequence of the first batch that was refused for good."""
 
-    @property
-    def is_idle(self) -> bool:
-        return not self.waiting and not self.sent
-
     # Sending.
 
     def next_batch(

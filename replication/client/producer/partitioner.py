@@ -76,11 +76,6 @@ class StickyPartitioner:
         if self._bytes >= (self.batch_bytes if batch_is_full else 2 * self.batch_bytes):
             self.partition = None
 
-    def forget(self, partition: int) -> None:
-        """Choose another partition than this one, which cannot be sent to now."""
-        if self.partition == partition:
-            self.partition = None
-
 
 def draw_partition(waiting: Sequence[tuple[int, int]], draw: Callable[[int], int]) -> int:
     """Draw a partition; its probability falls linearly with the batches that wait for it."""

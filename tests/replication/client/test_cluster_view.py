@@ -54,8 +54,6 @@ def test_a_topic_made_again_begins_its_epochs_anew() -> None:
     view.update(answer(leader=1, epoch=0, topic_id=ID_B))
     assert view.leader(TP).epoch == 0
     assert view.topic_id("t") == ID_B
-    assert view.topic_name(ID_B) == "t"
-    assert view.topic_name(ID_A) is None
 
 
 def test_an_epoch_heard_of_in_passing_makes_ours_stale_until_metadata_has_it() -> None:
@@ -96,7 +94,7 @@ def test_topics_that_nobody_wants_any_more_are_forgotten() -> None:
     view.update(answer(topic="u"), retain=lambda topic: topic == "u")
     assert view.partitions_of("t") is None
     assert view.partitions_of("u") == [0]
-    assert view.last_seen_epoch(TP) is None
+    assert TP not in view._last_seen
 
 
 @settings(max_examples=50)
@@ -110,5 +108,5 @@ def test_the_epoch_of_one_topic_never_moves_back(steps: list[tuple[int, bool]]) 
             newest = max(newest, epoch)
         elif view.note_epoch(TP, epoch):
             newest = max(newest, epoch)
-        assert (view.last_seen_epoch(TP) or 0) == max(newest, 0)
+        assert view._last_seen.get(TP, 0) == max(newest, 0)
         assert view.partition(TP) is None or view.leader(TP).epoch == newest

@@ -211,7 +211,7 @@ class Rig:
         self.subscriptions.seek(tp, FetchPosition(offset, epoch, self.view.leader(tp)))
 
     def position(self, tp: TopicPartition) -> int | None:
-        position = self.subscriptions.position(tp)
+        position = self.subscriptions.state(tp).position
         return None if position is None else position.offset
 
     def collect(self) -> dict[TopicPartition, list[int]]:

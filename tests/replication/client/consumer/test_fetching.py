@@ -117,7 +117,7 @@ def test_a_record_says_where_when_and_in_which_reign() -> None:
     assert (found.serialized_key_size, found.serialized_value_size) == (2, 3)
     assert (found.timestamp, found.timestamp_type) == (12, TimestampType.LOG_APPEND_TIME)
     assert found.leader_epoch == 7
-    position = rig.subscriptions.position(T0)
+    position = rig.subscriptions.state(T0).position
     assert position is not None
     assert position.offset_epoch == 7
 

@@ -107,7 +107,7 @@ def test_a_leader_that_names_its_successor_is_believed_at_once(error: ErrorCode)
     leader = rig.view.leader(T0)
     assert leader.node is not None
     assert (leader.node.id, leader.node.host, leader.epoch) == (5, "b5", 9)
-    position = rig.subscriptions.position(T0)
+    position = rig.subscriptions.state(T0).position
     assert position is not None
     assert (position.offset, position.leader) == (0, leader)
     assert rig.metadata_requested == 1

@@ -86,7 +86,7 @@ def test_what_changes_where_records_go_ends_it() -> None:
         short.view.version += change == "news"
         buffer.waiting_for_room += change == "waiting"
         if change == "partition":
-            to.sticky.forget(0)
+            to.sticky.partition = None
         topic = "another" if change == "topic" else "t"
         assert short.append(topic, 1, VALUE) is None, change
 

@@ -60,16 +60,6 @@ def test_a_batch_that_is_not_full_is_stayed_with_twice_as_long() -> None:
     assert chosen == [0, 0, 0, 0, 1]
 
 
-def test_a_partition_that_cannot_be_sent_to_is_left() -> None:
-    drawn = iter((0, 1))
-    sticky = StickyPartitioner(batch_bytes=100, draw=lambda _: next(drawn))
-    assert sticky.choose(lambda: [(0, 0), (1, 0)]) == 0
-    sticky.forget(1)
-    assert sticky.choose(lambda: [(1, 0)]) == 0
-    sticky.forget(0)
-    assert sticky.choose(lambda: [(0, 0), (1, 0)]) == 1
-
-
 def test_the_less_waits_for_a_partition_the_likelier_it_is() -> None:
     # Queues of 0, 3 and 1 batches weigh 4, 1 and 3.
     numbers = iter(range(8))
