@@ -4,11 +4,14 @@ The disk keeps what was synced and nothing else: neither the bytes of a file nor
 directory. So each of the syncs that a flush consists of is missed where it is left out.
 """
 
+import contextlib
+import itertools
 from collections.abc import Callable
 
 import pytest
 
 from storage.batch.record_batch import HEADER_SIZE
+from storage.errors import StorageError
 from storage.log.log import Log
 from storage.log.segment import LOG_SUFFIX
 from storage.manager.log_manager import LogManager
@@ -188,3 +191,43 @@ def test_segments_that_recovery_dropped_do_not_come_back_behind_new_records() ->
     log.roll()  # which syncs the file, and not the directory
     disk.crash(Fate.NOTHING)
     assert contents(open_log(disk.reopen())) == b"".join([kept, instead])
+
+
+def test_a_crash_amid_a_cut_leaves_no_hole() -> None:
+    """Later segments go for good before the file that stays is cut."""
+    holes = 0
+    for changes, seed in itertools.product(range(20), range(6)):
+        disk = new_disk(seed)
+        log = open_log(disk)
+        log.append_as_follower(joined(*(batch(1, at=at) for at in range(3))))
+        log.roll()
+        log.append_as_follower(batch(1, at=3))
+        log.flush()
+        for offset in log.producers.snapshots:
+            log.producers.delete_snapshot(offset)  # or their removal has the directory synced
+        disk.sync_directory(log.directory)
+        disk.die_after(changes)
+        with contextlib.suppress(StorageError):
+            log.truncate_to(1)
+        disk.crash()
+        again = open_log(disk.reopen(), recovery_point=log.recovery_point)
+        holes += any("join" in each.cause for each in again.recovery.repairs)
+        assert again.log_end_offset in (1, 3, 4)
+    assert holes == 0
+
+
+def test_bytes_that_recovery_cut_off_are_kept_for_good() -> None:
+    disk = new_disk()
+    log = open_log(disk)
+    kept, damaged = (batch(1, at=at) for at in range(2))
+    log.append_as_follower(joined(kept, damaged))
+    log.flush()
+    disk.disk.flip_bit(log.segments[0].path(LOG_SUFFIX), len(kept) + HEADER_SIZE)
+    disk.crash()
+    disk = disk.reopen()
+    log = open_log(disk, recovery_point=2)
+    (repair,) = log.recovery.repairs
+    log.append_as_follower(batch(1, at=1))
+    log.roll()  # which syncs the file, and not the directory
+    disk.crash(Fate.NOTHING)
+    assert disk.reopen().exists(repair.kept)
