@@ -24,8 +24,8 @@
     config  types  errors
 
 Nothing here knows trio, a clock, chance or a socket: time comes as an argument, and slow
-work is handed out for somebody else to run. Names are imported from their modules; these
-are the ones to begin with.
+work is handed out for the caller to run in a thread. Names are imported from their modules;
+these are the ones to begin with.
 """
 
 import importlib

@@ -160,7 +160,7 @@ class InconsistentTopicIdError(StorageError):
 
 
 class RegionAbortedError(StorageError):
-    """The log was truncated below bytes that were on their way to somebody."""
+    """The log was truncated below bytes that were being sent."""
 
 
 class CleaningAbortedError(StorageError):

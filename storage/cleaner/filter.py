@@ -1,4 +1,4 @@
-"""What of a batch stays when its log is compacted, and the batch that it becomes.
+"""The records of a batch that stay when its log is compacted, and the batch that it becomes.
 
     a record stays   it is the last of its key, or lies past the map's end,
                      and it has a value, or its batch has no delete horizon, or that lies ahead

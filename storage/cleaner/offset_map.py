@@ -35,7 +35,7 @@ class OffsetMap:
         if self.most < 1:
             raise ValueError(f"{memory} bytes are too few for an offset map")
         self.size = 0
-        # Of all that has been looked at, with or without a key.
+        # The last offset that has been looked at, with or without a key.
         self.latest_offset: Offset = NO_OFFSET
         self._cells = memoryview(mmap.mmap(-1, self.slots * SLOT_SIZE)).cast("q")
 

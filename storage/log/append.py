@@ -369,10 +369,10 @@ def groups(batches: list[PlacedBatch], segment_bytes: int) -> list[list[PlacedBa
         and last.header.last_offset - first.header.base_offset <= MAX_RELATIVE_OFFSET
     ):
         return [batches]
-    return list(_parted(batches, segment_bytes))
+    return list(_split(batches, segment_bytes))
 
 
-def _parted(batches: list[PlacedBatch], segment_bytes: int) -> Iterator[list[PlacedBatch]]:
+def _split(batches: list[PlacedBatch], segment_bytes: int) -> Iterator[list[PlacedBatch]]:
     group: list[PlacedBatch] = []
     for batch in batches:
         if group and (

@@ -121,8 +121,9 @@ def _ignore_moves() -> None:
 
 @attrs.define(eq=False, kw_only=True)
 class Log:
-    """One partition's log in one directory (UnifiedLog). Offsets are exclusive where they are ends; sizes
-    are bytes, times milliseconds of the wall clock. Opened by `Log.open`, or by a `LogManager`.
+    """One partition's log in one directory (UnifiedLog). `Log.open` opens it, or a `LogManager`.
+
+    An offset that is an end is exclusive; sizes are bytes, times milliseconds of the wall clock.
 
     Every call that writes raises KafkaStorageError where the disk fails, and the log takes no more.
     """
@@ -650,7 +651,7 @@ class Log:
             if plan.count:
                 start = self.segments[plan.count].base_offset
                 assert start <= self.high_watermark, "what is not committed is not deleted"
-                # First, so that nobody looks for what is gone.
+                # First, so that no read looks for what is gone.
                 self.increment_log_start_offset(start)
             for cause, count in plan.counts.items():
                 for dropped in self.local.drop_oldest(count, cause):

@@ -10,8 +10,8 @@ Rule 1: nothing is written, no index is needed, and memory holds one batch or on
 Rule 2: a batch that the file ends inside of is the end: a crash leaves one. Anything else
 that is no batch is a DamagedLogError with its place, but for the spare room of a log that was
 not closed (`storage.batch.spare_room`), which is the end too. `find_batch` finds where batches go on,
-and takes nobody's word for it: a header, alone, may be a value that looks like one, so the
-CRC-32C of the whole batch must match.
+and believes no header alone, which may be a value that looks like one: the CRC-32C of the whole
+batch must match.
 """
 
 import os

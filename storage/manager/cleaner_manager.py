@@ -15,7 +15,7 @@ Rule 3: a log that cannot be cleaned (a batch that is not sound) is left alone f
 and counted; a disk that fails takes its directory offline, as everywhere.
 
 Everything here is called on the loop, but `forget`, which only marks. Cutting and deleting a
-log are one step on the loop each, so that nobody has to wait for a round to pause, as
+log are one step on the loop each, so that no task has to wait for a round to pause, as
 Kafka's threads do. (LogCleanerManager in Kafka.)
 """
 

@@ -356,7 +356,7 @@ class LogManager:
         for directory in live:
             if directory_id is not None and directory.directory_id == directory_id:
                 return directory
-        # Assigned to one that is not online, it lies in one of those that are offline.
+        # A log that is assigned to no online directory lies in one that is offline.
         is_new = is_new and directory_id is None
         if not live or (not is_new and len(live) < len(self.directories)):
             raise KafkaStorageError(f"{topic_partition}: a log directory is offline")
@@ -405,7 +405,7 @@ class LogManager:
         )
 
     def put_aside(self, topic_partition: TopicPartition) -> None:
-        """Forget a stray log and rename its directory. Nobody but a person removes it.
+        """Forget a stray log and rename its directory, which only a person removes.
 
         Metadata that does not know a topic may be wrong: a controller that has lost its
         own directory knows none of them.
@@ -426,7 +426,7 @@ class LogManager:
             log.close_uncleanly()
             return None
         try:
-            # Or nobody could tell whose records it holds.
+            # Without it the directory does not say which topic its records are of.
             log.write_topic_id()
             return directory.set_aside(log.directory, topic_partition, log.topic_id, suffix)
         except OSError as error:

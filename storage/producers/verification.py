@@ -34,7 +34,7 @@ class TransactionTerms:
     must_be_verified: bool = False
     guard: VerificationGuard | None = None
     marker_bumps_epoch: bool = False
-    """An end marker bears the epoch after that of what it ends (transaction.version 2)."""
+    """Whether an end marker has the epoch after that of its transaction (transaction.version 2)."""
 
 
 NO_TERMS = TransactionTerms()

@@ -355,7 +355,7 @@ def _inflate(
     for index, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
         codec = read_header(view, begin).codec
         body = view[begin + HEADER_SIZE : end]
-        # Taken out at once: what a codec gives may lie in a map of all that it might have been.
+        # Copied at once: a codec's output may lie in a memory map of the largest size it might have had.
         inflated += decompress(codec, body, max_size=MAX_DECOMPRESSED_SIZE)
         stops.append(len(inflated))
         if len(inflated) >= _INFLATED_MOST or index + 1 == len(headers):

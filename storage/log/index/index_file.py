@@ -116,18 +116,15 @@ class IndexFile:
         assert 0 <= entry_count <= self.entry_count, "truncation never adds entries"
         self.entry_count = entry_count
 
-    def resize(self, size: int) -> bool:
-        """Give the file `size` bytes, rounded down to whole entries; return whether that changed
-        it.
-        """
+    def resize(self, size: int) -> None:
+        """Give the file `size` bytes, rounded down to whole entries."""
         length = _round_down(size, self.layout.size)
         if length == self.length:
-            return False
+            return
         assert length >= self.size_in_bytes, "a resize never cuts entries off"
         self.file.truncate(length)
         self.length = length
         self.max_entries = length // self.layout.size
-        return True
 
     def _block(self, low: int, high: int) -> list[tuple[int, ...]]:
         size = self.layout.size

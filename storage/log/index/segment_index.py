@@ -69,9 +69,9 @@ class SegmentIndex(ABC):
         self._file.resize(max_size)
         self._find_last()
 
-    def resize(self, size: int) -> bool:
-        """Make room for `size` bytes of entries; return whether that changed the file."""
-        return self._file.resize(size)
+    def resize(self, size: int) -> None:
+        """Make room for `size` bytes of entries."""
+        self._file.resize(size)
 
     def trim(self) -> None:
         """Give up the preallocated room: the segment is closed or no longer active."""

@@ -246,7 +246,7 @@ class Loader:
             try:
                 producer_replay.note(self.producers, segment, header, batch)
             except (CorruptRecordError, InvalidRecordError):
-                return False  # a marker, and nobody could say what it ended
+                return False  # a marker, and what it ended is not known
             return True
 
         scan = Scan(segment=segment, epochs=scanned, note_producer=note_producer)
