@@ -25,7 +25,7 @@ _CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 
 
 def parts_of(home: str) -> dict[str, list[str]]:
-    """The pages that the home page lists, under each of its headings."""
+    """Return the pages that the home page lists under each of its headings."""
     texts = _HEADING.split(home)
     return {
         heading: listed
@@ -35,7 +35,7 @@ def parts_of(home: str) -> dict[str, list[str]]:
 
 
 def with_contents(home: str, pages: Iterable[str]) -> str:
-    """The home page, and a table of contents for each of its headings that nobody sees there."""
+    """Return the home page with a hidden table of contents for each of its headings."""
     parts = parts_of(home)
     listed = {page for part in parts.values() for page in part}
     parts[REST] = [*parts[REST], *sorted(set(pages) - listed - {HOME})]
@@ -74,7 +74,7 @@ class LinkPages(SphinxTransform):
 
 
 def as_rest(lines: Iterable[str]) -> Iterator[str]:
-    """A docstring as reStructuredText: drawings are literal, code quotes are doubled."""
+    """Yield a docstring as reStructuredText: drawings are literal, code quotes are doubled."""
     before, in_section, in_drawing = "", False, False
     for line in lines:
         if not line.strip():
@@ -93,12 +93,12 @@ def as_rest(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _prose(line: str) -> str:
-    """Code quotes doubled; what would mean something else between them, escaped."""
+    """Return a line with doubled code quotes; markup outside them is escaped."""
     parts = _CODE.split(line)
     parts[::2] = [re.sub(r"(?<!^)(?<![*])([*|])", r"\\\1", part) for part in parts[::2]]
     parts[::2] = [re.sub(r"(?<=\w)_(?!\w)", r"\\_", part) for part in parts[::2]]
     parts[1::2] = [f"``{part}``" for part in parts[1::2]]
-    # What follows in the same word is parted by what is not shown: `number`th.
+    # An escaped space, which is not shown, separates the rest of a word: `number`th.
     parts[2::2] = [re.sub(r"^(?=\w)", r"\\ ", part) for part in parts[2::2]]
     return "".join(parts)
 
@@ -118,7 +118,7 @@ def _signature(
     given: str | None,
     answer: str | None,
 ) -> tuple[str | None, str | None]:
-    """What attrs makes anew for each value is a default that nobody need read."""
+    """Show dots for attrs' NOTHING, a default that is made for each value."""
     return given and given.replace("NOTHING", "..."), answer
 
 

@@ -88,7 +88,7 @@ def updated(behaviour: Behaviour, shown: set[str]) -> Behaviour:
 
 
 def counted(behaviours: list[Behaviour]) -> list[tuple[str, list[int]]]:
-    """Of each group how many are held, not yet, and out of scope."""
+    """Return for each group how many behaviours are held, not yet held, and out of scope."""
     groups = dict.fromkeys(behaviour.group for behaviour in behaviours)
     counts = Counter((one.group, one.state.partition(":")[0]) for one in behaviours)
     states = (HELD, NOT_YET, OUT_OF_SCOPE)

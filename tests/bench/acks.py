@@ -140,7 +140,7 @@ def leader_address(cluster: IsolatedCluster) -> tuple[str, int]:
 
 
 def produce_frame(topic: str = TOPIC) -> bytes:
-    # Of today: retention takes what is old, and whoever counts a log's bytes would see it.
+    # Timestamps of today: retention would delete old records, which changes the log's size.
     now_ms = int(time.time() * 1000)
     records = encode_batch([Record(timestamp=now_ms, value=os.urandom(100))])
     data = PartitionProduceData(index=0, records=memoryview(records))

@@ -46,7 +46,7 @@ def run() -> Iterator[Figure]:
 def follower_batches(
     size: int, count: int, *, first_offset: int = 0, timestamp: int = WALL_MS
 ) -> list[memoryview]:
-    """Of one record each, at the offsets where the leader put them."""
+    """Return batches of one record each, at the leader's offsets."""
     record = [Record(timestamp=timestamp, key=b"k", value=os.urandom(size - 100))]
     return [
         memoryview(encode_batch(record, base_offset=offset, leader_epoch=3))

@@ -1,4 +1,4 @@
-"""What each client does in a process of its own, told by `tests.bench.clients`.
+"""What each client does in a process of its own, started by `tests.bench.clients`.
 
     python -m tests.bench.client_jobs CLIENT WHAT SERVERS TOPIC COUNT
 

@@ -1,6 +1,6 @@
 """What our consumer takes for a record, beside the least that Python takes for the objects alone.
 
-The floor is told where each value begins and ends, and makes of it what a program is handed: the
+The floor knows where each value begins and ends, and makes of it what a program receives: the
 bytes of the value, and a ConsumerRecord. Nothing is read, checked or counted. A client that makes
 an object of each record in Python cannot be faster; `poll_arrow` makes none.
 """

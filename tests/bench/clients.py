@@ -9,8 +9,8 @@
     memory          a consumer that is assigned 1,000 partitions
 
 Three brokers, each a process; a topic of one partition on one of them, so that what is measured
-is clients and not replication. Each client is a process of its own (`client_jobs`) that does what
-it is told and says how long it took; rounds of all three are taken in turn. A run of records of
+is clients and not replication. Each client is a process of its own (`client_jobs`) that does one
+job and prints how long it took; rounds of all three are taken in turn. A run of records of
 one size is what our consumer decodes fastest, so there are records of many sizes too.
 """
 
@@ -106,7 +106,7 @@ def throughput(servers: str, size: str, count: int) -> Iterator[Figure]:
 
 def latency(servers: str) -> Iterator[Figure]:
     """The other's time over ours: more is better. What the broker and the kernel still have to
-    do with what was produced before falls into the first round of whoever comes first.
+    do with what was produced before falls into the first round of the first client.
     """
     taken: dict[str, list[float]] = {name: [] for name in CLIENTS}
     for _ in range(SEND_ROUNDS):
@@ -134,14 +134,14 @@ def first_record(servers: str) -> Iterator[Figure]:
 
 
 def memory(servers: str) -> Iterator[Figure]:
-    """Of the process, once it is assigned them all and has asked for records for a while."""
+    """Yield the memory of each client that is assigned all partitions and has polled for a while."""
     used = {name: float(ask(name, "assigned", servers, MANY, PARTITIONS)) for name in CLIENTS}
     for name in (AIOKAFKA, KAFKA_PYTHON):
         yield Figure(f"{name} with 1,000 partitions", used[name], used[OURS], "MiB")
 
 
 def ask(client: str, what: str, *arguments: object) -> Any:
-    """What a process of its own prints, when it is told that."""
+    """Run a job in a process of its own, and return what it prints."""
     command = [sys.executable, "-m", "tests.bench.client_jobs", client, what, *map(str, arguments)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=300)
     return json.loads(done.stdout)

@@ -276,7 +276,7 @@ async def idle_rounds() -> list[Figure]:
         followers = {count: follower_of(server, count) for count in SIZES}
         waiting = {count: follower_of(server, count, max_wait_ms=1) for count in SIZES}
         for each in (*followers.values(), *waiting.values()):
-            for _ in range(4):  # in full, read once, told once, and settled
+            for _ in range(4):  # in full, read once, sent once, and settled
                 await each.round()
         gc.collect()
         gc.freeze()  # what is there stays; a collection would be counted as somebody's round
@@ -327,7 +327,7 @@ async def measured(followers: dict[int, Follower]) -> dict[int, tuple[float, flo
 
 
 async def processor_seconds(follower: Follower) -> float:
-    """Of both sides together, the clock standing while nothing is done."""
+    """Return the processor time of a round on both sides together."""
     rounds = []
     for _ in range(ROUNDS):
         began = time.process_time()
@@ -365,7 +365,7 @@ async def following(count: int) -> AsyncIterator[Node]:
 
 async def rounds_in_motion(leader: Node, follower: Follower) -> tuple[float, float]:
     """A record into each of the first hundred, then the round that takes it and the round that
-    acknowledges it and is told that it is committed.
+    acknowledges it and learns that it is committed.
     """
     taken = []
     for _ in range(ROUNDS // 10):

@@ -1,4 +1,4 @@
-"""What the pytest plugin costs those who use it, and those who do not.
+"""The cost of the pytest plugin for suites that use it, and for suites that do not.
 
     start    from `ThreadedCluster.start` to brokers that know one another, in a warm process;
              `stop`, as at a session's end, is not measured

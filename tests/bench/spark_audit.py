@@ -92,7 +92,7 @@ def read_once(pool: Any, directories: dict[str, str]) -> None:
 
 
 def checksum(path: str) -> int:
-    """Of every byte, read once and nothing made of it."""
+    """Return the CRC of a file, each byte of which is read once."""
     crc = 0
     with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - as bare as it gets
         while data := file.read(4 * MIB):

@@ -3,7 +3,7 @@
 A log of one batch over and over would be nothing to Spark's Parquet, whose dictionaries keep
 each value once, and cost ours as much as any other. So every value is random bytes.
 
-How much log: UNDERSTUDY_BENCH_MIB, 2048 unless told (`make bench ARGS=spark UNDERSTUDY_BENCH_MIB=256`).
+How much log: UNDERSTUDY_BENCH_MIB, 2048 by default (`make bench ARGS=spark UNDERSTUDY_BENCH_MIB=256`).
 """
 
 import os

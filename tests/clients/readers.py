@@ -1,9 +1,9 @@
 """Members of a consumer group, each of a stock client, and the ledger of what they read.
 
-members    a thread each: poll, note what came, commit, again, until told to leave
+members    a thread each: poll, note what came, commit, again, until they have to leave
 ledger     what each partition was read and committed to, held to at-least-once:
-           whoever takes a partition over begins at the last commit or, where nobody
-           knows whether a commit came through, at one that was tried after it
+           the next owner of a partition begins at the last commit or, if it is unknown whether a
+           later commit came through, at that one
 """
 
 import asyncio
@@ -88,7 +88,7 @@ class Reader:
     def _run(self) -> None:
         try:
             self.read(self)
-        except BaseException as error:  # noqa: BLE001 - told by `leave`
+        except BaseException as error:  # noqa: BLE001 - `leave` reports it
             self.failure = error
 
     def leave(self) -> None:

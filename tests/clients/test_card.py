@@ -12,7 +12,7 @@ from replication.cli.isolated import IsolatedCluster
 from storage.batch.compression import Codec
 from storage.batch.record_batch import walk
 from tests.clients.probes import MODULES, PROBED, probes
-from tests.interop.card.__main__ import CONFIG, make_topics, told_by_brokers, topic_of
+from tests.interop.card.__main__ import CONFIG, count_in_logs, make_topics, topic_of
 from tests.interop.card.features import CODECS, FEATURES
 
 pytestmark = PROBED
@@ -26,7 +26,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IsolatedCluste
         cluster.wait_until_ready()
         trio.run(make_topics, cluster.bootstrap_servers, [*MODULES])
         yield cluster
-        assert told_by_brokers(cluster, "connection_refused") == 0
+        assert count_in_logs(cluster, "connection_refused") == 0
 
 
 @pytest.mark.parametrize(("client", "feature"), probes({each: each for each in FEATURES}))

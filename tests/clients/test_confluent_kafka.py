@@ -100,7 +100,7 @@ def _sample(message: confluent_kafka.Message) -> Sample:
     )
 
 
-def told(admin: AdminClient, at_least: int) -> Any:
+def known(admin: AdminClient, at_least: int) -> Any:
     """The metadata of a broker that has heard of as many of the topic's partitions."""
     metadata: list[Any] = []
 
@@ -147,7 +147,7 @@ async def test_the_metadata_of_a_cluster_names_brokers_leaders_and_replicas() ->
     def look(bootstrap_servers: str) -> None:
         create_topic(bootstrap_servers)
         admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-        metadata = told(admin, PARTITIONS)
+        metadata = known(admin, PARTITIONS)
         assert sorted(metadata.brokers) == [1, 2, 3]
         partitions = metadata.topics[TOPIC].partitions
         assert sorted(partitions) == [0, 1, 2]
@@ -270,17 +270,17 @@ async def test_configurations_say_where_their_values_come_from() -> None:
         ]
         topic_entries, broker_entries = described(admin, asked)
 
-        def told(entries: Any, key: str) -> tuple[str, ConfigSource]:
+        def known(entries: Any, key: str) -> tuple[str, ConfigSource]:
             return entries[key].value, ConfigSource(entries[key].source)
 
         default, static = ConfigSource.DEFAULT_CONFIG, ConfigSource.STATIC_BROKER_CONFIG
-        assert told(topic_entries, "retention.ms") == ("1000", ConfigSource.DYNAMIC_TOPIC_CONFIG)
+        assert known(topic_entries, "retention.ms") == ("1000", ConfigSource.DYNAMIC_TOPIC_CONFIG)
         # The controller writes it down for all brokers, as Kafka 4.1 does with KIP-966.
         for_all = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-        assert told(topic_entries, "min.insync.replicas") == ("2", for_all)
-        assert told(topic_entries, "cleanup.policy") == ("delete", default)
-        assert told(broker_entries, "node.id") == ("2", static)
-        assert told(broker_entries, "replica.lag.time.max.ms") == ("30000", default)
+        assert known(topic_entries, "min.insync.replicas") == ("2", for_all)
+        assert known(topic_entries, "cleanup.policy") == ("delete", default)
+        assert known(broker_entries, "node.id") == ("2", static)
+        assert known(broker_entries, "replica.lag.time.max.ms") == ("30000", default)
         synonyms = topic_entries["cleanup.policy"].synonyms
         assert {name: each.value for name, each in synonyms.items()} == {
             "log.cleanup.policy": "delete"
@@ -336,14 +336,14 @@ def produced(bootstrap_servers: str, acks: str) -> tuple[str | None, int | None]
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": bootstrap_servers, "acks": acks, "retries": 0}
     )
-    told: list[tuple[str | None, int | None]] = []
+    known: list[tuple[str | None, int | None]] = []
 
     def delivered(error: Any, message: confluent_kafka.Message) -> None:
-        told.append((None if error is None else error.name(), message.offset()))
+        known.append((None if error is None else error.name(), message.offset()))
 
     producer.produce(TOPIC, partition=0, value=acks.encode(), on_delivery=delivered)
     assert producer.flush(PATIENCE_SECONDS) == 0
-    (outcome,) = told
+    (outcome,) = known
     return outcome
 
 
@@ -421,7 +421,7 @@ async def test_a_big_message_goes_through_where_the_topic_allows_it_and_only_the
 
 
 def led_by(admin: AdminClient, number: int) -> int:
-    leader: int = told(admin, number + 1).topics[TOPIC].partitions[number].leader
+    leader: int = known(admin, number + 1).topics[TOPIC].partitions[number].leader
     return leader
 
 

@@ -44,7 +44,7 @@ async def test_metadata_is_listed() -> None:
         listed: dict[str, Any] = {}
 
         def is_told() -> bool:
-            """By whoever is asked, who may not have heard of the topic yet."""
+            """Return whether the broker that answers knows the topic already."""
             listed.update(json.loads(kcat(bootstrap_servers, "-L", "-J")))
             return bool(listed["topics"])
 

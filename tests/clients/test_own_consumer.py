@@ -21,7 +21,7 @@ COUNT = 60
 
 
 def poll_confluent(bootstrap_servers: str, stop: threading.Event, read: set[bytes]) -> int:
-    """Until told to stop; how many partitions it had at most."""
+    """Poll until `stop` is set; return how many partitions it had at most."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": bootstrap_servers,

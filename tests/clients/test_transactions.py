@@ -44,7 +44,7 @@ READING: dict[str, Any] = {
 }
 
 Copied: TypeAlias = Callable[[int], None]
-"""Told how many have been copied by now."""
+"""Called with the number of records copied by now."""
 Copy: TypeAlias = Callable[[str, Copied], Awaitable[None]]
 
 

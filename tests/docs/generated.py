@@ -168,7 +168,7 @@ def _allowed(spec: Spec) -> str:
 def events_page() -> str:
     lines = [
         "What happened, as typed facts: one frozen value for each change of state that matters.",
-        "The human log, the journal (`docs/pipeline.md` reads it) and the simulator's checkers are told the same values.",
+        "The human log, the journal (`docs/pipeline.md` reads it) and the simulator's checkers get the same values.",
         "A name is stable for ever; a field may be added, with a default, and the version is then another.",
         "Who reports, and when, stands beside each of them: in a journal the node and its wall clock.",
     ]
@@ -250,7 +250,7 @@ MADE: Final = {
 
 
 def stale() -> list[str]:
-    """Those that do not say what the code says."""
+    """Return the pages that differ from what the code says."""
     return [
         name
         for name, make in MADE.items()

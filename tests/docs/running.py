@@ -180,8 +180,8 @@ class Beside:
             text=True,
         )
         assert process.stdout is not None
-        told = json.loads(process.stdout.readline())
-        return cls(process, told["bootstrap_servers"], f"127.0.0.1:{port}/control")
+        ready = json.loads(process.stdout.readline())
+        return cls(process, ready["bootstrap_servers"], f"127.0.0.1:{port}/control")
 
     def stop(self) -> None:
         self.process.terminate()

@@ -53,7 +53,7 @@ def entries(page: Path) -> Iterator[Entry]:
 
 
 def members(entry: Entry) -> Iterator[str]:
-    """The public functions and properties that the reference is told to show of a class."""
+    """Return the public functions and properties of a class that the reference shows."""
     shown = entry.value()
     if "members" not in entry.options:
         return

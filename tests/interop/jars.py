@@ -60,7 +60,7 @@ def java() -> str:
 
 @functools.cache
 def kafka_version() -> str:
-    """Of the broker that `class_path` names."""
+    """Return the version of the broker in `class_path`."""
     jars = class_path()
     if jars.endswith("/*"):
         jars = ":".join(str(jar) for jar in Path(jars[:-2]).iterdir())

@@ -53,7 +53,7 @@ async def make_topic(kafka: Kafka, name: str, *, partitions: int = 1, **configs:
 
 
 async def leaders_of(admin: Admin, topic: str) -> list[int]:
-    """Of each partition; -1 where it has none."""
+    """Return the leader of each partition, or -1 for one without."""
     described = (await admin.describe_topics([topic]))[topic]
     return [each.leader for each in described.partitions]
 

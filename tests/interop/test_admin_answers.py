@@ -188,7 +188,7 @@ def test_a_fenced_broker_is_described_to_those_who_include_it(
 
 
 def outcome(answer: Any) -> Any:
-    """Return the errors of an answer, with the names they are told for, in no order."""
+    """Return the errors of an answer, with the names they are for, in no order."""
     names = ("topic", "name", "user", "resource_name", "partition_index", "partition_id")
     found = [
         str(getattr(answer, each)) for each in names if getattr(answer, each, None) is not None

@@ -2,7 +2,7 @@
 
     tool  ── Kafka's protocol, in the newest versions that we serve ──>  three brokers of ours
 
-Those that ask for what we do not have are named at the end, with what they are told.
+Tools for features that we do not have are at the end, with the errors that they get.
 """
 
 import json
@@ -60,8 +60,8 @@ def rows(said: str) -> list[list[str]]:
 
 def events(said: str, name: str) -> list[dict[str, Any]]:
     """What a verifiable client says happened, one JSON object a line."""
-    told = [json.loads(line) for line in said.splitlines()]
-    return [each for each in told if each.get("name") == name]
+    listed = [json.loads(line) for line in said.splitlines()]
+    return [each for each in listed if each.get("name") == name]
 
 
 def test_topics_are_made_described_altered_and_deleted(our_brokers: IsolatedCluster) -> None:
@@ -91,12 +91,12 @@ def test_console_producer_and_consumer(our_brokers: IsolatedCluster) -> None:
 def test_groups_are_described_reset_and_deleted(our_brokers: IsolatedCluster) -> None:
     make_topic(our_brokers, "grouped")
     produce(our_brokers, "grouped", "1", "2", "3")
-    consume(our_brokers, "grouped", 2, "--group=told")
-    told = rows(ask(our_brokers, tools.CONSUMER_GROUPS, "--describe", "--group=told"))
-    assert told[1][:6] == ["told", "grouped", "0", "2", "3", "1"]
-    moving = ["--group=told", "--reset-offsets", "--to-earliest", "--topic=grouped", "--execute"]
-    assert ["told", "grouped", "0", "0"] in rows(ask(our_brokers, tools.CONSUMER_GROUPS, *moving))
-    assert "successful" in ask(our_brokers, tools.CONSUMER_GROUPS, "--group=told", "--delete")
+    consume(our_brokers, "grouped", 2, "--group=listed")
+    listed = rows(ask(our_brokers, tools.CONSUMER_GROUPS, "--describe", "--group=listed"))
+    assert listed[1][:6] == ["listed", "grouped", "0", "2", "3", "1"]
+    moving = ["--group=listed", "--reset-offsets", "--to-earliest", "--topic=grouped", "--execute"]
+    assert ["listed", "grouped", "0", "0"] in rows(ask(our_brokers, tools.CONSUMER_GROUPS, *moving))
+    assert "successful" in ask(our_brokers, tools.CONSUMER_GROUPS, "--group=listed", "--delete")
 
 
 @slow

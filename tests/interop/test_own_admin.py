@@ -1,4 +1,4 @@
-"""Our admin client against Apache Kafka: what it asks is done, what it is told is so."""
+"""Our admin client against Apache Kafka: its requests are carried out, and its answers are true."""
 
 import pytest
 
@@ -71,8 +71,10 @@ async def test_configurations_are_set_and_put_back(kafka: Kafka) -> None:
             return (await admin.describe_broker_configs([1]))["1"]
 
         dynamic = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-        told = await asked_until(broker, lambda keys: keys["log.cleaner.threads"].source is dynamic)
-        assert told["node.id"].read_only
+        keys_now = await asked_until(
+            broker, lambda keys: keys["log.cleaner.threads"].source is dynamic
+        )
+        assert keys_now["node.id"].read_only
         await admin.alter_broker_configs({ALL_BROKERS: {"log.cleaner.threads": None}})
 
 

@@ -39,18 +39,18 @@ def test_lines_are_parsed_and_printed_alike(kafka: Kafka) -> None:
     reading = ["--from-beginning", "--max-messages=3", *options(PRINTED)]
     for topic in ("by-us", "by-them"):
         flags = ["--topic", topic, *reading]
-        told = theirs(kafka, tools.CONSOLE_CONSUMER, *flags)
-        assert len(told.splitlines()) == 3
-        assert ours(kafka, "consume", *flags) == told
+        printed = theirs(kafka, tools.CONSOLE_CONSUMER, *flags)
+        assert len(printed.splitlines()) == 3
+        assert ours(kafka, "consume", *flags) == printed
     of_us = ours(kafka, "consume", "--topic=by-us", *reading)
     assert of_us == ours(kafka, "consume", "--topic=by-them", *reading)
 
 
 def test_a_transaction_of_ours_is_there_for_them_or_not(kafka: Kafka) -> None:
-    ours(kafka, "topic", "create", "told-of", "--partitions=1")
-    own = ["produce", "told-of", "--transactional-id", "console"]
+    ours(kafka, "topic", "create", "printed-of", "--partitions=1")
+    own = ["produce", "printed-of", "--transactional-id", "console"]
     ours(kafka, *own, "--abort", stdin="never\n")
     ours(kafka, *own, stdin="there\n")
-    reading = ["--topic=told-of", "--from-beginning", "--max-messages=1"]
-    told = theirs(kafka, tools.CONSOLE_CONSUMER, *reading, "--isolation-level=read_committed")
-    assert told == "there\n"
+    reading = ["--topic=printed-of", "--from-beginning", "--max-messages=1"]
+    printed = theirs(kafka, tools.CONSOLE_CONSUMER, *reading, "--isolation-level=read_committed")
+    assert printed == "there\n"

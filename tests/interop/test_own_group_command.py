@@ -27,25 +27,32 @@ def kafka_group(kafka: Kafka, *arguments: str) -> list[list[str]]:
 
 async def read_some(kafka: Kafka, group: str) -> None:
     """Six records of each of two partitions, of which the group reads two and three."""
-    await make_topic(kafka, "told", partitions=2)
+    await make_topic(kafka, "moved_group", partitions=2)
     async with producer_of(kafka) as producer:
         for number in range(12):
-            await producer.send("told", b"x", partition=number % 2)
+            await producer.send("moved_group", b"x", partition=number % 2)
     async with consumer_of(kafka, group_id=group) as consumer:
-        consumer.assign([("told", 0), ("told", 1)])
+        consumer.assign([("moved_group", 0), ("moved_group", 1)])
         with trio.fail_after(SECONDS):
-            await consumer.commit({("told", 0): 2, ("told", 1): 3})
+            await consumer.commit({("moved_group", 0): 2, ("moved_group", 1): 3})
 
 
 def test_a_group_is_told_of_moved_and_deleted(kafka: Kafka) -> None:
-    trio.run(read_some, kafka, "told-of")
-    assert ["told-of", "Empty"] in understudy_group(kafka, "list")
-    ours = understudy_group(kafka, "describe", "told-of")
-    theirs = kafka_group(kafka, "--describe", "--group", "told-of")
+    trio.run(read_some, kafka, "moved_group-of")
+    assert ["moved_group-of", "Empty"] in understudy_group(kafka, "list")
+    ours = understudy_group(kafka, "describe", "moved_group-of")
+    theirs = kafka_group(kafka, "--describe", "--group", "moved_group-of")
     assert sorted(line[:7] for line in ours[1:]) == sorted(line[:7] for line in theirs[1:])
-    moved = ["reset-offsets", "told-of", "--topic", "told", "--to-earliest", "--execute"]
+    moved = [
+        "reset-offsets",
+        "moved_group-of",
+        "--topic",
+        "moved_group",
+        "--to-earliest",
+        "--execute",
+    ]
     understudy_group(kafka, *moved)
-    theirs = kafka_group(kafka, "--describe", "--group", "told-of", "--offsets")
+    theirs = kafka_group(kafka, "--describe", "--group", "moved_group-of", "--offsets")
     assert {line[3] for line in theirs[1:]} == {"0"}
-    understudy_group(kafka, "delete", "told-of", "--execute")
-    assert ["told-of"] not in kafka_group(kafka, "--list")
+    understudy_group(kafka, "delete", "moved_group-of", "--execute")
+    assert ["moved_group-of"] not in kafka_group(kafka, "--list")

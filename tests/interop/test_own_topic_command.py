@@ -25,11 +25,11 @@ def theirs(servers: str, *arguments: str) -> list[str]:
 
 def sorted_configs(lines: list[str]) -> list[str]:
     """Theirs stand in the order of a hash map."""
-    told = []
+    described = []
     for line in lines:
         rest, configs, values = line.partition("\tConfigs: ")
-        told.append(rest + configs + ",".join(sorted(values.split(","))))
-    return told
+        described.append(rest + configs + ",".join(sorted(values.split(","))))
+    return described
 
 
 def same_lines(servers: str, topic: str) -> None:
@@ -51,8 +51,8 @@ def test_our_brokers_are_described_alike(our_brokers: IsolatedCluster) -> None:
 
 def test_apache_kafka_is_described_alike(kafka: Kafka) -> None:
     servers = kafka.bootstrap_servers
-    told = ours(servers, "create", "alike", "--partitions=2", "--config=retention.ms=7")
-    assert told == [
+    described = ours(servers, "create", "alike", "--partitions=2", "--config=retention.ms=7")
+    assert described == [
         "Created topic alike.",
         "alike: 2 partitions, replication factor 1, all with a leader",
     ]

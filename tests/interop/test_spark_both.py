@@ -179,7 +179,7 @@ def produce_in_transactions(servers: str) -> None:
 def answers(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Any]:
-    """Of both sources; one driver for all questions."""
+    """Yield the answers of both sources, from one driver for all questions."""
     jars = their_jars()
     with contextlib.ExitStack() as running:
         cluster: Kafka | ThreadedCluster
@@ -216,7 +216,7 @@ def ask(jars: list[str], servers: str, directory: Path) -> Any:
 
 @functools.cache
 def their_jars() -> list[str]:
-    """Of this Spark; where Maven has none yet, of the one before."""
+    """Return Kafka's jars for this Spark, or for the one before if Maven has none yet."""
     at_hand = Path(pyspark.__file__).parent / "jars"
     said = ""
     for version in (pyspark.__version__, BEFORE):
@@ -237,8 +237,8 @@ def test_both_sources_say_the_same(answers: Any, kind: str, what: str) -> None:
 def test_there_is_something_to_compare(answers: Any) -> None:
     assert len(answers["batch"]["all of a topic"]["kafka"]["rows"]) == RECORDS
     counts = {
-        what: len(told["kafka"]["rows"])
-        for what, told in answers["batch"].items()
+        what: len(sides["kafka"]["rows"])
+        for what, sides in answers["batch"].items()
         if what in BATCHES
     }
     assert [what for what, count in counts.items() if not count] == [

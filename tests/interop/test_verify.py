@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 
 async def verified(topic: str, *servers: str) -> Any:
-    """Of the one partition of `topic`."""
+    """Return the result for the one partition of `topic`."""
     comparison = await Verification(
         bootstrap_servers=servers, selection=Selection(topics=topic)
     ).run(production_seams())

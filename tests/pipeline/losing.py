@@ -1,6 +1,6 @@
 """A topic that loses what queries are to read: at a broker, or in a log directory.
 
-Both are told the same: retention, a topic that is deleted, one that is made again.
+Both lose the same: retention, a topic that is deleted, one that is made again.
 """
 
 import shutil
@@ -18,7 +18,7 @@ from tests.pipeline.logs import TOPIC_ID, segments, write_records
 
 
 class Topic(Protocol):
-    """Of one partition."""
+    """A topic of one partition that loses records."""
 
     name: str
 
@@ -83,7 +83,7 @@ class InDirectory:
 
 @attrs.define
 class AtBroker:
-    """What a broker that runs has, and deletes when it is told to."""
+    """The logs of a running broker, which deletes records on request."""
 
     cluster: ThreadedCluster
     name: str

@@ -209,7 +209,7 @@ def test_a_fleet_is_audited_from_what_each_broker_wrote(spark: Any, tmp_path: Pa
     from pipeline.audit.parquet import NoHeadersError, of_headers, write_headers
     from pipeline.audit.results import comparison
 
-    def told(results: Sequence[object]) -> list[str]:
+    def shown(results: Sequence[object]) -> list[str]:
         return [str(result).replace(f"{tmp_path}/", "") for result in results]
 
     ways = WAYS | {"kept-0": ([A, B, C], [A, B, C]), "other-0": ([A, B, C], [])}
@@ -223,7 +223,7 @@ def test_a_fleet_is_audited_from_what_each_broker_wrote(spark: Any, tmp_path: Pa
     for name, path in zip("ab", paths, strict=True):
         write_headers(DISK, path, name=name, to=headers, check_crcs=True)
     found = audit(of_headers(spark, [str(headers)]))
-    assert told(comparison(found).partitions) == told(verify_directories(DISK, paths).partitions)
+    assert shown(comparison(found).partitions) == shown(verify_directories(DISK, paths).partitions)
     alike = {one.topic: one.batches for one in found if one.same}
     assert alike == {"same": 3, "empty": 0, "kept": 2, "epoch": 1}
     # As an earlier version wrote them.
@@ -249,8 +249,8 @@ def test_the_command_writes_every_form_and_its_exit_code_tells(spark: Any, tmp_p
     arguments += ["--output", "table", "--output", str(parquet), "--output", str(as_json)]
     result = CliRunner().invoke(group, arguments)
     assert result.exit_code == 1, result.output
-    told = r"t-0: parts at offset 0 \(bytes: rewrite\): a has 0-0 of epoch 0, CRC .*; b has 0-0 of"
-    assert re.search(told, result.stdout)
+    shown = r"t-0: parts at offset 0 \(bytes: rewrite\): a has 0-0 of epoch 0, CRC .*; b has 0-0 of"
+    assert re.search(shown, result.stdout)
     assert "1 partitions, 1 differ" in result.stdout
     answer = json.loads(as_json.read_text())
     assert (answer["same"], answer["partitions"][0]["offset"]) == (False, 0)

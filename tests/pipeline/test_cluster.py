@@ -110,14 +110,14 @@ def test_every_job_says_on_a_cluster_what_it_says_here(
     spark: Any, applications: Applications, failed_over: FailoverRun, tmp_path: Path
 ) -> None:
     here = every_job(spark, failed_over.data_dir, tmp_path)
-    told = json.loads(applications.every_job.output())
+    answer = json.loads(applications.every_job.output())
     # What the user has said is as they said it.
-    assert told.pop("settings")[THEIRS[0]] == THEIRS[1]
-    assert told == json.loads(json.dumps(here))
+    assert answer.pop("settings")[THEIRS[0]] == THEIRS[1]
+    assert answer == json.loads(json.dumps(here))
 
 
 def test_spark_submit_runs_a_job_from_the_bundle_alone(applications: Applications) -> None:
     applications.submitted.output()
-    told = json.loads((applications.submitted.directory / "audit.json").read_text())
-    assert told["same"] is True
-    assert TOPIC in {each["topic"] for each in told["partitions"]}
+    answer = json.loads((applications.submitted.directory / "audit.json").read_text())
+    assert answer["same"] is True
+    assert TOPIC in {each["topic"] for each in answer["partitions"]}

@@ -299,12 +299,12 @@ def test_the_command_exports_what_a_failover_left_each_record_once(
     arguments += ["--format", kind, "--key", "string", "--value", "string", "--output", "json"]
     first = CliRunner().invoke(group, arguments)
     assert first.exit_code == 0, first.output
-    told = json.loads(first.stdout)
+    printed = json.loads(first.stdout)
     again = json.loads(CliRunner().invoke(group, arguments).stdout)
     assert (again["records"], again["files"]) == (0, [])
     keys = [row["key"] for row in exported(tmp_path / "out")]
-    assert {file["topic"] for file in told["files"]} == {TOPIC}
-    assert told["records"] == failed_over.acked == RECORDS
+    assert {file["topic"] for file in printed["files"]} == {TOPIC}
+    assert printed["records"] == failed_over.acked == RECORDS
     assert sorted(keys) == sorted(f"key-{number}" for number in range(RECORDS))
     if kind == "parquet":  # whose encodings Spark reads too
         read = spark.read.parquet(str(tmp_path / "out")).select("offset", "value").collect()

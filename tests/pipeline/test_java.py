@@ -151,7 +151,7 @@ def test_what_java_is_told_by_the_environment_is_not_its_version(
 ) -> None:
     program = Path(make_java(tmp_path / "one", "17.0.1"))
     before = java.version_text(str(program))
-    other = tmp_path / "one" / "bin" / "told"
+    other = tmp_path / "one" / "bin" / "noisy"
     other.write_text(program.read_text().replace("\n", "\necho 'NOTE: Picked up X: -Da' >&2\n", 1))
     other.chmod(0o755)
     assert java.version_text(str(other)) == before

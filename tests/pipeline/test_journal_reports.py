@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.client]
 
 
 @pytest.fixture(scope="module")
-def told(spark: Any, failed_over: FailoverRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def written(spark: Any, failed_over: FailoverRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Both commands, in every form."""
     from click.testing import CliRunner
 
@@ -31,8 +31,8 @@ def told(spark: Any, failed_over: FailoverRun, tmp_path_factory: pytest.TempPath
     return to
 
 
-def test_every_outage_is_told_with_what_it_did(told: Path, failed_over: FailoverRun) -> None:
-    outages = json.loads((told / "failover.json").read_text())
+def test_every_outage_is_reported_with_its_effects(written: Path, failed_over: FailoverRun) -> None:
+    outages = json.loads((written / "failover.json").read_text())
     killed = outages[0]
     assert (killed["broker"], killed["cause"]) == (failed_over.victim, "session expired")
     assert killed["lost_committed"] == 0
@@ -55,9 +55,9 @@ def test_every_outage_is_told_with_what_it_did(told: Path, failed_over: Failover
 
 
 def test_the_isr_is_followed_from_creation_to_shutdown(
-    told: Path, failed_over: FailoverRun
+    written: Path, failed_over: FailoverRun
 ) -> None:
-    report = json.loads((told / "lag.json").read_text())
+    report = json.loads((written / "lag.json").read_text())
     assert report["unreadable"] == {}
     mine = [each for each in report["partitions"] if each["topic"] == TOPIC]
     assert [each["partition"] for each in mine] == list(range(PARTITIONS))
@@ -77,14 +77,14 @@ def test_the_isr_is_followed_from_creation_to_shutdown(
         assert each["lag_ms"][-1] >= int(CONFIG["broker.session.timeout.ms"]) // 2
 
 
-def test_parquet_has_a_row_for_each_state_and_each_failover(told: Path) -> None:
+def test_parquet_has_a_row_for_each_state_and_each_failover(written: Path) -> None:
     import pyarrow.parquet
 
-    report = json.loads((told / "lag.json").read_text())
-    states = pyarrow.parquet.read_table(told / "lag.parquet")
+    report = json.loads((written / "lag.json").read_text())
+    states = pyarrow.parquet.read_table(written / "lag.parquet")
     assert states.num_rows == sum(len(each["states"]) for each in report["partitions"])
-    outages = json.loads((told / "failover.json").read_text())
-    failovers = pyarrow.parquet.read_table(told / "failover.parquet")
+    outages = json.loads((written / "failover.json").read_text())
+    failovers = pyarrow.parquet.read_table(written / "failover.parquet")
     assert failovers.num_rows == sum(len(each["partitions"]) for each in outages)
 
 
@@ -92,13 +92,13 @@ def test_lag_lasts_until_the_replica_has_the_records_or_is_in_sync_again(spark: 
     from pipeline.journals.lag import lag_samples
     from pipeline.journals.rows import DECLARED, SCHEMA
 
-    def told(name: str, at_ms: int, **fields: Any) -> tuple[Any, ...]:
+    def event(name: str, at_ms: int, **fields: Any) -> tuple[Any, ...]:
         where = {"node": 2, "number": 0, "topic": "t", "partition": 0, "leader_epoch": 1}
         row = where | {"name": name, "at_ms": at_ms} | fields
         return tuple(row.get(column) for column in SCHEMA.names)
 
     def behind(at_ms: int, end: int, *isr: int, lag: int, lag_ms: int) -> tuple[Any, ...]:
-        return told(
+        return event(
             "followers_behind",
             at_ms,
             log_end_offset=end,
@@ -109,13 +109,13 @@ def test_lag_lasts_until_the_replica_has_the_records_or_is_in_sync_again(spark: 
         )
 
     events = [
-        told("high_watermark_advanced", 0, high_watermark=10, log_end_offset=10),
+        event("high_watermark_advanced", 0, high_watermark=10, log_end_offset=10),
         behind(100, 168, 1, 2, 3, lag=158, lag_ms=100),
-        told("high_watermark_advanced", 16_000, high_watermark=168, log_end_offset=168),
-        told("isr_changed", 20_000, isr=[1, 2]),
+        event("high_watermark_advanced", 16_000, high_watermark=168, log_end_offset=168),
+        event("isr_changed", 20_000, isr=[1, 2]),
         behind(21_000, 200, 1, 2, lag=32, lag_ms=500),
         behind(22_000, 201, 1, 2, lag=33, lag_ms=-1),
-        told("isr_changed", 23_000, isr=[1, 2, 3]),
+        event("isr_changed", 23_000, isr=[1, 2, 3]),
         behind(25_000, 300, 1, 2, lag=9, lag_ms=1),
     ]
     samples = lag_samples(spark.createDataFrame(events, DECLARED), 30_000).orderBy("at_ms")

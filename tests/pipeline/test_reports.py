@@ -179,9 +179,9 @@ def headline(page: str) -> dict[str, str]:
 
 
 def test_the_headline_of_failovers_leaves_out_what_was_planned_and_what_had_no_traffic() -> None:
-    told = headline(PAGES["failover"]())
-    assert (told["outages"], told["planned shutdowns"]) == ("2", "1")
-    assert told["to the first write, at most"] == "800 ms"
+    numbers = headline(PAGES["failover"]())
+    assert (numbers["outages"], numbers["planned shutdowns"]) == ("2", "1")
+    assert numbers["to the first write, at most"] == "800 ms"
     assert "2 outages, 1 planned shutdown, " in PAGES["failover"]()
     assert "800 ms, 1 of 2" in PAGES["failover"]()
     only_planned = failover_page(failover_reports()[2:])
@@ -191,8 +191,8 @@ def test_the_headline_of_failovers_leaves_out_what_was_planned_and_what_had_no_t
 
 
 def test_the_headline_of_lag_is_the_most_of_any_partition() -> None:
-    told = headline(PAGES["lag"]())
-    assert (told["records behind, at most"], told["behind, at most"]) == ("4", "8 ms")
+    numbers = headline(PAGES["lag"]())
+    assert (numbers["records behind, at most"], numbers["behind, at most"]) == ("4", "8 ms")
 
 
 REPORTS = {"audit": audits, "lag": lag_report, "failover": failover_reports}

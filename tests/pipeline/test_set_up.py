@@ -11,7 +11,7 @@ import pytest
 from tests.pipeline.javas import make_java, path_without_java
 
 ROOT = Path(__file__).resolve().parents[2]
-# Notes what it is told, and makes an environment that has itself for an interpreter.
+# Notes its arguments, and makes an environment that has itself for an interpreter.
 PYTHON = """#!/bin/sh
 echo "$@" >>"{said}"
 if [ "$1 $2" = "-m venv" ]; then mkdir -p "$3/bin" && cp "$0" "$3/bin/python"; fi
@@ -28,7 +28,7 @@ def machine(tmp_path: Path) -> dict[str, str]:
 
 
 def extras(machine: dict[str, str], tmp_path: Path) -> list[str]:
-    """Of this project, as pip is asked for them."""
+    """Return the extras of this project for which `make setup` asks pip."""
     python, said = tmp_path / "python", tmp_path / "said"
     python.write_text(PYTHON.format(said=said))
     python.chmod(0o755)

@@ -53,12 +53,14 @@ def until(what: Callable[[], Any]) -> Any:
 
 
 def leader(cluster: IsolatedCluster, topic: str) -> int | None:
-    """Of partition 0, once a broker tells of one."""
+    """Return the leader of partition 0, or None while no broker names one."""
     for port in cluster.ports[: cluster.brokers]:
         with contextlib.suppress(OSError):  # it is the one that was killed, on its way back
-            for told in fetch_metadata(HOST, port).topics:
-                if told.name == topic:
-                    found = [each.leader_id for each in told.partitions if not each.partition_index]
+            for each_topic in fetch_metadata(HOST, port).topics:
+                if each_topic.name == topic:
+                    found = [
+                        each.leader_id for each in each_topic.partitions if not each.partition_index
+                    ]
                     return found[0] if found and found[0] > 0 else None
     return None
 

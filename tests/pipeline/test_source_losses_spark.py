@@ -19,7 +19,7 @@ from tests.pipeline.losing import AtBroker, InDirectory, Topic
 pytestmark = [pytest.mark.spark, pytest.mark.client]
 
 LENIENT = {"failOnDataLoss": "false"}
-# What is gone is looked for again before it is said to be.
+# A stream looks for missing records again before it reports a loss.
 SOON = {"fetchOffset.retryIntervalMs": "50"}
 PATIENCE_SECONDS = 400
 

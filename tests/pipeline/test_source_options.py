@@ -1,4 +1,4 @@
-"""What a reader may be told, and offsets as Spark writes them."""
+"""The options of a reader, and offsets as Spark writes them."""
 
 import json
 

@@ -116,17 +116,17 @@ async def test_a_login_that_ends_costs_the_connection_and_nothing_else(tmp_path:
 @contextmanager
 def served(directory: Path) -> Iterator[dict[str, str]]:
     """How to come in to a cluster in a thread of its own: Spark's session knows only this one."""
-    told: Queue[tuple[dict[str, str], Callable[[], None]]] = Queue()
+    ready: Queue[tuple[dict[str, str], Callable[[], None]]] = Queue()
 
     async def serve() -> None:
         async with secured_cluster(directory) as cluster:
             over, token = trio.Event(), trio.lowlevel.current_trio_token()
-            told.put((by_login(cluster, directory), partial(token.run_sync_soon, over.set)))
+            ready.put((by_login(cluster, directory), partial(token.run_sync_soon, over.set)))
             await over.wait()
 
     thread = Thread(target=trio.run, args=(serve,))
     thread.start()
-    options, end = told.get(timeout=PATIENCE_SECONDS)
+    options, end = ready.get(timeout=PATIENCE_SECONDS)
     try:
         yield options
     finally:

@@ -104,9 +104,9 @@ def test_bad_input_is_named_and_the_executor_lives(
     broken = shutil.copytree(log_dir, tmp_path / "broken")
     victim = segments(broken)[1]
     damage(victim)
-    told = said(broken)
-    assert "CorruptBatchesError" in told
-    assert f"{victim}, byte " in told
+    message = said(broken)
+    assert "CorruptBatchesError" in message
+    assert f"{victim}, byte " in message
     assert spark.read.format("understudy").load(str(log_dir)).count() == 240
 
 
@@ -120,12 +120,12 @@ def test_damage_that_is_skipped_is_reported_and_the_rest_is_read(
     try:
         source = spark.read.format("understudy").option("onCorruptBatch", "skip")
         assert source.load(str(broken)).count() == 240 - 3
-        told = [
+        message = [
             row.msg for row in spark.tvf.python_worker_logs().where("level = 'WARNING'").collect()
         ]
     finally:
         spark.conf.unset(WORKER_LOGS)
     assert any(
         f"skipped: t-0, from offset {int(segments(broken)[2].stem) - 3}: {victim}, byte " in each
-        for each in told
-    ), told
+        for each in message
+    ), message

@@ -40,7 +40,7 @@ def isr(at_ms: int, epoch: int, partition_epoch: int, *members: int) -> Fact:
     )
 
 
-def told(events: list[Fact], end_ms: int) -> list[tuple[Any, ...]]:
+def in_order(events: list[Fact], end_ms: int) -> list[tuple[Any, ...]]:
     return [
         (each.from_ms, each.to_ms, each.leader, each.leader_epoch, each.isr)
         for each in intervals(events, end_ms)
@@ -55,7 +55,7 @@ def test_a_failover_is_three_intervals() -> None:
         isr(90, 1, 2, 1, 2, 3),
         isr(95, 1, 2, 1, 2, 3),  # the leader tells of the same change
     ]
-    assert told(events, 100) == [
+    assert in_order(events, 100) == [
         (10, 70, 1, 0, (1, 2, 3)),
         (70, 90, 2, 1, (2, 3)),
         (90, 100, 2, 1, (1, 2, 3)),
@@ -64,23 +64,23 @@ def test_a_failover_is_three_intervals() -> None:
 
 def test_an_old_change_that_a_leader_tells_late_is_no_news() -> None:
     events = [elected(1, 1, 0, 1, 2), isr(5, 0, 4, 1), isr(6, 0, 5, 1, 2), isr(7, 0, 4, 1)]
-    assert told(events, 10)[-1] == (6, 10, 1, 0, (1, 2))
+    assert in_order(events, 10)[-1] == (6, 10, 1, 0, (1, 2))
 
 
 def test_what_came_and_went_within_a_millisecond_is_not_seen() -> None:
     events = [elected(1, 1, 0, 1, 2), isr(5, 0, 1, 1), isr(5, 0, 2, 1, 2)]
-    assert told(events, 10) == [(1, 10, 1, 0, (1, 2))]
+    assert in_order(events, 10) == [(1, 10, 1, 0, (1, 2))]
 
 
 def test_offline_and_deleted() -> None:
     offline = fact("partition_offline", 5, leader_epoch=1, isr=[])
     events = [elected(1, 1, 0, 1), offline, fact("topic_deleted", 8), elected(9, 1, 0, 1)]
-    assert told(events, 20) == [(1, 5, 1, 0, (1,)), (5, 8, -1, 1, ())]
+    assert in_order(events, 20) == [(1, 5, 1, 0, (1,)), (5, 8, -1, 1, ())]
 
 
 def test_nothing_told_is_no_interval() -> None:
-    assert told([], 10) == []
-    assert told([fact("became_leader", 1, leader_epoch=0)], 10) == []
+    assert in_order([], 10) == []
+    assert in_order([fact("became_leader", 1, leader_epoch=0)], 10) == []
 
 
 changes = st.lists(

@@ -91,13 +91,13 @@ def how_it_ran(began: float, sizes: Sizes) -> str:
     """In Markdown: the sizes, the time and what else the machine did."""
     when = time.strftime("%d %B %Y, %H:%M", time.gmtime(began))
     minutes = (time.time() - began) / 60
-    told = ", ".join(
+    listed = ", ".join(
         f"{name.replace('_', ' ')} {value:,}" for name, value in attrs.asdict(sizes).items()
     )
     return (
         f"Begun on {when} UTC, in {minutes:.0f} minutes, on {os.cpu_count()} cores;"
         f" load average {os.getloadavg()[2]:.1f} over the last quarter hour, ours included.\n"
-        f"Sizes: {told}."
+        f"Sizes: {listed}."
     )
 
 

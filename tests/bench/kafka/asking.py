@@ -85,7 +85,7 @@ def _until(good: Callable[[bytes], bool], brokers: Iterable[Address], frame: byt
 
 
 def leader_of(address: Address, topic: str) -> int:
-    """Of its partition 0."""
+    """Return the leader of partition 0."""
     for each in fetch_metadata(*address).topics:
         if each.name == topic:
             return each.partitions[0].leader_id

@@ -116,7 +116,7 @@ def stored_bytes(cluster: RivalCluster, broker: int, topic: str) -> int:
 
 
 def size_of(path: Path) -> int:
-    """Of a file whose directory may be given that longer name just now."""
+    """Return a file's size, or 0 while its directory is being renamed."""
     try:
         return path.stat().st_size
     except FileNotFoundError:

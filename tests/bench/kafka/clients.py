@@ -96,5 +96,5 @@ def throughput(servers: str, topic: str, size: str, count: str) -> float:
 
 
 if __name__ == "__main__":
-    what, *told = sys.argv[1:]
-    print(json.dumps({"latency": latency, "throughput": throughput}[what](*told)))
+    what, *rest = sys.argv[1:]
+    print(json.dumps({"latency": latency, "throughput": throughput}[what](*rest)))

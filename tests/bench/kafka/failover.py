@@ -1,6 +1,6 @@
 """From SIGKILL of a leader to the first write with acks=all that its successor acknowledges.
 
-Both sides with `broker.session.timeout.ms` = 2000 and a heartbeat every 300 ms. Who asks has no
+Both sides with `broker.session.timeout.ms` = 2000 and a heartbeat every 300 ms. The client has no
 metadata and no patience: it sends the record to either survivor in turn, every 5 ms.
 """
 

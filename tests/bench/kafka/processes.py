@@ -29,7 +29,7 @@ def resident_mib(pid: int) -> float:
 
 
 def sent_bytes(pid: int, *, to_port: int) -> int:
-    """What it has sent over connections that are open now, to whoever listens there."""
+    """Return the bytes that it has sent over connections that are open now, to any peer."""
     command = ["ss", "--no-header", "-tnip", "-O", f"( dport = :{to_port} )"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     return sum(

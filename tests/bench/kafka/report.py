@@ -51,6 +51,6 @@ def write_page(comparisons: Sequence[Comparison], *, ran: str) -> None:
     page = PAGE.read_text()
     before, rest = page.split(BEGIN)
     _, after = rest.split(END)
-    told = f"{ran}\n\n![How many times better ours is]({PLOT.name})\n\n{table(comparisons)}"
-    PAGE.write_text(f"{before}{BEGIN}\n\n{told}\n{END}{after}")
+    written = f"{ran}\n\n![How many times better ours is]({PLOT.name})\n\n{table(comparisons)}"
+    PAGE.write_text(f"{before}{BEGIN}\n\n{written}\n{END}{after}")
     PLOT.write_text(plot(comparisons))

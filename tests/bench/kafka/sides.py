@@ -1,4 +1,4 @@
-"""What the measures ask of a cluster of three brokers, whoever's it is, and how each is started."""
+"""The two sides: what the measures need of a cluster of three brokers, and how each is started."""
 
 import subprocess
 import sys
@@ -53,7 +53,7 @@ def open_ours(directory: Path, config: Mapping[str, str]) -> AbstractContextMana
 
 
 def own_ports() -> list[int]:
-    """Of three brokers and a controller: none that an outgoing connection may get."""
+    """Return ports for three brokers and a controller that no outgoing connection gets."""
     first = contiguous_ports(len(BROKERS) + 1)
     return list(range(first, first + len(BROKERS) + 1))
 

@@ -66,14 +66,14 @@ class Column:
 
 
 def sessions_opened(cluster: IsolatedCluster) -> int:
-    """Fetch sessions of clients so far, as our brokers tell of them."""
-    return told_by_brokers(cluster, r"fetch_session_opened .*privileged=False")
+    """Return how many fetch sessions of clients our brokers have opened so far."""
+    return count_in_logs(cluster, r"fetch_session_opened .*privileged=False")
 
 
-def told_by_brokers(cluster: IsolatedCluster, pattern: str) -> int:
-    """How many lines of what they write have it."""
-    told = [(cluster.directory(each) / "output.log").read_text() for each in cluster.node_ids]
-    return sum(len(re.findall(pattern, each)) for each in told)
+def count_in_logs(cluster: IsolatedCluster, pattern: str) -> int:
+    """Return how often the pattern is in the brokers' logs."""
+    logs = [(cluster.directory(each) / "output.log").read_text() for each in cluster.node_ids]
+    return sum(len(re.findall(pattern, each)) for each in logs)
 
 
 def try_feature(cluster: IsolatedCluster, column: Column, feature: str) -> Outcome:
@@ -95,7 +95,7 @@ def try_way(secured: SecuredCluster, column: Column, name: str) -> Outcome:
     if way.probe not in vars(importlib.import_module(CLIENTS[column.name])):
         return Outcome(NOT_OFFERED)
     before = logins_ended(secured.cluster)
-    outcome = run(secured.entrance(way).told, column.name, name, topic_of(column.name, name))
+    outcome = run(secured.entrance(way).to_json(), column.name, name, topic_of(column.name, name))
     if way.probe == "stay" and outcome.mark == WORKS and logins_ended(secured.cluster) > before:
         return Outcome(NOT_OFFERED)
     return outcome
@@ -103,7 +103,7 @@ def try_way(secured: SecuredCluster, column: Column, name: str) -> Outcome:
 
 def logins_ended(cluster: IsolatedCluster) -> int:
     """Connections so far that were used past the end of their login."""
-    return told_by_brokers(cluster, r"connection_refused .*the login has expired")
+    return count_in_logs(cluster, r"connection_refused .*the login has expired")
 
 
 def run(servers: str, client: str, feature: str, topic: str) -> Outcome:
@@ -192,7 +192,7 @@ def page(columns: list[Column], missing: list[str], *, day: str) -> str:
     if missing:
         lines += ["", "## What our brokers do not serve", ""]
         lines += [
-            "As kafka-broker-api-versions tells it; who asks for one of these is told so.",
+            "kafka-broker-api-versions lists them; clients see in ApiVersions that they are not served.",
             "",
         ]
         lines += [", ".join(f"`{each}`" for each in missing) + "."]
@@ -210,11 +210,11 @@ def behaviours_shown() -> list[str]:
     """What `make conformance` counts."""
     groups = conformance.counted(conformance.read_list())
     held, not_yet, out_of_scope = (sum(row[each] for _, row in groups) for each in range(3))
-    told = (
+    counts = (
         f"Of the behaviours in `tests/conformance.txt`, {held} are held by tests of ours,"
         f" {not_yet} are not yet, {out_of_scope} are out of scope; `make conformance` counts anew."
     )
-    return ["", "## What Kafka's own tests assert", "", told]
+    return ["", "## What Kafka's own tests assert", "", counts]
 
 
 def try_ways(columns: list[Column]) -> None:

@@ -227,12 +227,12 @@ async def _configs(servers: str, topic: str) -> None:
         setting = {"retention.ms": "5000"}
         await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, setting)])
 
-        async def told() -> str:
+        async def described() -> str:
             return str(
                 await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
             )
 
-        await _until(told, lambda found: "5000" in found)
+        await _until(described, lambda found: "5000" in found)
 
 
 def configs(servers: str, topic: str) -> None:
@@ -256,8 +256,8 @@ async def _groups(servers: str, topic: str) -> None:
     await _group_goes_on(servers, topic)
     async with admin_of(servers) as admin:
         assert "Empty" in str(await admin.describe_consumer_groups([topic]))
-        told = await admin.list_consumer_group_offsets(topic)
-        assert told[aiokafka.TopicPartition(topic, 0)].offset == 10
+        described = await admin.list_consumer_group_offsets(topic)
+        assert described[aiokafka.TopicPartition(topic, 0)].offset == 10
         assert topic in str(await admin.list_consumer_groups())
 
 

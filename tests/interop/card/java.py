@@ -103,7 +103,7 @@ def share(servers: str, topic: str, *arguments: str) -> None:
 
 
 def members(servers: str, group: str) -> list[list[str]]:
-    """What is told of each, in the order of the tool's columns."""
+    """Return the rows of the tool's output, in the order of its columns."""
     asked = ["--describe", "--members", "--group", group]
     done = tools.try_tool(tools.CONSUMER_GROUPS, "--bootstrap-server", servers, *asked)
     return [line.split() for line in done.output.splitlines() if line.startswith(group)]

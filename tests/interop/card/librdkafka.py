@@ -254,7 +254,7 @@ def groups(servers: str, topic: str) -> None:
 
 
 def elections(servers: str, topic: str) -> None:
-    """Nobody has to move: each is told that its preferred leader leads."""
+    """Elect a leader that leads already: librdkafka reports that it is not needed."""
     admin = admin_of(servers)
     found = admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, 0)]).result(SECONDS)
     for error in found.values():

@@ -1,8 +1,8 @@
-"""One feature of one client, in a process of its own, so that a client that hangs is only killed.
+"""One feature of one client, in a process of its own, so that a client that hangs can be killed.
 
 python -m tests.interop.card.probe CLIENT FEATURE SERVERS TOPIC
 
-For a way in, SERVERS is an `Entrance`, as it tells itself.
+For a way in, SERVERS is an `Entrance` as JSON.
 """
 
 import importlib
@@ -15,7 +15,7 @@ from tests.interop.card.secured import WAYS, Entrance
 def main(client: str, feature: str, servers: str, topic: str) -> None:
     module = importlib.import_module(CLIENTS[client])
     if feature in WAYS:
-        getattr(module, WAYS[feature].probe)(Entrance.heard(servers), topic)
+        getattr(module, WAYS[feature].probe)(Entrance.from_json(servers), topic)
     else:
         getattr(module, feature)(servers, topic)
 

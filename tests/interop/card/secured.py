@@ -61,7 +61,7 @@ WAYS: Final = {
     "scram_sha_256": Way(title="SCRAM-SHA-256", listener="LOGIN", mechanism="SCRAM-SHA-256"),
     "scram_sha_512": Way(title="SCRAM-SHA-512", listener="LOGIN", mechanism="SCRAM-SHA-512"),
     "wrong_password": Way(
-        title="a wrong password is told",
+        title="a wrong password is an error of its own",
         listener="LOGIN",
         probe="turned_away",
         mechanism="PLAIN",
@@ -139,13 +139,12 @@ class Entrance:
             words |= {"sasl_plain_username": self.username, "sasl_plain_password": self.password}
         return words
 
-    @property
-    def told(self) -> str:
+    def to_json(self) -> str:
         return json.dumps(attrs.asdict(self))
 
     @classmethod
-    def heard(cls, told: str) -> "Entrance":
-        return cls(**json.loads(told))
+    def from_json(cls, text: str) -> "Entrance":
+        return cls(**json.loads(text))
 
 
 @attrs.frozen

@@ -1,4 +1,4 @@
-"""An outbox: what a shop has sold is told to Kafka, and each order's row knows its offset."""
+"""An outbox: what a shop has sold goes to Kafka, and each order's row knows its offset."""
 
 import json
 from collections.abc import Iterable
