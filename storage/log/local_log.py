@@ -18,7 +18,8 @@ Rule 4: the recovery point never claims more than is on the disk. It is lowered,
 one checkpointed, before a truncation touches anything below it; later segments go, for good,
 before the file that stays is cut.
 
-A `Log` holds one of these, and knows what the records mean (`storage.log.log`).
+A `Log` holds one of these, and knows what the records mean (`storage.log.log`). This file is long
+because every operation on the files keeps the same few marks true.
 (LocalLog in Kafka.)
 """
 

@@ -18,7 +18,10 @@ An idle partition costs no index, and ten thousand of them no descriptors.
 
 Index files are preallocated (sparse) while the segment is active, and so is the `.log` where
 the topic asks for it (`preallocate`); both are trimmed when it is closed or rolled. A crash
-leaves the zeroes, which are no batches, and recovery cuts them off. (LogSegment, LazyIndex in Kafka.)
+leaves the zeroes, which are no batches, and recovery cuts them off.
+
+This file is long because a segment is one file and three indexes that change together.
+(LogSegment, LazyIndex in Kafka.)
 """
 
 from collections.abc import Iterator, Sequence
