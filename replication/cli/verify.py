@@ -30,8 +30,8 @@ from replication.verify import CannotCompareError, Compared, Comparison, Outcome
 from replication.verify.comparing import Rules
 from replication.verify.fetched import FetchOptions
 from replication.verify.sources import (
-    Listener,
     PartitionRanges,
+    ResultListener,
     Selection,
     Verification,
     nothing_compared,
@@ -169,7 +169,7 @@ def command(
         raise click.UsageError("--exact and --compacted contradict each other")
     is_json = output == JSON
     with progress("comparing") as bar:
-        listener = Listener(
+        listener = ResultListener(
             on_partition=show if not is_json else _nothing,
             on_progress=partial(show_progress, bar, as_line=report_interval_ms is not None),
             interval_ms=report_interval_ms or BAR_INTERVAL_MS,

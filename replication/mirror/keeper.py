@@ -11,11 +11,11 @@ from replication.mirror.source import Source
 from replication.mirror.state import (
     LOG_DIRECTORY,
     STATE_FILE,
+    CopiedPartition,
+    CopiedTopic,
     CopyState,
     MirrorError,
     PartitionProgress,
-    PartitionState,
-    TopicState,
     read_state,
     write_state,
 )
@@ -97,7 +97,7 @@ class StateKeeper:
         for name in seen:
             if name in new:
                 topic_id = image.topics[name].topic_id
-                topics[name] = TopicState(
+                topics[name] = CopiedTopic(
                     topic_id=topic_id, configs=configs.get(name, {}), partitions={}
                 )
         self._state = attrs.evolve(self._state, topics=topics, heard_ms=self.seams.clock.wall_ms())
@@ -135,15 +135,15 @@ class StateKeeper:
 
 
 def _partitions(
-    name: str, topic: TopicState, progress: dict[TopicPartition, PartitionProgress]
-) -> dict[int, PartitionState]:
+    name: str, topic: CopiedTopic, progress: dict[TopicPartition, PartitionProgress]
+) -> dict[int, CopiedPartition]:
     found = dict(topic.partitions)
     for (topic_name, number), each in progress.items():
         if topic_name != name:
             continue
         before = found.get(number)
         known = None if before is None else before.source_end
-        found[number] = PartitionState(
+        found[number] = CopiedPartition(
             leader_epoch=max(each.leader_epoch, -1 if before is None else before.leader_epoch),
             log_end_offset=each.log_end_offset,
             source_end=known if each.source_end is None else each.source_end,

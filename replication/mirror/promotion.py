@@ -19,7 +19,7 @@ from typing import Final
 import attrs
 
 from replication.config.topic import TOPIC_KEYS
-from replication.mirror.state import CopyState, TopicState
+from replication.mirror.state import CopiedTopic, CopyState
 from storage.batch.records import ControlRecordType, EndTransactionMarker, encode_control_batch
 from storage.log.log import Log
 from storage.manager.log_manager import LogManager
@@ -76,7 +76,7 @@ def promoted_partitions(
         )
 
 
-def configs_of(topic: TopicState) -> tuple[dict[str, str], list[str]]:
+def configs_of(topic: CopiedTopic) -> tuple[dict[str, str], list[str]]:
     """Return the settings of a topic that apply here too, and the names of the others."""
     kept = {
         key: value

@@ -60,7 +60,7 @@ class PartitionProgress:
 
 
 @attrs.frozen(kw_only=True)
-class PartitionState:
+class CopiedPartition:
     """The state of one partition when the source last answered."""
 
     leader_epoch: LeaderEpoch
@@ -72,13 +72,13 @@ class PartitionState:
 
 
 @attrs.frozen(kw_only=True)
-class TopicState:
+class CopiedTopic:
     """The state of one topic when the source last answered."""
 
     topic_id: TopicId
     configs: Mapping[str, str]
     """The topic's own configuration at the source."""
-    partitions: Mapping[int, PartitionState]
+    partitions: Mapping[int, CopiedPartition]
 
 
 @attrs.frozen(kw_only=True)
@@ -90,9 +90,9 @@ class CopyState:
     heard_ms: int
     """The wall clock time at which the source last answered."""
     promoted: bool = False
-    topics: Mapping[str, TopicState] = attrs.field(factory=dict)
+    topics: Mapping[str, CopiedTopic] = attrs.field(factory=dict)
 
-    def partitions(self) -> dict[TopicPartition, PartitionState]:
+    def partitions(self) -> dict[TopicPartition, CopiedPartition]:
         return {
             TopicPartition(name, number): state
             for name, topic in sorted(self.topics.items())
@@ -122,15 +122,15 @@ class CopyState:
         return cls(topics=topics, **values)
 
 
-def _topic(values: Mapping[str, Any]) -> TopicState:
+def _topic(values: Mapping[str, Any]) -> CopiedTopic:
     topic_id = uuid_bytes(values["topic_id"])
     if topic_id is None:
         raise ValueError(f"{values['topic_id']} is no topic id")
-    return TopicState(
+    return CopiedTopic(
         topic_id=topic_id,
         configs=values["configs"],
         partitions={
-            int(number): PartitionState(**each) for number, each in values["partitions"].items()
+            int(number): CopiedPartition(**each) for number, each in values["partitions"].items()
         },
     )
 

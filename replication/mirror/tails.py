@@ -44,7 +44,7 @@ class Tail(enum.Enum):
 
 
 @attrs.frozen
-class Batch:
+class TailBatch:
     """A batch with its bytes."""
 
     header: BatchHeader
@@ -56,7 +56,7 @@ class Batch:
         return next((each for each in decode_batch(self.data) if each.offset == offset), None)
 
 
-def last_batch(log: Log) -> Batch | None:
+def last_batch(log: Log) -> TailBatch | None:
     """Return the last batch; None if the log is empty, or truncated inside a batch."""
     if log.log_end_offset == log.log_start_offset:
         return None
@@ -65,10 +65,10 @@ def last_batch(log: Log) -> Batch | None:
     return None if found.records is None else _covering(memoryview(found.records.read()), last)
 
 
-def _covering(data: memoryview, offset: Offset) -> Batch | None:
+def _covering(data: memoryview, offset: Offset) -> TailBatch | None:
     for position, header in walk(data):
         if header.base_offset <= offset <= header.last_offset:
-            return Batch(header, bytes(data[position : position + header.size]))
+            return TailBatch(header, bytes(data[position : position + header.size]))
     return None
 
 
@@ -137,7 +137,7 @@ def _in_memory(data: PartitionData) -> memoryview:
     return data.records
 
 
-def _agree(ours: Batch, theirs: Batch, offset: Offset) -> bool:
+def _agree(ours: TailBatch, theirs: TailBatch, offset: Offset) -> bool:
     if ours.data == theirs.data or ours.header.leader_epoch != theirs.header.leader_epoch:
         return True
     try:

@@ -46,7 +46,7 @@ class _Topic:
 
 
 @attrs.define(eq=False, kw_only=True)
-class Cluster:
+class LiveCluster:
     """A cluster to compare, open inside the block of `cluster`."""
 
     name: str
@@ -214,7 +214,7 @@ async def cluster(
     options: FetchOptions,
     each_replica: bool = False,
     config: Mapping[str, Any],
-) -> AsyncIterator[Cluster]:
+) -> AsyncIterator[LiveCluster]:
     """Connect to a cluster, until the end of the block."""
     admin = Admin(bootstrap_servers, seams=seams, **config)
     async with admin, trio.open_nursery() as nursery:
@@ -225,7 +225,7 @@ async def cluster(
             chance=seams.chance,
             nursery=nursery,
         )
-        yield Cluster(
+        yield LiveCluster(
             name=bootstrap_servers,
             admin=admin,
             network=network,

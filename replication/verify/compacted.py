@@ -189,7 +189,7 @@ class CompactedLockStep(LockStep):
         if not all(sound):
             return unsound(max(base_offset, self.start_offset), views, sound)
         try:
-            group = Group(held, batches, decoded(batches))
+            group = HeldBatch(held, batches, decoded(batches))
         except StorageError as error:
             damaged = [attrs.evolve(view, damage=str(error)) for view in views]
             return Parting(Difference.CORRUPT, max(base_offset, self.start_offset), damaged)
@@ -201,7 +201,7 @@ class CompactedLockStep(LockStep):
         self._count(group)
         return None
 
-    def _count(self, group: "Group") -> None:
+    def _count(self, group: "HeldBatch") -> None:
         header = next(iter(group.headers.values()))
         everywhere = len(group.headers) == len(self.streams)
         self.compared = attrs.evolve(
@@ -213,7 +213,7 @@ class CompactedLockStep(LockStep):
             last_epoch=header.leader_epoch,
         )
 
-    def _note(self, copies: Sequence[int], group: "Group", beyond: Offset) -> None:
+    def _note(self, copies: Sequence[int], group: "HeldBatch", beyond: Offset) -> None:
         """Note the keys of a batch that all of `copies` hold in the same form."""
         header, records = group.headers[copies[0]], group.forms[copies[0]]
         if header.is_control:
@@ -243,7 +243,7 @@ class CompactedLockStep(LockStep):
                 batch = taken(stream, header.size)
                 stream.passed(header)
                 if check_crc(batch):
-                    group = Group({copy: header}, {copy: batch}, decoded({copy: batch}))
+                    group = HeldBatch({copy: header}, {copy: batch}, decoded({copy: batch}))
                     self._note([copy], group, self.start_offset)
                 return True
         except StorageError:
@@ -253,7 +253,7 @@ class CompactedLockStep(LockStep):
 
 
 @attrs.frozen
-class Group:
+class HeldBatch:
     """The copies that hold the batch at one offset: header, bytes and records, by number."""
 
     headers: Mapping[int, BatchHeader]

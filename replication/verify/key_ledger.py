@@ -41,7 +41,7 @@ _ABSENT: Final = -1
 Note: TypeAlias = tuple[bytes, Offset, bool, bool]
 
 
-class Lost(NamedTuple):
+class LostRecord(NamedTuple):
     """The first record that is the last of its key, and that some copies lack."""
 
     offset: Offset
@@ -80,7 +80,7 @@ class KeyLedger:
                 elif value > entry[copy]:
                     entry[copy] = value
 
-    def lost(self) -> Lost | None:
+    def lost(self) -> LostRecord | None:
         """Return the lost record with the lowest offset."""
         found = (lost_record(noted) for _, noted in self._merged())
         return min((each for each in found if each is not None), default=None)
@@ -127,7 +127,7 @@ def merged(entries: Iterable[Noted]) -> Noted:
     return [*offsets, later]
 
 
-def lost_record(noted: Noted) -> Lost | None:
+def lost_record(noted: Noted) -> LostRecord | None:
     """Return the record of one key that is lost by rule 1, or None."""
     *lasts, later = noted
     last = max(lasts)
@@ -139,4 +139,4 @@ def lost_record(noted: Noted) -> Lost | None:
         for copy, held in enumerate(lasts)
         if held != last and not later >> copy & 1 and not (is_tombstone and held == _ABSENT)
     )
-    return Lost(last >> 1, lacking) if lacking else None
+    return LostRecord(last >> 1, lacking) if lacking else None

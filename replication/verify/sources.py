@@ -1,6 +1,6 @@
 """Log directories and live clusters, compared partition by partition.
 
-    understudy verify A B            A, B: ── LogDirectory, Cluster ──> the copies of each partition
+    understudy verify A B            A, B: ── LogDirectory, LiveCluster ──> the copies of each partition
                                                                         ──> Comparing, step by step
 Rule 1: everything is read once and in order, one partition after the other; a broker's next
 response is under way while the last one is compared.
@@ -25,7 +25,7 @@ from replication.client.errors import NO_ANSWER
 from replication.errors import KafkaError
 from replication.net.raising import raising_the_first
 from replication.net.seams import Seams
-from replication.verify.clusters import Cluster, cluster
+from replication.verify.clusters import LiveCluster, cluster
 from replication.verify.comparing import Comparing, Copy, Rules
 from replication.verify.directories import LogDirectory, closing
 from replication.verify.fetched import FetchedBatches, FetchOptions, StartMovedError
@@ -41,7 +41,7 @@ from replication.verify.results import (
 from replication.wire.list_offsets import EARLIEST, LATEST
 from storage.types import Offset, TopicPartition
 
-Source: TypeAlias = LogDirectory | Cluster
+Source: TypeAlias = LogDirectory | LiveCluster
 
 _NO_RECORD: Final = -1
 _RESTARTS: Final = 3
@@ -93,7 +93,7 @@ def _nothing(*_: Any) -> None:
 
 
 @attrs.frozen(kw_only=True)
-class Listener:
+class ResultListener:
     """Callbacks for each result, and now and then for the progress of the present partition."""
 
     on_partition: Callable[[Outcome], None] = _nothing
@@ -111,7 +111,7 @@ class Verification:
     rules: Rules = attrs.field(factory=Rules)
     fetching: FetchOptions = attrs.field(factory=FetchOptions)
     client_config: dict[str, Any] = attrs.field(factory=dict)
-    listener: Listener = attrs.field(factory=Listener)
+    listener: ResultListener = attrs.field(factory=ResultListener)
 
     async def run(self, seams: Seams) -> Comparison:
         """Compare; CannotCompareError if that is not possible."""
@@ -178,7 +178,7 @@ class _Run:
         holders = [each for each in self.sources if partition in held_by(each)]
         # A partition in one place only is reported as that, with or without a leader.
         is_read = len(holders) > 1 or len(self.sources) == 1
-        clusters = [each for each in holders if is_read and isinstance(each, Cluster)]
+        clusters = [each for each in holders if is_read and isinstance(each, LiveCluster)]
         try:
             return await self._compare_until_stable(partition, rules, clusters)
         except CannotCompareError as error:
@@ -186,7 +186,7 @@ class _Run:
             return NotCompared(partition=partition, directories=names, reason=str(error))
 
     async def _compare_until_stable(
-        self, partition: TopicPartition, rules: Rules, clusters: Sequence[Cluster]
+        self, partition: TopicPartition, rules: Rules, clusters: Sequence[LiveCluster]
     ) -> PartitionResult:
         for each in clusters:
             each.require_leader(partition)
@@ -234,7 +234,7 @@ class _Run:
 
     async def _level_ends(self) -> None:
         """Read the ends again, so that records written between two reads make no cluster lag."""
-        clusters = [source for source in self.sources if isinstance(source, Cluster)]
+        clusters = [source for source in self.sources if isinstance(source, LiveCluster)]
         for _ in range(_LOOKS if len(clusters) > 1 else 0):
             furthest: dict[TopicPartition, Offset] = {}
             for each in clusters:
@@ -249,7 +249,7 @@ class _Run:
         For a cluster by itself it is the number of assigned replicas, else the one asked for.
         """
         (only, *others) = self.sources
-        if isinstance(only, Cluster) and not others:
+        if isinstance(only, LiveCluster) and not others:
             return len(only.replicas[partition])
         return self.verification.rules.copies
 
@@ -264,14 +264,14 @@ class _Run:
 
 
 def held_by(source: Source) -> Collection[TopicPartition]:
-    return (source.replicas if isinstance(source, Cluster) else source.partitions).keys()
+    return (source.replicas if isinstance(source, LiveCluster) else source.partitions).keys()
 
 
 async def _by_time(
     source: Source, partitions: Sequence[TopicPartition], timestamp: int
 ) -> dict[TopicPartition, Offset]:
     here = [each for each in held_by(source) if each in partitions]
-    if isinstance(source, Cluster):
+    if isinstance(source, LiveCluster):
         found = await source.offsets(here, timestamp)
         return {
             partition: source.ends[partition] if offset == _NO_RECORD else offset

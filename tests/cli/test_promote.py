@@ -16,9 +16,9 @@ from replication.cli.progress import Bar
 from replication.mirror.options import NODE_ID
 from replication.mirror.state import (
     LOG_DIRECTORY,
+    CopiedPartition,
+    CopiedTopic,
     CopyState,
-    PartitionState,
-    TopicState,
     read_state,
     write_state,
 )
@@ -41,8 +41,8 @@ def copy(tmp_path: Path) -> Path:
         for number in range(PARTITIONS):
             log = opened.get_or_create(TopicPartition("t", number), TOPIC_ID)
             append_records(log, [Record(value=b"v", timestamp=1)])
-    known = PartitionState(leader_epoch=7, log_end_offset=1, source_end=5)
-    topic = TopicState(
+    known = CopiedPartition(leader_epoch=7, log_end_offset=1, source_end=5)
+    topic = CopiedTopic(
         topic_id=TOPIC_ID, configs={}, partitions=dict.fromkeys(range(PARTITIONS), known)
     )
     state = CopyState(

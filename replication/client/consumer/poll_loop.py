@@ -34,7 +34,7 @@ from replication.net.seams import NodeClock, Offload
 from storage.types import TopicPartition
 
 
-class Coordinator(Protocol):
+class PollCoordinator(Protocol):
     """The group, as polls see it; a consumer without a group has `NoGroup`."""
 
     async def poll(self) -> None:
@@ -60,7 +60,7 @@ class PollLoop:
     fetcher: Fetcher
     offset_fetcher: OffsetFetcher
     collector: FetchCollector
-    coordinator: Coordinator
+    coordinator: PollCoordinator
     clock: NodeClock
     offload: Offload
     _woken: bool = attrs.field(init=False, default=False)

@@ -20,7 +20,7 @@ from replication.mirror.promotion import (
     next_producer_id,
     promoted_partitions,
 )
-from replication.mirror.state import CopyState, TopicState, read_state
+from replication.mirror.state import CopiedTopic, CopyState, read_state
 from scenarios.world.cluster import SimulatedCluster, open_simulated_cluster
 from scenarios.world.world import World
 from storage.checkpoint import EpochEntry
@@ -235,7 +235,7 @@ def test_what_was_set_at_the_source_holds_where_it_is_known_here() -> None:
         "follower.replication.throttled.replicas": "*",
         "confluent.tier.enable": "true",
     }
-    topic = TopicState(topic_id=b"1" * 16, configs=settings, partitions={})
+    topic = CopiedTopic(topic_id=b"1" * 16, configs=settings, partitions={})
     assert configs_of(topic) == ({"retention.ms": "5"}, ["confluent.tier.enable"])
 
 

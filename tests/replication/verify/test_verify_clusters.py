@@ -23,7 +23,7 @@ from replication.verify import (
 )
 from replication.verify.compacted import taken
 from replication.verify.fetched import FetchOptions
-from replication.verify.sources import Listener, Selection, Verification, nothing_compared
+from replication.verify.sources import ResultListener, Selection, Verification, nothing_compared
 from scenarios.world.cluster import partition_directory
 from scenarios.world.world import World
 from storage.batch.batch_stream import BatchStream
@@ -128,7 +128,7 @@ def test_a_leader_that_dies_meanwhile_is_waited_for() -> None:
                     killed.append(on.leader())
                     nursery.start_soon(on.cluster.kill, killed[0])
 
-            listener = Listener(on_progress=kill, interval_ms=0.001)
+            listener = ResultListener(on_progress=kill, interval_ms=0.001)
             async with trio.open_nursery() as nursery:
                 result = one(await verify(on, "/copy", disk=disk, listener=listener))
             assert killed
@@ -296,7 +296,7 @@ def test_partitions_that_lose_their_leader_meanwhile_hold_up_no_other() -> None:
 
             began = world.clock("b1").now()
             async with trio.open_nursery() as nursery:
-                listener = Listener(on_progress=kill, interval_ms=0.001)
+                listener = ResultListener(on_progress=kill, interval_ms=0.001)
                 found = await verify(on, bootstrap_servers=copies, listener=listener)
             assert killed
             lost, led, lost_too = found.partitions
@@ -332,7 +332,7 @@ def test_who_leads_is_asked_again_of_a_partition_whose_leader_went_while_another
                 found = await verify(
                     on,
                     bootstrap_servers=[servers, servers],
-                    listener=Listener(on_progress=kill, interval_ms=0.001),
+                    listener=ResultListener(on_progress=kill, interval_ms=0.001),
                     selection=Selection(topics="t|u"),
                 )
             assert killed
@@ -355,7 +355,7 @@ def test_what_is_deleted_faster_than_it_is_read_is_told() -> None:
                     ahead = {T0: min(compared.end_offset + 100, 700)}
                     nursery.start_soon(admin.delete_records, ahead)
 
-                listener = Listener(on_progress=delete, interval_ms=0.001)
+                listener = ResultListener(on_progress=delete, interval_ms=0.001)
                 result = one(await verify(on, "/copy", disk=disk, listener=listener))
             assert str(result) == (
                 "t-0: could not be compared: it is deleted faster than it can be read"

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from replication.verify import Cause, Difference, Different, PartitionResult, Same
 from replication.verify.compacted import records_part
 from replication.verify.comparing import Comparing, Copy, Rules
-from replication.verify.key_ledger import KeyLedger, Lost, digest
+from replication.verify.key_ledger import KeyLedger, LostRecord, digest
 from replication.verify.lock_step import Past
 from storage.batch.batch_stream import BatchStream
 from storage.batch.record_batch import computed_crc, read_header, walk
@@ -315,7 +315,7 @@ def test_a_tombstone_may_go_unless_what_it_deleted_is_there() -> None:
     ledger.note([0], [(key, 3, False, False), (key, 9, True, False)])
     assert ledger.lost() is None
     ledger.note([1], [(key, 3, False, False)])
-    assert ledger.lost() == Lost(9, (1,))
+    assert ledger.lost() == LostRecord(9, (1,))
     ledger.note([1], [(key, 30, False, True)])
     assert ledger.lost() is None
 

@@ -28,7 +28,7 @@ from replication.client.consumer.group.membership import (
     COMMIT,
     Membership,
     MemberState,
-    Verdict,
+    MemberVerdict,
     commit_error_of,
     error_of,
     judge,
@@ -55,7 +55,7 @@ from storage.types import TopicPartition
 
 Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
 OnCommitted: TypeAlias = Callable[[Offsets, KafkaError | None], None]
-_AGAIN = (Verdict.RETRY, Verdict.REDISCOVER)
+_AGAIN = (MemberVerdict.RETRY, MemberVerdict.REDISCOVER)
 
 
 @attrs.define(eq=False)
@@ -206,11 +206,11 @@ class Commits:
         sent = (request.generation_id_or_member_epoch, request.member_id)
         is_current = sent == (member.generation_id, member.member_id) and self.uses_group()
         match judge(COMMIT, error):
-            case Verdict.REDISCOVER:
+            case MemberVerdict.REDISCOVER:
                 self.finder.forget()
-            case Verdict.REJOIN if is_current:
+            case MemberVerdict.REJOIN if is_current:
                 member.request_rejoin(f"a commit got {error.name}")
-            case Verdict.RESET if is_current:
+            case MemberVerdict.RESET if is_current:
                 keep = error is ErrorCode.ILLEGAL_GENERATION
                 member.reset(f"a commit got {error.name}", keep_member_id=keep)
             case _:
@@ -261,7 +261,7 @@ class Commits:
 
     def _raise_unless_retriable(self, error: ErrorCode) -> None:
         verdict = judge(COMMIT, error)
-        if verdict is Verdict.REDISCOVER:
+        if verdict is MemberVerdict.REDISCOVER:
             self.finder.forget()
         if verdict not in _AGAIN and not error.retriable:
             raise error_of(error, self.membership.group_id)

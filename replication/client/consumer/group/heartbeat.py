@@ -19,7 +19,7 @@ from replication.client.consumer.group.membership import (
     HEARTBEAT,
     Membership,
     MemberState,
-    Verdict,
+    MemberVerdict,
     error_of,
     judge,
 )
@@ -95,21 +95,21 @@ class Heartbeats:
             return
         member, reason = self.membership, f"a heartbeat got {error.name}"
         match judge(HEARTBEAT, error):
-            case Verdict.REDISCOVER:
+            case MemberVerdict.REDISCOVER:
                 self.finder.forget()
-            case Verdict.REJOIN if error is ErrorCode.REBALANCE_IN_PROGRESS:
+            case MemberVerdict.REJOIN if error is ErrorCode.REBALANCE_IN_PROGRESS:
                 if member.state is MemberState.STABLE:
                     member.request_rejoin(reason)
-            case Verdict.REJOIN:
+            case MemberVerdict.REJOIN:
                 member.reset(reason, keep_member_id=True)
-            case Verdict.RESET:
+            case MemberVerdict.RESET:
                 member.reset(reason)
-            case Verdict.FENCED:
+            case MemberVerdict.FENCED:
                 member.reset(reason)
                 self.on_error(error_of(error, member.group_id))
-            case Verdict.FATAL:
+            case MemberVerdict.FATAL:
                 self.on_error(error_of(error, member.group_id))
-            case Verdict.RETRY:
+            case MemberVerdict.RETRY:
                 pass
         self.on_change()
 

@@ -27,7 +27,7 @@ from replication.client.consumer.group.membership import (
     SYNC,
     Membership,
     MemberState,
-    Verdict,
+    MemberVerdict,
     error_of,
     judge,
 )
@@ -161,16 +161,16 @@ class Joining:
             return
         member.failed(reason)
         match judge(JOIN, error):
-            case Verdict.REDISCOVER:
+            case MemberVerdict.REDISCOVER:
                 self.finder.forget()
-            case Verdict.RESET:
+            case MemberVerdict.RESET:
                 member.reset(reason, keep_member_id=error is ErrorCode.ILLEGAL_GENERATION)
-            case Verdict.FENCED:
+            case MemberVerdict.FENCED:
                 member.reset(reason)
                 raise error_of(error, member.group_id)
-            case Verdict.FATAL:
+            case MemberVerdict.FATAL:
                 raise error_of(error, member.group_id)
-            case Verdict.RETRY | Verdict.REJOIN:
+            case MemberVerdict.RETRY | MemberVerdict.REJOIN:
                 pass
 
     # -- assigning
@@ -225,18 +225,18 @@ class Joining:
         member, reason = self.membership, f"a sync got {error.name}"
         member.failed(reason)
         match judge(SYNC, error):
-            case Verdict.REDISCOVER:
+            case MemberVerdict.REDISCOVER:
                 self.finder.forget()
-            case Verdict.RESET:
+            case MemberVerdict.RESET:
                 member.reset(reason)
-            case Verdict.REJOIN if error is ErrorCode.ILLEGAL_GENERATION:
+            case MemberVerdict.REJOIN if error is ErrorCode.ILLEGAL_GENERATION:
                 member.reset(reason, keep_member_id=True)
-            case Verdict.FENCED:
+            case MemberVerdict.FENCED:
                 member.reset(reason)
                 raise error_of(error, member.group_id)
-            case Verdict.FATAL:
+            case MemberVerdict.FATAL:
                 raise error_of(error, member.group_id)
-            case Verdict.REJOIN | Verdict.RETRY:
+            case MemberVerdict.REJOIN | MemberVerdict.RETRY:
                 pass
 
     async def _lead(

@@ -39,7 +39,7 @@ class MemberState(enum.Enum):
     STABLE = "stable"
 
 
-class Verdict(enum.Enum):
+class MemberVerdict(enum.Enum):
     """The verdicts of the table above."""
 
     RETRY = "retry"
@@ -51,34 +51,34 @@ class Verdict(enum.Enum):
 
 
 _COORDINATOR = {
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: Verdict.REDISCOVER,
-    ErrorCode.NOT_COORDINATOR: Verdict.REDISCOVER,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Verdict.RETRY,
-    ErrorCode.FENCED_INSTANCE_ID: Verdict.FENCED,
-    ErrorCode.UNKNOWN_MEMBER_ID: Verdict.RESET,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: MemberVerdict.REDISCOVER,
+    ErrorCode.NOT_COORDINATOR: MemberVerdict.REDISCOVER,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: MemberVerdict.RETRY,
+    ErrorCode.FENCED_INSTANCE_ID: MemberVerdict.FENCED,
+    ErrorCode.UNKNOWN_MEMBER_ID: MemberVerdict.RESET,
 }
 JOIN = _COORDINATOR | {
-    ErrorCode.REBALANCE_IN_PROGRESS: Verdict.RETRY,
-    ErrorCode.ILLEGAL_GENERATION: Verdict.RESET,
+    ErrorCode.REBALANCE_IN_PROGRESS: MemberVerdict.RETRY,
+    ErrorCode.ILLEGAL_GENERATION: MemberVerdict.RESET,
 }
 SYNC = _COORDINATOR | {
-    ErrorCode.REBALANCE_IN_PROGRESS: Verdict.REJOIN,
-    ErrorCode.ILLEGAL_GENERATION: Verdict.REJOIN,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Verdict.REJOIN,
+    ErrorCode.REBALANCE_IN_PROGRESS: MemberVerdict.REJOIN,
+    ErrorCode.ILLEGAL_GENERATION: MemberVerdict.REJOIN,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: MemberVerdict.REJOIN,
 }
-HEARTBEAT = SYNC | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Verdict.RETRY}
+HEARTBEAT = SYNC | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: MemberVerdict.RETRY}
 COMMIT = _COORDINATOR | {
-    ErrorCode.REQUEST_TIMED_OUT: Verdict.REDISCOVER,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Verdict.RETRY,
-    ErrorCode.UNSTABLE_OFFSET_COMMIT: Verdict.RETRY,
-    ErrorCode.REBALANCE_IN_PROGRESS: Verdict.REJOIN,
-    ErrorCode.ILLEGAL_GENERATION: Verdict.RESET,
+    ErrorCode.REQUEST_TIMED_OUT: MemberVerdict.REDISCOVER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: MemberVerdict.RETRY,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT: MemberVerdict.RETRY,
+    ErrorCode.REBALANCE_IN_PROGRESS: MemberVerdict.REJOIN,
+    ErrorCode.ILLEGAL_GENERATION: MemberVerdict.RESET,
 }
 
 
-def judge(table: dict[ErrorCode, Verdict], error: ErrorCode) -> Verdict:
+def judge(table: dict[ErrorCode, MemberVerdict], error: ErrorCode) -> MemberVerdict:
     """Return the verdict on an error; one that is not in the table is raised."""
-    return table.get(error, Verdict.FATAL)
+    return table.get(error, MemberVerdict.FATAL)
 
 
 @attrs.define(eq=False)
@@ -154,11 +154,11 @@ def error_of(error: ErrorCode, group_id: str) -> KafkaError:
 def commit_error_of(error: ErrorCode, group_id: str) -> KafkaError:
     """Return the error of a commit that failed."""
     match judge(COMMIT, error):
-        case Verdict.RETRY | Verdict.REDISCOVER:
+        case MemberVerdict.RETRY | MemberVerdict.REDISCOVER:
             return RetriableCommitFailedError(error, f"group {group_id}")
-        case Verdict.REJOIN:
+        case MemberVerdict.REJOIN:
             return RebalanceInProgressError(f"group {group_id}: poll, and commit after")
-        case Verdict.RESET:
+        case MemberVerdict.RESET:
             return CommitFailedError(error)
         case _:
             return error_of(error, group_id)

@@ -15,7 +15,7 @@ from replication.client.consumer.group.membership import (
     SYNC,
     Membership,
     MemberState,
-    Verdict,
+    MemberVerdict,
     commit_error_of,
     error_of,
     judge,
@@ -49,14 +49,14 @@ def test_a_member_goes_from_unjoined_to_stable_and_back() -> None:
 
 @pytest.mark.parametrize("table", [JOIN, SYNC, HEARTBEAT, COMMIT])
 def test_in_every_table_a_coordinator_that_moved_is_looked_for(
-    table: dict[ErrorCode, Verdict],
+    table: dict[ErrorCode, MemberVerdict],
 ) -> None:
     for error in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
-        assert judge(table, error) is Verdict.REDISCOVER
-    assert judge(table, ErrorCode.UNKNOWN_MEMBER_ID) is Verdict.RESET
-    assert judge(table, ErrorCode.FENCED_INSTANCE_ID) is Verdict.FENCED
-    assert judge(table, ErrorCode.GROUP_AUTHORIZATION_FAILED) is Verdict.FATAL
-    assert judge(table, ErrorCode.of(12345)) is Verdict.FATAL
+        assert judge(table, error) is MemberVerdict.REDISCOVER
+    assert judge(table, ErrorCode.UNKNOWN_MEMBER_ID) is MemberVerdict.RESET
+    assert judge(table, ErrorCode.FENCED_INSTANCE_ID) is MemberVerdict.FENCED
+    assert judge(table, ErrorCode.GROUP_AUTHORIZATION_FAILED) is MemberVerdict.FATAL
+    assert judge(table, ErrorCode.of(12345)) is MemberVerdict.FATAL
 
 
 @pytest.mark.parametrize(
