@@ -12,7 +12,7 @@ Rule 1: encoding is one pass: a join for each record, and one for the batch.
 Rule 2: whatever a batch claims (counts, lengths) is checked against the bytes that are
 there. What does not fit is a CorruptRecordError.
 
-This file is long because it is the one place that knows how a record is laid out.
+This file is long because encoding, decoding and walking records share one layout.
 (Kafka: DefaultRecord, MemoryRecordsBuilder, ControlRecordType, EndTransactionMarker.)
 """
 
