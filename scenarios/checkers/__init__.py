@@ -16,7 +16,7 @@
     I10   acks=all is answered once it is committed; nothing is       acks, offsets
           committed below min.insync.replicas
     I11   consumers receive only what is committed                    acks
-    I12   a broker that may have lost its log's end is neither in     exclusion
+    I12   a broker that may have lost its log's end is neither in     leadership
           sync nor eligible
     I13   the algebra of ISR and ELR; the leader is in the ISR        leadership
     I14   a followed partition is in one fetcher, a led one in none   leadership

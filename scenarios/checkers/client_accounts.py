@@ -248,9 +248,7 @@ def of_copy(
     *,
     repeated: Collection[str] = (),
 ) -> Iterator[str]:
-    """`source`: by partition, what is there to be copied, in order; `copy`: what is there of it;
-    `sent`: all that was ever there to be copied; `repeated`: what of it may be there more than once.
-    """
+    """Return the mistakes of a copy; `source` has the records to copy, in order, by partition."""
     often = {copied(value) for value in repeated}
     for value, times in Counter(copy).items():
         if times > 1 and value not in often:

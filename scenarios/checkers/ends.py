@@ -7,17 +7,22 @@ tidy        a log directory contains the logs that are hosted there and those be
 answered    no request waits past its timeout
 
 These files may stay: the next version of a small file, which is being written (`.tmp`,
-`.prepared`), what a cleaner is writing (`.cleaned`, `.swap`, in a log that is compacted), files and directories that wait for `file.delete.delay.ms` (`.deleted`,
-`-delete`), a log of a topic that is no more (`-stray`, KAFKA-15605), and bytes that were
-believed and then cut (`corrupt.`).
+`.prepared`), what a cleaner is writing (`.cleaned`, `.swap`, in a compacted log),
+files and directories that wait for `file.delete.delay.ms` (`.deleted`, `-delete`), the log of a
+deleted topic (`-stray`, KAFKA-15605), and bytes that recovery has set aside (`corrupt.`).
 """
 
+import contextlib
 import re
 from collections.abc import Collection, Iterator, Sequence
 
+from replication.broker.broker import Broker
+from replication.cluster.interface import NotInTimeError
+from replication.metadata.rules import METADATA_PARTITION
 from scenarios.checkers.epochs import drawn, from_start
 from scenarios.checkers.observed import ReplicaState
 from scenarios.checkers.violation import Wrong
+from scenarios.world.cluster import SimulatedCluster
 from storage.checkpoint import (
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
@@ -90,7 +95,7 @@ def _epochs(replica: ReplicaState, start: Offset) -> list[EpochEntry]:
 
 
 def tidy_directory(node: str, names: Collection[str], hosted: Collection[str]) -> Iterator[Wrong]:
-    """`hosted`: the directories of what is online there."""
+    """Check the names in a log directory; `hosted` are those of the logs that are online there."""
     for name in sorted(set(names) - set(hosted)):
         if _whose(name) not in _IN_A_LOG_DIRECTORY and not name.endswith(("-delete", "-stray")):
             yield Wrong(TIDY, f"{node} has {name} in its log directory")
@@ -109,7 +114,7 @@ def tidy_log(
     log_end: Offset,
     compacted: bool = False,
 ) -> Iterator[Wrong]:
-    """`compacted`: a cleaner may be at work."""
+    """Check the files of a partition; in a `compacted` log a cleaner may be at work."""
     for name in sorted(names):
         if _whose(name) in _IN_A_PARTITION or (compacted and name.endswith(_CLEANING)):
             continue
@@ -127,3 +132,40 @@ def answered(node: str, waiting: dict[str, int]) -> Iterator[Wrong]:
     for kind, count in waiting.items():
         if count:
             yield Wrong(ANSWERED, f"at {node} {count} wait: {kind}")
+
+
+# The facts, read from brokers and disks.
+
+
+async def until_answered(cluster: SimulatedCluster) -> None:
+    """Wait until no Produce or DeleteRecords request waits, or the time limit has passed."""
+
+    def is_answered() -> bool:
+        return not any(sum(waiting(each).values()) for each in cluster.brokers.values())
+
+    with contextlib.suppress(NotInTimeError):
+        await cluster.until(is_answered, what="everybody is answered")
+
+
+def waiting(broker: Broker) -> dict[str, int]:
+    manager = broker.replica_manager
+    return {
+        "Produce": manager.purgatories.produce.waiting,
+        "DeleteRecords": manager.purgatories.delete_records.waiting,
+    }
+
+
+def tidy(cluster: SimulatedCluster, name: str, broker: Broker) -> Iterator[Wrong]:
+    disk, online = cluster.disk(name), broker.replica_manager.hosted.online
+    hosted = {str(each) for each in (*online, METADATA_PARTITION)}
+    for path in broker.config.log_dirs:
+        names = disk.list_directory(path)
+        yield from tidy_directory(name, names, hosted)
+    for partition, replica in online.items():
+        yield from tidy_log(
+            f"{partition} on {name}",
+            disk.list_directory(replica.log.directory),
+            segments=replica.log.segments.base_offsets,
+            log_end=replica.log.log_end_offset,
+            compacted=replica.log.config.is_compacted,
+        )

@@ -8,6 +8,10 @@ I13   LeaderInIsr, and the algebra of ISR and ELR (KIP-966):
       no fenced or stopping broker in the isr    a recovering leader is alone in the isr
       isr and elr empty: one last known leader   no member is lost from isr ∪ elr
 
+I12   a broker that registers after an unclean shutdown leads no partition, and is in no ISR or ELR,
+      from that decision on until it has caught up again (KIP-966): the controller cannot know
+      whether its disk lost anything. Not checked in a cluster without eligible leader replicas,
+      where the last member of an ISR stays
 an unclean election         only where the topic says so, or an operator has asked for one
 ReplicationQuorumSuperset   the maximal ISR of the leader that the controller has elected contains
                             the controller's ISR: what the leader commits, all of these have
@@ -30,11 +34,12 @@ SLIPPED = "nobody slips out of ISR and ELR"
 DECIDED = "what the controller decides counts up"
 UNCLEAN = "an unclean election was asked for"
 SUPERSET = "what a leader commits, all of the controller's ISR has"
+EXCLUDED = "who may have lost its tail is neither in sync nor eligible"
 FETCHERS = "a partition is followed by one fetcher, one that is led here by none"
 
 
 def one_leader(known: ReplicaState | None, leads: ReplicaState) -> Iterator[Wrong]:
-    """`known`: who was first seen to lead in this epoch."""
+    """Check I3; `known` is the replica first seen to lead in this leader epoch."""
     if known is not None and (known.node, known.life) != (leads.node, leads.life):
         who = known.node if known.node != leads.node else "an earlier process of its own"
         yield Wrong(
@@ -43,7 +48,7 @@ def one_leader(known: ReplicaState | None, leads: ReplicaState) -> Iterator[Wron
 
 
 def counts_everybody(leader: ReplicaState, decided: PartitionRegistration) -> Iterator[Wrong]:
-    """ReplicationQuorumSuperset. A deposed leader commits nothing: nobody asks it anything."""
+    """Check ReplicationQuorumSuperset, unless the leader is deposed: then it commits nothing."""
     left_out = set(decided.isr) - leader.maximal_isr
     if leader.leader_epoch == decided.leader_epoch and left_out:
         yield Wrong(
@@ -121,8 +126,10 @@ def goes_on(before: Decided, after: Decided, *, registered: Collection[int]) -> 
 
 
 def at_risk(before: Decided, after: Decided, risk: str, *, asked: bool) -> Iterator[Wrong]:
-    """`risk`: why who was elected may lack what was committed. Asked of one change: of two, the
-    first may have named the last known leader.
+    """Check that an unclean election was asked for; `risk` says why the new leader may lack
+    records.
+
+    Only single changes are checked: of two, the first may have named the last known leader.
     """
     one_change = after.registration.partition_epoch == before.registration.partition_epoch + 1
     if risk == "unclean" and one_change and not (after.unclean or asked):
@@ -171,3 +178,20 @@ def _wrong(decided: Decided, why: str, rule: str = ALGEBRA) -> Wrong:
 
 def _names(brokers: Collection[int]) -> str:
     return " ".join(f"b{each}" for each in sorted(brokers))
+
+
+def excluded(
+    broker_id: int, partition: TopicPartition, registration: PartitionRegistration
+) -> Iterator[Wrong]:
+    """Check a partition at the moment when a broker registers after an unclean shutdown."""
+    standing = {
+        "leads": {registration.leader},
+        "is in the ISR of": registration.isr,
+        "is in the ELR of": registration.elr,
+    }
+    for words, members in standing.items():
+        if broker_id in members:
+            yield Wrong(
+                EXCLUDED,
+                f"b{broker_id} {words} {partition}, and was not shut down cleanly",
+            )

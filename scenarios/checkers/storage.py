@@ -36,7 +36,7 @@ def takes_nothing_more(before: FailedLog, after: FailedLog) -> Iterator[Wrong]:
 
 
 def outlives(where: str, recovery_point: Offset, log_end: Offset) -> Iterator[Wrong]:
-    """`log_end`: where the next process has found the end of the log."""
+    """Check I17; `log_end` is the end of the log that the next process has found."""
     if log_end < recovery_point:
         yield Wrong(
             SYNCED,

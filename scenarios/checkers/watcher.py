@@ -31,12 +31,10 @@ from replication.leader.rules.isr import PendingExpand
 from replication.leader.rules.leadership import Leadership
 from scenarios.checkers import (
     acks,
-    at_rest,
     budget,
     committed,
     ends,
     epochs,
-    exclusion,
     leadership,
     offsets,
     storage,
@@ -243,7 +241,7 @@ class Checkers:
         if name not in self._in_good_order and self.decisions.eligible:
             self.look()
             for partition, _, registration in self.decisions.image.partitions():
-                self._judge(exclusion.excluded(broker_id, partition, registration))
+                self._judge(leadership.excluded(broker_id, partition, registration))
         self._in_good_order.discard(name)
 
     def _elected(
@@ -329,7 +327,7 @@ class Checkers:
         """
         cluster = self.cluster
         assert cluster is not None, "only a cluster comes to an end"
-        await at_rest.until_answered(cluster)
+        await ends.until_answered(cluster)
 
         def differs() -> list[Wrong]:
             return list(self._differs_in_the_end(cluster, partition))
@@ -339,8 +337,8 @@ class Checkers:
         self.look()
         self._judge(differs())
         for name, broker in cluster.brokers.items():
-            self._judge(ends.answered(name, at_rest.waiting(broker)))
-            self._judge(at_rest.tidy(cluster, name, broker))
+            self._judge(ends.answered(name, ends.waiting(broker)))
+            self._judge(ends.tidy(cluster, name, broker))
         if alone and self._at_first is not None and cluster.is_undisturbed:
             await self._judge_leftovers(cluster, self._at_first)
 

@@ -12,7 +12,6 @@ from scenarios.checkers import (
     committed,
     ends,
     epochs,
-    exclusion,
     leadership,
     offsets,
     storage,
@@ -492,9 +491,9 @@ def test_clients_see_only_what_is_committed(rule: acks.Rule) -> None:
 
 def test_who_may_have_lost_its_tail_is_excluded() -> None:
     registration = attrs.evolve(SOUND, isr=(1,), elr=(2,))
-    assert len(rules(exclusion.excluded(1, PARTITION, registration))) == 2
-    assert rules(exclusion.excluded(2, PARTITION, registration)) == [exclusion.EXCLUDED]
-    assert not rules(exclusion.excluded(3, PARTITION, registration))
+    assert len(rules(leadership.excluded(1, PARTITION, registration))) == 2
+    assert rules(leadership.excluded(2, PARTITION, registration)) == [leadership.EXCLUDED]
+    assert not rules(leadership.excluded(3, PARTITION, registration))
 
 
 @pytest.mark.parametrize(("log_end", "broken"), [(9, []), (12, []), (8, [storage.SYNCED])])
