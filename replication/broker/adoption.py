@@ -4,10 +4,10 @@
     copy/broker-1/log      orders-0, orders-1, ...: they keep their topic ids
 
 Rule 1: it is done before the cluster starts, in the controller's own log, and synced. What is
-there already is left as it is; what is told again is not told twice.
+there already is left as it is, so that the same adoption twice writes nothing.
 
 Rule 2: a partition has one replica, on the broker that has the log, and no leader: the controller
-elects it as soon as that broker is up, and so begins a reign of its own, after all that were.
+elects it as soon as that broker is up, and so begins a leader epoch after all that were.
 
 Rule 3: a topic that was adopted under another id goes: it is not the one that is there now.
 """
@@ -49,7 +49,7 @@ class AdoptedTopic:
     configs: Mapping[str, str]
     """All that is set for it; what was set before and is not among these goes."""
     leader_epochs: Mapping[int, LeaderEpoch]
-    """By partition, an epoch that no reign to come may have."""
+    """By partition, an epoch that no later leader epoch may have."""
 
 
 async def adopt(
@@ -61,7 +61,7 @@ async def adopt(
     topics: Sequence[AdoptedTopic],
     next_producer_id: int = 0,
 ) -> None:
-    """Have the controller whose log is in `directory`, and which must not run, know these topics."""
+    """Write `topics` into the log of a controller, in `directory`. The controller must not run."""
     log = await MetadataLog.open(seams, directory, node_id=CONTROLLER_ID)
     try:
         image = log.image

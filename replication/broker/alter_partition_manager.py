@@ -40,7 +40,7 @@ class AlterPartitionManager(ControllerQueue[TopicPartition, _Change]):
     async def submit(
         self, partition: TopicPartition, topic_id: TopicId, proposal: IsrProposal
     ) -> IsrAnswer:
-        """What the controller says; OPERATION_NOT_ATTEMPTED while an earlier change is out."""
+        """Return the controller's answer; OPERATION_NOT_ATTEMPTED while an earlier change is out."""
         if partition in self._queued:
             return IsrAnswer(error=ErrorCode.OPERATION_NOT_ATTEMPTED)
         change = _Change(topic_id, proposal)

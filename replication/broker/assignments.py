@@ -34,7 +34,7 @@ class Assignments(ControllerQueue[Replica, bytes]):
             for topic in directory.topics:
                 for each in topic.partitions:
                     self._remove((topic.topic_id, each.partition_index), directory.id_)  # Rule 1
-        return not any(self._queued.get(replica) == told for replica, told in queued.items())
+        return not any(self._queued.get(each) == directory for each, directory in queued.items())
 
     def _request(self, queued: dict[Replica, bytes]) -> AssignReplicasToDirsRequest:
         directories: dict[bytes, dict[TopicId, TopicData]] = {}

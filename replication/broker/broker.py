@@ -10,8 +10,8 @@ Rule 2: while the controller is away the broker goes on with what it last knew. 
 follows and serves; what needs the controller is asked again until it is back.
 
 Rule 3: a controlled shutdown gives away leadership first, then stops serving, then writes
-checkpoints, and last the marker that says all this happened. Whoever is cancelled instead
-writes nothing; the next start recovers.
+checkpoints, and last the marker that says all this happened. A broker that is cancelled
+instead writes nothing; the next start recovers.
 
     metadata log ─> MetadataFollower ─> ReplicaManager ─> Broker.metadata ─> handlers
 
@@ -204,7 +204,7 @@ class Broker:
         return listeners
 
     def _on_directory_failed(self, directory: str, error: OSError) -> None:
-        """From wherever the disk was touched, which may be a worker thread."""
+        """Take note of a failed directory; called where the disk was touched, maybe in a thread."""
         assert self._loop is not None, "the logs are opened by a broker that runs"
         self._loop.run_sync_soon(self._lose_directory, directory, error)
 
@@ -217,10 +217,10 @@ class Broker:
             self._fail(KafkaStorageError(f"{directory} is offline: {error}"))
             return
         if self._registered:
-            self._tell_lost_directories()
+            self._report_lost_directories()
 
-    def _tell_lost_directories(self) -> None:
-        """What lies there is offline, here and, as soon as it hears of it, for the controller."""
+    def _report_lost_directories(self) -> None:
+        """Take what lies there offline, and report the directories to the controller."""
         self.replica_manager.failures.take_failed_offline()
         lost = {each.directory_id for each in self.logs.directories if each.failure is not None}
         for directory in self.lifecycle.log_dirs:
@@ -238,7 +238,7 @@ class Broker:
     async def _started(
         self, nursery: trio.Nursery, logs: LogManager, listeners: list[Listener]
     ) -> bool:
-        """Whether the broker came up; what kept it from that is its `_failure`."""
+        """Start, and return whether the broker came up; `_failure` says what prevented it."""
         try:
             await self._start(nursery, logs, listeners)
         except (UnderstudyError, StorageError, OSError) as error:
@@ -277,7 +277,7 @@ class Broker:
             logs, followed, alter_partition, assignments.assign
         )
         self._registered = True
-        self._tell_lost_directories()  # since it was registered
+        self._report_lost_directories()  # since it was registered
         compaction_metrics.register(self.metrics, self.replica_manager.compaction)
         self.groups = self._wiring.groups(self.replica_manager)
         await nursery.start(self.groups.run)
@@ -312,7 +312,7 @@ class Broker:
         await self.metadata.wait_for(self._is_member)
 
     def _is_member(self, image: MetadataImage) -> bool:
-        """Whether this incarnation, and no earlier one, is unfenced."""
+        """Return whether this incarnation, and no earlier one, is unfenced."""
         registration = image.broker(self.broker_id)
         return (
             registration is not None
@@ -354,7 +354,7 @@ class Broker:
     async def _publish(
         self, followed: MetadataCache, listeners: list[Listener], quotas: ConnectionQuotas
     ) -> None:
-        """Have each image acted upon, and then shown to clients."""
+        """Apply each image to the replicas and coordinators, and then show it to clients."""
         self.metadata.fetched = followed
         while True:
             known = self.metadata.image
@@ -414,13 +414,13 @@ class Broker:
         await self.replica_manager.shutdown()
 
     def _stop_because(self, error: Exception) -> None:
-        """It can go on no longer, but may leave in good order."""
+        """Shut down in good order: the broker can go on no longer."""
         if self._failure is None:
             self._failure = error
         self.shut_down()
 
     def _fail(self, error: Exception) -> None:
-        """The first failure that a broker cannot live with ends it."""
+        """End the broker, with the first failure that it cannot live with."""
         if self._failure is None:
             self._failure = error
         self._scope.cancel()

@@ -28,11 +28,11 @@ from replication.net.seams import NodeClock
 RETRY_BACKOFF_SECONDS: Final = 0.05
 
 Key = TypeVar("Key", bound=Hashable)
-Told = TypeVar("Told")
+Report = TypeVar("Report")
 
 
 @attrs.define(eq=False, kw_only=True)
-class ControllerQueue(ABC, Generic[Key, Told]):
+class ControllerQueue(ABC, Generic[Key, Report]):
     """One for each kind of request; `run` sends what is queued."""
 
     broker_id: int
@@ -40,24 +40,24 @@ class ControllerQueue(ABC, Generic[Key, Told]):
     channel: ControllerCalls
     clock: NodeClock
     timeout_ms: int
-    _queued: dict[Key, Told] = attrs.field(factory=dict, init=False)
+    _queued: dict[Key, Report] = attrs.field(factory=dict, init=False)
     _work: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     @abstractmethod
-    def _request(self, queued: dict[Key, Told]) -> Any:
-        """The request that carries all of `queued`."""
+    def _request(self, queued: dict[Key, Report]) -> Any:
+        """Return the request that carries all of `queued`."""
 
     @abstractmethod
-    def _settle(self, queued: dict[Key, Told], response: Any) -> bool:
-        """Take what `response` answers off the queue; whether it answers all of `queued`."""
+    def _settle(self, queued: dict[Key, Report], response: Any) -> bool:
+        """Take what `response` answers off the queue; return whether it answers all of `queued`."""
 
-    def _put(self, key: Key, told: Told) -> None:
-        self._queued[key] = told
+    def _put(self, key: Key, report: Report) -> None:
+        self._queued[key] = report
         self._work.set()
 
-    def _remove(self, key: Key, told: Told) -> None:
-        """Unless something newer has taken the place."""
-        if self._queued.get(key) == told:
+    def _remove(self, key: Key, report: Report) -> None:
+        """Take a report off the queue, unless a newer one has taken its place."""
+        if self._queued.get(key) == report:
             del self._queued[key]
 
     async def run(self) -> None:
@@ -69,8 +69,8 @@ class ControllerQueue(ABC, Generic[Key, Told]):
             elif not await self._send(dict(self._queued)):
                 await self.clock.sleep(RETRY_BACKOFF_SECONDS)
 
-    async def _send(self, queued: dict[Key, Told]) -> bool:
-        """Whether the controller has answered for every key."""
+    async def _send(self, queued: dict[Key, Report]) -> bool:
+        """Send all of `queued`; return whether the controller has answered for every key."""
         try:
             response = await self.channel.call(self._request(queued), timeout_ms=self.timeout_ms)
         except PeerUnavailableError:

@@ -2,13 +2,14 @@
 
 
 def default_replication_factor(brokers: int) -> int:
-    """A topic that nobody asked anything of is on as many brokers as makes it safe."""
+    """Return the replication factor of topics that do not set one: three, or all brokers."""
     return min(3, brokers)
 
 
 def default_properties(brokers: int) -> dict[str, str]:
-    """What a cluster that is made in one go is set to: as safe as it can be, and as quick to
-    begin as Kafka's own sample server.properties.
+    """Return the properties of a cluster that is made in one go.
+
+    They are as safe as it can be, and as quick to begin as Kafka's own sample server.properties.
     """
     replicas = str(default_replication_factor(brokers))
     return {

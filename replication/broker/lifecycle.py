@@ -12,13 +12,13 @@ is unfenced by the next one; a controller that was away finds us still here.
 
 Rule 3: nothing waits for an interval that need not: the first heartbeat follows the
 catching up, and a shutdown's heartbeats follow each other for two intervals, within which every
-broker that is well has told the controller what it knows. What takes longer is somebody who is
-not well, or a partition that nobody else can lead: then it is asked for at each interval. None
-follows the grant: it would ask to be unfenced, and whoever leaves next would wait for one that
+broker that is well has sent the controller what it knows. What takes longer is a broker that is
+not well, or a partition that no other broker can lead: then a heartbeat asks at each interval. None
+follows the grant: it would ask to be unfenced, and the next broker to leave would wait for one that
 is gone.
 
-Rule 4: a log directory that is lost is told in the next heartbeat. A controller that has not
-heard of it would leave us the leader of what lay there: after `log.dir.failure.timeout.ms`
+Rule 4: a log directory that is lost is named in the next heartbeat. A controller that does not
+know of it would leave us the leader of what lay there: after `log.dir.failure.timeout.ms`
 the broker stops instead (KIP-858).
 """
 
@@ -59,7 +59,7 @@ class BrokerState(enum.Enum):
 
 
 class UntoldDirectoryError(UnderstudyError):
-    """The controller could not be told in time that a log directory is lost."""
+    """The controller did not learn in time that a log directory is lost."""
 
 
 class RegistrationRefusedError(UnderstudyError):
@@ -88,9 +88,9 @@ class BrokerLifecycle:
     log_dirs: Sequence[bytes] = ()
     """The ids of those online at the start, of a broker with several (KIP-858)."""
     offline_log_dirs: dict[bytes, float] = attrs.field(factory=dict, init=False)
-    """Those that have failed since, and when; told in every heartbeat."""
-    _told: set[bytes] = attrs.field(factory=set, init=False)
-    """Those of them that the controller has answered to."""
+    """The log directories that have failed since, and when; every heartbeat names them."""
+    _acknowledged: set[bytes] = attrs.field(factory=set, init=False)
+    """The failed directories that the controller has answered to."""
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
     broker_epoch: int = attrs.field(default=NO_BROKER_EPOCH, init=False)
     state: BrokerState = attrs.field(default=BrokerState.STARTING, init=False)
@@ -160,7 +160,7 @@ class BrokerLifecycle:
             heartbeat = self._heartbeat()
             answer = await self._call(heartbeat)
             if answer is not None and answer.error_code == ErrorCode.NONE:
-                self._told.update(heartbeat.offline_log_dirs)
+                self._acknowledged.update(heartbeat.offline_log_dirs)
             pause = self._learn(answer)
             with self.clock.move_on_after(sent_at + pause - self.clock.now()):
                 await self._hurry.wait()
@@ -206,7 +206,7 @@ class BrokerLifecycle:
         """BrokerLifecycleManager.OfflineDirBrokerFailureEvent."""
         deadline = self.offline_log_dirs[directory_id] + self.directory_failure_timeout_ms / 1000
         await self.clock.sleep_until(deadline)
-        if directory_id not in self._told:
+        if directory_id not in self._acknowledged:
             self.on_untold_directory(
                 UntoldDirectoryError(
                     f"broker {self.broker_id} could not tell its controller of a lost log directory"
@@ -232,7 +232,7 @@ class BrokerLifecycle:
     async def _call(
         self, request: BrokerRegistrationRequest | BrokerHeartbeatRequest
     ) -> BrokerRegistrationResponse | BrokerHeartbeatResponse | None:
-        """The answer, or None from a controller that is away."""
+        """Return the answer, or None from a controller that is away."""
         try:
             answer: BrokerRegistrationResponse | BrokerHeartbeatResponse = await self.channel.call(
                 request, timeout_ms=self.session_timeout_ms

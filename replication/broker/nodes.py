@@ -19,7 +19,7 @@ HostOf: TypeAlias = Callable[[int], str]
 
 
 def loopback(_: int) -> str:
-    """Where the nodes of one machine are."""
+    """Return the host of every node of one machine."""
     return HOST
 
 
@@ -32,14 +32,14 @@ def node_configs(
     listeners: Sequence[str] = ("PLAINTEXT",),
     host_of: HostOf = loopback,
 ) -> dict[int, BrokerConfig]:
-    """What each node's server.properties would say."""
+    """Return the configuration of each node, by node id."""
     if type(brokers) is not int or brokers < 1:
         raise ConfigError(f"brokers={brokers!r}: expected a whole number of at least 1")
     given = {key: str(value) for key, value in properties.items()}
     common = {
         "cluster.id": "understudy",
         "controller.listener.names": "CONTROLLER",
-        # The controller's own port is told to the brokers once it is known.
+        # The brokers get the controller's port once it is known.
         "controller.quorum.voters": f"{CONTROLLER_ID}@{host_of(CONTROLLER_ID)}:0",
     } | default_properties(brokers)
     controller = {
@@ -65,10 +65,10 @@ def node_configs(
 
 
 def node_name(node_id: int) -> str:
-    """How it is called where one reads."""
+    """Return the name of a node for readers."""
     return "the controller" if node_id == CONTROLLER_ID else f"broker {node_id}"
 
 
 def node_directory(node_id: int) -> str:
-    """Where a node's data lies below the cluster's."""
+    """Return where a node's data lies below the cluster's directory."""
     return "controller" if node_id == CONTROLLER_ID else f"broker-{node_id}"

@@ -8,8 +8,8 @@ Rule 1: decisions are pure (`replication/controller/rules`) and made one at a ti
 between reading the image and appending what changes it there is no other. One about many items
 is made away from the loop, and the others wait for it, but for heartbeats that change nothing.
 
-Rule 2: nobody is answered, and nothing is served or told, before it is synced, be it only
-that nothing changes: what an answer has seen must not be undone.
+Rule 2: nothing is answered, served or reported before it is synced, not even that nothing
+changes: what an answer has seen must not be undone.
 
 Rule 3: while the controller is away nothing is decided. When it comes back it has its log,
 a new leader epoch, and a session for everyone who was alive; who stays silent is fenced.
@@ -245,7 +245,7 @@ class Controller:
         return ListenerConfig("CONTROLLER", address.host, address.port)
 
     def handlers(self) -> dict[ApiKey, Handler]:
-        """What it serves, for a `Server`."""
+        """Return the handlers of all that it serves, for a `Server`."""
 
         def of(method: Callable[[Any], Awaitable[Any]]) -> Handler:
             async def handle(_: RequestContext, request: Any) -> Any:
@@ -402,7 +402,7 @@ class Controller:
             try:
                 await self._append_decided(decision)
             except KafkaStorageError as error:
-                # `_sync` ends the controller; whoever asked sees its connection close.
+                # `_sync` ends the controller, and the client's connection closes.
                 raise PeerUnavailableError("this controller cannot write its log") from error
             except ShortageError as error:
                 raise PeerUnavailableError(f"this controller cannot write now: {error}") from error
@@ -454,7 +454,7 @@ class Controller:
             self._events.extend((after.offset, event) for event in events)
 
     async def _begin_epoch(self) -> None:
-        """The first records of this reign, and what it can already put right."""
+        """Write the first records of this leader epoch, and elect where nobody leads."""
         records: list[MetadataRecord] = []
         known, wanted = self.image.cluster_id, self.config.cluster_id
         if known is None:

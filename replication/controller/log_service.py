@@ -36,7 +36,7 @@ from storage.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TOPIC_ID, LeaderEpoch, 
 async def fetch(
     log: MetadataLog, request: wire.FetchRequest, clock: NodeClock
 ) -> wire.FetchResponse:
-    """What there is, or what comes within `max_wait_ms`."""
+    """Return the records after the fetch offset; wait up to `max_wait_ms` for the first one."""
     error = _refusal(log, request)
     if error is not ErrorCode.NONE:
         return wire.FetchResponse(error_code=error)
@@ -124,8 +124,8 @@ def _read_partition(
 
 
 def _needs_snapshot(log: MetadataLog, asked: wire.FetchPartition) -> bool:
-    """Whether the observer's log ends before ours begins, or in a reign that ours no longer
-    tells of (KafkaRaftClient.validateFetchOffsetAndEpoch).
+    """Return whether the observer's log ends before ours begins, or in a leader epoch that is
+    not in ours any more (KafkaRaftClient.validateFetchOffsetAndEpoch).
     """
     if log.snapshot is None:
         return False
@@ -140,14 +140,14 @@ def _needs_snapshot(log: MetadataLog, asked: wire.FetchPartition) -> bool:
 
 
 def _divergence(log: MetadataLog, asked: wire.FetchPartition) -> wire.EpochEndOffset | None:
-    """Where the two logs part, if they do (KIP-595): the end of the largest epoch here that
-    is not after the observer's last, where that is less than the observer has.
+    """Return where the two logs diverge, if they do (KIP-595): the end of the largest epoch here
+    that is not after the observer's last, where that is less than the observer has.
     """
     if asked.last_fetched_epoch == NO_LEADER_EPOCH:
         return None
     end = log.log.end_offset_for_epoch(asked.last_fetched_epoch)
     if end.offset == NO_OFFSET:
-        # Of a reign that our disk has lost: nothing the observer holds can be trusted.
+        # Our disk has lost that leader epoch: nothing the observer holds can be trusted.
         return wire.EpochEndOffset(
             epoch=asked.last_fetched_epoch, end_offset=log.log.log_start_offset
         )
@@ -237,7 +237,7 @@ def _snapshot(
 
 
 def list_offsets(log: MetadataLog, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """The earliest and the latest offset; the latest is the high watermark, for everyone."""
+    """Return the earliest or the latest offset; the latest is always the high watermark."""
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(

@@ -37,7 +37,7 @@ ELECTIONS = MetricName("kafka.controller", "ControllerStats", "LeaderElectionRat
 
 @attrs.frozen
 class _Elections:
-    """Of one append: they have happened once the log is synced up to `end`."""
+    """The elections of one append, which count once the log is synced up to `end`."""
 
     end: Offset
     decided: float

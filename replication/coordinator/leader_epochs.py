@@ -1,15 +1,15 @@
-"""What a broker looks after because it leads a partition of an internal topic: one reign each.
+"""The state that a broker keeps for each partition of an internal topic that it leads.
 
     metadata: partition 7 of the topic is led by us, at epoch 3
-        └─> a shard: reading the log ─> ready: answers, and writes ─> over: another reign, a failure
+        └─> a shard: reading the log ─> ready: answers, and writes ─> over: another epoch, a failure
 
-Rule 1: a reign is (topic id, partition, leader epoch). A new one reads the log anew, also where
-we led before: somebody may have led in between.
+Rule 1: a shard belongs to a topic id, a partition and a leader epoch. A new leader epoch reads
+the log anew, also where we led before: another broker may have led in between.
 
 Rule 2: nobody is answered out of a log that has not been read to its end.
 
-Rule 3: a failure of the log ends the reign and nothing else; who asks is sent elsewhere, and the
-next change of metadata begins again.
+Rule 3: a failure of the log ends the shard and nothing else. Requests are answered
+NOT_COORDINATOR, and the next change of metadata begins again.
 
 (TransactionStateManager and GroupCoordinatorService in Kafka have one of these each.)
 """
@@ -44,7 +44,7 @@ S = TypeVar("S", bound=Shard)
 
 
 @attrs.define(eq=False, kw_only=True)
-class Reigns(Generic[S]):
+class LedShards(Generic[S]):
     """The shards of one topic at this broker, by partition."""
 
     topic: str
@@ -53,7 +53,7 @@ class Reigns(Generic[S]):
     load: Callable[[S], Awaitable[None]]
     """Read the log, and make the shard ready."""
     ended: Callable[[S, str], None]
-    """It is over, and why; the shard is not among these any more."""
+    """Called with a shard that has ended, when it is not among `shards` any more, and the cause."""
     on_bug: Callable[[BaseException], None]
     shards: dict[int, S] = attrs.field(factory=dict, init=False)
     nursery: trio.Nursery | None = attrs.field(default=None, init=False)
@@ -64,22 +64,22 @@ class Reigns(Generic[S]):
         topic = image.topics.get(self.topic)
         partitions = {} if topic is None else topic.partitions
         self._partitions = len(partitions)
-        reigns = {
+        led = {
             number: (topic.topic_id, partition.leader_epoch)
             for number, partition in sorted(partitions.items())
             if topic is not None and partition.leader == self.broker_id
         }
         for number, shard in list(self.shards.items()):
-            if reigns.get(number) != (shard.topic_id, shard.leader_epoch):
-                self.end(shard, "another reign")
-        for number, (topic_id, leader_epoch) in reigns.items():
+            if led.get(number) != (shard.topic_id, shard.leader_epoch):
+                self.end(shard, "another leader epoch")
+        for number, (topic_id, leader_epoch) in led.items():
             if number not in self.shards:
                 assert self.nursery is not None, "it runs before metadata is applied"
                 shard = self.shards[number] = self.begin(number, topic_id, leader_epoch)
-                self.nursery.start_soon(self._reign, shard)
+                self.nursery.start_soon(self._serve, shard)
 
-    async def _reign(self, shard: S) -> None:
-        """Read the log, and write to it until the reign is over."""
+    async def _serve(self, shard: S) -> None:
+        """Read the log, and write to it until the shard has ended."""
         try:
             with shard.scope:
                 await self.load(shard)
@@ -91,7 +91,7 @@ class Reigns(Generic[S]):
             self.on_bug(bug)
 
     def end(self, shard: S, cause: str) -> None:
-        """Once; a reign that is over already stays over."""
+        """End a shard, unless it has ended already."""
         if self.shards.get(shard.number) is not shard:
             return
         del self.shards[shard.number]
@@ -104,7 +104,7 @@ class Reigns(Generic[S]):
         return self.shards.get(shard.number) is shard
 
     def serving(self, key: str) -> S:
-        """Where the key lives; KafkaError where that is not here, or not yet."""
+        """Return the shard of `key`; KafkaError where it is not here, or not loaded yet."""
         number = partition_for(key, self._partitions) if self._partitions else -1
         shard = self.shards.get(number)
         if shard is None:

@@ -8,8 +8,8 @@ Rule 1: what was submitted first stands first in the log. One batch is out at a 
 what gathers behind it goes together: a slow follower costs a round trip, not one for each
 commit. What one submission holds is in one batch, and so there as a whole or not at all.
 
-Rule 2: a writer belongs to one reign. Where the replica has another leader epoch by now
-nothing is written: somebody else may have written since what we know was read.
+Rule 2: a writer belongs to one leader epoch. Where the replica has another one by now nothing
+is written: another broker may have written since we read the log.
 """
 
 from collections import deque
@@ -40,12 +40,12 @@ class Submission:
 
     records: Sequence[KeyAndValue]
     producer: tuple[int, int] | None = None
-    """The id and epoch of whose transaction they are part of."""
+    """The producer id and epoch of the transaction that they belong to, if any."""
     guard: VerificationGuard | None = None
-    """Where they open it (KIP-890)."""
+    """The guard of a submission that opens the transaction (KIP-890)."""
     error: ErrorCode = ErrorCode.NONE
     log_offset: Offset = NO_OFFSET
-    """Where their batch begins; with an error, whether they may be in the log after all."""
+    """Where their batch begins. Beside an error it says that they may be in the log after all."""
     _done: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     @property
@@ -89,14 +89,14 @@ class LogWriter:
         return submission
 
     def close(self) -> None:
-        """The reign is over: what has not been written will not be."""
+        """Refuse what has not been written yet, and everything from now on."""
         self._closed = True
         while self._queue:
             self._queue.popleft().finish(ErrorCode.NOT_LEADER_OR_FOLLOWER, NO_OFFSET)
         self._submitted.set()
 
     async def run(self) -> None:
-        """Until closed."""
+        """Write what is submitted, until closed."""
         while not self._closed:
             await self._submitted.wait()
             self._submitted = trio.Event()
@@ -111,8 +111,10 @@ class LogWriter:
                         one.finish(result.error, result.base_offset)
 
     def _gather(self) -> list[Submission]:
-        """The next ones; a large one alone, so that it alone is too large, and one of a
-        transaction alone, for its batch is its producer's.
+        """Return the next submissions, which go into one batch.
+
+        A large one is alone, so that it alone is too large. One of a transaction is alone,
+        because its batch has its producer's id.
         """
         batch = [self._queue.popleft()]
         size = batch[0].size
@@ -166,5 +168,5 @@ class LogWriter:
 
 
 def is_too_long(*names: str | None) -> bool:
-    """Whether a name cannot be written down: requests carry longer ones than records do."""
+    """Return whether a record cannot hold one of `names`: requests may carry longer ones."""
     return any(len((name or "").encode()) > LONGEST_NAME for name in names)

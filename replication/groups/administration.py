@@ -83,7 +83,7 @@ async def delete_group(coordinator: GroupCoordinator, group_id: str) -> ErrorCod
 def listed(
     coordinator: GroupCoordinator, states: Iterable[str], types: Iterable[str]
 ) -> tuple[ErrorCode, list[HostedGroup]]:
-    """The groups here in one of these states and of one of these types; none named: any."""
+    """Return the groups that are led here, in one of `states` and of one of `types`; empty: any."""
     wanted_states = {each.lower() for each in states}
     wanted_types = {each.lower() for each in types}
     loading = any(not shard.ready for shard in coordinator.shards.values())

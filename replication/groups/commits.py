@@ -1,4 +1,4 @@
-"""Commits: offsets of members, of whoever assigns by hand, and of transactions (KIP-98, KIP-447).
+"""Commits: offsets of members, of consumers without a group, and of transactions (KIP-98, KIP-447).
 
 commit       may it? ── being written ── written ──> committed
 transaction  may it? ── in doubt ── written ──> in doubt until the transaction ends
@@ -72,11 +72,10 @@ async def commit_in_transaction(
     generation: int,
     verify: Verify,
 ) -> ErrorCode:
-    """In doubt until the transaction of this producer (its id and epoch) ends. A member that
-    its group no longer has is fenced.
+    """Write offsets that are in doubt until the transaction of `producer` (id and epoch) ends.
 
-    They are in doubt from the first moment on: whoever takes the partition over while they
-    are being written must not begin where they are not yet.
+    A member that its group no longer has is fenced. The offsets are in doubt from the first moment on: a consumer that takes the partition over while
+    they are being written must not begin before them.
     """
     try:
         shard = coordinator.serving_members(group_id)

@@ -5,7 +5,7 @@
                    └> ClassicGroup ─> effects ─> answers, writes, events
 
 Rule: a group is changed on the loop, between two checkpoints, and only by its machine.
-Whoever waits for an answer waits by ticket, and gets it whatever becomes of the group.
+A request waits for its answer by ticket, and gets it whatever becomes of the group.
 
 (Kafka: GroupCoordinator, GroupCoordinatorService.)
 """
@@ -19,7 +19,7 @@ import attrs
 import trio
 
 from replication.config import BrokerConfig
-from replication.coordinator.leader_epochs import Reigns
+from replication.coordinator.leader_epochs import LedShards
 from replication.coordinator.log import LogWriter, Submission, is_too_long
 from replication.errors import ErrorCode, KafkaError
 from replication.events import EventSink, GroupsLoaded, GroupsUnloaded
@@ -29,6 +29,7 @@ from replication.groups.log_errors import group_error
 from replication.groups.rules import (
     GROUP_METADATA_TOPIC,
     Answer,
+    Emit,
     Group,
     GroupLimits,
     GroupState,
@@ -38,7 +39,6 @@ from replication.groups.rules import (
     Purpose,
     Store,
     SyncResult,
-    Told,
     heartbeat,
     join,
     leave,
@@ -71,7 +71,7 @@ class GroupCoordinator:
     replica_manager: ReplicaManager
     sink: EventSink
     on_bug: Callable[[BaseException], None]
-    _reigns: Reigns[GroupShard] = attrs.field(init=False)
+    _led: LedShards[GroupShard] = attrs.field(init=False)
     _timers: GroupTimers = attrs.field(init=False)
     forgetting: Forgetting = attrs.field(init=False)
     _waiting: dict[int, _Waiting] = attrs.field(factory=dict, init=False)
@@ -79,7 +79,7 @@ class GroupCoordinator:
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._reigns = Reigns(
+        self._led = LedShards(
             topic=GROUP_METADATA_TOPIC,
             broker_id=self.broker_id,
             begin=self._begin,
@@ -100,7 +100,7 @@ class GroupCoordinator:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until cancelled; `started` once metadata may be applied."""
         async with trio.open_nursery() as nursery:
-            self._nursery = self._reigns.nursery = nursery
+            self._nursery = self._led.nursery = nursery
             nursery.start_soon(self._timers.run, self._look)
             nursery.start_soon(self._forget_regularly)
             task_status.started()
@@ -121,15 +121,15 @@ class GroupCoordinator:
             for shard in list(self.shards.values()):
                 self.forgetting.expire(shard)
 
-    # Reigns.
+    # The partitions that are led here.
 
     @property
     def shards(self) -> dict[int, GroupShard]:
-        return self._reigns.shards
+        return self._led.shards
 
     def apply_metadata(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Take over what this broker leads from here on, and let go of the rest."""
-        self._reigns.apply_metadata(image)
+        self._led.apply_metadata(image)
         gone = {each.topic_partition for each in delta.removed}
         if gone:
             for shard in self.shards.values():
@@ -191,13 +191,13 @@ class GroupCoordinator:
     # Requests.
 
     def serving(self, group_id: str) -> GroupShard:
-        """Where the group lives; KafkaError where that is not here, or not yet."""
+        """Return the shard of the group; KafkaError where it is not here, or not loaded yet."""
         if is_too_long(group_id):
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group's name has to fit a record")
-        return self._reigns.serving(group_id)
+        return self._led.serving(group_id)
 
     def serving_members(self, group_id: str) -> GroupShard:
-        """The same for requests of members, whose group has a name."""
+        """Return the shard of a request of a member, whose group must have a name."""
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group of members has a name")
         return self.serving(group_id)
@@ -280,7 +280,7 @@ class GroupCoordinator:
         )
 
     def leave_group(self, group_id: str, members: list[tuple[str, str | None]]) -> list[ErrorCode]:
-        """Each by its member id, its instance id, or both; KafkaError where we cannot say."""
+        """Remove members by member id, instance id, or both; KafkaError where we do not serve them."""
         hosted = self.serving_members(group_id).groups.get(group_id)
         if hosted is None:
             return [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
@@ -292,7 +292,7 @@ class GroupCoordinator:
         return errors
 
     def transaction_ended(self, producer_id: int, partitions: Iterable[int], commit: bool) -> None:  # noqa: FBT001 - how it ended
-        """Its marker is in these partitions."""
+        """Settle a transaction's offsets: its marker is in these partitions."""
         for number in partitions:
             shard = self.shards.get(number)
             if shard is not None and shard.ready:
@@ -314,7 +314,7 @@ class GroupCoordinator:
                     assert self._nursery is not None, "groups are hosted while it runs"
                     submission = hosted.writer.submit([effect.record])
                     self._nursery.start_soon(self._store, hosted, effect.purpose, submission)
-                case Told():
+                case Emit():
                     self.sink(effect.event)
                 case never:
                     assert_never(never)

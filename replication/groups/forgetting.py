@@ -1,8 +1,8 @@
 """What nobody needs any more: expired offsets, those of deleted topics, idle groups; and
 what an administrator has deleted (KIP-211, KIP-229, KIP-496).
 
-Forgetting is a tombstone for each key. The group forgets at once, so that whoever commits
-meanwhile writes behind the tombstones; where those cannot be written, it remembers again.
+Forgetting is a tombstone for each key. The group forgets at once, so that a commit meanwhile
+is written behind the tombstones; where those cannot be written, it remembers again.
 """
 
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ class Forgetting:
     # By itself.
 
     def expire(self, shard: GroupShard) -> None:
-        """The offsets and groups of `shard` that have been idle for too long."""
+        """Forget the offsets and groups of `shard` that have been idle for too long."""
         for _, hosted in shard:
             gone = list(hosted.offsets.remove(self._expired(hosted)))
             whole = hosted.is_idle
@@ -133,5 +133,5 @@ class Forgetting:
 
 
 def _was_refused(submission: Submission) -> bool:
-    """Whether its records are surely not in the log."""
+    """Return whether its records are surely not in the log."""
     return submission.error is not ErrorCode.NONE and submission.log_offset == NO_OFFSET

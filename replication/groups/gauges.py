@@ -9,7 +9,7 @@ from replication.metrics import MetricName, MetricsRegistry
 
 
 def register(registry: MetricsRegistry, coordinator: GroupCoordinator) -> None:
-    """For as long as the broker lives."""
+    """Register the gauges, for as long as the broker lives."""
     gauges: dict[str, Callable[[], float]] = {
         "NumGroups": partial(_groups, coordinator, None),
         "NumOffsets": partial(_offsets, coordinator),

@@ -1,4 +1,4 @@
-"""From the log to the groups, when a reign begins (GroupMetadataManager.doLoadGroupsAndOffsets).
+"""Groups are read from the log when a leader epoch begins (doLoadGroupsAndOffsets).
 
 Nobody appends meanwhile: clients may not, and the coordinator is us. So what the log holds
 now is all there is, and since we lead it is, or will be, committed.
@@ -23,7 +23,7 @@ async def load(
     chunk_bytes: int,
     offload: Offload,
 ) -> Replayed:
-    """What the log adds up to; KafkaError, StorageError or ProtocolError where it does not."""
+    """Return what the log adds up to; KafkaError, StorageError or ProtocolError if it is not sound."""
     partition = replica_manager.hosted.get(topic_partition)
     log = partition.log
     state = Replayed(next_offset=log.log_start_offset)

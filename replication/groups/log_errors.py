@@ -1,10 +1,10 @@
-"""What members are told where their group could not be written down."""
+"""The errors that members get where their group could not be written."""
 
 from replication.errors import ErrorCode
 
 
 def group_error(error: ErrorCode) -> ErrorCode:
-    """What a member is told where its group could not be written (GroupMetadataManager)."""
+    """Return a member's error where its group could not be written (GroupMetadataManager)."""
     match error:
         case (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -23,15 +23,17 @@ def group_error(error: ErrorCode) -> ErrorCode:
 
 
 def commit_error(error: ErrorCode) -> ErrorCode:
-    """The same of offsets: a commit that is out of time is told so, and tried again."""
+    """Return the error of a commit; one that is out of time says so, and is tried again."""
     if error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
         return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     return error if error is ErrorCode.REQUEST_TIMED_OUT else group_error(error)
 
 
 def transaction_error(error: ErrorCode) -> ErrorCode:
-    """The same where a transaction could not be verified: nobody has to look for another
-    coordinator of the group because that of the transaction was not heard.
+    """Return the error of a commit whose transaction could not be verified.
+
+    The client must not look for another coordinator of the group because that of the
+    transaction did not answer.
     """
     if error is ErrorCode.NETWORK_EXCEPTION:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -1,4 +1,4 @@
-"""The groups of one partition of `__consumer_offsets`, for one reign of ours over it."""
+"""The groups of one partition of `__consumer_offsets`, for one leader epoch of ours."""
 
 from collections.abc import Iterator
 
@@ -45,7 +45,7 @@ class GroupShard(Shard):
     groups: dict[str, HostedGroup] = attrs.field(factory=dict)
 
     def __iter__(self) -> Iterator[tuple[str, HostedGroup]]:
-        """By name, so that every run does the same; a copy, which may be forgotten from."""
+        """Yield a copy of the groups, by name: some may be forgotten meanwhile."""
         return iter(sorted(self.groups.items()))
 
     def add(self, group: Group) -> HostedGroup:

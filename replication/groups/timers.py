@@ -49,7 +49,7 @@ class GroupTimers:
                 await self._sooner.wait()
 
     def _take(self, now_ms: int) -> list[HostedGroup]:
-        """Those that are due."""
+        """Return the groups that are due."""
         taken = []
         while self._due and self._due[0][0] <= now_ms:
             due_ms, _, hosted = heapq.heappop(self._due)

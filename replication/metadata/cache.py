@@ -22,19 +22,19 @@ class MetadataCache:
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def publish(self, image: MetadataImage) -> None:
-        """Everybody who waits looks again."""
+        """Show `image`, and wake the tasks that wait for a newer one."""
         self.image = image
         self._changed.set()
         self._changed = trio.Event()
 
     async def wait_for(self, predicate: Callable[[MetadataImage], bool]) -> MetadataImage:
-        """The first image from now on of which `predicate` holds."""
+        """Return the first image, from now on, for which `predicate` holds."""
         while not predicate(self.image):
             await self._changed.wait()
         return self.image
 
     async def wait_for_change(self, known: MetadataImage) -> MetadataImage:
-        """The newest image, once there is another than `known`."""
+        """Wait until there is another image than `known`, and return the newest."""
         return await self.wait_for(lambda image: image is not known)
 
     async def catch_up(self) -> None:
@@ -46,7 +46,7 @@ class MetadataCache:
     async def wait_at_most(
         self, predicate: Callable[[MetadataImage], bool], *, timeout_ms: int
     ) -> bool:
-        """Whether it came to hold in time; where it holds already, nothing is waited for."""
+        """Wait until `predicate` holds, `timeout_ms` at most; return whether it holds."""
         if predicate(self.image):
             return True
         with self.clock.move_on_after(timeout_ms / 1000):

@@ -4,11 +4,11 @@
       └───── snapshot (90, 4) ── FetchSnapshot until it is whole ── installed
                                                         └─> OFFSET_OUT_OF_RANGE, to the fetcher
 
-Rule 1: the fetcher knows nothing of snapshots. Its log has moved under it, which is what it
-is told; it asks for the ends and goes on from where the log now is.
+Rule 1: the fetcher knows nothing of snapshots. Its log has moved, so its answer is
+OFFSET_OUT_OF_RANGE; it asks for the ends and goes on from where the log now is.
 
 Rule 2: what is fetched is what comes next in the local copy. Where the fetcher is elsewhere,
-because the copy had to be begun anew, the copy is asked for, and the fetcher told the same.
+because the copy had to be begun anew, the copy is asked for, and the answer is the same.
 """
 
 from typing import Protocol
@@ -69,7 +69,7 @@ class MetadataEndpoint(RemoteLeaderEndpoint):
         return response
 
     def _ask_for_what_comes_next(self, asked: wire.FetchPartition) -> bool:
-        """Whether the fetcher was elsewhere."""
+        """Move the request to the end of the copy; return whether the fetcher was elsewhere."""
         end = self.follower.log_end_offset(METADATA_PARTITION)
         if asked.fetch_offset == end:
             return False

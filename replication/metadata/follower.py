@@ -89,7 +89,7 @@ class MetadataFollower:
         self._snapshot_file = SnapshotFile.beside(self.log.local.file_system, self.log.directory)
 
     def recover(self) -> None:
-        """At start: build the image from the local copy, as far as there is one."""
+        """Build the image from the local copy, at start, as far as there is one."""
         with contextlib.suppress(MetadataError):  # as good as none: the controller has another
             self.snapshot = self._snapshot_file.read()
         log = self.log
@@ -180,7 +180,7 @@ class MetadataFollower:
             if not self._is_whole or image.offset < self._begins_at:
                 return
             snapshot = await self.offload(lambda: self._snapshot_file.write(image))
-            # Whoever was killed meanwhile has no disk any more.
+            # A broker that was killed meanwhile has no disk any more.
             await trio.lowlevel.checkpoint_if_cancelled()
             if cuts != self._cuts:
                 self._start_anew()  # it may say more than the controller still does
@@ -218,8 +218,9 @@ class MetadataFollower:
             self._replay()
 
     def truncate_fully_and_start_at(self, partition: TopicPartition, offset: Offset) -> None:
-        """Not here: what lies below `offset` is in the controller's snapshot, without which the
-        records from there on say nothing. `MetadataEndpoint` sees to that.
+        """Do nothing: `MetadataEndpoint` installs the controller's snapshot.
+
+        Without what lies below `offset`, the records from there on say nothing.
         """
 
     def process_partition_data(
@@ -275,11 +276,11 @@ class MetadataFollower:
         )
 
     def fail(self, error: Exception) -> None:
-        """What the controller sent cannot be kept."""
+        """End the broker: what the controller sent cannot be kept."""
         self.on_failure(error)
 
     def complete_delayed_fetches(self, partitions: Iterable[TopicPartition]) -> None:
-        """Nobody fetches the metadata log from a broker."""
+        """Do nothing: nobody fetches the metadata log from a broker."""
 
     def _hosted(self, partition: TopicPartition) -> Log:
         if partition != METADATA_PARTITION:
@@ -296,7 +297,7 @@ def metadata_fetcher(
     metrics: MetricsRegistry,
     on_bug: Callable[[BaseException], None],
 ) -> ReplicaFetcher:
-    """The task that keeps `follower` alike to the controller's log."""
+    """Return the fetcher that keeps `follower` equal to the controller's log."""
     fetcher = ReplicaFetcher(
         name=FETCHER_NAME,
         leader=MetadataEndpoint(
@@ -314,7 +315,7 @@ def metadata_fetcher(
         stats=FetcherStats(metrics, FETCHER_NAME, controller),
         on_bug=on_bug,
     )
-    # The controller's epoch is learned from its log, not told to it: there is one of it.
+    # There is one controller, and its epoch is read from its log: a fetch has none.
     beginning = InitialFetchState(
         topic_id=METADATA_TOPIC_ID,
         leader=controller,

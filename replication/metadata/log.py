@@ -7,11 +7,11 @@ Rule 1: the high watermark is the synced end. Nothing above it is served or answ
 so that no broker ever knows what a crash of the controller could undo.
 
 Rule 2: appends go on while a sync is under way; the next sync takes them all (group
-commit). Whoever appended waits until the high watermark has passed it.
+commit). An appender waits until the high watermark has passed its records.
 
 Rule 3: every start of a controller is a new leader epoch, begun by a record that is synced
 before anything else is done. So what a lying disk lost is found by the epochs: a broker
-that holds the lost tail is told where the two logs part, and cuts it (KIP-595).
+that holds the lost tail learns where the two logs diverge, and truncates it (KIP-595).
 
 Rule 4: the log begins where its snapshot ends (`metadata_snapshots`). A start reads the
 snapshot, and recovers and reads the log, which is never much longer than what is written
@@ -177,7 +177,7 @@ class MetadataLog:
                 from_client=False,
             )
         finally:
-            self._appended.set()  # also where it failed: whoever syncs finds out
+            self._appended.set()  # also where it failed: the sync finds out
         assert info.first_offset == self.image.offset + 1, "the image is at the end of its log"
         assert info.last_offset == prepared.image.offset, "nothing was appended meanwhile"
         self._snapshot_due.appended(info.valid_bytes)
@@ -203,33 +203,33 @@ class MetadataLog:
         self._advanced = trio.Event()
 
     async def wait_for_appends(self) -> None:
-        """Until something is not synced."""
+        """Wait until something is not synced."""
         while self.log_end_offset == self.high_watermark and not self.log.failed:
             self._appended = trio.Event()
             await self._appended.wait()
         await trio.lowlevel.checkpoint()
 
     async def wait_until_synced(self, offset: Offset) -> None:
-        """Until everything below `offset` is; PeerUnavailableError once the log is closed."""
+        """Wait until everything below `offset` is synced; PeerUnavailableError once the log is closed."""
         while self.high_watermark < offset:
             await self.wait_for_advance()
         await trio.lowlevel.checkpoint()
 
     async def wait_for_advance(self) -> None:
-        """Until the high watermark moves; PeerUnavailableError once the log is closed."""
+        """Wait until the high watermark moves; PeerUnavailableError once the log is closed."""
         if not self._closed:
             await self._advanced.wait()
         if self._closed:
             raise PeerUnavailableError("this controller has stopped")
 
     async def take_snapshots(self) -> None:
-        """Whenever one is due, until cancelled; KafkaStorageError once the disk fails."""
+        """Take a snapshot whenever one is due, until cancelled; KafkaStorageError once the disk fails."""
         while True:
             await self._snapshot_due.wait()
             await self.take_snapshot()
 
     async def take_snapshot(self) -> None:
-        """Of what is synced by now; the log below it is let go."""
+        """Write a snapshot of what is synced by now, and delete the log below it."""
         image = self._synced
         self._snapshot_due.begun()
         if image.offset < self.log.log_start_offset:
@@ -237,7 +237,7 @@ class MetadataLog:
             return
         try:
             snapshot = await self.seams.offload(lambda: self._snapshot_file.write(image))
-            # Whoever was killed meanwhile has no disk any more.
+            # A controller that was killed meanwhile has no disk any more.
             await trio.lowlevel.checkpoint_if_cancelled()
             self.snapshot = snapshot
             cut_below(self.log, snapshot.end_offset)

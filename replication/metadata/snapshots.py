@@ -58,7 +58,7 @@ class SnapshotFile:
         return cls(file_system, f"{log_directory}/{SNAPSHOT_FILE}")
 
     def read(self) -> Snapshot | None:
-        """None where there is none; MetadataError where it cannot be read."""
+        """Return the snapshot, None where there is none; MetadataError where it cannot be read."""
         try:
             data = read_file(self.file_system, self.path, most=SNAPSHOT_BYTES)
         except CheckpointError as error:
@@ -95,13 +95,16 @@ class SnapshotDue:
         await self._due.wait()
 
     def begun(self) -> None:
-        """One is being taken; what is appended from now on counts for the next."""
+        """Count what is appended from now on for the next snapshot: one is being taken."""
         self._bytes = 0
         self._due = trio.Event()
 
 
 def cut_below(log: Log, end_offset: Offset) -> None:
-    """Steps 2 and 3. The active segment is closed first, so that it can go next time."""
+    """Delete the log below a snapshot (steps 2 and 3).
+
+    The active segment is closed first, so that it can go next time.
+    """
     assert end_offset <= log.high_watermark, "a snapshot holds what is synced, and no more"
     if log.segments.active.size:
         log.roll()

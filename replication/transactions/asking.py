@@ -10,8 +10,8 @@ Rule 2: of an id one question waits at a time. A second one of the same epoch ta
 place of the first, whose producer has likely given up and asks again; where epochs differ the
 older one is fenced.
 
-Rule 3: who asks may go away; what is asked is asked in a task of its own, and whatever comes
-of it everybody who waits is told.
+Rule 3: a requester may go away; a question is asked in a task of its own, and its answer
+goes to every requester that still waits.
 
 (AddPartitionsToTxnManager in Kafka.)
 """
@@ -145,7 +145,7 @@ class CoordinatorQuestions:
                 request, timeout_ms=self.timeout_ms
             )
         except PeerUnavailableError:
-            return  # they are told that there was no answer
+            return  # each question is finished with NETWORK_EXCEPTION
         by_id = {each.transactional_id: each for each in questions}
         for result in response.results_by_transaction:
             if (question := by_id.get(result.transactional_id)) is not None:

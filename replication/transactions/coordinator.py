@@ -5,12 +5,12 @@
                    └> rule ─> the answer, or a transaction that is written down first
                                    └ prepared: markers into every partition, then complete
 
-Rule 1: the leader epoch of a reign is also the coordinator epoch that its markers bear.
+Rule 1: the leader epoch of the partition is also the coordinator epoch of its markers.
 
-Rule 2: a slot has one change at a time, and a change that is being written is seen through
-whether or not whoever asked for it still waits.
+Rule 2: a slot has one change at a time, and a change that is being written is completed
+whether or not its requester still waits.
 
-Rule 3: what a new reign finds prepared it completes, before anybody asks.
+Rule 3: what a new coordinator finds prepared it completes, before anybody asks.
 
 (TransactionCoordinator, TransactionStateManager in Kafka.)
 """
@@ -22,7 +22,7 @@ import attrs
 import trio
 
 from replication.config import BrokerConfig
-from replication.coordinator.leader_epochs import Reigns, Shard
+from replication.coordinator.leader_epochs import LedShards, Shard
 from replication.coordinator.log import LogWriter, is_too_long
 from replication.coordinator.rules.records import KeyAndValue
 from replication.errors import ErrorCode, KafkaError
@@ -91,11 +91,11 @@ class TransactionCoordinator:
     markers: MarkerSender
     sink: EventSink
     on_bug: Callable[[BaseException], None]
-    _reigns: Reigns[TransactionShard] = attrs.field(init=False)
+    _led: LedShards[TransactionShard] = attrs.field(init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._reigns = Reigns(
+        self._led = LedShards(
             topic=TRANSACTION_STATE_TOPIC,
             broker_id=self.broker_id,
             begin=self._begin,
@@ -111,7 +111,7 @@ class TransactionCoordinator:
         config = self.config
         try:
             async with trio.open_nursery() as nursery:
-                self._nursery = self._reigns.nursery = nursery
+                self._nursery = self._led.nursery = nursery
                 nursery.start_soon(
                     self._regularly,
                     config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
@@ -144,18 +144,18 @@ class TransactionCoordinator:
                 self._in_the_background(shard, slot, self._abort_fenced(slot))
 
     def _abort_fenced(self, slot: Slot) -> Transaction:
-        """In the version that the cluster has, whoever it is that is fenced."""
+        """Abort for a fenced producer, in the transaction version that the cluster has."""
         return abort_fenced(slot, bumps_epoch=self.bumps_epoch(), now_ms=self._now_ms)
 
     def _forget_idle_ones(self, shard: TransactionShard) -> None:
         expiration_ms = self.config.transactional_id_expiration_ms
         for name, slot in sorted(shard.slots.items()):
             if is_forgotten(slot, expiration_ms=expiration_ms, now_ms=self._now_ms):
-                slot.pending = slot.current  # at once: whoever comes now is told to come again
+                slot.pending = slot.current  # at once: a request that comes now has to come again
                 self.nursery.start_soon(self._forget, shard, name, slot)
 
     async def _forget(self, shard: TransactionShard, name: str, slot: Slot) -> None:
-        """By a tombstone."""
+        """Forget the id, by a tombstone."""
         submission = shard.writer.submit([KeyAndValue(key_of(name), None)])
         await submission.wait()
         slot.pending = None
@@ -166,15 +166,15 @@ class TransactionCoordinator:
     def _now_ms(self) -> int:
         return self.seams.clock.wall_ms()
 
-    # Reigns.
+    # The partitions that are led here.
 
     @property
     def shards(self) -> dict[int, TransactionShard]:
-        return self._reigns.shards
+        return self._led.shards
 
     def apply_metadata(self, image: MetadataImage, _: MetadataDelta) -> None:
         """Take over what this broker leads from here on, and let go of the rest."""
-        self._reigns.apply_metadata(image)
+        self._led.apply_metadata(image)
 
     def _begin(self, number: int, topic_id: TopicId, leader_epoch: LeaderEpoch) -> TransactionShard:
         return TransactionShard(
@@ -222,17 +222,17 @@ class TransactionCoordinator:
     # Who is asked.
 
     def serving(self, transactional_id: str) -> TransactionShard:
-        """Where the id lives; KafkaError where that is not here, or not yet."""
+        """Return the shard of the id; KafkaError where it is not here, or not loaded yet."""
         if not transactional_id or is_too_long(transactional_id):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id has to fit a record")
-        return self._reigns.serving(transactional_id)
+        return self._led.serving(transactional_id)
 
     # Requests. KafkaError where they are refused.
 
     async def init_producer_id(
         self, transactional_id: str, *, timeout_ms: int, expected: tuple[int, int] | None
     ) -> ProducerIdentity:
-        """The next epoch of the id; with it, whoever had the last one is fenced (KIP-98, 360)."""
+        """Return the next epoch of the id, which fences the owner of the last one (KIP-98, 360)."""
         self.serving(transactional_id)
         if not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
             raise KafkaError(
@@ -303,13 +303,13 @@ class TransactionCoordinator:
         partitions: frozenset[TopicPartition],
         verify_only: bool,
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """What a leader asks before it opens the transaction in its log (KIP-890)."""
+        """Answer a leader that is about to open the transaction in its log (KIP-890)."""
         identity = {"producer_id": producer_id, "producer_epoch": producer_epoch}
         try:
             if verify_only:
                 await trio.lowlevel.checkpoint()
                 return self.verify_partitions(transactional_id, partitions=partitions, **identity)
-            # Only for who leaves it to the leaders: a producer of version 2.
+            # Only a producer of version 2 leaves it to the leaders.
             await self.add_partitions(
                 transactional_id, partitions=partitions, bumps_epoch=True, **identity
             )
@@ -351,7 +351,7 @@ class TransactionCoordinator:
             and slot.current.is_epoch_exhausted
         )
         spare = await self._producer_id() if exhausted else NO_PRODUCER_ID
-        if exhausted and not self._reigns.goes_on(shard):
+        if exhausted and not self._led.goes_on(shard):
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "not any more")
         decision = end(
             slot,
@@ -372,7 +372,7 @@ class TransactionCoordinator:
     async def _decided(
         self, shard: TransactionShard, slot: Slot | None, decision: ErrorCode | Transaction
     ) -> Transaction:
-        """How the transaction stands once the decision is in the log."""
+        """Write the decision, and return the transaction as it is then."""
         if isinstance(decision, Transaction):
             assert slot is not None, "there is something to change"
             return await self._change(shard, slot, decision)
@@ -424,14 +424,14 @@ class TransactionCoordinator:
         written.done.set()
 
     async def _complete(self, shard: TransactionShard, slot: Slot) -> None:
-        """Markers everywhere, and then nothing is left to do; for as long as we reign."""
+        """Write the markers everywhere and then complete, for as long as we lead the partition."""
         transaction = slot.current
         try:
             await self.markers.send(transaction, coordinator_epoch=shard.leader_epoch)
         except MarkerRefusedError as error:
-            self._reigns.end(shard, str(error))
+            self._led.end(shard, str(error))
             return
-        while self._reigns.goes_on(shard):
+        while self._led.goes_on(shard):
             written = self._in_the_background(
                 shard, slot, transaction.completed(now_ms=self._now_ms)
             )

@@ -1,4 +1,4 @@
-"""From the log to the transactions, when a reign begins (TransactionStateManager).
+"""Transactions are read from the log when a leader epoch begins (TransactionStateManager).
 
 Nobody appends meanwhile: what the log holds now is all there is, and since we lead it is, or
 will be, committed. It is read and decoded away from the loop, some MiB at a time.
@@ -23,8 +23,8 @@ async def load(
     chunk_bytes: int,
     offload: Offload,
 ) -> dict[str, Transaction]:
-    """The last record of each id; KafkaError, StorageError or ProtocolError where it cannot be
-    told.
+    """Return the last record of each id; KafkaError, StorageError or ProtocolError where the log
+    cannot be read.
     """
     partition = replica_manager.hosted.get(topic_partition)
     log = partition.log

@@ -2,7 +2,7 @@
 
     coordinator ── WriteTxnMarkers ──> each leader ── a control batch ──> each partition
          ^                                                                    │
-         └──────────────── until all have it, whoever leads by then ──────────┘
+         └──────────────── until all have it, by their present leaders ──────────┘
 
 Rule 1: what is prepared is done: a partition whose leader is away, or whose ISR is too small,
 is asked again and again. Only a partition that is no more is left out.
@@ -61,7 +61,7 @@ class MarkerRefusedError(Exception):
 
 
 OnGroupOffsets = Callable[[int, Iterable[int], bool], None]
-"""Told of a producer's end: which partitions of the groups' offsets, and whether it committed."""
+"""Called with a producer's id, the partitions of `__consumer_offsets`, and whether it committed."""
 
 
 @attrs.define(eq=False, kw_only=True)

@@ -30,7 +30,7 @@ class ProducerIds:
     _fetching: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     async def allocate(self, *, broker_epoch: int) -> int:
-        """An id no producer has had; KafkaError where the controller gives no block."""
+        """Return an id that no producer has had; KafkaError where the controller gives no block."""
         async with self._fetching:
             if self._next == self._end:
                 await self._take_block(broker_epoch)

@@ -1,4 +1,4 @@
-"""A change of a transaction on its way into the log, and what a producer is told where it fails."""
+"""A change of a transaction on its way into the log, and a producer's error where it fails."""
 
 import attrs
 import trio
@@ -15,7 +15,7 @@ class Written:
 
 
 def error_of(error: ErrorCode) -> ErrorCode:
-    """What a producer is told where its transaction could not be written (KIP-98)."""
+    """Return a producer's error where its transaction could not be written (KIP-98)."""
     match error:
         case (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -21,7 +21,7 @@
 
 Every handler is a function of the node, the request's context and the request. It answers
 from what this broker knows, or carries the question to the controller; it never blocks
-the node, and what is wrong with one partition or topic is told beside the others' answers.
+the node, and the error of one partition or topic stands beside the others' answers.
 """
 
 from functools import partial

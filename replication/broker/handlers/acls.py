@@ -30,14 +30,14 @@ async def describe_acls(
     found: dict[tuple[int, str, int], list[AclDescription]] = {}
     for acl in node.metadata.image.security.acls.values():
         if wanted.matches(acl):
-            told = AclDescription(
+            described = AclDescription(
                 principal=acl.principal,
                 host=acl.host,
                 operation=acl.operation,
                 permission_type=acl.permission,
             )
             key = (acl.resource_type, acl.resource_name, acl.pattern_type)
-            found.setdefault(key, []).append(told)
+            found.setdefault(key, []).append(described)
     return DescribeAclsResponse(
         resources=[
             DescribeAclsResource(

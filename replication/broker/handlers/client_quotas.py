@@ -2,7 +2,7 @@
 
 `kafka-configs.sh --describe --entity-type users` asks this before it asks for credentials of SCRAM.
 A filter is checked as in Kafka (ClientQuotasImage), so that a wrong one is not taken for a right one
-that finds nothing. AlterClientQuotas is not served: whoever sets a quota learns that none are kept.
+that finds nothing. AlterClientQuotas is not served: a client that sets a quota learns that none are kept.
 """
 
 from replication.broker.handlers.node import BrokerNode

@@ -62,7 +62,7 @@ async def describe_configs(
 def _described(
     node: BrokerNode, request: DescribeConfigsRequest
 ) -> Steps[list[DescribeConfigsResult]]:
-    """Describe each resource once, however often it is named: what is told of it is long."""
+    """Describe each resource once, however often it is named: its description is long."""
     results: dict[tuple[int, str], DescribeConfigsResult] = {}
     for resource in request.resources:
         key = (resource.resource_type, resource.resource_name)
@@ -177,7 +177,7 @@ async def _alter(
     *,
     keeps_others: bool,
 ) -> list[AlterConfigsResourceResponse]:
-    """One answer for each resource of `request`, to which `changes` belong one by one."""
+    """Return an answer for each resource of `request`; `changes` has those of each resource."""
     times = Counter((each.resource_type, each.resource_name) for each in request.resources)
     answers: list[AlterConfigsResourceResponse | None] = []
     for resource, changed in zip(request.resources, changes, strict=True):
@@ -191,9 +191,9 @@ async def _alter(
             answers.append(None)
         except KafkaError as error:
             answers.append(answer(resource, error))
-    left = [each for each, told in zip(request.resources, answers, strict=True) if told is None]
-    told_by_controller = iter(await _ask_controller(node, attrs.evolve(request, resources=left)))
-    return [next(told_by_controller) if told is None else told for told in answers]
+    left = [each for each, known in zip(request.resources, answers, strict=True) if known is None]
+    from_controller = iter(await _ask_controller(node, attrs.evolve(request, resources=left)))
+    return [next(from_controller) if known is None else known for known in answers]
 
 
 async def _ask_controller(node: BrokerNode, request: Request) -> list[AlterConfigsResourceResponse]:

@@ -84,8 +84,9 @@ def _nobody(
 async def init_producer_id(
     node: BrokerNode, context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
-    """A new id at epoch 0, also where a producer asks to have its epoch bumped (KIP-360); with a
-    transactional id the next epoch of that.
+    """Give a new id at epoch 0, or the next epoch of a transactional id.
+
+    A producer without a transactional id that asks for the next epoch (KIP-360) gets a new id.
     """
     has_id = request.producer_id != NO_PRODUCER_ID
     has_epoch = request.producer_epoch != NO_PRODUCER_EPOCH

@@ -94,8 +94,10 @@ async def fetch(node: BrokerNode, context: RequestContext, request: FetchRequest
 
 
 async def _catch_up_with(node: BrokerNode, context: RequestContext, request: FetchRequest) -> None:
-    """A follower may hear of a topic, or of our reign, before we do. Told that we do not
-    know it, it would stay away for `replica.fetch.backoff.ms`; our own news is on its way.
+    """Wait for metadata that a follower has and we do not.
+
+    It may know a topic, or our leader epoch, before we do. After an error it would stay away for
+    `replica.fetch.backoff.ms`, while our own metadata is on its way.
     """
     await node.metadata.wait_at_most(
         lambda image: not _is_ahead(image, request, version=context.version),
@@ -256,7 +258,7 @@ def _error(error: ErrorCode, version: int) -> ErrorCode:
 def _leader(
     view: View, version: int, partition: TopicIdPartition, answer: FetchPartitionData
 ) -> tuple[int, int]:
-    """Where to ask instead, for a client that came to the wrong broker (KIP-951)."""
+    """Return the leader and its epoch, for a client that came to the wrong broker (KIP-951)."""
     if version < LEADER_HINTS_SINCE or answer.error not in MOVED or partition.topic is None:
         return -1, -1
     return view.leader(partition.topic_partition)

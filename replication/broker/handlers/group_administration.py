@@ -34,7 +34,7 @@ async def describe_groups(
     if request.include_authorized_operations:
         operations = GROUP_OPERATIONS
     described = partial(_described, node, context.version, operations)
-    names = list(dict.fromkeys(request.groups))  # each once: what is told of one may be long
+    names = list(dict.fromkeys(request.groups))  # each once: a description may be long
     return DescribeGroupsResponse(groups=await in_steps(each_of(described, names)))
 
 
@@ -85,16 +85,16 @@ async def list_groups(
 ) -> ListGroupsResponse:
     error, groups = listed(node.groups, request.states_filter, request.types_filter)
     return ListGroupsResponse(
-        error_code=error,
-        groups=[
-            ListedGroup(
-                group_id=hosted.group.group_id,
-                protocol_type=hosted.group.protocol_type or "",
-                group_state=hosted.group.state.value,
-                group_type=CLASSIC,
-            )
-            for hosted in groups
-        ],
+        error_code=error, groups=await in_steps(each_of(_listed_group, groups))
+    )
+
+
+def _listed_group(hosted: HostedGroup) -> ListedGroup:
+    return ListedGroup(
+        group_id=hosted.group.group_id,
+        protocol_type=hosted.group.protocol_type or "",
+        group_state=hosted.group.state.value,
+        group_type=CLASSIC,
     )
 
 

@@ -69,7 +69,7 @@ async def offset_commit(
         unknown_group=ErrorCode.GROUP_ID_NOT_FOUND if found else ErrorCode.ILLEGAL_GENERATION,
     )
     if error is not ErrorCode.NONE:
-        # What is unknown is unknown whoever coordinates; all else failed with the group.
+        # What is unknown is so at any coordinator; all else failed with the group.
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         errors = {each: code if code is unknown else error for each, code in errors.items()}
     return OffsetCommitResponse(topics=await in_steps(_committed(request, errors)))
@@ -123,7 +123,7 @@ def _committed(
 
 
 def fault_of(node: BrokerNode, partition: TopicPartition, metadata: str | None) -> ErrorCode:
-    """What is wrong with one offset, whoever commits it."""
+    """Return what is wrong with one offset of a commit."""
     if node.metadata.image.partition(partition) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     size = len(metadata or "")

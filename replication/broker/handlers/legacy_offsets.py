@@ -37,7 +37,7 @@ def legacy_offsets(log: Log, *, timestamp: int, count: int, wall_ms: int) -> lis
 
 
 def _written_ms(log: Log, segment: Segment) -> int | None:
-    """None where retention has taken it since the segments were listed."""
+    """Return when a segment was written; None where retention has deleted it meanwhile."""
     try:
         return log.local.file_system.modified_ms(segment.path(LOG_SUFFIX))
     except FileNotFoundError:

@@ -1,6 +1,6 @@
 """Metadata and DescribeCluster: who is there, and who leads what.
 
-A client is told only of brokers it can use: registered, not fenced, and with an endpoint
+A client is shown only brokers that it can use: registered, not fenced, and with an endpoint
 on the listener it came in by. A replica elsewhere is offline; a leader elsewhere makes its
 partition LEADER_NOT_AVAILABLE (KRaftMetadataCache). Any live broker may be named as the
 controller, since each forwards to it: we name ourselves, which this client has reached.
@@ -51,7 +51,7 @@ CLUSTER_OPERATIONS = as_bits(SUPPORTED[ResourceType.CLUSTER])
 async def metadata(
     node: BrokerNode, context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse:
-    """By name, by id (from version 12), or all of them."""
+    """Describe topics by name, by id (from version 12), or all of them."""
     if context.version < IDS_SINCE and await in_steps(_is_malformed(request)):
         return MetadataResponse(topics=await in_steps(each_of(_refused, request.topics or ())))
     operations = UNKNOWN_OPERATIONS
@@ -84,7 +84,7 @@ async def metadata(
 async def describe_cluster(
     node: BrokerNode, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    """The brokers alone; the controllers are asked on their own listener (KIP-919)."""
+    """Describe the brokers alone; controllers answer on their own listener (KIP-919)."""
     if request.endpoint_type == CONTROLLERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
@@ -208,5 +208,5 @@ def _partition(
 
 
 def offline_replicas(view: View, partition: PartitionRegistration) -> list[int]:
-    """Those that the client cannot reach."""
+    """Return the replicas that the client cannot reach."""
     return [replica for replica in partition.replicas if view.endpoint(replica) is None]

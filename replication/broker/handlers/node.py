@@ -45,7 +45,7 @@ class BrokerNode:
     """The topics that requests of clients are creating on the way."""
 
     async def forward(self, request: Any, *, timeout_ms: int) -> Any:
-        """The controller's answer; PeerUnavailableError where it gives none.
+        """Return the controller's answer; PeerUnavailableError where it gives none.
 
         A controller that is away is waited for as long as the client waits for us. A request
         that it may have carried out before it died is sent again, as Kafka does: creating a

@@ -69,8 +69,9 @@ def _list_topics(
     request: ListOffsetsRequest,
     long: list[tuple[str, ListOffsetsPartition, ListOffsetsPartitionResponse]],
 ) -> Steps[list[ListOffsetsTopicResponse]]:
-    """A partition that is named twice is refused, each time. What takes a long search is left
-    without an answer, and added to `long`.
+    """Answer for each partition; one that is named twice is refused, each time.
+
+    A partition that takes a long search is left without an answer, and added to `long`.
     """
     named: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:

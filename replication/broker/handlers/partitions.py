@@ -1,7 +1,7 @@
 """CreatePartitions, ElectLeaders and reassignments: the controller decides, as for topics.
 
 A topic's growth is answered once this broker knows of it too. Elections and reassignments
-are answered at once, as Kafka answers them: whoever asks looks at the metadata afterwards.
+are answered at once, as Kafka answers them: the client looks at the metadata afterwards.
 """
 
 from replication.broker.handlers.node import BrokerNode
@@ -64,7 +64,7 @@ async def create_partitions(
 
 
 def _has_grown(image: MetadataImage, grown: dict[str, int]) -> bool:
-    """Whether the topics have so many partitions, or were deleted meanwhile."""
+    """Return whether the topics have so many partitions, or were deleted meanwhile."""
     return all(
         (topic := image.topics.get(name)) is None or len(topic.partitions) >= count
         for name, count in grown.items()

@@ -2,7 +2,7 @@
 
 What is wrong with a whole partition's bytes (not one batch of version 2) is refused here,
 as ProduceRequest.validateRecords does; what is wrong with the batch is the log's to say.
-acks=0 has no answer, so an error in it can only be told by hanging up (KafkaApis).
+acks=0 has no answer, so an error in it closes the connection (KafkaApis).
 
 What would open a transaction is asked about first (KIP-890): `TransactionVerification`.
 """
@@ -22,7 +22,7 @@ from replication.replica_manager import (
 )
 from replication.server.guards.records import MAGIC_AT, has_transactional_records
 from replication.server.server import CloseConnectionError, RequestContext
-from replication.steps import Steps
+from replication.steps import Steps, each_of
 from replication.wire.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -126,10 +126,11 @@ async def _verify(
     request: ProduceRequest,
     entries: Mapping[TopicPartition, memoryview],
 ) -> tuple[Mapping[TopicPartition, ProduceResult], Mapping[TopicPartition, VerificationGuard]]:
-    """What may not be appended, and the guards of what may."""
+    """Return the answers for what may not be appended, and the guards of the rest."""
     if request.transactional_id is None:
         return {}, {}
-    headers = {each: read_header(records) for each, records in entries.items()}
+    found = await in_steps(each_of(read_header, list(entries.values())))
+    headers = dict(zip(entries, found, strict=True))
     opening = {each: header for each, header in headers.items() if header.is_transactional}
     try:
         producer = the_one_producer(

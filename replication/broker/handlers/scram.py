@@ -1,4 +1,4 @@
-"""Who may log in by SCRAM (KIP-554): told from the metadata, altered by the controller."""
+"""SCRAM credentials (KIP-554): described from the metadata, altered by the controller."""
 
 from collections import Counter
 

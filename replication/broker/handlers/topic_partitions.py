@@ -105,7 +105,7 @@ def _topic(
 def _partition(
     view: View, number: int, partition: PartitionRegistration
 ) -> DescribeTopicPartitionsResponsePartition:
-    """No error where nobody leads: a leader of -1 says so."""
+    """Describe a partition. There is no error where nobody leads: a leader of -1 says so."""
     has_leader = view.endpoint(partition.leader) is not None
     return DescribeTopicPartitionsResponsePartition(
         partition_index=number,

@@ -40,7 +40,7 @@ BROKER_DEFAULT = -1  # of partitions and of the replication factor (KIP-464)
 async def create_topics(
     node: BrokerNode, _: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
-    """Forwarded; then waited for, until this broker knows of the topics too."""
+    """Forward the request; then wait until this broker has the topics too."""
     deadline_ms = node.clock.now_ms() + request.timeout_ms
     try:
         response = await node.forward(request, timeout_ms=request.timeout_ms)
@@ -72,7 +72,7 @@ async def create_topics(
 async def delete_topics(
     node: BrokerNode, context: RequestContext, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:
-    """Forwarded as topic states, which is how versions from 6 on say it."""
+    """Forward the request in the form of version 6; then wait until this broker has no such topics."""
     deadline_ms = node.clock.now_ms() + request.timeout_ms
     states = request.topics
     if context.version < 6:

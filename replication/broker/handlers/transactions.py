@@ -92,8 +92,8 @@ async def add_partitions_to_txn(
             topics=request.v3_and_below_topics,
         ),
     )
-    told = {each: _fenced_then(error, context.version) for each, error in outcome.items()}
-    results_by_topic = await in_steps(by_topic(told))
+    errors = {each: _fenced_then(error, context.version) for each, error in outcome.items()}
+    results_by_topic = await in_steps(by_topic(errors))
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results_by_topic)
 
 
@@ -122,7 +122,7 @@ def _fenced_then(error: ErrorCode, version: int) -> ErrorCode:
 async def add_offsets_to_txn(
     node: BrokerNode, context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:
-    """The partition where the group's offsets are is one of the transaction's."""
+    """Add the partition of the group's offsets to the transaction."""
     await create_automatically(node, [GROUP_METADATA_TOPIC])
     topic = node.metadata.image.topics.get(GROUP_METADATA_TOPIC)
     if topic is None:
@@ -275,16 +275,16 @@ async def describe_producers(
 def _producers_of(
     node: BrokerNode, request: DescribeProducersRequest
 ) -> Steps[list[TopicResponse]]:
-    """Tell of each partition once, however often it is named: it may have many producers."""
+    """Describe each partition once, however often it is named: it may have many producers."""
     topics = []
-    told: set[TopicPartition] = set()
+    described: set[TopicPartition] = set()
     for topic in request.topics:
         answer = TopicResponse(name=topic.name)
         topics.append(answer)
         for number in topic.partition_indexes:
             partition = TopicPartition(topic.name, number)
-            if partition not in told:
-                told.add(partition)
+            if partition not in described:
+                described.add(partition)
                 answer.partitions.append(_producers(node, partition))
                 yield len(answer.partitions[-1].active_producers)
             yield 1

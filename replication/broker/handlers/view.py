@@ -14,7 +14,7 @@ class View:
     listener: str
 
     def endpoint(self, broker_id: int) -> Endpoint | None:
-        """Where the client reaches a broker; None if it cannot."""
+        """Return where the client reaches a broker; None if it cannot."""
         if not self.image.is_alive(broker_id):
             return None
         registration = self.image.broker(broker_id)
@@ -31,7 +31,7 @@ class View:
         ]
 
     def leader(self, partition: TopicPartition) -> tuple[int, int]:
-        """Who leads a partition, and since which epoch; (-1, -1) where nobody knows it."""
+        """Return the leader of a partition and its leader epoch; (-1, -1) where it is unknown."""
         registration = self.image.partition(partition)
         if registration is None:
             return -1, -1

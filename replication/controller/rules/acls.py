@@ -1,4 +1,4 @@
-"""ACLs made and taken away (AclControlManager, KIP-801)."""
+"""ACLs are created and deleted (AclControlManager, KIP-801)."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,7 @@ from replication.wire.describe_acls import AclBindingFilter
 def create_acls(
     image: MetadataImage, request: CreateAclsRequest, new_id: Callable[[], bytes]
 ) -> Decision[CreateAclsResponse]:
-    """Those that are there already are not made twice."""
+    """Create the ACLs that are not there yet; all of them are answered as created."""
     known = set(image.security.acls.values())
     records: list[MetadataRecord] = []
     results: list[AclCreationResult] = []

@@ -138,7 +138,7 @@ def heartbeat(
                 records = () if broker.fenced else fence(image, broker, rules_of)
         if then is BrokerState.SHUTDOWN_NOW:
             cause = "controlled shutdown"
-    if not records:  # one thing at a time: it is told in every heartbeat
+    if not records:  # one thing at a time: every heartbeat repeats it
         records = lose_directories(image, broker, request.offline_log_dirs, rules_of)
         cause = "log directory offline"
     answer = BrokerHeartbeatResponse(
@@ -220,7 +220,7 @@ class Fencing:
 def fence_expired(
     image: MetadataImage, *, sessions: BrokerSessions, rules_of: RulesOf, now_ms: int
 ) -> Fencing | None:
-    """The longest silent broker; ask again, with its records applied, for the next."""
+    """Return what fences the longest silent broker; call again, with its records applied."""
     for broker_id in sessions.expired(image, now_ms):
         broker = image.brokers[broker_id]
         return Fencing(broker, fence(image, broker, rules_of))

@@ -98,7 +98,7 @@ def alter_configs(
 
 
 def election_rules(image: MetadataImage, config: BrokerConfig) -> RulesOf:
-    """What a topic's configuration says about elections, as things are set in `image`."""
+    """Return a function that gives the election rules of a topic, as they are set in `image`."""
     current = DynamicBrokerConfig.of(config, image.broker_configs).current
 
     def rules_of(topic: TopicImage) -> ElectionRules:
@@ -113,8 +113,10 @@ def election_rules(image: MetadataImage, config: BrokerConfig) -> RulesOf:
 
 
 def one_minimum(image: MetadataImage, config: BrokerConfig) -> Iterable[MetadataRecord]:
-    """Who is eligible is reckoned by the minimum that leaders keep to. So that it is the same
-    for all of them it is written down, once, and no broker may have one of its own (KIP-966).
+    """Yield the record of a min.insync.replicas for all brokers, where there is none yet.
+
+    The ELR follows from the minimum that leaders keep to, so it must be the same for all of
+    them: no broker may have one of its own (KIP-966).
     """
     set_already = MIN_INSYNC_REPLICAS in image.broker_configs.get(None, {})
     if config.understudy_eligible_leader_replicas_version > 0 and not set_already:
@@ -122,7 +124,7 @@ def one_minimum(image: MetadataImage, config: BrokerConfig) -> Iterable[Metadata
 
 
 def feature_levels(image: MetadataImage, config: BrokerConfig) -> Iterable[MetadataRecord]:
-    """Those that the configuration wants otherwise than they are, as `kafka-features` would."""
+    """Yield the feature levels that the configuration sets and that are others in `image`."""
     if image.feature(TRANSACTION_VERSION) != config.understudy_transaction_version:
         yield FeatureLevelRecord(TRANSACTION_VERSION, config.understudy_transaction_version)
 
@@ -209,7 +211,7 @@ def _broker_changes(
 
 
 def _broker_id(name: str) -> int | None:
-    """None, which is every broker, for no name at all."""
+    """Return the broker id in a resource name; None, for every broker, where it is empty."""
     if not name:
         return None
     if not (name.isascii() and name.isdigit()):

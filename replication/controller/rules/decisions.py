@@ -2,10 +2,10 @@
 
     request, image, time  ->  Decision(answer, records)      a pure function
     records               ->  the metadata log, synced       Controller
-    answer                ->  whoever asked, after that
+    answer                ->  the client, after that
 
-Rule 1: a decision is made from one image and changes nothing. Whoever carries it out
-appends its records before the next decision is made, so two never contradict each other.
+Rule 1: a decision is made from one image and changes nothing. The controller appends its
+records before the next decision is made, so two never contradict each other.
 
 Rule 2: every path to a new leader goes through `election.after`, by `PartitionChanges`.
 """
@@ -40,7 +40,7 @@ RulesOf: TypeAlias = Callable[[TopicImage], ElectionRules]
 
 @attrs.frozen
 class Decision(Generic[A]):
-    """An answer and the records it rests on. `cause` says why, for those who watch."""
+    """An answer and the records it rests on. `cause` says why; events show it."""
 
     answer: A
     records: tuple[MetadataRecord, ...] = ()
@@ -60,7 +60,7 @@ class PartitionChanges:
     _rules: dict[TopicId, ElectionRules] = attrs.field(factory=dict, init=False)
 
     def partition(self, topic: TopicImage, number: int) -> PartitionRegistration | None:
-        """As it is by now."""
+        """Return the partition with the changes made so far."""
         return self._made.get((topic.topic_id, number)) or topic.partitions.get(number)
 
     def rules(self, topic: TopicImage) -> ElectionRules:
@@ -77,7 +77,7 @@ class PartitionChanges:
         election: Election | None = None,
         is_active: Callable[[int], bool] | None = None,
     ) -> PartitionChangeRecord | None:
-        """What must be written down for `wish` to be so, with all that follows from it; None
+        """Return the record that fulfils `wish`, with all that follows from it; None
         where nothing is to be changed.
         """
         partition = self.partition(topic, number)
@@ -99,7 +99,7 @@ class PartitionChanges:
 def elections_without(
     image: MetadataImage, broker_id: int, rules_of: RulesOf, *, lost_its_tail: bool = False
 ) -> list[PartitionChangeRecord]:
-    """`broker_id` drops out of every ISR it is in, and its leaderships move; where it may have
+    """Return the changes that take `broker_id` out of every ISR and move its leaderships; where it may have
     `lost_its_tail`, it drops out of every ELR as well.
     """
 
@@ -120,8 +120,8 @@ def elections_without(
 def elections_without_directories(
     image: MetadataImage, broker_id: int, lost: frozenset[bytes], rules_of: RulesOf
 ) -> list[PartitionChangeRecord]:
-    """What `broker_id` holds in these log directories drops out of every ISR, and its
-    leaderships move.
+    """Return the changes that take replicas of `broker_id` in the `lost` directories out of every
+    ISR and move their leaderships.
     """
 
     def wish(partition: PartitionRegistration) -> Wish | None:
@@ -140,7 +140,7 @@ def elections_without_directories(
 def _in_place(
     image: MetadataImage, partition: PartitionRegistration, is_active: Callable[[int], bool]
 ) -> Callable[[int], bool]:
-    """`is_active`, of brokers whose replica of `partition` lies in an online log directory."""
+    """Restrict `is_active` to brokers whose replica of `partition` is in an online directory."""
     if not partition.directories:
         return is_active
     return lambda replica: is_active(replica) and image.is_in_place(partition, replica)
@@ -149,7 +149,7 @@ def _in_place(
 def elections_with(
     image: MetadataImage, broker_id: int, rules_of: RulesOf
 ) -> list[PartitionChangeRecord]:
-    """`broker_id` may lead from now on: what has no leader may have found one."""
+    """Return the elections of partitions without a leader that `broker_id` may lead from now on."""
     return _elections(
         image,
         rules_of,
@@ -159,7 +159,7 @@ def elections_with(
 
 
 def elections_of_leaderless(image: MetadataImage, rules_of: RulesOf) -> list[PartitionChangeRecord]:
-    """What has no leader and could have one."""
+    """Return the elections of partitions that have no leader and could have one."""
     return _elections(image, rules_of, _leader_if_none, is_active=image.may_join_isr)
 
 
@@ -188,7 +188,8 @@ def _by_name(topics: Iterable[TopicImage]) -> list[TopicImage]:
 
 
 def is_current_incarnation(image: MetadataImage, broker_id: int, broker_epoch: int) -> bool:
-    """Whether a request comes from the broker that is registered, not from a former self.
+    """Return whether a request comes from the registered incarnation of a broker.
+
     Otherwise the answer is STALE_BROKER_EPOCH (ClusterControlManager.checkBrokerEpoch).
     """
     broker = image.broker(broker_id)

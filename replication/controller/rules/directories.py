@@ -41,7 +41,7 @@ from storage.types import TopicId
 def lose_directories(
     image: MetadataImage, broker: BrokerRegistration, offline: list[bytes], rules_of: RulesOf
 ) -> tuple[MetadataRecord, ...]:
-    """What follows from the directories in `offline`, if that is news."""
+    """Return what follows from the directories in `offline`; nothing where that is known."""
     lost = frozenset(offline) & frozenset(broker.directories)
     if not lost:
         return ()
@@ -96,7 +96,7 @@ def _refusal(image: MetadataImage, topic_id: TopicId, index: int, broker_id: int
 def _elections_after(
     image: MetadataImage, broker_id: int, records: list[MetadataRecord], rules_of: RulesOf
 ) -> Iterator[MetadataRecord]:
-    """A directory may have been lost before it was known what lies in it."""
+    """Yield elections for replicas whose directory was lost before it was known to hold them."""
     named = {each.directory for each in records if isinstance(each, ReplicaDirectoryRecord)}
     lost = named - set(image.brokers[broker_id].directories)
     if lost:

@@ -1,6 +1,6 @@
 """Who may lead next, who else could, and what the ISR is then (PartitionChangeBuilder).
 
-Whatever happens to a partition is told as a `Wish`, and passes through four steps:
+Every change of a partition is a `Wish`, and passes through four steps:
 
     complete    a reassignment whose wanted replicas are all in sync is done
     eligible    who leaves an ISR that becomes too small joins the ELR (KIP-966)
@@ -9,9 +9,9 @@ Whatever happens to a partition is told as a `Wish`, and passes through four ste
 
 Electable is, in this order:
 
-    clean       whoever is in the ISR and active
-    eligible    only where the ISR is empty: whoever is in the ELR and active
-    last known  only where ISR and ELR are empty: whoever led last, if active. Nobody is known
+    clean       a member of the ISR that is active
+    eligible    only where the ISR is empty: a member of the ELR that is active
+    last known  only where ISR and ELR are empty: the last leader, if active. No replica is known
                 to hold more, but it may have lost what it had not synced
     unclean     only where the topic says so, or an operator: the first active replica
 
@@ -19,7 +19,7 @@ After each of the last two the ISR is the leader alone, because nobody knows wha
 others hold, and the leader counts as recovering until it says otherwise (KIP-704).
 
 Rule 1: the high watermark stands still while the ISR is smaller than min.insync.replicas.
-So whoever left the ISR since it became so small still holds all that is committed: that is
+So a replica that left the ISR since it became so small holds all that is committed: that is
 the ELR. A broker that has not been shut down cleanly may have lost its unsynced tail: it
 leaves the ISR and the ELR when it registers again.
 
@@ -101,8 +101,8 @@ def after(
     is_active: Callable[[int], bool],
     election: Election | None = None,
 ) -> PartitionRegistration:
-    """The partition with `wish` fulfilled and all that follows from it; its epochs are not
-    counted. `is_active` says who may lead: registered, not fenced, not shutting down. The
+    """Return the partition with `wish` fulfilled and all that follows from it; its epochs are
+    not counted. `is_active` says who may lead: registered, not fenced, not shutting down. The
     election is what the topic's `rules` make of it where it is not given.
     """
     if election is None:
@@ -113,7 +113,7 @@ def after(
     elif not wanted.isr:
         wanted = attrs.evolve(wanted, isr=partition.isr)
     wanted = _elected(wanted, election, is_active, eligible=rules.eligible)
-    # A smaller minimum may have come while nobody led: then whoever leads now commits alone.
+    # A smaller minimum may have come while nobody led: then the leader of now commits alone.
     if len(wanted.isr) >= _min_isr(wanted, rules):
         wanted = attrs.evolve(wanted, elr=())
     return _with_last_known(wanted, partition, eligible=rules.eligible)
@@ -132,8 +132,10 @@ def _with_eligible(
 
 
 def _min_isr(wanted: PartitionRegistration, rules: ElectionRules) -> int:
-    """The leader reckons with the replicas of its own partition too. Kafka's controller takes
-    those of partition 0, which is another number only after a reassignment.
+    """Return the minimum, which is no more than the replicas of this partition.
+
+    Kafka's controller takes the number of replicas of partition 0, which is another one only
+    after a reassignment.
     """
     return effective_min_isr(
         min_insync_replicas=rules.min_insync_replicas, remote_replicas=len(wanted.replicas) - 1
@@ -141,7 +143,7 @@ def _min_isr(wanted: PartitionRegistration, rules: ElectionRules) -> int:
 
 
 def _in_order(partition: PartitionRegistration, members: Collection[int]) -> tuple[int, ...]:
-    """In assignment order, so that equal sets are equal; who is no replica is left out."""
+    """Return `members` in assignment order, without those that are no replicas."""
     return tuple(replica for replica in partition.replicas if replica in members)
 
 
@@ -180,7 +182,7 @@ def _candidates(wanted: PartitionRegistration, election: Election) -> Iterator[i
 
 
 def _at_risk(wanted: PartitionRegistration, election: Election, *, eligible: bool) -> Iterator[int]:
-    """Who may be made leader though it may lack what was committed."""
+    """Yield the replicas that may become leader though they may lack committed records."""
     if eligible and not (wanted.isr or wanted.elr):
         yield from _in_order(wanted, wanted.last_known_elr)
     if election is Election.UNCLEAN:
@@ -190,13 +192,13 @@ def _at_risk(wanted: PartitionRegistration, election: Election, *, eligible: boo
 def _with_last_known(
     wanted: PartitionRegistration, before: PartitionRegistration, *, eligible: bool
 ) -> PartitionRegistration:
-    """Whoever led when the ISR became empty is remembered until somebody leads again."""
+    """Remember the leader under which the ISR became empty, until there is a leader again."""
     if wanted.leader != NO_LEADER:
         return attrs.evolve(wanted, last_known_elr=())
     if not (eligible and before.isr and not wanted.isr):
         return wanted
     # Without a leader but with an ISR: eligible leader replicas have just been turned on,
-    # and that ISR is whoever was the last in sync.
+    # and that ISR is the last replica that was in sync.
     last = before.isr[0] if before.leader == NO_LEADER else before.leader
     return attrs.evolve(wanted, last_known_elr=(last,))
 
@@ -208,14 +210,16 @@ def change_record(
     topic_id: TopicId,
     number: int,
 ) -> PartitionChangeRecord | None:
-    """What the log must say for `wanted` to hold; None where nothing changes."""
+    """Return the record that makes `before` become `wanted`; None where nothing changes."""
     changed = {
         field: value
         for field in _TOLD
         if (value := getattr(wanted, field)) != getattr(before, field)
     }
     if not set(before.replicas) <= set(wanted.replicas):
-        changed["leader"] = wanted.leader  # whoever stays hears of a new reign (Rule 2)
+        changed["leader"] = (
+            wanted.leader
+        )  # the replicas that stay learn a new leader epoch (Rule 2)
     return PartitionChangeRecord(topic_id, number, **changed) if changed else None
 
 

@@ -1,6 +1,6 @@
-"""What the records of one decision mean to those who watch.
+"""The events that the records of one decision are.
 
-Events say what is durable: they are told when the high watermark has passed the records.
+Events say what is durable: they are emitted when the high watermark has passed the records.
 """
 
 from collections.abc import Iterable, Iterator
@@ -41,7 +41,7 @@ def events_of(
     cause: str,
     silent_ms: int = -1,
 ) -> Iterator[Event]:
-    """`cause` says why a broker was fenced, `silent_ms` since when it was not heard of."""
+    """Yield the events. `cause` says why a broker was fenced, `silent_ms` how long it was silent."""
     for record in records:
         match record:
             case RegisterBrokerRecord():
@@ -136,7 +136,7 @@ def _partition_changed(
 
 
 def _cause(was: PartitionRegistration, now: PartitionRegistration) -> str:
-    """Why this leader could be elected, in the words of `replication.controller.rules.election`."""
+    """Return why this leader could be elected, as `replication.controller.rules.election` names it."""
     if now.leader in was.isr:
         return "clean"
     if now.leader in was.elr:

@@ -120,7 +120,7 @@ def _may_join(image: MetadataImage, broker_id: int, broker_epoch: int) -> bool:
 
 
 def _wish(partition: PartitionRegistration, data: PartitionData) -> Wish:
-    """The ISR in assignment order; as it is where the same members are asked for."""
+    """Return a wish for the proposed ISR, in assignment order; unchanged where it has the same members."""
     asked = proposed_isr(data)
     same = asked.keys() == set(partition.isr)
     return Wish(

@@ -154,10 +154,10 @@ def elect_leaders(
         ]
     results = []
     for each in asked:
-        told = [_elected(changes, each.topic, number, election) for number in each.partitions]
+        elected = [_elected(changes, each.topic, number, election) for number in each.partitions]
         if request.topic_partitions is None:
-            told = [one for one in told if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]
-        results.append(ReplicaElectionResult(topic=each.topic, partition_result=told))
+            elected = [one for one in elected if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]
+        results.append(ReplicaElectionResult(topic=each.topic, partition_result=elected))
     answer = ElectLeadersResponse(replica_election_results=results)
     return Decision(answer, tuple(changes.records), "asked for an election")
 

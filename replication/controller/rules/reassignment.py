@@ -7,7 +7,7 @@
 
 Rule 1: wanted replicas come first, so that the first of them is the preferred leader.
 
-Rule 2: `adding` is whoever was no replica when the first of several reassignments began, so
+Rule 2: `adding` are the brokers that held no replica when the first of several reassignments began, so
 that a cancel leads back to the beginning, however often the target was changed meanwhile.
 Kafka forgets the beginning with the second target that adds somebody
 (ReplicationControlManager.changePartitionReassignment).
@@ -27,7 +27,7 @@ def is_reassigned(partition: PartitionRegistration) -> bool:
 
 
 def begun(partition: PartitionRegistration, target: Iterable[int]) -> PartitionRegistration:
-    """Its replicas on the way to `target`, which names each of them once."""
+    """Return the partition on the way to `target`, which names each replica once."""
     wanted = tuple(target)
     original = _without(partition.replicas, partition.adding)
     removing = _without(partition.replicas, wanted)
@@ -38,7 +38,7 @@ def begun(partition: PartitionRegistration, target: Iterable[int]) -> PartitionR
 
 
 def completed(partition: PartitionRegistration) -> PartitionRegistration:
-    """Without what was to be removed, once everybody who stays is in sync."""
+    """Return the partition without the removed replicas, once all that stay are in sync."""
     replicas = _without(partition.replicas, partition.removing)
     if not is_reassigned(partition) or not replicas or not set(replicas) <= set(partition.isr):
         return partition
@@ -47,8 +47,10 @@ def completed(partition: PartitionRegistration) -> PartitionRegistration:
 
 
 def cancelled(partition: PartitionRegistration) -> PartitionRegistration:
-    """As before it began. Its ISR and ELR are empty where only new replicas were in them: who
-    then leads may lack what was committed since.
+    """Return the partition as it was before the reassignment.
+
+    Its ISR and ELR are empty where only new replicas were in them: the next leader may then lack
+    what was committed since.
     """
     return attrs.evolve(
         partition,

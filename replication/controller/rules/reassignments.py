@@ -134,7 +134,7 @@ def _back(changes: PartitionChanges, topic: TopicImage, partition: PartitionRegi
 def list_partition_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
 ) -> Decision[ListPartitionReassignmentsResponse]:
-    """Of the partitions that are named; what does not exist, or does not move, is left out."""
+    """List those of the named partitions that are being reassigned."""
     if request.topics is None:
         asked = [(name, sorted(topic.partitions)) for name, topic in sorted(image.topics.items())]
     else:

@@ -32,7 +32,7 @@ from replication.wire.alter_user_scram_credentials import (
 )
 
 SCRAM_NUMBERS = {1: SHA_256, 2: SHA_512}
-"""Of a mechanism, in messages (org.apache.kafka.clients.admin.ScramMechanism)."""
+"""The mechanisms by their numbers in messages (clients.admin.ScramMechanism)."""
 _ADD_SCRAM = re.compile(r"(SCRAM-SHA-(?:256|512))=\[(.*)\]")
 
 Alteration: TypeAlias = ScramCredentialDeletion | ScramCredentialUpsertion
@@ -122,8 +122,10 @@ def _result(name: str, error: KafkaError | None) -> AlterUserScramCredentialsRes
 
 
 def first_credentials(entries: Iterable[str], salts: Iterator[bytes]) -> list[MetadataRecord]:
-    """Of `SCRAM-SHA-256=[name=admin,password=secret,iterations=8192]`, as in kafka-storage's
-    --add-scram; ConfigError, which does not repeat a password, where one is not in that form.
+    """Return the records of `SCRAM-SHA-256=[name=admin,password=secret,iterations=8192]` entries.
+
+    The form is that of kafka-storage's --add-scram. Raise ConfigError, which does not repeat a
+    password, for an entry that is not in that form.
     """
     return [_first_credential(entry, salt) for entry, salt in zip(entries, salts, strict=False)]
 

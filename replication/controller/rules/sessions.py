@@ -35,7 +35,7 @@ class BrokerSessions:
         self._metadata_offset[broker_id] = metadata_offset
 
     def begin(self, broker_id: int) -> None:
-        """A new incarnation: what the last one said does not count."""
+        """Begin the session of a new incarnation: what the last one said does not count."""
         self._heard_ms.pop(broker_id, None)
         self._metadata_offset.pop(broker_id, None)
         self._shutdown_offset.pop(broker_id, None)
@@ -63,7 +63,7 @@ class BrokerSessions:
         self._shutdown_offset[broker_id] = offset
 
     def shutdown_is_known(self, broker_id: int, image: MetadataImage) -> bool:
-        """Whether every active broker has applied what moved its leaderships away."""
+        """Return whether every active broker has applied what moved its leaderships away."""
         active = [each.broker_id for each in _unfenced(image) if not each.in_controlled_shutdown]
         lowest = min((self._metadata_offset.get(each, -1) for each in active), default=_EVERYTHING)
         return self._shutdown_offset.get(broker_id, -1) <= lowest
@@ -75,7 +75,7 @@ class BrokerSessions:
         self._fetched[broker_id] = offset
 
     def all_have(self, offset: Offset, image: MetadataImage) -> bool:
-        """Whether every unfenced broker has all of the metadata log below `offset`."""
+        """Return whether every unfenced broker has all of the metadata log below `offset`."""
         return all(self._fetched.get(each.broker_id, 0) >= offset for each in _unfenced(image))
 
     def _expires_ms(self, broker: BrokerRegistration) -> int:

@@ -12,7 +12,7 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def fault_of(name: str) -> str | None:
-    """Why no topic can be called `name`; None where one can."""
+    """Return why no topic can be called `name`; None where one can."""
     if not _NAME.fullmatch(name) or name in (".", ".."):
         return "is none of letters, digits, '.', '_' and '-' alone"
     if len(name) > MAX_NAME:

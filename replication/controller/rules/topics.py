@@ -160,7 +160,7 @@ def _may_collide(name: str) -> bool:
 
 
 def _metric_name(name: str) -> str:
-    """Return `name` as metrics have it, where a.b and a_b cannot be told apart."""
+    """Return `name` as metrics have it, where a.b and a_b are the same."""
     return name.replace(".", "_")
 
 
@@ -183,7 +183,7 @@ def _overrides(topic: CreatableTopic) -> dict[str, str]:
 def _assignment(
     image: MetadataImage, topic: CreatableTopic, config: BrokerConfig, chance: Chance
 ) -> list[tuple[int, ...]]:
-    """The replicas of each partition."""
+    """Return the replicas of each partition."""
     if topic.assignments:
         if topic.replication_factor != _DEFAULT or topic.num_partitions != _DEFAULT:
             raise KafkaError(
@@ -235,7 +235,7 @@ def manual_assignment(
     *,
     factor: int | None = None,
 ) -> list[tuple[int, ...]]:
-    """As it is asked for; each with `factor` replicas, or all with as many as the first."""
+    """Return the requested replicas; each list has `factor` of them, or as many as the first."""
 
     def refuse(reason: str) -> KafkaError:
         return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
@@ -282,7 +282,7 @@ def _records(
 def partition_record(
     image: MetadataImage, topic_id: TopicId, number: int, replicas: tuple[int, ...]
 ) -> PartitionRecord:
-    """A new partition: whoever is there is in sync, for there is nothing to lack."""
+    """Return the record of a new partition, whose active replicas are all in sync: it is empty."""
     isr = tuple(filter(image.may_join_isr, replicas))
     return PartitionRecord(
         topic_id=topic_id, partition=number, replicas=replicas, isr=isr, leader=isr[0]
@@ -312,7 +312,7 @@ def delete_topics(
     if not config.delete_topic_enable:
         return Decision(_deletion_disabled(asked))
     found = {(state.name, state.topic_id): _topic_to_delete(image, state) for state in asked}
-    # Whoever names a topic twice is in doubt, be it by name, by id or both: it stays, and is
+    # A topic that is named twice, be it by name, by id or both, is in doubt: it stays, and is
     # answered for once (ControllerApis.deleteTopics).
     times = Counter(
         topic.topic_id

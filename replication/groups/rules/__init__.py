@@ -17,13 +17,13 @@ carry them are in replication/groups.
 from replication.groups.rules.classic import ClassicGroup, GroupLimits
 from replication.groups.rules.effects import (
     Answer,
+    Emit,
     JoinedMember,
     JoinResult,
     Moment,
     Purpose,
     Store,
     SyncResult,
-    Told,
 )
 from replication.groups.rules.group import Group, GroupState
 from replication.groups.rules.joining import Join, join
@@ -44,6 +44,7 @@ __all__ = [
     "Answer",
     "ClassicGroup",
     "CommittedOffset",
+    "Emit",
     "Group",
     "GroupLimits",
     "GroupOffsets",
@@ -59,7 +60,6 @@ __all__ = [
     "Replayed",
     "Store",
     "SyncResult",
-    "Told",
     "commit",
     "group_record",
     "group_tombstone",

@@ -1,4 +1,4 @@
-"""Kafka's classic group protocol: everybody joins, the leader assigns, everybody is told.
+"""Kafka's classic group protocol: everybody joins, the leader assigns, everybody gets its part.
 
     JoinGroup   waits until all members have asked, or the rebalance timeout is over:
                 one generation, one leader, one protocol
@@ -33,6 +33,7 @@ from replication.groups.rules.effects import (
     Answer,
     AssignmentStored,
     Effect,
+    Emit,
     EmptyStored,
     JoinedMember,
     JoinResult,
@@ -41,7 +42,6 @@ from replication.groups.rules.effects import (
     ReplacementStored,
     Store,
     SyncResult,
-    Told,
 )
 from replication.groups.rules.group import Group, GroupState
 from replication.groups.rules.member import Member, Protocol
@@ -91,41 +91,41 @@ class ClassicGroup:
     # Out.
 
     def take(self) -> list[Effect]:
-        """What is to be done; asked for after every call."""
+        """Return what is to be done; called after every other call."""
         effects, self._effects = self._effects, []
         return effects
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When `tick` has something to do, unless it is told more before."""
+        """Return when `tick` has something to do, unless another call comes before."""
         deadlines = [each.deadline_ms for each in self.group.members.values()]
         deadlines += [*self.pending.values(), self._sync_deadline_ms]
         if self._join_timer is not None:
             deadlines.append(self._join_timer.deadline_ms)
         return min((each for each in deadlines if each is not None), default=None)
 
-    def tell(self, effect: Effect) -> None:
+    def add_effect(self, effect: Effect) -> None:
         self._effects.append(effect)
 
     def answer_join(self, member: Member, result: JoinResult) -> None:
-        """Whoever of this member waits to join hears this; nobody may."""
+        """Answer the request of this member that waits to join, if there is one."""
         if member.join_ticket is not None:
-            self.tell(Answer(member.join_ticket, result))
+            self.add_effect(Answer(member.join_ticket, result))
             member.join_ticket = None
 
     def answer_sync(self, member: Member, result: SyncResult) -> bool:
         if member.sync_ticket is None:
             return False
-        self.tell(Answer(member.sync_ticket, result))
+        self.add_effect(Answer(member.sync_ticket, result))
         member.sync_ticket = None
         return True
 
     def joined(
         self, member: Member, *, leader: str = "", skip_assignment: bool = False
     ) -> JoinResult:
-        """What `member` is told of the generation that the group is in."""
+        """Return the answer to `member` about the generation that the group is in."""
         group = self.group
-        told_as_leader = group.is_leader(member.member_id) and not leader
+        answered_as_leader = group.is_leader(member.member_id) and not leader
         return JoinResult(
             member_id=member.member_id,
             generation=group.generation,
@@ -133,7 +133,7 @@ class ClassicGroup:
             protocol_name=group.protocol_name,
             leader=leader or group.leader_id or "",
             skip_assignment=skip_assignment,
-            members=self._all_joined() if told_as_leader else (),
+            members=self._all_joined() if answered_as_leader else (),
         )
 
     def _all_joined(self) -> tuple[JoinedMember, ...]:
@@ -187,7 +187,7 @@ class ClassicGroup:
             self._complete_join(at)
 
     def _expire_sync(self, at: Moment) -> None:
-        """Who has joined and never asked for its part is out."""
+        """Remove the members that have joined and never asked for their part."""
         for member_id in sorted(self._unsynced):
             self._drop(self.group.members[member_id], "did not sync")
         self.prepare_rebalance("members did not sync in time", at)
@@ -195,7 +195,7 @@ class ClassicGroup:
     # Rebalancing.
 
     def note_newcomer(self) -> None:
-        """Whether an initial rebalance is worth waiting longer for."""
+        """Note a newcomer: an initial rebalance waits longer for more of them."""
         if self.group.state is GroupState.PREPARING_REBALANCE and self.group.generation == 0:
             self._newcomers = True
 
@@ -204,7 +204,7 @@ class ClassicGroup:
             self.prepare_rebalance(cause, at)
 
     def prepare_rebalance(self, cause: str, at: Moment) -> None:
-        """From now on members are waited for."""
+        """Begin to wait for the members to join again."""
         group = self.group
         if group.state is GroupState.COMPLETING_REBALANCE:
             self._answer_assignments(ErrorCode.REBALANCE_IN_PROGRESS, at)
@@ -221,8 +221,8 @@ class ClassicGroup:
         else:
             self._join_timer = _JoinTimer(deadline_ms=at.now_ms + timeout_ms)
         group.transition(GroupState.PREPARING_REBALANCE, wall_ms=at.wall_ms)
-        self.tell(
-            Told(
+        self.add_effect(
+            Emit(
                 GroupRebalanceStarted(
                     group=group.group_id,
                     generation=group.generation,
@@ -255,7 +255,7 @@ class ClassicGroup:
         group.begin_generation(wall_ms=at.wall_ms)
         self._all_have_synced()
         if group.state is GroupState.EMPTY:
-            self.tell(Store(group_record(group.group_id, group.value()), EmptyStored()))
+            self.add_effect(Store(group_record(group.group_id, group.value()), EmptyStored()))
             return
         for member in group.members.values():
             self.answer_join(member, self.joined(member))
@@ -276,7 +276,7 @@ class ClassicGroup:
     # Members.
 
     def remove_member(self, member: Member, cause: str, at: Moment) -> None:
-        """It goes; the others share what it had."""
+        """Remove a member; the others share what it had."""
         self._drop(member, cause)
         if self.group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             self.prepare_rebalance(f"a member is gone: {cause}", at)
@@ -289,8 +289,8 @@ class ClassicGroup:
         self.answer_sync(member, SyncResult(error=gone))
         self.group.remove(member.member_id)
         self.has_synced(member.member_id)
-        self.tell(
-            Told(
+        self.add_effect(
+            Emit(
                 GroupMemberLeft(
                     group=self.group.group_id,
                     member=member.member_id,
@@ -316,10 +316,10 @@ class ClassicGroup:
     def store_assignment(self) -> None:
         """Write the group down as it is now, the members' assignments included."""
         record = group_record(self.group.group_id, self.group.value())
-        self.tell(Store(record, AssignmentStored(self.group.generation)))
+        self.add_effect(Store(record, AssignmentStored(self.group.generation)))
 
     def on_stored(self, purpose: Purpose, error: ErrorCode, at: Moment) -> None:
-        """What came of a write; meanwhile the group may have moved on."""
+        """Take the outcome of a write; meanwhile the group may have moved on."""
         match purpose:
             case AssignmentStored():
                 self._on_assignment_stored(purpose, error, at)
@@ -343,8 +343,8 @@ class ClassicGroup:
             return
         group.transition(GroupState.STABLE, wall_ms=at.wall_ms)
         assert group.protocol_name is not None, "a stable group has a protocol"
-        self.tell(
-            Told(
+        self.add_effect(
+            Emit(
                 GroupStabilized(
                     group=group.group_id,
                     generation=group.generation,
@@ -376,7 +376,7 @@ class ClassicGroup:
     def _on_replacement_stored(
         self, purpose: ReplacementStored, error: ErrorCode, at: Moment
     ) -> None:
-        """The static member goes on where it was; or it is as if it had not come."""
+        """Let the static member go on where it was; or undo its coming, where that failed."""
         group = self.group
         member = group.members.get(purpose.new_member_id)
         if member is None or member.join_ticket != purpose.ticket:
@@ -393,15 +393,15 @@ class ClassicGroup:
             leads = group.is_leader(member.member_id)
             self.answer_join(member, self.joined(member, skip_assignment=leads))
         else:
-            # Before JoinGroup 9 a leader cannot be told not to assign; so it is told that
-            # it does not lead, by the id that the leader had.
+            # Before JoinGroup 9 no answer lets a leader skip the assignment; so the answer
+            # names the leader by its former id, and this member does not assign.
             self.answer_join(member, self.joined(member, leader=purpose.old_leader))
         member.heard_of(at.now_ms)
 
     # The end.
 
     def unload(self, error: ErrorCode, at: Moment) -> None:
-        """It is somebody else's from here on, or nobody's: whoever waits is told so."""
+        """Answer every waiting request with `error`: another broker has the group from here on."""
         for member in self.group.members.values():
             self.answer_join(member, JoinResult(error=error, member_id=member.member_id))
             self.answer_sync(member, SyncResult(error=error))

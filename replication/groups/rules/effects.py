@@ -18,7 +18,7 @@ NO_GENERATION = -1
 
 @attrs.frozen(kw_only=True)
 class Moment:
-    """The two times that a rule is told: one to measure with, one to write down."""
+    """The two times that a rule gets: one to measure with, one to write down."""
 
     now_ms: int
     wall_ms: int
@@ -26,7 +26,7 @@ class Moment:
 
 @attrs.frozen(kw_only=True)
 class JoinedMember:
-    """What the leader is told of each member."""
+    """What the leader's answer says about each member."""
 
     member_id: str
     group_instance_id: str | None
@@ -100,10 +100,10 @@ class Store:
 
 
 @attrs.frozen
-class Told:
-    """Something that others may want to know."""
+class Emit:
+    """An event to be emitted."""
 
     event: Event
 
 
-Effect: TypeAlias = Answer | Store | Told
+Effect: TypeAlias = Answer | Store | Emit

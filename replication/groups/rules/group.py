@@ -32,7 +32,7 @@ from replication.groups.rules.subscription import CONSUMER, subscribed_topics
 
 
 class GroupState(enum.Enum):
-    """The values are the words that clients are told."""
+    """The states of a group; the values are the words in responses."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -73,7 +73,7 @@ class Group:
 
     @classmethod
     def of(cls, group_id: str, value: GroupMetadataValue) -> "Group":
-        """As it was written down; without members it is empty, else stable."""
+        """Return the group as it was written; without members it is empty, else stable."""
         since = value.current_state_timestamp
         group = cls(
             group_id,
@@ -90,7 +90,7 @@ class Group:
         return group
 
     def value(self) -> GroupMetadataValue:
-        """What is written down of it."""
+        """Return what is written to the log about the group."""
         since = self.state_since_ms
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
@@ -141,17 +141,17 @@ class Group:
         return self.leader_id == member_id
 
     def static_member_id(self, group_instance_id: str) -> str | None:
-        """The member that now goes under this instance id."""
+        """Return the member that now has this instance id."""
         return self._static.get(group_instance_id)
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether it reads the topic, or nobody can tell."""
+        """Return whether the group reads the topic, or may read it."""
         return self.subscribed is None or topic in self.subscribed
 
     # Protocols.
 
     def supports(self, protocol_type: str, protocols: Iterable[Protocol]) -> bool:
-        """Whether somebody who knows these may join those who are here."""
+        """Return whether a member with these protocols may join the present members."""
         names = {each.name for each in protocols}
         if self.state is GroupState.EMPTY:
             return bool(protocol_type and names)
@@ -160,7 +160,7 @@ class Group:
         return not self.members or not names.isdisjoint(self._known_to_all())
 
     def select_protocol(self) -> str:
-        """By vote; of as many votes the one that was named first."""
+        """Return the protocol with the most votes; of several the one that was named first."""
         assert self.members, "nobody votes in an empty group"
         candidates = self._known_to_all()
         votes = Counter(member.vote(candidates) for member in self.members.values())
@@ -206,7 +206,7 @@ class Group:
             self.leader_id = next(iter(self.members), None)
 
     def rename(self, old_id: str, new_id: str) -> Member:
-        """A static member goes on under another member id, in the place it had."""
+        """Give a static member another member id, in the place that it had."""
         member = self.members[old_id]
         assert member.group_instance_id is not None, "only a static member is replaced"
         self.members = {
@@ -219,7 +219,7 @@ class Group:
         return member
 
     def elect_joined_leader(self) -> bool:
-        """Have a leader who is back; False where nobody is."""
+        """Make a member that is back the leader; return False where there is none."""
         leader = self.members.get(self.leader_id or "")
         if leader is None or not leader.awaits_join:
             back = (each.member_id for each in self.members.values() if each.awaits_join)
@@ -230,7 +230,7 @@ class Group:
         return True
 
     def begin_generation(self, *, wall_ms: int) -> None:
-        """The next one, of those who are members now."""
+        """Begin the next generation, with the present members."""
         self.generation += 1
         if self.members:
             self.protocol_name = self.select_protocol()

@@ -4,7 +4,7 @@ no member id, static      takes the place of its instance id, or a new one
 no member id, dynamic     is given an id, and comes again with it (from version 4 on)
 an id given before        comes in
 a member's id             joins again: with the same metadata, in a settled group, it is
-                          told how things stand; else everybody joins anew
+                          answered at once; else everybody joins anew
 """
 
 from typing import Final
@@ -17,11 +17,11 @@ from replication.groups.rules.classic import NEW_MEMBER_JOIN_TIMEOUT_MS, Classic
 from replication.groups.rules.effects import (
     NO_MEMBER_ID,
     Answer,
+    Emit,
     JoinResult,
     Moment,
     ReplacementStored,
     Store,
-    Told,
 )
 from replication.groups.rules.group import GroupState
 from replication.groups.rules.member import Member, Protocol
@@ -56,7 +56,7 @@ def join(group: ClassicGroup, request: Join, at: Moment) -> None:
         _turn_away(group, request, at)
     elif (error := _refusal(group, request)) is not ErrorCode.NONE:
         answer = JoinResult(error=error, member_id=request.member_id)
-        group.tell(Answer(request.ticket, answer))
+        group.add_effect(Answer(request.ticket, answer))
     elif request.member_id == NO_MEMBER_ID:
         _join_as_newcomer(group, request, at)
     elif request.member_id in group.pending:
@@ -75,15 +75,17 @@ def _refusal(machine: ClassicGroup, request: Join) -> ErrorCode:
     if request.member_id == NO_MEMBER_ID:
         return ErrorCode.NONE
     if request.member_id in machine.pending:
-        # An id is given to dynamic members only: whoever claims both is mistaken in one.
+        # An id is given to dynamic members only: a request with both is wrong about one.
         is_static = request.group_instance_id is not None
         return ErrorCode.UNKNOWN_MEMBER_ID if is_static else ErrorCode.NONE
     return fault_of(group, request.member_id, request.group_instance_id)
 
 
 def _has_room(machine: ClassicGroup, member_id: str) -> bool:
-    """group.max.size. While members come back, those who are back count: the last ones of
-    a group that is too large find no room any more.
+    """Return whether group.max.size lets this member in.
+
+    While members come back, those that are back count: the last ones of a group that is too large
+    find no room any more.
     """
     group = machine.group
     if group.is_in(GroupState.EMPTY, GroupState.DEAD):
@@ -97,7 +99,7 @@ def _has_room(machine: ClassicGroup, member_id: str) -> bool:
 
 def _turn_away(machine: ClassicGroup, request: Join, at: Moment) -> None:
     answer = JoinResult(error=ErrorCode.GROUP_MAX_SIZE_REACHED)
-    machine.tell(Answer(request.ticket, answer))
+    machine.add_effect(Answer(request.ticket, answer))
     machine.pending.pop(request.member_id, None)
     member = machine.group.members.get(request.member_id)
     if member is not None:
@@ -113,7 +115,7 @@ def _join_as_newcomer(machine: ClassicGroup, request: Join, at: Moment) -> None:
         new_id = request.new_member_id
         machine.pending[new_id] = at.now_ms + request.session_timeout_ms
         answer = JoinResult(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=new_id)
-        machine.tell(Answer(request.ticket, answer))
+        machine.add_effect(Answer(request.ticket, answer))
     else:
         _add(machine, request, request.new_member_id, at)
 
@@ -136,8 +138,8 @@ def _add(machine: ClassicGroup, request: Join, member_id: str, at: Moment) -> No
             deadline_ms=at.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS,
         )
     )
-    machine.tell(
-        Told(
+    machine.add_effect(
+        Emit(
             GroupMemberJoined(
                 group=machine.group.group_id,
                 member=member_id,
@@ -155,7 +157,7 @@ def _join_again(machine: ClassicGroup, request: Join, at: Moment) -> None:
     # A leader that joins again wants to assign anew: there are more partitions, say.
     wants_to_assign = group.state is GroupState.STABLE and group.is_leader(member.member_id)
     if group.is_in(*_SETTLED) and is_same and not wants_to_assign:
-        machine.tell(Answer(request.ticket, machine.joined(member)))
+        machine.add_effect(Answer(request.ticket, machine.joined(member)))
         return
     _update(machine, member, request)
     cause = "the leader joins again" if wants_to_assign else "a member's metadata changes"
@@ -163,7 +165,7 @@ def _join_again(machine: ClassicGroup, request: Join, at: Moment) -> None:
 
 
 def _update(machine: ClassicGroup, member: Member, request: Join) -> None:
-    # Whoever asks again has given up on what it asked before.
+    # A member that asks again has given up on its former request.
     machine.answer_join(
         member,
         JoinResult(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id),
@@ -175,7 +177,7 @@ def _update(machine: ClassicGroup, member: Member, request: Join) -> None:
 
 
 def _replace(machine: ClassicGroup, request: Join, old_id: str, at: Moment) -> None:
-    """A static member is back, as another process with no memory of its id."""
+    """Take a static member back, as another process with no memory of its id."""
     group, before = machine.group, machine.group.members[old_id]
     undo = ReplacementStored(
         ticket=request.ticket,
@@ -196,7 +198,7 @@ def _replace(machine: ClassicGroup, request: Join, old_id: str, at: Moment) -> N
         machine.prepare_rebalance(_because("a static member is replaced", request), at)
     elif group.state is GroupState.STABLE:
         if group.select_protocol() == group.protocol_name:
-            machine.tell(Store(group_record(group.group_id, group.value()), undo))
+            machine.add_effect(Store(group_record(group.group_id, group.value()), undo))
         else:
             machine.prepare_rebalance(_because("another protocol is chosen", request), at)
 

@@ -7,7 +7,7 @@ import attrs
 
 
 class Protocol(NamedTuple):
-    """A way to assign that a member knows, and what it says to whoever assigns that way."""
+    """A way to assign that a member knows, and its metadata for a leader that assigns so."""
 
     name: str
     metadata: bytes
@@ -51,11 +51,11 @@ class Member:
         return [each.name for each in self.protocols]
 
     def metadata(self, protocol: str) -> bytes:
-        """What it says under `protocol`."""
+        """Return the member's metadata for `protocol`."""
         return next(each.metadata for each in self.protocols if each.name == protocol)
 
     def vote(self, candidates: Iterable[str]) -> str:
-        """What it likes best of what everybody knows."""
+        """Return the first of its protocols that is among `candidates`."""
         wanted = set(candidates)
         return next(each.name for each in self.protocols if each.name in wanted)
 

@@ -8,8 +8,8 @@ Rule 1: a commit counts from where its record lies in the log. Two that are answ
 wrong order leave what stands later in the log, which is also what the next coordinator
 will read there.
 
-Rule 2: whoever asks for stable offsets (KIP-447) is not told of a partition that a
-transaction has in doubt: what it would read may be taken back.
+Rule 2: a request for stable offsets (KIP-447) gets none for a partition that a transaction has
+in doubt: what it would read may be taken back.
 
 (Kafka: OffsetMetadataManager, GroupMetadata.onOffsetCommitAppend.)
 """
@@ -75,7 +75,7 @@ class GroupOffsets:
 
     @property
     def producers(self) -> set[int]:
-        """Those whose transactions have offsets of this group in doubt."""
+        """The producers whose transactions have offsets of this group in doubt."""
         return set(self._in_doubt)
 
     def get(self, partition: TopicPartition) -> CommittedOffset | None:
@@ -134,14 +134,14 @@ class GroupOffsets:
         *,
         log_offset: Offset,
     ) -> None:
-        """What is in doubt has been written, and lies there; unless something newer is."""
+        """Note where the offsets in doubt have been written, unless there are newer ones."""
         in_doubt = self._in_doubt.get(producer_id, {})
         for partition, committed in offsets.items():
             if (placed := in_doubt.get(partition)) is not None and placed.committed is committed:
                 in_doubt[partition] = Placed(log_offset, committed)
 
     def unpend(self, producer_id: int, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """It could not be written."""
+        """Remove offsets in doubt that could not be written."""
         in_doubt = self._in_doubt.get(producer_id, {})
         for partition, committed in offsets.items():
             if (placed := in_doubt.get(partition)) is not None and placed.committed is committed:
@@ -150,7 +150,7 @@ class GroupOffsets:
             self._in_doubt.pop(producer_id, None)
 
     def end(self, producer_id: int, *, commit: bool) -> None:
-        """The producer's transaction is over."""
+        """Commit or drop the offsets of a producer's transaction, which has ended."""
         for partition, at in self._in_doubt.pop(producer_id, {}).items():
             if commit:
                 self.put(partition, at.committed, log_offset=at.log_offset)
@@ -177,8 +177,10 @@ class GroupOffsets:
         idle_since_ms: int | None,
         kept_topics: frozenset[str] = frozenset(),
     ) -> list[TopicPartition]:
-        """Those that nobody has asked for in `retention_ms` (KIP-211): counted from when the
-        group became idle, or from the commit where it is not known when.
+        """Return the partitions whose offsets have expired (KIP-211).
+
+        `retention_ms` counts from when the group became idle, or from the commit where that is
+        not known.
         """
         return [
             partition

@@ -9,7 +9,7 @@ from replication.groups.rules.group import Group, GroupState
 
 
 def fault_of(group: Group, member_id: str, group_instance_id: str | None) -> ErrorCode:
-    """Whether whoever says that it is this member is it."""
+    """Return the error of a request that claims to be this member; NONE where it is."""
     if group_instance_id is not None:
         known_as = group.static_member_id(group_instance_id)
         if known_as is None:
@@ -42,7 +42,7 @@ def sync(
     assignments: Mapping[str, bytes],
     at: Moment,
 ) -> None:
-    """The leader's brings the assignment; who is left out of it gets an empty one."""
+    """Answer a SyncGroup. The leader's has the assignment; a member that is not in it gets an empty one."""
     group = machine.group
     error = _fault_in_generation(group, member_id, group_instance_id, generation)
     if error is ErrorCode.NONE:
@@ -52,15 +52,15 @@ def sync(
         elif group.state is GroupState.PREPARING_REBALANCE:
             error = ErrorCode.REBALANCE_IN_PROGRESS
     if error is not ErrorCode.NONE:
-        machine.tell(Answer(ticket, SyncResult(error=error)))
+        machine.add_effect(Answer(ticket, SyncResult(error=error)))
         return
     member = group.members[member_id]
     machine.has_synced(member_id)
     if group.state is GroupState.STABLE:
-        machine.tell(Answer(ticket, machine.synced(member)))
+        machine.add_effect(Answer(ticket, machine.synced(member)))
         member.heard_of(at.now_ms)
         return
-    # Whoever asks again has given up on what it asked before.
+    # A member that asks again has given up on its former request.
     machine.answer_sync(member, SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_ticket = ticket
     if group.is_leader(member_id):
@@ -94,7 +94,7 @@ def leave(
     group_instance_id: str | None,
     at: Moment,
 ) -> ErrorCode:
-    """One member goes. By instance id alone it is an administrator who sends it away."""
+    """Remove one member. By instance id alone an administrator removes it."""
     group = machine.group
     if member_id == NO_MEMBER_ID:
         known_as = None if group_instance_id is None else group.static_member_id(group_instance_id)
@@ -120,10 +120,10 @@ def commit(
     generation: int,
     at: Moment,
 ) -> ErrorCode:
-    """Whether offsets may be committed; a commit is as good as a heartbeat.
+    """Return whether offsets may be committed; a commit counts as a heartbeat.
 
-    Without a generation it is somebody who assigns by hand, or an administrator: only while
-    nobody is in the group.
+    Without a generation it comes from a consumer without a group, or from an administrator: that
+    is allowed only while the group has no members.
     """
     group = machine.group
     if group.state is GroupState.DEAD:

@@ -118,7 +118,7 @@ def group_tombstone(group: str) -> KeyAndValue:
 
 
 def parse(key: bytes | None, value: bytes | None) -> Entry | None:
-    """What a record says; None where it is of a kind that we do not know."""
+    """Return what a record says; None for a kind that we do not know."""
     if key is None or len(key) < _VERSION.size:
         raise ProtocolError("a record of the group coordinator without a key")
     (version,) = _VERSION.unpack_from(key)

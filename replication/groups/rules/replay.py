@@ -26,7 +26,7 @@ class ReadBatch:
 
 
 def read_batches(records: Buffer) -> list[ReadBatch]:
-    """The whole batches of `records`, read on whatever thread has time; ProtocolError and
+    """Return the whole batches of `records`; called in a worker thread. ProtocolError and
     CorruptRecordError name what is not a coordinator's.
     """
     view = memoryview(records)

@@ -27,7 +27,7 @@ class _Topics:
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics; None where the bytes are not a consumer's."""
+    """Return the subscribed topics; None where the bytes are not a consumer's."""
     if len(metadata) < _VERSION.size or _VERSION.unpack_from(metadata)[0] < 0:
         return None
     try:

@@ -14,7 +14,7 @@ from storage.types import NO_OFFSET, Buffer, LeaderEpoch
 
 
 def batch_of(records: Sequence[MetadataRecord], *, wall_ms: int) -> bytearray:
-    """One batch, writable, because the log stamps offset and epoch where they stand."""
+    """Return one batch, writable, because the log stamps offset and epoch where they stand."""
     assert records, "an empty batch would say nothing"
     encoded = (
         Record(offset=NO_OFFSET, timestamp=wall_ms, key=None, value=encode_record(record))
@@ -24,8 +24,10 @@ def batch_of(records: Sequence[MetadataRecord], *, wall_ms: int) -> bytearray:
 
 
 def apply_batches(image: MetadataImage, batches: Buffer) -> MetadataImage:
-    """The image after the records of `batches` that lie beyond it; MetadataError names one
-    that this release does not know. A partial batch at the end is left out.
+    """Return the image after the records of `batches` that lie beyond it.
+
+    A partial batch at the end is left out. Raise MetadataError for a record that this release
+    does not know.
     """
     view = memoryview(batches)
     for position, header in walk(view):

@@ -64,10 +64,10 @@ class BrokerRegistration:
     fenced: bool = True
     in_controlled_shutdown: bool = False
     directories: tuple[bytes, ...] = ()
-    """Those online, where it has several; of one alone nothing is told (KIP-858)."""
+    """The ids of its online log directories; none where it has only one directory (KIP-858)."""
 
     def has_online(self, directory: bytes | None) -> bool:
-        """Whether a replica there is well, as far as anybody has said (DirectoryId.isOnline)."""
+        """Return whether `directory` is online, as far as is known (DirectoryId.isOnline)."""
         return directory is None or not self.directories or directory in self.directories
 
     def endpoint(self, listener: str) -> Endpoint | None:
@@ -76,14 +76,14 @@ class BrokerRegistration:
 
 @attrs.frozen
 class PartitionRegistration:
-    """One partition: who holds it, who is in sync, who leads, and in which reign.
+    """One partition: its replicas, its ISR, its leader and its leader epoch.
 
     `replicas` in assignment order, the first preferred as leader. While it is reassigned
     they are the wanted ones and then those of `removing`; `adding` are those that it did
     not have before (KIP-455).
 
     `elr`, the eligible leader replicas, are not in sync and hold all that is committed all
-    the same. `last_known_elr` is whoever led last, where nobody leads (KIP-966).
+    the same. `last_known_elr` is the last leader, where nobody leads (KIP-966).
     """
 
     replicas: tuple[int, ...]
@@ -100,7 +100,7 @@ class PartitionRegistration:
     """Broker and log directory, for replicas whose brokers have said where they lie."""
 
     def directory(self, broker_id: int) -> bytes | None:
-        """Where the replica on `broker_id` lies, if that was said."""
+        """Return the log directory of the replica on `broker_id`, None where it is not known."""
         return next((each for broker, each in self.directories if broker == broker_id), None)
 
     def placed(self, record: ReplicaDirectoryRecord) -> "PartitionRegistration":
@@ -164,29 +164,29 @@ class MetadataImage:
     security: SecurityImage = attrs.Factory(SecurityImage)
 
     def feature(self, name: str) -> int:
-        """The level that the cluster has (KIP-584)."""
+        """Return the level that the cluster has (KIP-584)."""
         return self.feature_levels.get(name, FEATURES[name][1])
 
     def broker(self, broker_id: int) -> BrokerRegistration | None:
         return self.brokers.get(broker_id)
 
     def broker_epoch(self, broker_id: int) -> Offset | None:
-        """The epoch of a broker that is alive, as the leader checks a fetch against (KIP-903)."""
+        """Return the epoch of a live broker, which leaders compare with that of a fetch (KIP-903)."""
         broker = self.brokers.get(broker_id)
         return None if broker is None or broker.fenced else broker.broker_epoch
 
     def is_alive(self, broker_id: int) -> bool:
-        """Registered and not fenced."""
+        """Return whether the broker is registered and not fenced."""
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.fenced
 
     def may_join_isr(self, broker_id: int) -> bool:
-        """Alive, and not on its way out (KIP-841)."""
+        """Return whether the broker is alive and not in controlled shutdown (KIP-841)."""
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
     def is_in_place(self, partition: PartitionRegistration, broker_id: int) -> bool:
-        """Whether the log directory of that replica is online."""
+        """Return whether the log directory of that replica is online."""
         broker = self.brokers.get(broker_id)
         return broker is None or broker.has_online(partition.directory(broker_id))
 
@@ -203,20 +203,20 @@ class MetadataImage:
         return None if name is None else self.topics[name]
 
     def partitions(self) -> Iterator[tuple[TopicPartition, TopicId, PartitionRegistration]]:
-        """Every partition, by topic name and number."""
+        """Yield every partition, by topic name and number."""
         for name in sorted(self.topics):
             topic = self.topics[name]
             for number in sorted(topic.partitions):
                 yield TopicPartition(name, number), topic.topic_id, topic.partitions[number]
 
     def apply(self, record: MetadataRecord) -> "MetadataImage":
-        """The image after `record`, which stands at the next offset."""
+        """Return the image after `record`, which stands at the next offset."""
         return self.apply_all([record], offset=self.offset + 1, leader_epoch=self.leader_epoch)
 
     def apply_all(
         self, records: Iterable[MetadataRecord], *, offset: Offset, leader_epoch: LeaderEpoch
     ) -> "MetadataImage":
-        """The image after `records`, the last of which stands at `offset`."""
+        """Return the image after `records`, the last of which stands at `offset`."""
         draft = _Draft(self)
         for record in records:
             draft.apply(record)
@@ -393,8 +393,9 @@ class _Draft:
                 self._forget_eligible(topic_id)
 
     def _forget_eligible(self, topic_id: TopicId) -> None:
-        """Who is eligible was reckoned by another minimum (ClearElrRecord). Where nobody leads,
-        nothing is committed by any minimum, and whoever was eligible is.
+        """Clear the ELRs of a topic: they follow from another minimum (ClearElrRecord).
+
+        Where nobody leads nothing is committed by any minimum, and the ELR stays.
         """
         partitions, _ = self._touch(topic_id)
         for number, partition in partitions.items():
@@ -431,7 +432,7 @@ class MetadataDelta:
 
 
 def delta_between(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
-    """What changed from `old` to `new`, at the price of what changed."""
+    """Return what changed from `old` to `new`; unchanged topics are not looked into."""
     changed: set[TopicPartition] = set()
     removed: set[RemovedPartition] = set()
     reconfigured: set[str] = set()

@@ -30,7 +30,7 @@ METADATA_PARTITION = TopicPartition(METADATA_TOPIC, 0)
 MAX_RECORDS = 10_000
 """The records that one request may add (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 TOO_LARGE = "Unable to perform excessively large batch operation."
-"""What is said to a request that would add more, in Kafka's words."""
+"""The error message, Kafka's own, for a request that would add more."""
 
 
 class LeaderRecoveryState(enum.IntEnum):
@@ -352,7 +352,7 @@ def encode_record(record: MetadataRecord) -> bytes:
 
 
 def decode_record(data: Buffer) -> MetadataRecord:
-    """The record in `data`; MetadataError, naming it, where we do not know or cannot read it."""
+    """Return the record in `data`; MetadataError names one that is unknown or not readable."""
     try:
         kind, version, *fields = msgpack.unpackb(data)
     except (ValueError, TypeError, msgpack.UnpackException) as error:

@@ -34,7 +34,7 @@ class SecurityImage:
         return AclIndex(tuple(self.acls.values()))
 
     def records(self) -> Iterator[SecurityRecord]:
-        """Applied to an empty one, these make this one."""
+        """Yield the records that make this image of an empty one."""
         for (name, mechanism), credential in sorted(
             self.credentials.items(), key=lambda each: each[0]
         ):

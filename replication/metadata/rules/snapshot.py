@@ -56,12 +56,12 @@ _NOBODY = -1
 
 
 def snapshot_id(image: MetadataImage) -> OffsetAndEpoch:
-    """The end offset and the epoch of a snapshot of `image`."""
+    """Return the end offset and the epoch of a snapshot of `image`."""
     return OffsetAndEpoch(image.offset + 1, image.leader_epoch)
 
 
 def records_of(image: MetadataImage) -> Iterator[MetadataRecord]:
-    """Applied to an empty image, these make `image`."""
+    """Yield the records that make `image` of an empty one."""
     if image.cluster_id is not None:
         yield ClusterRecord(image.cluster_id)
     if image.controller_id != NO_LEADER:
@@ -108,7 +108,7 @@ def encode_snapshot(image: MetadataImage) -> bytes:
 
 
 def decode_snapshot(data: Buffer) -> MetadataImage:
-    """The image; MetadataError where the bytes are not whole, or of another version."""
+    """Return the image; MetadataError where the bytes are not whole, or of another version."""
     view = memoryview(data)
     if len(view) < _CRC.size or _CRC.unpack_from(view)[0] != crc32c.crc32c(view[_CRC.size :]):
         raise MetadataError("a metadata snapshot that is not whole: its CRC is another")

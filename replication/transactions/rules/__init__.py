@@ -4,7 +4,7 @@
     rules           what its coordinator answers, and writes down before it does
     records         what stands in `__transaction_state`, in Kafka's bytes
 
-All of it is values; the tasks that carry them are in replication/cluster.
+All of it is values; the tasks that carry them are in replication/transactions.
 """
 
 from replication.transactions.rules.decisions import (

@@ -2,11 +2,11 @@
 
     request ─> rule ─> an ErrorCode: the answer; nothing changes
                    └─> a Transaction: to be appended; while it is, the slot has it as `pending`,
-                       and whoever asks for another change is told CONCURRENT_TRANSACTIONS
+                       and a request for another change is answered CONCURRENT_TRANSACTIONS
 
-Who asks is judged in this order: is the id known, is it this producer's, is it this epoch's,
-is nothing under way, and does the state allow it. Under version 2 (KIP-890) it is asked first
-whether anything is under way: it may be about to give who asks the very id that it has.
+A request is checked in this order: is the id known, is it this producer's, is it this epoch's,
+is nothing under way, and does the state allow it. Under version 2 (KIP-890) it is checked first
+whether anything is under way: that may be about to give the requester the very id that it has.
 
 (TransactionCoordinator in Kafka.)
 """
@@ -59,7 +59,7 @@ class Slot:
         return self.current
 
     def failed(self) -> None:
-        """It is not in the log. An epoch that was bumped only to fence is kept for the next try."""
+        """Drop the pending change, which is not in the log; keep an epoch that only fences for the next try."""
         assert self.pending is not None, "what was begun has failed"
         if self.pending.producer_epoch > self.current.producer_epoch and (
             self.pending.state is TransactionState.PREPARE_ABORT and not self.pending.bumps_epoch
@@ -82,7 +82,7 @@ Decision: TypeAlias = ErrorCode | Transaction
 def created(
     transactional_id: str, *, producer_id: int, timeout_ms: int, now_ms: int
 ) -> Transaction:
-    """An id that was never heard of; not in the log before it has an epoch."""
+    """Return the transaction of a new id, which is not in the log before it has an epoch."""
     return Transaction(
         transactional_id=transactional_id,
         producer_id=producer_id,
@@ -99,9 +99,9 @@ def init_producer_id(
     spare_producer_id: int,
     now_ms: int,
 ) -> Decision | Fence:
-    """A producer begins, or goes on after an error (KIP-360), and gets the next epoch.
+    """Give a producer that begins, or goes on after an error (KIP-360), the next epoch.
 
-    `expected`: the producer id and epoch that it believes to have.
+    `expected` is the producer id and epoch that it believes to have.
     """
     current = slot.current
     if slot.is_changing:
@@ -127,7 +127,9 @@ def init_producer_id(
 
 
 def _may_be_its_own(current: Transaction, producer_id: int, producer_epoch: int) -> bool:
-    """The id was just made; or it is this producer's; or it was, until epochs ran out, and the
+    """Return whether the id may be this producer's.
+
+    It may just have been made; it may be the producer's; or it was, until epochs ran out, and the
     answer that said so was lost.
     """
     return (
@@ -138,7 +140,7 @@ def _may_be_its_own(current: Transaction, producer_id: int, producer_epoch: int)
 
 
 def _next_epoch(current: Transaction, expected: int | None) -> tuple[int, int] | None:
-    """The epoch to give, and the one to remember; None where another producer has taken over."""
+    """Return the epoch to give, and the one to remember; None where another producer has taken over."""
     if expected is None:
         return current.producer_epoch + 1, NO_PRODUCER_EPOCH
     if current.producer_epoch in (NO_PRODUCER_EPOCH, expected):
@@ -157,7 +159,7 @@ def add_partitions(
     bumps_epoch: bool = False,
     now_ms: int,
 ) -> Decision:
-    """Before the first record of a partition is written, it is written down here."""
+    """Add partitions to the transaction, before the first record is written to them."""
     if slot is not None and slot.is_busy:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     error = _of_its_owner(slot, producer_id=producer_id, producer_epoch=producer_epoch)
@@ -176,7 +178,7 @@ def verify_partitions(
     producer_epoch: int,
     partitions: frozenset[TopicPartition],
 ) -> dict[TopicPartition, ErrorCode]:
-    """A leader asks whether what it is about to append belongs to a transaction (KIP-890)."""
+    """Return whether each partition is in the transaction, for a leader that appends (KIP-890)."""
     error = _of_its_owner(slot, producer_id=producer_id, producer_epoch=producer_epoch)
     if error is ErrorCode.NONE and slot is not None and slot.current.state.is_prepared:
         error = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -206,7 +208,7 @@ def end(
     spare_producer_id: int,
     now_ms: int,
 ) -> Decision:
-    """Its owner commits or aborts. NONE where it has been done before, and is asked for again."""
+    """Commit or abort for the owner; NONE for a request that has been carried out already."""
     if slot is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if bumps_epoch:
@@ -225,7 +227,7 @@ def end(
 
 
 def _end(slot: Slot, producer: tuple[int, int], *, commit: bool) -> ErrorCode | None:
-    """None where it ends now."""
+    """Return why the transaction does not end now; None where it ends."""
     current = slot.current
     if producer[0] != current.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -242,12 +244,12 @@ def _end(slot: Slot, producer: tuple[int, int], *, commit: bool) -> ErrorCode | 
 
 
 def _end_and_bump(slot: Slot, producer: tuple[int, int], *, commit: bool) -> ErrorCode | None:
-    """Of version 2. None where it ends now.
+    """Return why a transaction of version 2 does not end now; None where it ends.
 
     at rest    asked for by the epoch before     by the present one
     empty      fenced                            an abort gives the next epoch, a commit cannot be
-    aborted    an abort: done, as it was told    the same
-    committed  a commit: done, as it was told    the same
+    aborted    an abort: the same answer         the same
+    committed  a commit: the same answer         the same
     """
     if slot.is_busy:
         return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -268,7 +270,7 @@ def _end_and_bump(slot: Slot, producer: tuple[int, int], *, commit: bool) -> Err
 
 
 def _asks_again(current: Transaction, producer_id: int, producer_epoch: int) -> bool:
-    """As who it was before the last end, which gave it the next epoch or producer id.
+    """Return whether the requester is the producer before the last end, which gave it another epoch or id.
 
     Where that end was of version 1 it gave nothing, and the epoch before is somebody's who was
     fenced. (Kafka does not ask which it was.)
@@ -287,7 +289,7 @@ def _ended_before(state: TransactionState, *, commit: bool) -> ErrorCode:
 
 
 def abort_fenced(slot: Slot, *, bumps_epoch: bool = False, now_ms: int) -> Transaction:
-    """What `fencing` asks for: nobody but the coordinator itself aborts under that epoch.
+    """Abort for `fencing`: nobody but the coordinator itself aborts under that epoch.
 
     Under version 2 it is the epoch that its owner would have got by aborting, and gets where it
     asks for that: it may go on.
@@ -300,7 +302,7 @@ def abort_fenced(slot: Slot, *, bumps_epoch: bool = False, now_ms: int) -> Trans
 
 
 def time_out(slot: Slot, *, now_ms: int) -> bool:
-    """Whether it has gone on for too long; its owner is being fenced then."""
+    """Return whether the transaction has gone on for too long; its owner is being fenced then."""
     current = slot.current
     late = (
         current.state is TransactionState.ONGOING
@@ -313,7 +315,7 @@ def time_out(slot: Slot, *, now_ms: int) -> bool:
 
 
 def is_forgotten(slot: Slot, *, expiration_ms: int, now_ms: int) -> bool:
-    """Whether nobody has used the id for so long that a tombstone may take its place."""
+    """Return whether nobody has used the id for so long that a tombstone may replace it."""
     current = slot.current
     rests = current.state.is_at_rest and not slot.is_changing
     return rests and now_ms >= current.updated_ms + expiration_ms

@@ -87,7 +87,7 @@ def value_of(transaction: Transaction) -> bytes:
 
 
 def parse(key: bytes | None, value: bytes | None) -> TransactionEntry | None:
-    """What a record says; None where it is of a kind that we do not know."""
+    """Return what a record says; None for a kind that we do not know."""
     if _version_of(key) != _KEY_VERSION or key is None:
         return None
     name = decode(TransactionLogKey, memoryview(key), _VERSION.size, version=0, flexible=False)

@@ -9,7 +9,7 @@
 Rule 1: what is prepared will be done. From the moment PREPARE_COMMIT or PREPARE_ABORT is in
 the log every partition gets its marker, however often the coordinator changes in between.
 
-Rule 2: InitProducerId gives the next epoch, and with it fences whoever had the last one. Where
+Rule 2: InitProducerId gives the next epoch, and with it fences the owner of the last one. Where
 a transaction is going on it is aborted first, under an epoch that nobody is given: so that
 neither its old owner nor the new one can write meanwhile.
 
@@ -183,8 +183,9 @@ class Transaction:
         return done
 
     def fenced(self, *, again: bool) -> "Transaction":
-        """Its owner may write no more. `again`: the last time this could not be written down,
-        and the epoch of then is used.
+        """Return the transaction under an epoch that fences its owner.
+
+        With `again` the last such change could not be written, and its epoch is used.
         """
         assert self.state is TransactionState.ONGOING, "only who has begun something is fenced"
         epoch = self.producer_epoch if again else self.producer_epoch + 1
@@ -193,5 +194,5 @@ class Transaction:
 
 
 def is_exhausted(producer_epoch: int) -> bool:
-    """Whether none is given out after it (TransactionMetadata.isEpochExhausted)."""
+    """Return whether no epoch is given out after it (TransactionMetadata.isEpochExhausted)."""
     return producer_epoch >= MAX_PRODUCER_EPOCH - 1

@@ -9,6 +9,7 @@ from replication.events import Event
 from replication.groups.rules import (
     Answer,
     ClassicGroup,
+    Emit,
     Group,
     GroupLimits,
     GroupState,
@@ -18,7 +19,6 @@ from replication.groups.rules import (
     Protocol,
     Store,
     SyncResult,
-    Told,
     join,
     sync,
 )
@@ -70,7 +70,7 @@ class Desk:
                     self.answers[effect.ticket] = effect.result
                 case Store():
                     self.writes.append(effect)
-                case Told():
+                case Emit():
                     self.events.append(effect.event)
 
     def ticket(self) -> int:

@@ -291,7 +291,7 @@ def test_a_coordinator_that_comes_back_reads_what_was_written_while_it_was_away(
             await stage.cluster.stop_broker(second)
             assert await member.committed() == 2
             assert any(
-                isinstance(each, GroupsUnloaded) and each.cause == "another reign"
+                isinstance(each, GroupsUnloaded) and each.cause == "another leader epoch"
                 for each in told(world)
             )
 

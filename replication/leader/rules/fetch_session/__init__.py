@@ -21,7 +21,7 @@ _MAX_EPOCH = 2**31 - 1
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch of the request after one at `epoch` (FetchMetadata.nextEpoch)."""
+    """Return the epoch of the request after one at `epoch` (FetchMetadata.nextEpoch)."""
     if epoch < 0:
         return FINAL_EPOCH
     return 1 if epoch == _MAX_EPOCH else epoch + 1

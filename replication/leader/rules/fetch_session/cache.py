@@ -94,7 +94,7 @@ class CacheShard:
         uses_topic_ids: bool,
         now_ms: int,
     ) -> FetchSession | None:
-        """A session for `partitions`, if there is a slot or one can be freed."""
+        """Return a session for `partitions`, if there is a slot or one can be freed."""
         if len(self._sessions) >= self.max_sessions and not self._evict(
             (privileged, len(partitions), 0), privileged=privileged, now_ms=now_ms
         ):
@@ -183,7 +183,7 @@ class FetchSessionCache:
         return self._shards[session_id // self._range]
 
     def next_shard(self) -> CacheShard:
-        """Where the next session goes: round robin."""
+        """Return the shard for the next session: round robin."""
         shard = self._shards[self._created % len(self._shards)]
         self._created += 1
         return shard

@@ -7,7 +7,7 @@
     (S, another epoch)      SessionError   INVALID_FETCH_SESSION_EPOCH; S is kept
     (unknown, > 0)          SessionError   FETCH_SESSION_ID_NOT_FOUND
 
-A session that is told to forget its last partition is closed, and answered without one.
+A request that forgets the last partition of a session closes it, and is answered without one.
 
 A request may name many partitions, so all of this is done in steps (`replication.steps`).
 """

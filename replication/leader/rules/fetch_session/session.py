@@ -47,7 +47,7 @@ PartitionKey: TypeAlias = tuple[TopicId | str | None, int]
 
 
 def partition_key(partition: TopicIdPartition) -> PartitionKey:
-    """By topic id where there is one, else by name; the two never meet."""
+    """Return the topic id, or the name where there is no id, and the partition."""
     if partition.topic_id != NO_TOPIC_ID:
         return (partition.topic_id, partition.partition)
     return (partition.topic, partition.partition)
@@ -82,7 +82,7 @@ class CachedPartition:
             self._session.look_again_at(self)
 
     def release(self) -> None:
-        """Have it read anew, for a reason of the session's own."""
+        """Take the partition out of those that are settled, so that it is read anew."""
         if self.settled_at is not None:
             self.settled_at.release(self)
             self.settled_at = None
