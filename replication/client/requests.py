@@ -11,8 +11,8 @@ Callers that do not wait pass `on_done`, which is called at once and in the task
 a task for each response would cost as much as the request.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import attrs
 import trio
@@ -20,8 +20,11 @@ import trio
 from replication.client.errors import UnsupportedVersionError, raised_again
 from replication.net.exchange import Call
 from replication.wire.apis import API, ApiKey, api_of
+from storage.types import TopicPartition
 
 MAX_VERSION = 32767
+
+T = TypeVar("T")
 
 
 @attrs.frozen(kw_only=True)
@@ -128,3 +131,18 @@ class PendingResponse:
         self._done.set()
         if self.on_done is not None:
             self.on_done(self)
+
+
+def nested(
+    partitions: Iterable[TopicPartition],
+    topic: Callable[[str, list[Any]], T],
+    each: Callable[[TopicPartition], Any],
+) -> list[T]:
+    """Return one `topic` of a request for each topic, with its partitions made by `each`."""
+    grouped: dict[str, list[int]] = {}
+    for name, number in partitions:
+        grouped.setdefault(name, []).append(number)
+    return [
+        topic(name, [each(TopicPartition(name, number)) for number in numbers])
+        for name, numbers in grouped.items()
+    ]

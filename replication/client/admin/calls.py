@@ -14,8 +14,8 @@ are asked again alone, and the ones that failed for good are raised together (`S
 Rule 3: a request whose response was lost may have been carried out: TOPIC_ALREADY_EXISTS may be
 about our own topic, as with Kafka's admin client.
 
-Most requests and responses list partitions by topic: `nested` builds such lists, and `outcomes`
-reads them.
+Most requests and responses list partitions by topic: `replication.client.requests.nested` builds
+such lists, and `outcomes` reads them.
 """
 
 import random
@@ -220,18 +220,6 @@ class OpenAdmin(Protocol):
     def calls(self) -> Calls: ...
 
 
-def nested(
-    partitions: Sequence[TopicPartition],
-    topic: Callable[[str, list[Any]], T],
-    each: Callable[[TopicPartition], Any],
-) -> list[T]:
-    """Return one `topic` of a request for each topic, with its partitions made by `each`."""
-    return [
-        topic(name, [each(TopicPartition(name, number)) for number in numbers])
-        for name, numbers in by_topic(partitions).items()
-    ]
-
-
 def outcomes(
     topics: Iterable[Any], value: Callable[[Any], Any] = lambda _: None
 ) -> dict[TopicPartition, Outcome]:
@@ -241,10 +229,3 @@ def outcomes(
         for topic in topics
         for each in topic.partitions
     }
-
-
-def by_topic(partitions: Sequence[TopicPartition]) -> dict[str, list[int]]:
-    grouped: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        grouped.setdefault(topic, []).append(partition)
-    return grouped

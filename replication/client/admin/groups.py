@@ -10,7 +10,6 @@ from replication.client.admin.calls import (
     Calls,
     OpenAdmin,
     Outcome,
-    nested,
     only,
     outcomes,
     some_failed,
@@ -25,7 +24,7 @@ from replication.client.arguments import list_of_names
 from replication.client.cluster_view import Node
 from replication.client.errors import raise_for
 from replication.client.offsets import OffsetAndMetadata
-from replication.client.requests import ask
+from replication.client.requests import ask, nested
 from replication.errors import ErrorCode, KafkaError
 from replication.wire.delete_groups import DeleteGroupsRequest
 from replication.wire.describe_groups import DescribedGroup, DescribeGroupsRequest

@@ -18,10 +18,10 @@ from typing import Any
 
 import trio
 
-from replication.client.admin.calls import Calls, OpenAdmin, nested
+from replication.client.admin.calls import Calls, OpenAdmin
 from replication.client.admin.values import ListedOffset
 from replication.client.errors import NO_ANSWER, UnsupportedVersionError
-from replication.client.requests import ask
+from replication.client.requests import ask, nested
 from replication.errors import ErrorCode
 from replication.wire.delete_records import (
     DeleteRecordsPartition,

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from replication.client.admin.calls import Calls, OpenAdmin, Outcome, nested, outcomes
+from replication.client.admin.calls import Calls, OpenAdmin, Outcome, outcomes
 from replication.client.admin.values import (
     NewTopic,
     PartitionDescription,
@@ -18,6 +18,7 @@ from replication.client.admin.values import (
 )
 from replication.client.arguments import list_of_names
 from replication.client.errors import UnsupportedVersionError, raise_for
+from replication.client.requests import nested
 from replication.errors import ErrorCode, ProtocolError
 from replication.wire.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -16,6 +16,7 @@ import attrs
 
 from replication.client.consumer.position import FetchPosition
 from replication.client.consumer.records import OffsetAndTimestamp
+from replication.client.requests import nested
 from replication.errors import ErrorCode
 from replication.wire.list_offsets import (
     ListOffsetsPartition,
@@ -52,17 +53,16 @@ class OffsetAnswers:
 def list_offsets_request(
     wanted: Mapping[TopicPartition, TimestampWanted], *, read_committed: bool
 ) -> ListOffsetsRequest:
-    topics: dict[str, ListOffsetsTopic] = {}
-    for (topic, partition), asked in wanted.items():
-        group = topics.setdefault(topic, ListOffsetsTopic(name=topic, partitions=[]))
-        group.partitions.append(
-            ListOffsetsPartition(
-                partition_index=partition,
-                current_leader_epoch=asked.current_leader_epoch,
-                timestamp=asked.timestamp,
-            )
-        )
-    return ListOffsetsRequest(topics=list(topics.values()), isolation_level=int(read_committed))
+    topics = nested(
+        wanted,
+        lambda name, each: ListOffsetsTopic(name=name, partitions=each),
+        lambda tp: ListOffsetsPartition(
+            partition_index=tp.partition,
+            current_leader_epoch=wanted[tp].current_leader_epoch,
+            timestamp=wanted[tp].timestamp,
+        ),
+    )
+    return ListOffsetsRequest(topics=topics, isolation_level=int(read_committed))
 
 
 def read_list_offsets(
@@ -100,17 +100,16 @@ class EpochAnswers:
 
 
 def epochs_request(wanted: Mapping[TopicPartition, FetchPosition]) -> OffsetForLeaderEpochRequest:
-    topics: dict[str, OffsetForLeaderTopic] = {}
-    for (topic, partition), position in wanted.items():
-        group = topics.setdefault(topic, OffsetForLeaderTopic(topic=topic, partitions=[]))
-        group.partitions.append(
-            OffsetForLeaderPartition(
-                partition=partition,
-                current_leader_epoch=position.leader.epoch,
-                leader_epoch=position.offset_epoch,
-            )
-        )
-    return OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=list(topics.values()))
+    topics = nested(
+        wanted,
+        lambda name, each: OffsetForLeaderTopic(topic=name, partitions=each),
+        lambda tp: OffsetForLeaderPartition(
+            partition=tp.partition,
+            current_leader_epoch=wanted[tp].leader.epoch,
+            leader_epoch=wanted[tp].offset_epoch,
+        ),
+    )
+    return OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=topics)
 
 
 def read_epochs(

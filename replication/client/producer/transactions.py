@@ -44,7 +44,7 @@ from replication.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from replication.client.producer.accumulator import RecordAccumulator
 from replication.client.producer.batch import identity_in
 from replication.client.producer.config import ProducerConfig
-from replication.client.requests import MAX_VERSION
+from replication.client.requests import MAX_VERSION, nested
 from replication.errors import ErrorCode, KafkaError
 from replication.wire.add_offsets_to_txn import AddOffsetsToTxnRequest
 from replication.wire.add_partitions_to_txn import (
@@ -183,18 +183,16 @@ class Transactions:
         self.wake()
 
     async def _add(self, partitions: Iterable[TopicPartition]) -> None:
-        topics: dict[str, list[int]] = {}
-        for topic, partition in partitions:
-            topics.setdefault(topic, []).append(partition)
         producer_id, producer_epoch = self.accumulator.identity
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=producer_id,
             v3_and_below_producer_epoch=producer_epoch,
-            v3_and_below_topics=[
-                AddPartitionsToTxnTopic(name=topic, partitions=numbers)
-                for topic, numbers in topics.items()
-            ],
+            v3_and_below_topics=nested(
+                partitions,
+                lambda name, numbers: AddPartitionsToTxnTopic(name=name, partitions=numbers),
+                lambda tp: tp.partition,
+            ),
         )
         response = await self.coordinators.ask(
             TRANSACTION, self.transactional_id, request, max_version=_LAST_ADD_PARTITIONS
@@ -265,16 +263,6 @@ class Transactions:
     async def _commit_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> None:
-        topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
-        for (topic, partition), each in offsets.items():
-            topics.setdefault(topic, []).append(
-                TxnOffsetCommitRequestPartition(
-                    partition_index=partition,
-                    committed_offset=each.offset,
-                    committed_leader_epoch=each.leader_epoch,
-                    committed_metadata=each.metadata,
-                )
-            )
         producer_id, producer_epoch = self.accumulator.identity
         request = TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
@@ -284,10 +272,16 @@ class Transactions:
             generation_id=group.generation_id,
             member_id=group.member_id,
             group_instance_id=group.group_instance_id,
-            topics=[
-                TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)
-                for topic, partitions in topics.items()
-            ],
+            topics=nested(
+                offsets,
+                lambda name, each: TxnOffsetCommitRequestTopic(name=name, partitions=each),
+                lambda tp: TxnOffsetCommitRequestPartition(
+                    partition_index=tp.partition,
+                    committed_offset=offsets[tp].offset,
+                    committed_leader_epoch=offsets[tp].leader_epoch,
+                    committed_metadata=offsets[tp].metadata,
+                ),
+            ),
         )
         max_version = MAX_VERSION if self.bumps_epoch else _LAST_OFFSETS_WITHOUT_V2
         response = await self.coordinators.ask(

@@ -35,7 +35,7 @@ from replication.client.consumer.group.membership import (
 )
 from replication.client.consumer.records import OffsetAndMetadata
 from replication.client.errors import NO_ANSWER, KafkaTimeoutError, TopicAuthorizationFailedError
-from replication.client.requests import ask
+from replication.client.requests import ask, nested
 from replication.errors import ErrorCode, KafkaError
 from replication.net.seams import NodeClock
 from replication.wire.offset_commit import (
@@ -153,18 +153,17 @@ class Commits:
 
     def _request(self, offsets: Offsets) -> OffsetCommitRequest:
         member = self.membership
-        topics: dict[str, OffsetCommitTopic] = {}
-        for (topic, partition), each in offsets.items():
-            group = topics.setdefault(topic, OffsetCommitTopic(name=topic, partitions=[]))
-            group.partitions.append(
-                OffsetCommitPartition(
-                    partition_index=partition,
-                    committed_offset=each.offset,
-                    committed_leader_epoch=each.leader_epoch,
-                    committed_metadata=each.metadata,
-                )
-            )
-        request = OffsetCommitRequest(group_id=member.group_id, topics=list(topics.values()))
+        topics = nested(
+            offsets,
+            lambda name, each: OffsetCommitTopic(name=name, partitions=each),
+            lambda tp: OffsetCommitPartition(
+                partition_index=tp.partition,
+                committed_offset=offsets[tp].offset,
+                committed_leader_epoch=offsets[tp].leader_epoch,
+                committed_metadata=offsets[tp].metadata,
+            ),
+        )
+        request = OffsetCommitRequest(group_id=member.group_id, topics=topics)
         if self.uses_group():
             if member.state is not MemberState.STABLE:
                 raise self._not_in_group()
@@ -235,11 +234,11 @@ class Commits:
         self, partitions: list[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata | None] | None:
         group_id = self.membership.group_id
-        topics: dict[str, OffsetFetchTopic] = {}
-        for topic, partition in partitions:
-            group = topics.setdefault(topic, OffsetFetchTopic(name=topic, partition_indexes=[]))
-            group.partition_indexes.append(partition)
-        asked = list(topics.values())
+        asked = nested(
+            partitions,
+            lambda name, numbers: OffsetFetchTopic(name=name, partition_indexes=numbers),
+            lambda tp: tp.partition,
+        )
         request = OffsetFetchRequest(
             group_id=group_id,
             topics=asked,
