@@ -1,249 +1,696 @@
-"""What befalls the cluster of one run: drawn line by line, in the words of stories.
+"""The fault model of the swarm: one table of all that may happen in a run.
 
-    cluster ...  topic ...          who there is, and with which settings (`settings`)
-    produce t-0 ... &               what clients do (`workload`)
-    kill b2   cut b1 b2   ...       chosen by what is up, down, cut or paused by then
-    reassign ...  wipe ...          what operators do (`operations`), and disks (`harm`)
-    lie ...  remake ...             a few lines that belong together (`frailty`)
-    run 500ms
-    recover  wait whole  ...        all is well again: then everybody catches up
+A row has a name, what it needs, the script lines that it draws, and two weights: how often it is
+drawn in a long run, and how often in a contest (`scenarios.swarm.settings`), beside the others
+that the run has. A run has some rows and not others: where everything may happen at any time,
+most of it hides the rest (swarm testing, Groce et al., 2012). A row may also need settings; where
+a setting has several values, one is drawn.
 
-Each run has some kinds of faults and not others, and some more often than others: where
-everything may happen at any time, most of it hides the rest (swarm testing, Groce et al.,
-2012). A line is drawn when the one before it is done, from a stream of its own, so the lines
-of a run are also a story: told from the same seed it is the same run.
+The lines are in the words of stories (`scenarios.story.commands.table`), with these additions:
+
+    {leader}            a role that the need has found (`scenarios.swarm.situation`)
+    {a|b|b}             one of these, `b` twice as often; `{|b}` is nothing or `b`
+    30% LINE            that line in three of ten cases
+    2-3x LINE           that line two or three times
+    each ROLE: LINE     that line for each name of the role, in any order; `{each}` is the name,
+                        `{not each}` every other node
+    a; b                two lines, in place of one
+    {values}            one to three new values; {soon}, {while}: some time to let pass
+    {log end}           the log end offset of the leader's replica
+    produce acks=1      a batch of new values to the fault's partition, with any timeout
+    lead P first=a,b    elect `a` by another order of the same replicas; `last=c` anybody but `c`
+
+A line that cannot be carried out by then is left out: one that stops a node that is down, or
+addresses a client of ours that is gone. So each row is the beginning of many stories, most of
+which go otherwise than its name says.
 """
 
-import random
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping
 
 import attrs
 
-from replication.leader.rules.isr import CommittedIsr
-from scenarios.story.stage import Stage
-from scenarios.swarm.admin_operations import AdminOperations
-from scenarios.swarm.our_clients import OurClients
-from scenarios.swarm.rare_faults import RareFaults
-from scenarios.swarm.settings import ClusterPlan, cast
-from scenarios.swarm.workload import Workload
-from scenarios.world.cluster import CONTROLLER
-from storage.types import TopicPartition
+from scenarios.swarm import situation as need
+from scenarios.swarm.situation import Need
 
-# Most of what goes wrong does so within some round trips; sessions and lag take seconds.
-WAITS = ("1ms", "5ms", "5ms", "20ms", "20ms", "100ms", "500ms", "1s", "2s", "4s", "10s")
-SLOWNESS = ("1ms", "50ms", "500ms")
-# How a run may come by it, and how often beside others.
-FAULT_VERBS = (
-    "kill",
-    "power-cut",
-    "stop",
-    "pause",
-    "cut",
-    "mute",
-    "isolate",
-    "slow",
-    "hold",
-    "tear",
-    "swizzle",
+FETCH_VERSION = "understudy.inter.broker.fetch.version"
+CHECKED_SOON = {"log.retention.check.interval.ms": (300, 1000), "log.initial.task.delay.ms": (300,)}
+"""Kafka looks every five minutes for what has to be deleted; a run hardly lasts as long."""
+
+
+@attrs.frozen(eq=False)
+class FaultKind:
+    """A kind of thing that may happen in a run, and the lines of script that make it happen."""
+
+    name: str
+    needs: Need
+    lines: str
+    weight: tuple[float, float]
+    """In a long run, and in a contest; 0 where it is never drawn."""
+    settings: Mapping[str, tuple[object, ...]] = attrs.field(factory=dict, kw_only=True)
+    always: bool = attrs.field(default=False, kw_only=True)
+    """Whether every run has it."""
+
+
+EPOCHS: Mapping[str, tuple[object, ...]] = {
+    FETCH_VERSION: (11, 11, 17),
+    "replica.fetch.backoff.ms": (50, 200),
+    "partitions": (2,),
+}
+"""A fetcher of several partitions outlives the change of one."""
+
+ANY_API = "{FETCH|ALTER_PARTITION|BROKER_HEARTBEAT|BROKER_REGISTRATION|PRODUCE} after={0|0|1|2|5}"
+CLIENT_API = (
+    "{PRODUCE|FETCH|METADATA|JOIN_GROUP|SYNC_GROUP|HEARTBEAT|OFFSET_COMMIT|INIT_PRODUCER_ID"
+    "|ADD_PARTITIONS_TO_TXN|TXN_OFFSET_COMMIT|END_TXN} after={0|0|1|2}"
 )
-ENDS = {"start": 4, "resume": 4, "heal": 4}
-"""What befalls somebody comes to an end."""
-CONTROLLER_TOO = 0.5
-HAS_FAULT = 0.45
-PRODUCES, LEADERS_MORE, STRIKES = 0.4, 2, 0.5
-HELD = ("FETCH", "ALTER_PARTITION", "BROKER_HEARTBEAT", "BROKER_REGISTRATION", "PRODUCE")
 
+FAULTS = (
+    # What clients do.
+    FaultKind(
+        "produce", need.anything, "produce {partition} {way} {values} &", (10, 6), always=True
+    ),
+    FaultKind("poll", need.anything, "poll {partition}{rack} &", (6, 1)),
+    # Faults that are over.
+    FaultKind("start", need.stopped, "start {node} &", (4, 4), always=True),
+    FaultKind("resume", need.paused, "resume {node}", (4, 4), always=True),
+    FaultKind("heal", need.cut, "heal", (4, 3), always=True),
+    # Nodes and links.
+    FaultKind("kill", need.running, "kill {node}", (1, 1)),
+    FaultKind("kill-controller-asked", need.isr_change_pending, "kill c", (8, 0)),
+    FaultKind("power-cut", need.running, "power-cut {node}", (1, 1)),
+    FaultKind("stop", need.running, "stop {node} &", (1, 0)),
+    FaultKind("pause", need.running, "pause {node}", (1, 2)),
+    FaultKind("cut", need.anybody, "cut {node} {other}", (1, 1)),
+    FaultKind("mute", need.anybody, "mute {node} {other}", (1, 1)),
+    FaultKind("isolate", need.running, "cut {node} {not node}", (1, 0)),
+    FaultKind("slow-link", need.anybody, "slow {node} network={1ms|1ms|20ms|100ms|400ms}", (0, 2)),
+    FaultKind(
+        "slow-disk",
+        need.anybody,
+        "slow {node} disk={1ms|50ms|500ms} network={1ms|50ms|500ms}",
+        (1, 0),
+    ),
+    FaultKind(
+        "hold",
+        need.running,
+        f"hold {{{{node}} {{other}}|{{other}} {{node}}|{{node}} c|c {{node}}}} {ANY_API}",
+        (1.5, 0),
+    ),
+    FaultKind("tear", need.running, "tear {node} {other}", (1, 0)),
+    # FoundationDB's swizzle: some nodes are cut off one by one, and come back in another order.
+    FaultKind(
+        "swizzle",
+        need.some,
+        "each some: cut {each} {not each}; run {while}\n"
+        "each some: heal {each} {not each}; run {while}",
+        (1, 0),
+    ),
+    # What operators ask for.
+    FaultKind(
+        "elect-another", need.led, "lead {partition} last={leader|b1|b2|b3}", (0, 3), always=True
+    ),
+    FaultKind("elect-preferred", need.anything, "elect {partition} preferred", (2, 0)),
+    FaultKind("reassign", need.replicas, "reassign {partition} {{some replicas}|back}", (2, 0)),
+    FaultKind("add-partition", need.room, "grow {topic} {count} {some replicas} &", (2, 0)),
+    FaultKind("minimum-isr", need.anything, "alter {topic} min.insync.replicas={1|2|3}", (2, 0)),
+    FaultKind(
+        "retention",
+        need.anything,
+        "alter {topic} {retention.bytes=1|retention.bytes=400|retention.bytes=-1"
+        "|retention.ms=1000|retention.ms=-1|segment.bytes=200|segment.ms=1000}",
+        (2, 0),
+        settings=CHECKED_SOON,
+    ),
+    FaultKind(
+        "flush",
+        need.anything,
+        "alter {topic} {flush.messages=1|flush.messages=3|flush.ms=100}",
+        (2, 0),
+    ),
+    FaultKind(
+        "delete-records",
+        need.anything,
+        "delete-records {partition} {all|1|2|5} &",
+        (2, 0),
+    ),
+    # Clocks and disks. A producer is not to be forgotten for a clock that jumps: it would write twice.
+    FaultKind(
+        "clock",
+        need.broker,
+        "{jump {node} {-600s|-5s|1s|60s|86400s}|drift {node} {0ms|1ms|200ms}}",
+        (2, 0),
+        settings={"producer.id.expiration.ms": (2**31 - 1,)},
+    ),
+    FaultKind(
+        "disk-fails",
+        need.broker,
+        "fail {node} {write|sync} names={*|*.log} error={EIO|ENOSPC} skip={0|1|2|3}",
+        (1.5, 0),
+    ),
+    FaultKind("disk-image", need.running, "image {node} of-{node}", (2, 0)),
+    FaultKind(
+        "disk-replaced", need.stopped_broker, "{wipe {node}|restore {node} of-{node}}", (3, 0)
+    ),
+    # Disks that are not to be trusted. One disk of a run is: of two, both may have been all there was.
+    FaultKind(
+        "bit-rot",
+        need.written,
+        "rot {untrusted} {partition} {offset}\npoll {partition} &",
+        (1.5, 0.8),
+    ),
+    FaultKind(
+        "disk-lies",
+        need.untrusted,
+        # It shuts down in good order, and its marker outlives what it speaks for.
+        """
+        lie {untrusted} names=*.log
+        each idle: stop {each}
+        1-3x produce {partition} acks=all {values} &
+        run {30ms|100ms|300ms}
+        stop {untrusted}
+        power-cut {untrusted}
+        start {untrusted} &
+        run {10ms|100ms|1s}
+        each idle: start {each} &
+        """,
+        (1, 1),
+        settings={"min.insync.replicas": (2,)},
+    ),
+    FaultKind(
+        "cut-undone",
+        need.trusted_leader,
+        # What nobody fetched is truncated by its writer, what came instead is known to be committed,
+        # and that is written down: then the truncation is lost with the power.
+        """
+        cut {leader} {others}
+        produce
+        run {3ms|10ms|30ms}
+        lead {partition} last={leader}
+        2-3x produce
+        heal
+        run {60ms|100ms|200ms|400ms}
+        power-cut {leader} leaving=uncut
+        start {leader} &
+        run {10ms|100ms|1s}
+        """,
+        (0, 1),
+        settings={"replica.high.watermark.checkpoint.interval.ms": (50,)},
+    ),
+    FaultKind(
+        "delete-uncommitted",
+        need.led,
+        """
+        alter {topic} segment.bytes={100|200|1073741824}
+        cut {leader} {others}
+        2-4x produce
+        run {3ms|10ms}
+        {delete-records {partition} {log end} &|delete-records {partition} all &}
+        70% alter {topic} retention.bytes=1
+        run {300ms|1s}
+        50% lead {partition} last={leader}
+        70% heal
+        run {30ms|300ms}
+        alter {topic} retention.bytes=-1
+        """,
+        (0, 1.2),
+        settings=CHECKED_SOON,
+    ),
+    FaultKind(
+        "isr-shrinks-before-ack",
+        need.led,
+        # While the leader's disk syncs what all have fetched, all followers leave the ISR.
+        """
+        alter {topic} flush.messages=1
+        slow {leader} disk=500ms
+        produce acks=all
+        run {20ms|50ms}
+        cut {leader} {others}
+        produce acks=1
+        run 2s
+        slow {leader} disk=1ms
+        alter {topic} flush.messages=9223372036854775807
+        heal
+        """,
+        (0, 0.8),
+        settings={"min.insync.replicas": (2,), "replica.lag.time.max.ms": (500,)},
+    ),
+    FaultKind(
+        "topic-made-again",
+        need.settled,
+        "heal\nremake {topic} replicas={assigned}",
+        (1, 0.6),
+        # Fetches that carry no topic id may be taken for those of the topic before (KIP-516).
+        settings={FETCH_VERSION: (17,)},
+    ),
+    # Leadership that changes while logs differ.
+    FaultKind(
+        "forked-tail",
+        need.led,
+        """
+        cut {leader} {others}
+        produce
+        run {soon}
+        lead {partition} last={leader}
+        50% produce
+        50% lead {partition} first={leader}
+        70% heal
+        30% run {30ms|100ms|300ms}; power-cut {leader}
+        """,
+        (0, 2),
+    ),
+    FaultKind(
+        "two-elections-at-once",
+        need.led,
+        # The leader hears of two leader epochs at once, the second of which is its own.
+        """
+        hold c {leader} FETCH
+        cut {leader} {replica}
+        produce
+        run 10ms
+        lead {partition} first={replica},{leader}
+        produce
+        run {10ms|100ms}
+        stop {replica}
+        heal c {leader}
+        run {soon}
+        70% heal
+        """,
+        (0, 1),
+    ),
+    FaultKind(
+        "uninformed-broker",
+        need.led,
+        """
+        mute c {replica}
+        2-3x produce; run {soon}; lead {partition} last={replica}
+        produce
+        run {soon}
+        70% heal
+        """,
+        (0, 1),
+    ),
+    FaultKind(
+        "back-under-another-leader",
+        need.led,
+        """
+        stop {replica}
+        1-4x produce
+        run {soon}
+        {lead {partition} last={replica}|{kill|power-cut|pause} {leader}}
+        start {replica} &
+        run {3ms|100ms|3s}
+        """,
+        (0, 1),
+    ),
+    # An ISR that changes while its news, or its members, do not arrive.
+    FaultKind(
+        "replaced-while-joining",
+        need.led,
+        """
+        stop {replica}
+        produce
+        hold {leader} c ALTER_PARTITION
+        start {replica} &
+        run 300ms
+        stop {replica}
+        wipe {replica}
+        start {replica} &
+        run {soon}
+        70% heal
+        """,
+        (0, 1),
+    ),
+    FaultKind(
+        "controller-dies-while-joining",
+        need.led,
+        """
+        stop {replica}
+        produce
+        start {replica} &
+        run {100ms|110ms|120ms|150ms|200ms}
+        kill c
+        produce
+        run {soon}
+        start c &
+        """,
+        (0, 1),
+    ),
+    FaultKind(
+        "late-isr-news",
+        need.led,
+        """
+        hold c {leader} {FETCH|ALTER_PARTITION}
+        cut {leader} {replica}
+        produce
+        run 2s
+        heal {leader} {replica}
+        run {30ms|100ms|600ms}
+        50% slow c network=400ms
+        30% kill c; heal c {leader}; hold c {leader} FETCH; start c &; run 300ms
+        30% stop {replica}
+        cut {leader} {replica}
+        produce
+        heal c {leader}
+        produce
+        run {10ms|100ms|500ms}
+        70% heal
+        slow c network=1ms
+        """,
+        (0, 2),
+    ),
+    FaultKind(
+        "isr-change-of-deposed-leader",
+        need.led,
+        """
+        hold {leader} c ALTER_PARTITION after=1
+        cut {leader} {replica}
+        produce
+        run 2s
+        heal {leader} {replica}
+        run {30ms|100ms|600ms}
+        lead {partition} last={leader}
+        cut {replica} {brokers not replica}
+        produce
+        run {soon}
+        heal {leader} c
+        run {10ms|100ms|500ms}
+        70% heal
+        """,
+        (0, 1),
+    ),
+    FaultKind(
+        "isr-answer-lost",
+        need.calm,
+        # Asked again, the controller knows of the change already.
+        """
+        stop {replica}
+        produce
+        cut {leader} {replica}
+        start {replica} &
+        run {1s|2s|2s|3s}
+        hold c {leader} FETCH
+        tear c {leader} ALTER_PARTITION
+        heal {leader} {replica}
+        run {30ms|100ms|300ms}
+        cut {leader} {replica}
+        produce
+        run {30ms|100ms|300ms}
+        50% heal
+        """,
+        (0, 2),
+    ),
+    FaultKind(
+        "isr-news-after-two-answers",
+        need.calm,
+        """
+        stop {replica}
+        stop {second}
+        produce
+        cut {leader} {replica} {second}
+        start {replica} &
+        start {second} &
+        run {1s|2s|2s|3s}
+        hold c {leader} FETCH
+        heal {leader} {replica}
+        run {30ms|100ms|300ms}
+        heal {leader} {second}
+        run {30ms|100ms|300ms}
+        50% cut {leader} {second}; produce
+        heal c {leader}
+        run {30ms|100ms|300ms}
+        50% heal
+        """,
+        (0, 1),
+    ),
+    FaultKind(
+        "isr-change-of-former-process",
+        need.calm,
+        # The request comes after the joining replica's process, and its disk, have been replaced.
+        """
+        stop {replica}
+        produce
+        cut {leader} {replica}
+        start {replica} &
+        run {1s|2s|2s|3s}
+        hold {leader} c ALTER_PARTITION
+        heal {leader} {replica}
+        run {30ms|100ms|300ms}
+        cut {leader} {replica}
+        stop {replica}
+        70% wipe {replica}
+        start {replica} &
+        run {1s|2s|2s|3s}
+        heal {leader} c
+        run {30ms|100ms|300ms}
+        50% heal
+        """,
+        (0, 2),
+    ),
+    FaultKind(
+        "power-fails-everywhere",
+        need.calm,
+        """
+        produce
+        each brokers: power-cut {each}; run {30ms|100ms|300ms}
+        each brokers: start {each} &; run {1ms|100ms|3s|10s}
+        """,
+        (0, 1),
+    ),
+    # A fetch and its answer in different leader epochs. The offsets of two logs agree and their
+    # records do not, so only the epochs tell that something is wrong (KIP-320). Fetches of version
+    # 11 have no other means; from 12 on a fetch names the epoch of its last record (KIP-595).
+    #
+    #     b1  [e0: 0-1]           deposed   [e0: 0-0][e1: 1-1]   leads again, in epoch 2
+    #     b2  [e0: 0-0]           leads     [e0: 0-0][e1: 1-1]
+    #     b3  [e0: 0-1]           deaf      [e0: 0-1]            fetches: has it what b1 has?
+    FaultKind(
+        "deposed-leader-returns",
+        need.calm,
+        """
+        hold c {second} FETCH
+        cut {leader} {replica}
+        produce acks=1 to={leader}
+        run {brief}
+        lead {partition} first={replica},{leader}
+        heal {leader} {replica}
+        produce acks=1 to={replica}
+        run {brief}
+        lead {partition} first={leader},{replica}
+        run {brief}
+        produce
+        run {100ms|300ms|600ms}
+        70% heal
+        """,
+        (0, 2),
+        settings=EPOCHS,
+    ),
+    FaultKind(
+        "asked-before-it-has-heard",
+        need.calm,
+        # The former leader leads again, and has not heard of the epoch in which it has to truncate.
+        """
+        hold c {second} FETCH
+        cut {leader} {replica}
+        produce acks=1 to={leader}
+        run {brief}
+        reassign {partition} {replica},{leader},{second}
+        run 10ms
+        hold c {leader} FETCH
+        elect {partition} preferred
+        run 3ms
+        heal {leader} {replica}
+        produce acks=1 to={replica}
+        run 10ms
+        hold c {replica} FETCH
+        lead {partition} first={leader},{replica}
+        heal c {second}
+        run 5ms
+        produce acks=1 to={leader}
+        run {brief}
+        heal c {leader}
+        run 2ms
+        hold c {leader} FETCH
+        run {brief}
+        heal c {leader}
+        heal c {replica}
+        run {100ms|300ms|600ms}
+        70% heal
+        """,
+        (0, 2),
+        settings=EPOCHS,
+    ),
+    FaultKind(
+        "late-epoch-end-answer",
+        need.calm,
+        """
+        each other partitions: lead {each} first={replica}
+        run {100ms|300ms|600ms}
+        hold {replica} {second} OFFSET_FOR_LEADER_EPOCH
+        lead {partition} first={replica},{leader}
+        run 10ms
+        each other partitions: produce {each} {how} {values} &
+        run {brief}
+        lead {partition} first={leader},{replica}
+        run 10ms
+        produce acks=1 to={leader}
+        run {brief}
+        lead {partition} first={replica},{leader}
+        run 10ms
+        heal {replica} {second}
+        run {100ms|300ms|600ms}
+        70% heal
+        """,
+        (0, 2),
+        settings={**EPOCHS, FETCH_VERSION: (11,)},
+    ),
+    FaultKind(
+        "partition-changes-its-fetcher",
+        need.calm,
+        """
+        each partitions: lead {each} first={leader}
+        run {100ms|300ms|600ms}
+        late {leader} {second} 400ms
+        produce {last partition} {how} {values} &
+        run {brief}
+        late {leader} {second} 1ms
+        alter {second} num.replica.fetchers=2
+        run {brief}
+        alter {second} num.replica.fetchers=1
+        run {100ms|300ms|600ms}
+        70% heal
+        """,
+        (0, 2),
+        settings={**EPOCHS, FETCH_VERSION: (17,)},
+    ),
+    # Our own clients, in the runs that have some.
+    FaultKind("send", need.producer, "send {sender} {partition} {records} &", (7, 7), always=True),
+    FaultKind(
+        "transact",
+        need.transactional,
+        "transact {sender} {partition} {records}{also}"
+        " end={commit|commit|commit|abort|abort|drop} &",
+        (7, 7),
+        always=True,
+    ),
+    FaultKind("client-starts", need.client_gone, "{client line}", (4, 4), always=True),
+    FaultKind("client-resumes", need.client_paused, "resume {client}", (4, 4), always=True),
+    FaultKind("client-killed", need.client, "kill {client}", (1, 1)),
+    FaultKind("client-leaves", need.client, "leave {client} &", (1, 1)),
+    FaultKind("client-paused", need.client, "pause {client}", (1, 1)),
+    FaultKind("client-cut-off", need.client, "cut {client} {other}", (1, 1)),
+    FaultKind("client-torn", need.client, "tear {{client} {other}|{other} {client}}", (1, 1)),
+    FaultKind(
+        "client-held",
+        need.client,
+        f"hold {{{{client}} {{other}}|{{other}} {{client}}}} {CLIENT_API}",
+        (1, 1),
+    ),
+    FaultKind("reader-seeks", need.position, "seek {client} {read partition} {position}", (1, 1)),
+    FaultKind("coordinator-killed", need.coordinator, "kill {coordinator}", (1, 1)),
+    FaultKind(
+        "copier-wakes-up",
+        need.copier,
+        # It stops with a transaction open, and its group goes on without it.
+        """
+        hold {copier} {coordinator} TXN_OFFSET_COMMIT
+        produce acks=all
+        run {20ms|150ms|1s}
+        pause {copier}
+        run 8s
+        heal {copier} {coordinator}
+        resume {copier}
+        """,
+        (1, 1),
+    ),
+    FaultKind(
+        "producer-gives-up",
+        need.producer_led,
+        # It hears nothing of what is there.
+        """
+        hold {{leader} {sender}|{sender} {leader}} PRODUCE after={0|0|1}
+        send {sender} {partition} {records} &
+        run 5ms
+        send {sender} {partition} {records} &
+        run 5ms
+        send {sender} {partition} {records} &
+        run 4s
+        heal {leader} {sender}
+        send {sender} {partition} {records} &
+        """,
+        (2, 2),
+    ),
+)
 
-class ExtraFaults(Protocol):
-    """What else befalls a run, drawn from a stream of its own."""
-
-    @property
-    def settings(self) -> Mapping[str, object]: ...
-
-    def lines(self, partitions: Sequence[TopicPartition], /) -> Iterator[str]: ...
-
-
-@attrs.define(eq=False)
-class FaultGenerator:
-    """Draws the lines of one run."""
-
-    stage: Stage
-    extra_faults: ExtraFaults | None = attrs.field(default=None, init=False)
-    chance: random.Random = attrs.field(init=False)
-    workload: Workload = attrs.field(init=False)
-    admin_operations: AdminOperations = attrs.field(init=False)
-    rare_faults: RareFaults = attrs.field(init=False)
-    our_clients: OurClients = attrs.field(init=False)
-    partitions: list[TopicPartition] = attrs.field(factory=list, init=False)
-    """Those of the run, as they are made."""
-    _fault_weights: dict[str, int] = attrs.field(init=False)
-    _victims: list[str] = attrs.field(factory=list, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        chance = self.stage.world.chance
-        self.chance = chance("misfortune")
-        self.workload = Workload.drawn(chance)
-        self.admin_operations = AdminOperations.drawn(chance, self.stage)
-        self.rare_faults = RareFaults(chance=chance("harm"), stage=self.stage)
-        self.our_clients = OurClients.drawn(chance, self.stage, compacted=self.workload.compacted)
-        self._fault_weights = {
-            verb: self.chance.randint(1, 4)
-            for verb in FAULT_VERBS
-            if self.chance.random() < HAS_FAULT
-        }
-
-    def lines(self) -> Iterator[str]:
-        """Each is to be carried out before the next is drawn."""
-        yield from self._beginning()
-        for _ in range(self.our_clients.steps(self.chance.randint(5, 35))):
-            self._find_new_partitions()
-            if self.chance.random() < PRODUCES:
-                yield self.workload.produce(self.chance.choice(self.partitions))
-            else:
-                yield from self._fault()
-            yield from self.admin_operations.lines(self.partitions)
-            yield from self.rare_faults.lines(self.partitions)
-            yield from self.what_else()
-            yield from self.workload.read(self.partitions)
-            yield from self.our_clients.lines(self.partitions)
-            yield f"run {self.chance.choice(WAITS)}"
-        yield from self.ending()
-
-    def _beginning(self) -> Iterator[str]:
-        drawn: ClusterPlan = cast(self.stage.world.chance)
-        own = self.workload.settings | self.admin_operations.settings | self.rare_faults.settings
-        own |= self.our_clients.settings(drawn.brokers, drawn.min_insync_replicas)
-        yield drawn.cluster({**own, **self.further_settings})
-        self.workload.racks = self.our_clients.racks = drawn.racks
-        names = self.stage.cluster.broker_names
-        self._victims = names + [CONTROLLER] * (self.chance.random() < CONTROLLER_TOO)
-        assigned = [self.chance.sample(names, drawn.copies) for _ in range(drawn.partitions)]
-        yield drawn.topic("t", assigned, self.workload.topic)
-        yield from self.our_clients.beginning(assigned)
-
-    @property
-    def further_settings(self) -> Mapping[str, object]:
-        return {} if self.extra_faults is None else self.extra_faults.settings
-
-    def what_else(self) -> Iterator[str]:
-        if self.extra_faults is not None:
-            yield from self.extra_faults.lines(self.partitions)
-
-    def _find_new_partitions(self) -> None:
-        """An operator may have added some."""
-        while self.stage.cluster.partition(new := TopicPartition("t", len(self.partitions))):
-            self.partitions.append(new)
-
-    def _fault(self) -> Iterator[str]:
-        """Something that may happen now."""
-        if self._is_asked() and self.chance.random() < STRIKES:
-            yield f"kill {CONTROLLER}"
-            return
-        weights = ENDS | self._fault_weights
-        victims = {verb: self._victims_of(verb) for verb in weights}
-        verbs = [verb for verb in weights if victims[verb]]
-        if not verbs:
-            return
-        verb = self.chance.choices(verbs, [weights[verb] for verb in verbs])[0]
-        victim = self.chance.choice(victims[verb])
-        match verb:
-            case "heal":
-                yield verb
-            case "start" | "stop":
-                yield f"{verb} {victim} &"
-            case "cut" | "mute" | "tear":
-                yield f"{verb} {victim} {self.chance.choice(self._others(victim))}"
-            case "isolate":
-                yield f"cut {victim} {' '.join(self._others(victim))}"
-            case "hold":
-                yield self._hold(victim)
-            case "swizzle":
-                yield from self._swizzle()
-            case "slow":
-                disk, network = self.chance.choice(SLOWNESS), self.chance.choice(SLOWNESS)
-                yield f"slow {victim} disk={disk} network={network}"
-            case _:
-                yield f"{verb} {victim}"
-
-    def _is_asked(self) -> bool:
-        """Whether the controller may die with a question about an ISR before it."""
-        if CONTROLLER not in self._victims or not self.stage.cluster.is_running(CONTROLLER):
-            return False
-        # A broker has none before it is up.
-        managers = [
-            getattr(broker, "replica_manager", None)
-            for broker in self.stage.cluster.brokers.values()
-        ]
-        led = [
-            partition.leadership
-            for manager in managers
-            if manager is not None
-            for partition in manager.hosted.online.values()
-        ]
-        return any(each and not isinstance(each.isr_state, CommittedIsr) for each in led)
-
-    def _victims_of(self, verb: str) -> Sequence[str]:
-        cluster, world = self.stage.cluster, self.stage.world
-        up = [name for name in self._victims if cluster.is_running(name)]
-        match verb:
-            case "start":
-                return [name for name in self._victims if name not in up]
-            case "pause":
-                return [name for name in up if not world.clock(name).paused]
-            case "resume":
-                return [name for name in up if world.clock(name).paused]
-            case "heal":
-                return ["all"] if world.network.is_cut else []
-            case "slow":
-                return self._victims
-            case _:
-                leaders = map(cluster.leader, self.partitions)
-                return up + [name for name in leaders if name in up] * LEADERS_MORE
-
-    def _others(self, name: str) -> list[str]:
-        return [other for other in self.stage.cluster.names if other != name]
-
-    def _hold(self, victim: str) -> str:
-        """What it asks for stays on its way, or what it is answered: until the next heal."""
-        api = self.chance.choice(HELD)
-        asks_controller = api not in ("FETCH", "PRODUCE") and victim != CONTROLLER
-        other = CONTROLLER if asks_controller else self.chance.choice(self._others(victim))
-        pair = [victim, other]
-        self.chance.shuffle(pair)
-        return f"hold {' '.join(pair)} {api} after={self.chance.choice((0, 0, 1, 2, 5))}"
-
-    def _swizzle(self) -> Iterator[str]:
-        """Some are cut off one by one, and come back in another order (FoundationDB)."""
-        names = self.stage.cluster.names
-        some = self.chance.sample(names, self.chance.randint(1, len(names) - 1))
-        for name in some:
-            yield f"cut {name} {' '.join(self._others(name))}"
-            yield f"run {self.chance.choice(WAITS)}"
-        self.chance.shuffle(some)
-        for name in some:
-            yield f"heal {name} {' '.join(self._others(name))}"
-            yield f"run {self.chance.choice(WAITS)}"
-
-    def ending(self) -> Iterator[str]:
-        yield "recover"
-        self._find_new_partitions()
-        for partition in self.partitions:
-            yield f"wait whole {partition}"
-            yield self.workload.once(partition, acks="all")
-        yield from self.our_clients.beginning_anew(self.partitions)
-        yield from self.our_clients.taking_over(
-            self.workload.once(partition, acks="all") for partition in self.partitions
-        )
-        yield from self.our_clients.ending()
-        yield "answers"
-        yield from self.our_clients.draining(self.partitions)
-        for partition in self.partitions:
-            yield f"wait whole {partition}"
-            yield f"wait equal {partition}"
-            yield f"show {partition}"
-            yield f"ledger {partition}"
-            yield f"verify {partition}"
-            yield f"poll {partition}"
-            yield f"judge {partition}"
-        yield from self.our_clients.judgement()
+LAST_FAULTS = (
+    # What an ISR was answered comes two leader epochs too late (KAFKA-12686).
+    #
+    #     b1   leads, in epoch 0           isr b1 b2       asked for; the answer is held up
+    #     b2   leads, in epoch 1           isr b1 b2 b3    b3 is back
+    #     b1   leads again, in epoch 2     isr b1 b2 b3    all that it has heard of this
+    #                                      isr b1 b2       the answer
+    FaultKind(
+        "isr-answer-two-epochs-late",
+        need.whole,
+        """
+        hold c {leader} ALTER_PARTITION
+        cut {leader} {second}
+        produce acks={all|1}
+        run 2s
+        hold {leader} c FETCH
+        run 600ms
+        heal {leader} {second}
+        lead {partition} first={replica},{leader}
+        run {100ms|200ms|300ms}
+        lead {partition} first={leader},{replica}
+        run {10ms|30ms|100ms}
+        cut {leader} {second}
+        unmute {leader} c
+        run 100ms
+        unmute c {leader}
+        produce acks=1 to={leader}
+        run {100ms|200ms|300ms}
+        """,
+        (0, 0.35),
+    ),
+    # A producer that has written before gives up what is there, and numbers from the beginning
+    # (KIP-360). Under the same epoch that would be taken for what it wrote first, which is known
+    # by its numbers, so all batches have one record.
+    FaultKind(
+        "producer-numbers-anew",
+        need.led_with_producers,
+        """
+        producer p9 linger.ms=0 delivery.timeout.ms=3000 request.timeout.ms=500 max.block.ms=15000
+        send p9 {partition} {record}
+        hold {leader} p9 PRODUCE
+        send p9 {partition} {record} &
+        run 4s
+        heal {leader} p9
+        send p9 {partition} {record} &
+        run 2s
+        """,
+        (0.7, 0.7),
+    ),
+    # A copy loop is replaced while a transaction of it is about to end; then it wakes up, and what
+    # it had said arrives. Were its generation believed, each record would be copied twice; so they
+    # would be if its successor were answered what is committed before that is settled (KIP-447).
+    FaultKind(
+        "copier-taken-over",
+        need.copiers,
+        """
+        copier w8 h t u-0 {patience}
+        copier w9 h t u-0 {patience}
+        run 12s
+        each copiers: hold {each} {coordinator} {api}
+        each partitions: produce {each} acks=all {timeout} {values} &
+        run {300ms|1s}
+        pause {copier at work}
+        each other copiers: heal {each} {coordinator}
+        run 12s
+        heal {copier at work} {coordinator}
+        resume {copier at work}
+        run 3s
+        """,
+        (0.8, 0.8),
+    ),
+)
+"""What may happen when all is whole again, in this order, with the share of runs that have it."""

@@ -10,7 +10,6 @@ without some of them another one that may fail in the same way (`scenarios.swarm
 """
 
 import multiprocessing
-import random
 import re
 import signal
 import traceback
@@ -29,22 +28,13 @@ from scenarios.story.commands.table import run_command
 from scenarios.story.report.recording import Recording
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
-from scenarios.swarm.disk_failures import DiskFailures
-from scenarios.swarm.epoch_mismatch import EpochMismatch
-from scenarios.swarm.faults import FaultGenerator
-from scenarios.swarm.late_isr_answers import LateIsrAnswer
-from scenarios.swarm.leadership_contest import LeadershipContest
-from scenarios.swarm.loss_budget import WITHIN_BUDGET, LossBudget
-from scenarios.swarm.lost_controller_answers import LostControllerAnswers
+from scenarios.swarm.generator import drawn_run
 from scenarios.swarm.markers import markers_of
 from scenarios.world.cpu_limit import ENDLESS, PATIENCE_SECONDS, EndlessRunError, limit_cpu_time
 from scenarios.world.world import World
 
 Plot: TypeAlias = Callable[[Stage], Iterable[str]]
 """The lines of a run, each of which may depend on what came of those before it."""
-
-CONTESTS = 0.3
-"""How many of the runs are a `LeadershipContest`."""
 
 _NAMES_AND_NUMBERS = re.compile(r"\b(b|\w+-)?\d+\b(,b\d+)*")
 
@@ -108,39 +98,7 @@ def run_seeds(seeds: Iterable[int], *, jobs: int) -> Iterator[SwarmRun]:
 
 def run_seed(seed: int, recording: Recording | None = None) -> SwarmRun:
     """The run of that seed; whatever goes wrong in it ends it, and is told in it."""
-
-    def drawn(stage: Stage) -> Iterator[str]:
-        lines = _drawn(stage)
-        within_budget = stage.world.chance("budget").random() < WITHIN_BUDGET
-        yield from LossBudget(stage).lines(lines) if within_budget else lines
-
-    return play(drawn, seed=seed, recording=recording)
-
-
-def _drawn(stage: Stage) -> Iterator[str]:
-    generator = FaultGenerator(stage)
-    contest_chance = stage.world.chance("contest")
-    contested = contest_chance.random() < CONTESTS
-    generator.extra_faults = DiskFailures.drawn(stage.world.chance, generator, contested=contested)
-    if contested:
-        return _contest(stage, contest_chance, generator).lines()
-    return generator.lines()
-
-
-def _contest(
-    stage: Stage, contest_chance: random.Random, generator: FaultGenerator
-) -> LeadershipContest:
-    chance = stage.world.chance
-    lost_answers = LostControllerAnswers(chance("mishearing"), generator)
-    return LeadershipContest(
-        chance=contest_chance,
-        generator=generator,
-        lost_answers=lost_answers,
-        epoch_mismatch=EpochMismatch.drawn(
-            chance("estranged"), generator, unless_hidden_by=lost_answers.happens
-        ),
-        late_isr_answer=LateIsrAnswer(chance("belated"), generator),
-    )
+    return play(drawn_run, seed=seed, recording=recording)
 
 
 def play(

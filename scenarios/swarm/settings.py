@@ -1,25 +1,28 @@
-"""Who there is in a run of the swarm, and with which settings: its first two lines.
+"""The first two lines of a run: which brokers and partitions it has, and with which settings.
 
     cluster brokers=3 b1.broker.rack=r1 broker.session.timeout.ms=3000 ...
     topic t replicas=b2,b1,b3/b1,b3,b2 cleanup.policy=compact ...
 
-A timeout of seconds makes a run of minutes, and sizes as in production are never reached by
-the few records of a run: so most are drawn small, and each now and then as Kafka has it.
+A long run has minutes of virtual time and any cluster. A contest is short: three brokers, all of
+which have each partition, and leadership that changes hands faster than the news of it travels.
+What is drawn over many virtual seconds seldom has two leader epochs within one round trip; in a
+contest most faults have.
 
-Rule: each setting has a stream of chance of its own. One that is added, or has another
-choice, leaves the others what they are.
+A timeout of seconds makes a run of minutes, and sizes as in production are never reached by the
+few records of a run: so most are drawn small, and each now and then as Kafka has it.
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 
-Chance = Callable[[str], random.Random]
+from scenarios.swarm.clients import OurClients
+from scenarios.swarm.faults import FAULTS, FaultKind
 
-AS_IN_KAFKA = None  # Not named: the default
+AS_IN_KAFKA = None  # the setting is not named
 
-SETTINGS: Mapping[str, Sequence[object]] = {
+LONG_RUN: Mapping[str, Sequence[object]] = {
     "broker.session.timeout.ms": (3000, 3000, AS_IN_KAFKA),
     "broker.heartbeat.interval.ms": (1000, 2000),
     "replica.lag.time.max.ms": (500, 1000, 1000, 5000, AS_IN_KAFKA),
@@ -40,68 +43,157 @@ SETTINGS: Mapping[str, Sequence[object]] = {
     "leader.imbalance.check.interval.seconds": (1, AS_IN_KAFKA, AS_IN_KAFKA),
     "understudy.eligible.leader.replicas.version": (AS_IN_KAFKA,) * 7 + (0,),
     "unclean.leader.election.enable": ("false",) * 7 + ("true",),
+    "min.insync.replicas": (1, 2, 2, 3),
+    "brokers": (1, 2, 3, 3, 3, 3, 3, 4, 5),
+    "copies": (1, 2, 3, 3, 3, 3, 4, 5),
+    "partitions": (1, 1, 1, 2, 3),
+    "racks": (True,) + (False,) * 4,
+    "throttle": (300, 1000) + (AS_IN_KAFKA,) * 18,
+    "compacted": (True,) + (False,) * 6,
 }
-BROKERS = (1, 2, 3, 3, 3, 3, 3, 4, 5)
-COPIES = (1, 2, 3, 3, 3, 3, 4, 5)
-PARTITIONS = (1, 1, 1, 2, 3)
+CONTEST: Mapping[str, Sequence[object]] = {
+    "broker.session.timeout.ms": (2500, 9000, 9000),
+    "replica.lag.time.max.ms": (500, 1000, 1000, 30_000),
+    "replica.fetch.max.bytes": (100, 100, 1 << 20),
+    "max.incremental.fetch.session.cache.slots": (0, 1000),
+    "understudy.inter.broker.fetch.version": (17, 17, 17, 12, 11, 6),
+    "min.insync.replicas": (1, 2),
+    "replica.high.watermark.checkpoint.interval.ms": (50, 1000),
+    "log.segment.bytes": (200, 1 << 30),
+    "log.retention.check.interval.ms": (300,),
+    "brokers": (3,),
+    "copies": (3,),
+    "partitions": (1, 2, 2),
+}
+# What a cleaner is to find soon: segments of a few records, of which any may go.
+COMPACTION = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+CLEANED_SOON = {"log.cleaner.backoff.ms": 200, "log.segment.bytes": 200}
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 SIDES = ("leader", "follower")
-RACKS, THROTTLED = 0.2, 0.1
-RATES = (300, 1000)
+
+CONTESTS = 0.4
+"""The share of runs that are contests."""
+HAS_FAULT = 0.4
+"""The share of runs that have a fault which not all have."""
+CONTROLLER_FAILS = 0.5
+MOST_STEPS_WITH_CLIENTS = 20
+"""Clients of ours cost as much again as all the rest of a run."""
+NOT_WITH_CLIENTS = ("bit-rot", "topic-made-again")
+"""Faults under which nobody judges what our clients make of it."""
+ACKS = ("all", "{all|1}", "{all|all|1|0}")
+WAYS = (("once",), ("once", "again"), ("once", "numbered"), ("numbered",), ("again", "numbered"))
 
 
 @attrs.frozen(kw_only=True)
-class ClusterPlan:
-    """The brokers, how many of them hold each partition, and what all of them are told."""
+class RunPlan:
+    """What a run is before its first line: its cluster, its clients, and how often each fault."""
 
+    is_contest: bool
+    steps: int
     brokers: int
     copies: int
     partitions: int
-    min_insync_replicas: int
     racks: tuple[str, ...]
-    """Of each broker; none where no reader cares."""
-    throttled: bool
+    """The rack of each broker; none where no reader cares."""
+    compacted: bool
+    controller_fails: bool
     settings: Mapping[str, object]
+    topic: Mapping[str, object]
+    faults: Mapping[FaultKind, float]
+    """The weight of each fault of this run."""
+    ways: str
+    """How producers produce: a choice among templates."""
+    clients: OurClients
 
-    def cluster(self, more: Mapping[str, object]) -> str:
-        racks = {f"b{number}.broker.rack": rack for number, rack in enumerate(self.racks, 1)}
-        return f"cluster brokers={self.brokers} {options({**racks, **self.settings, **more})}"
+    @property
+    def cluster_line(self) -> str:
+        return f"cluster brokers={self.brokers} {options(self.settings)}"
 
-    def topic(
-        self, name: str, assigned: Sequence[Sequence[str]], more: Mapping[str, object]
-    ) -> str:
+    def topic_line(self, assigned: Sequence[Sequence[str]]) -> str:
         listed = "/".join(map(",".join, assigned))
-        return f"topic {name} {options({'replicas': listed, **self._throttles(), **more})}"
-
-    def _throttles(self) -> dict[str, str]:
-        sides = SIDES if self.throttled else ()
-        return {f"{side}.replication.throttled.replicas": "*" for side in sides}
-
-
-def cast(chance: Chance) -> ClusterPlan:
-    topology = chance("topology")
-    brokers = topology.choice(BROKERS)
-    copies = min(topology.choice(COPIES), brokers)
-    racks = topology.random() < RACKS
-    throttled, rate = topology.random() < THROTTLED, topology.choice(RATES)
-    minimum = topology.choice((1, 2, 2, 3))
-    settings = {key: chance(f"setting {key}").choice(SETTINGS[key]) for key in SETTINGS}
-    settings = {key: value for key, value in settings.items() if value is not AS_IN_KAFKA}
-    settings["min.insync.replicas"] = min(minimum, copies)
-    if racks:
-        settings["replica.selector.class"] = RACK_AWARE
-    if throttled:
-        settings |= {f"{side}.replication.throttled.rate": rate for side in SIDES}
-    return ClusterPlan(
-        brokers=brokers,
-        copies=copies,
-        partitions=topology.choice(PARTITIONS),
-        min_insync_replicas=min(minimum, copies),
-        racks=tuple(f"r{number % 2 + 1}" for number in range(brokers)) if racks else (),
-        throttled=throttled,
-        settings=settings,
-    )
+        return f"topic t {options({'replicas': listed, **self.topic})}"
 
 
 def options(values: Mapping[str, object]) -> str:
     return " ".join(f"{key}={value}" for key, value in values.items())
+
+
+def drawn_plan(chance: random.Random) -> RunPlan:
+    is_contest = chance.random() < CONTESTS
+    choices = CONTEST if is_contest else LONG_RUN
+    drawn = {key: chance.choice(values) for key, values in choices.items()}
+    compacted, racks, throttle = (
+        drawn.pop(key, None) for key in ("compacted", "racks", "throttle")
+    )
+    clients = OurClients.drawn(chance, compacted=bool(compacted))
+    faults, needed = _drawn_faults(chance, is_contest=is_contest, with_clients=bool(clients.kinds))
+    drawn |= {
+        key: value for key, value in needed.items() if not (key == "partitions" and not is_contest)
+    }
+    brokers = int(str(drawn.pop("brokers")))
+    copies = min(int(str(drawn.pop("copies"))), brokers)
+    partitions = int(str(drawn.pop("partitions")))
+    drawn["min.insync.replicas"] = min(int(str(drawn["min.insync.replicas"])), copies)
+    names = tuple(f"r{number % 2 + 1}" for number in range(brokers)) if racks else ()
+    settings = {f"b{number}.broker.rack": rack for number, rack in enumerate(names, 1)} | drawn
+    settings = {key: value for key, value in settings.items() if value is not AS_IN_KAFKA}
+    topic: dict[str, object] = {}
+    if racks:
+        settings["replica.selector.class"] = RACK_AWARE
+    if throttle:
+        settings |= {f"{side}.replication.throttled.rate": throttle for side in SIDES}
+        topic |= {f"{side}.replication.throttled.replicas": "*" for side in SIDES}
+    if compacted:
+        settings |= CLEANED_SOON
+        topic |= COMPACTION
+    settings |= clients.settings(brokers, int(str(drawn["min.insync.replicas"])))
+    steps = chance.randint(10, 40) if is_contest else chance.randint(8, 50)
+    return RunPlan(
+        is_contest=is_contest,
+        steps=min(steps, MOST_STEPS_WITH_CLIENTS) if clients.kinds else steps,
+        brokers=brokers,
+        copies=copies,
+        partitions=partitions,
+        racks=names,
+        compacted=bool(compacted),
+        controller_fails=not is_contest and chance.random() < CONTROLLER_FAILS,
+        settings=settings,
+        topic=topic,
+        faults=faults,
+        ways="{how}" if is_contest else _drawn_ways(chance),
+        clients=clients,
+    )
+
+
+def _drawn_faults(
+    chance: random.Random, *, is_contest: bool, with_clients: bool
+) -> tuple[dict[FaultKind, float], dict[str, object]]:
+    """Return the faults of a run with their weights, and the settings that they need.
+
+    A fault whose settings contradict those of another is not in the run.
+    """
+    weights: dict[FaultKind, float] = {}
+    settings: dict[str, object] = {}
+    for fault in chance.sample(FAULTS, len(FAULTS)):
+        more = {key: chance.choice(values) for key, values in fault.settings.items()}
+        agreed = all(settings.get(key, value) in fault.settings[key] for key, value in more.items())
+        weight, factor = fault.weight[is_contest], chance.randint(1, 4)
+        if with_clients and fault.name in NOT_WITH_CLIENTS:
+            continue
+        if weight and agreed and (fault.always or chance.random() < HAS_FAULT):
+            weights[fault] = weight * (1 if fault.always else factor)
+            settings = more | settings
+    return weights, settings
+
+
+def _drawn_ways(chance: random.Random) -> str:
+    """Return how producers of a run send: once, again until answered, or in sequence (KIP-98)."""
+    acks, producers = chance.choice(ACKS), chance.choice(("p1", "{p1|p2}"))
+    ways = {
+        "once": f"acks={acks}",
+        "again": f"acks={acks.replace('0', '1')} delivery.timeout.ms={{3000|20000}}",
+        "numbered": f"as={producers} delivery.timeout.ms={{3000|20000}}",
+    }
+    drawn = [ways[way] for way in chance.choice(WAYS)]
+    any_of_them = "|".join([*drawn, drawn[0]])  # a choice has two alternatives at least
+    return f"{{{any_of_them}}} {{timeout}}"

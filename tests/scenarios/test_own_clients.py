@@ -1,7 +1,6 @@
-"""Our own clients in stories and in the swarm, and the verdicts about what they receive."""
+"""Our own clients in stories, and the verdicts about what they receive."""
 
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from typing import Any
 
 import attrs
@@ -12,10 +11,7 @@ from replication.client.consumer.group.coordinator import ConsumerCoordinator
 from replication.client.consumer.position import FetchPosition
 from replication.client.consumer.subscription import SubscriptionState
 from replication.client.producer import Producer
-from scenarios.story.stage import Stage
-from scenarios.swarm.our_clients import KINDS, TAKE_PART, OurClients
-from scenarios.swarm.runner import SwarmRun, play, run_seed
-from scenarios.world.world import World
+from scenarios.swarm.runner import SwarmRun, play
 
 SETTINGS = (
     "offsets.topic.num.partitions=1 transaction.state.log.num.partitions=1"
@@ -211,45 +207,3 @@ def test_what_was_not_deleted_is_held_against_it(monkeypatch: pytest.MonkeyPatch
     by_itself = [line for line in DELETED_AND_THERE_AGAIN if "m1" not in line]
     wrong = play(lambda _: by_itself, seed=1).wrong
     assert wrong == "BrokenPromiseError: t-0: skipped: r1 was handed 2 after -1, not 1"
-
-
-# In the swarm.
-
-
-def our_clients(seed: int, *, compacted: bool = False) -> OurClients:
-    world = World(seed)
-    stage = Stage(world=world, stack=AsyncExitStack())
-    return OurClients.drawn(world.chance, stage, compacted=compacted)
-
-
-def test_some_runs_have_our_clients_and_the_others_are_what_they_were() -> None:
-    drawn = [our_clients(seed) for seed in range(400)]
-    some = [each for each in drawn if each.kinds]
-    assert TAKE_PART * 300 < len(some) < TAKE_PART * 500
-    assert {kind for each in some for kind in each.kinds} == set(KINDS)
-    nobody = next(each for each in drawn if not each.kinds)
-    assert nobody.settings(3, 2) == {}
-    assert [
-        *nobody.beginning([["b1"]]),
-        *nobody.lines([]),
-        *nobody.draining([]),
-        *nobody.judgement(),
-    ] == []
-    assert nobody.steps(35) == 35
-
-
-def test_nothing_is_sent_in_transactions_where_records_are_compacted() -> None:
-    for seed in range(100):
-        assert not {"transactional", "copier"} & set(our_clients(seed, compacted=True).kinds)
-
-
-def test_a_run_with_all_of_our_clients() -> None:
-    assert our_clients(11).kinds == KINDS
-    run = run_seed(11)
-    assert not run.wrong, run.traceback
-    verbs = {line.split()[0] for line in run.lines}
-    assert {"send", "transact", "member", "copier", "drain", "judge-clients"} <= verbs
-    at = {line: number for number, line in enumerate(run.lines)}
-    held = max(at[line] for line in at if line.startswith("hold w"))
-    replaced = max((line for line in at if line.startswith("pause w")), key=at.__getitem__)
-    assert held < at[replaced] < at[replaced.replace("pause", "resume")], "its transaction is open"

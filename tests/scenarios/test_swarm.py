@@ -4,9 +4,6 @@ import os
 import re
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -17,21 +14,15 @@ from replication.errors import ErrorCode
 from scenarios.story.commands.judge import ACKS_ALL, broken_promises, of_former_topic
 from scenarios.story.runner import run_story
 from scenarios.story.script import parse
-from scenarios.story.stage import Stage
-from scenarios.swarm.disk_failures import OF_CONTESTS, DiskFailures
-from scenarios.swarm.faults import FaultGenerator
-from scenarios.swarm.rare_faults import KINDS, RareFaults
-from scenarios.swarm.runner import play, run_seed
+from scenarios.swarm.runner import run_seed
 from scenarios.world.client import Acked, NoAnswer, ReadRecord, Refused, SentBatch
 from scenarios.world.history import Polled
-from scenarios.world.world import World
 from storage.types import Offset, TopicPartition
 from tests.deep import one_in
 from tests.scenarios import mistakes
 
 PARTITION = TopicPartition("t", 0)
 SOME = 7
-MANY = 20
 AT_0 = Acked(0)
 
 
@@ -60,55 +51,6 @@ def test_another_process_replays_the_same_run(hash_seed: str) -> None:
     run = run_seed(SOME)
     assert result.stdout.startswith("\n".join(run.lines))
     assert f"trace {run.trace_hash}" in result.stdout
-
-
-# Mistakes, and a seed by which each is found soon.
-
-
-@pytest.mark.parametrize(
-    ("plant", "first", "complaint"),
-    [
-        (mistakes.a_leader_commits_alone, 3, "InvariantViolatedError"),
-        (mistakes.anybody_is_elected, 23, "InvariantViolatedError: .* w(ere|as) committed"),
-        (
-            mistakes.any_fetch_joins_the_isr,
-            4,
-            "InvariantViolatedError: .* (about to join|in the ISR)",
-        ),
-        (
-            mistakes.no_follower_truncates,
-            24,
-            "(CopiesDiffer|InvariantViolated|NotInTime)Error: .*t-.",
-        ),
-        (
-            mistakes.acks_all_does_not_wait,
-            3,
-            "InvariantViolatedError: .* was acked with acks=all up to",
-        ),
-        (
-            mistakes.no_batch_is_ever_refused,
-            76,
-            "BrokenPromiseError: .* refused before they were written",
-        ),
-        (
-            mistakes.no_follower_joins_the_isr,
-            1,
-            "NotInTimeError: .* all replicas of t-. are in sync",
-        ),
-        (
-            mistakes.who_has_waited_is_remembered,
-            1,
-            "InvariantViolatedError: .* watches, for nobody",
-        ),
-    ],
-    ids=lambda value: value.__name__ if callable(value) else "",
-)
-def test_a_planted_mistake_is_found(
-    plant: Any, first: int, complaint: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plant(monkeypatch)
-    found = (run_seed(seed).wrong for seed in range(first, first + MANY))
-    assert any(re.match(complaint, wrong) for wrong in found)
 
 
 # What a producer was promised.
@@ -160,21 +102,6 @@ def test_what_was_before_the_log_start_is_not_lost() -> None:
     assert broken(0) == ["acked with acks=all and lost: a b"]
 
 
-def test_rare_faults_are_in_some_runs_and_shift_nothing_else() -> None:
-    """Whatever it draws, it draws from a stream of its own."""
-    harmed: list[int] = []
-    others: list[int] = []
-    for seed in range(40):
-        world = World(seed)
-        rare_faults = RareFaults(
-            chance=world.chance("harm"), stage=Stage(world=world, stack=AsyncExitStack())
-        )
-        (harmed if rare_faults.kinds else others).append(seed)
-        assert set(rare_faults.kinds) <= set(KINDS)
-    assert len(harmed) > 5
-    assert len(others) > 5
-
-
 def test_what_may_be_lost_breaks_no_promise() -> None:
     def broken(batch: SentBatch, *, may_have_lost: bool, may_lose_acks_1: bool) -> list[str]:
         return list(
@@ -201,34 +128,6 @@ def test_what_was_written_to_a_topic_that_is_no_more_is_gone(
 ) -> None:
     polls = [Polled(session=1, records=tuple(enumerate(polled)))]
     assert list(of_former_topic(there, polls, {"old", "older"})) == complaint
-
-
-def test_some_runs_have_disks_that_are_not_to_be_trusted() -> None:
-    drawn: Counter[str] = Counter()
-    for seed in range(60):
-        stage = Stage(world=World(seed), stack=AsyncExitStack())
-        disk_failures = DiskFailures.drawn(
-            stage.world.chance, FaultGenerator(stage), contested=True
-        )
-        drawn.update(disk_failures.kinds or ["none"])
-    assert set(drawn) == {*OF_CONTESTS, "none"}
-
-
-def test_no_topic_is_made_again_while_a_node_is_going_down() -> None:
-    drawn = []
-
-    def plot(stage: Stage) -> Iterator[str]:
-        generator = FaultGenerator(stage)
-        disk_failures = DiskFailures(
-            chance=generator.chance, generator=generator, kinds=("remake",)
-        )
-        yield from ("cluster brokers=1", "topic t replicas=b1")
-        drawn.append(list(disk_failures.remade(PARTITION, [PARTITION])))
-        yield "stop b1 &"
-        drawn.append(list(disk_failures.remade(PARTITION, [PARTITION])))
-
-    assert not play(plot, seed=1).wrong
-    assert drawn == [["heal", "remake t replicas=b1"], []]
 
 
 # At the prompt.

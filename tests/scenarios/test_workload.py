@@ -4,11 +4,8 @@ import pytest
 
 from scenarios.story.commands.judge import broken_promises, differences
 from scenarios.swarm.runner import SwarmRun, play
-from scenarios.swarm.settings import SETTINGS, cast
-from scenarios.swarm.workload import Workload
 from scenarios.world.client import Acked, ReadRecord, SentBatch
 from scenarios.world.history import History, Sent, anomalies
-from scenarios.world.world import World
 from storage.types import TopicPartition
 
 T0 = TopicPartition("t", 0)
@@ -156,23 +153,3 @@ def test_what_was_sent_again_may_be_there_twice_and_nothing_else() -> None:
 
     assert found() == ["duplicate: a is at 0 and 1"]
     assert not found("a")
-
-
-def test_a_run_is_cast_from_streams_that_are_each_settings_own() -> None:
-    casts = [cast(World(seed).chance) for seed in range(60)]
-    assert {each.copies for each in casts} == {1, 2, 3, 4, 5}
-    assert {each.min_insync_replicas for each in casts} == {1, 2, 3}
-    assert any(each.racks for each in casts)
-    assert any(each.throttled for each in casts)
-    for key, choices in SETTINGS.items():
-        named = {choice for choice in choices if choice is not None}
-        assert {each.settings.get(key) for each in casts} - {None} == named, key
-
-
-def test_runs_differ_in_how_their_clients_produce() -> None:
-    workloads = [Workload.drawn(World(seed).chance) for seed in range(60)]
-    lines = [each.produce(T0) for each in workloads]
-    assert any(" as=p" in line for line in lines)
-    assert any("delivery.timeout.ms" in line and " as=" not in line for line in lines)
-    assert any("delivery.timeout.ms" not in line for line in lines)
-    assert any(" k1:v0" in line for line in lines)

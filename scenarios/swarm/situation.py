@@ -1,0 +1,398 @@
+"""What the generator knows of a run by now, and what a fault may need to find there.
+
+A need is a function of a `Situation`. It returns the roles that a fault's lines name, or None
+where nobody is in the state for that fault: nothing is stopped that is down, and nothing is
+resumed that is not paused. Chance decides among several that are.
+"""
+
+import random
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+import attrs
+
+from replication.leader.rules.isr import CommittedIsr
+from scenarios.story.arguments import partition_of, split
+from scenarios.story.expected_records import OFFSETS, TRANSACTIONS
+from scenarios.story.log_drawing import batches_of
+from scenarios.story.stage import Stage
+from scenarios.world.clients.copying import Copier
+from scenarios.world.clients.sending import Sender
+from scenarios.world.clients.witness import Given
+from scenarios.world.cluster import CONTROLLER, node_name, partition_directory
+from storage.types import TopicPartition
+
+Roles: TypeAlias = dict[str, str]
+MOST_PARTITIONS = 4
+LEADERS_MORE = 2
+"""How often a leader is drawn beside once as a node."""
+START_VERBS = ("producer", "reader", "member", "copier")
+_MEETING = ("cut", "mute", "hold", "tear", "heal", "late")
+
+
+@attrs.define(eq=False)
+class Situation:
+    """The state of a run between two of its lines, read and never changed."""
+
+    stage: Stage
+    chance: random.Random
+    controller_fails: bool = False
+    """Whether the controller is among the nodes that are killed, stopped, paused and cut off."""
+    untrusted: str = ""
+    """The broker whose disk may lie or rot."""
+    partition: TopicPartition = attrs.field(default=TopicPartition("t", 0))
+    """The partition that the next fault is about."""
+    client_lines: dict[str, str] = attrs.field(factory=dict)
+    """How each client of ours was started."""
+    _partitions: list[TopicPartition] = attrs.field(factory=list, init=False)
+
+    @property
+    def brokers(self) -> list[str]:
+        return self.stage.cluster.broker_names
+
+    @property
+    def names(self) -> list[str]:
+        return self.stage.cluster.names
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """The topic's partitions; an operator may have added some since the run was drawn."""
+        while self.stage.cluster.partition(new := TopicPartition("t", len(self._partitions))):
+            self._partitions.append(new)
+        return self._partitions
+
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes that may fail."""
+        return self.names if self.controller_fails else self.brokers
+
+    @property
+    def running_nodes(self) -> list[str]:
+        return [name for name in self.nodes if self.stage.cluster.is_running(name)]
+
+    def leader(self, where: str = "") -> str | None:
+        """Return the leader of that partition, or of the one that the fault is about."""
+        return self.stage.cluster.leader(partition_of(where) if where else self.partition)
+
+    def replicas(self, where: str = "") -> list[str]:
+        registration = self.stage.cluster.partition(
+            partition_of(where) if where else self.partition
+        )
+        return [] if registration is None else list(map(node_name, registration.replicas))
+
+    @property
+    def clients(self) -> list[str]:
+        return list(self.stage.programs.running)
+
+    def is_paused(self, name: str) -> bool:
+        return self.stage.world.clock(name).paused
+
+    def is_well(self, name: str) -> bool:
+        return self.stage.cluster.is_running(name) and not self.is_paused(name)
+
+    def coordinator(self, topic: str) -> str | None:
+        leader = self.stage.cluster.leader(TopicPartition(topic, 0))
+        return leader if leader is not None and self.stage.cluster.is_running(leader) else None
+
+    def copiers(self, *, at_work: bool = False) -> list[str]:
+        programs = self.stage.programs.running.values()
+        found = [each for each in programs if isinstance(each, Copier)]
+        return [each.name for each in found if each.copying or not at_work]
+
+    def senders(self, *, transactional: bool) -> list[str]:
+        senders = self.stage.programs.senders
+        return [
+            each.name for each in senders if ("transactional.id" in each.config) == transactional
+        ]
+
+    @property
+    def log_end(self) -> str:
+        """The log end offset of the leader's replica; 0 before it has one."""
+        broker = self.stage.cluster.brokers.get(self.leader() or "")
+        manager = getattr(broker, "replica_manager", None)  # none before the broker is up
+        replica = None if manager is None else manager.hosted.snapshot(self.partition)
+        return str(0 if replica is None else replica.log_end_offset)
+
+    def was_a_sender(self, name: str) -> bool:
+        lives = [each for each in self.stage.programs.all if each.name == name]
+        return bool(lives) and isinstance(lives[-1], Sender)
+
+    def allows(self, line: str) -> bool:
+        """Return whether the line can be carried out now."""
+        verb, words, _ = split(line)
+        running = self.stage.cluster.is_running
+        named = [word for word in words if word in self.names]
+        clients = [word for word in words if word in self.client_lines]
+        if verb in START_VERBS:
+            return words[0] not in self.clients
+        if any(name not in self.clients for name in clients):
+            return False
+        match verb:
+            case "kill":
+                return all(map(running, named))
+            case "stop" | "pause":
+                return all(map(self.is_well, named))
+            case "resume":
+                return all(map(self.is_paused, named))
+            case "start":
+                return not any(map(running, named)) and all(map(self.stage.stays, named))
+            case "wipe":
+                return not any(map(running, named))
+            case "restore":
+                return not any(map(running, named)) and words[1] in self.stage.images
+            case "image":
+                return words[1] not in self.stage.images
+            case _ if verb in _MEETING:
+                return len(words) != 1 and len(set(named)) == len(named)
+            case _:
+                return True
+
+
+Need: TypeAlias = Callable[[Situation], Roles | None]
+
+
+def _one_of(situation: Situation, role: str, names: Iterable[str]) -> Roles | None:
+    """Return one of the names in that role, and another node; None where there are none."""
+    drawn = list(names)
+    if not drawn:
+        return None
+    name = situation.chance.choice(drawn)
+    others = [each for each in situation.names if each != name]
+    return {role: name, "other": situation.chance.choice(others)}
+
+
+# Nodes.
+
+
+def anything(_: Situation) -> Roles:
+    return {}
+
+
+def anybody(situation: Situation) -> Roles | None:
+    return _one_of(situation, "node", situation.names)
+
+
+def broker(situation: Situation) -> Roles | None:
+    return _one_of(situation, "node", situation.brokers)
+
+
+def running(situation: Situation) -> Roles | None:
+    up = situation.running_nodes
+    cluster = situation.stage.cluster
+    leaders = [cluster.leader(each) for each in situation.partitions]
+    more = [name for name in leaders if name is not None and name in up]
+    return _one_of(situation, "node", up + more * LEADERS_MORE)
+
+
+def stopped(situation: Situation) -> Roles | None:
+    is_running = situation.stage.cluster.is_running
+    return _one_of(situation, "node", [each for each in situation.names if not is_running(each)])
+
+
+def stopped_broker(situation: Situation) -> Roles | None:
+    is_running = situation.stage.cluster.is_running
+    return _one_of(situation, "node", [each for each in situation.brokers if not is_running(each)])
+
+
+def paused(situation: Situation) -> Roles | None:
+    up = filter(situation.stage.cluster.is_running, situation.names)
+    return _one_of(situation, "node", filter(situation.is_paused, up))
+
+
+def cut(situation: Situation) -> Roles | None:
+    return {} if situation.stage.world.network.is_cut else None
+
+
+def some(situation: Situation) -> Roles:
+    names = situation.names
+    drawn = situation.chance.sample(names, situation.chance.randint(1, len(names) - 1))
+    return {"some": " ".join(drawn)}
+
+
+def isr_change_pending(situation: Situation) -> Roles | None:
+    """The controller fails in this run, and has a request to change an ISR before it."""
+    if not situation.controller_fails or not situation.is_well(CONTROLLER):
+        return None
+    brokers = situation.stage.cluster.brokers.values()
+    managers = [getattr(each, "replica_manager", None) for each in brokers]  # none before it is up
+    led = [
+        replica.leadership
+        for manager in managers
+        if manager is not None
+        for replica in manager.hosted.online.values()
+    ]
+    asked = any(each and not isinstance(each.isr_state, CommittedIsr) for each in led)
+    return {} if asked else None
+
+
+# Partitions.
+
+
+def replicas(situation: Situation) -> Roles:
+    most = min(3, len(situation.brokers))
+    drawn = situation.chance.sample(situation.brokers, situation.chance.randint(1, most))
+    return {"some replicas": ",".join(drawn)}
+
+
+def room(situation: Situation) -> Roles | None:
+    count = len(situation.partitions)
+    return None if count >= MOST_PARTITIONS else replicas(situation) | {"count": str(count + 1)}
+
+
+def led(situation: Situation) -> Roles | None:
+    """The controller and the leader are well, and so is a follower."""
+    leader, followers = situation.leader(), situation.replicas()
+    if leader is None or not all(map(situation.is_well, (leader, CONTROLLER))):
+        return None
+    followers = [each for each in followers if each != leader]
+    situation.chance.shuffle(followers)
+    followers.sort(key=lambda name: not situation.is_well(name))
+    if not followers or not situation.is_well(followers[0]):
+        return None
+    roles = {"leader": leader, "replica": followers[0], "second": " ".join(followers[1:2])}
+    return roles | {"others": " ".join(each for each in situation.brokers if each != leader)}
+
+
+def calm(situation: Situation) -> Roles | None:
+    """Every node is well, and the partition has a leader and two followers."""
+    roles = led(situation) if all(map(situation.is_well, situation.names)) else None
+    return roles if roles and roles["second"] else None
+
+
+def whole(situation: Situation) -> Roles | None:
+    """Besides, every replica is in sync."""
+    registration = situation.stage.cluster.partition(situation.partition)
+    in_sync = registration and set(registration.isr) == set(registration.replicas)
+    return calm(situation) if in_sync else None
+
+
+def settled(situation: Situation) -> Roles | None:
+    """All brokers that run are well, and one of them is neither starting nor stopping."""
+    stage = situation.stage
+    brokers = [each for each in situation.brokers if stage.cluster.is_running(each)]
+    if "t" in stage.compacted or not all(map(situation.is_well, [*brokers, CONTROLLER])):
+        return None
+    if not any(map(stage.stays, brokers)):
+        return None
+    assigned = []
+    for _ in situation.partitions:
+        first = situation.chance.choice(brokers)
+        rest = [each for each in situation.brokers if each != first]
+        copies = len(situation.replicas())
+        assigned.append(",".join([first, *situation.chance.sample(rest, copies - 1)]))
+    return {"assigned": "/".join(assigned)}
+
+
+# The disk that is not to be trusted.
+
+
+def untrusted(situation: Situation) -> Roles | None:
+    roles = led(situation)
+    followers_and_leader = [] if roles is None else situation.replicas()
+    if roles is None or situation.untrusted not in followers_and_leader:
+        return None
+    idle = [each for each in followers_and_leader if each != situation.untrusted][1:]
+    return roles | {"untrusted": situation.untrusted, "idle": " ".join(idle)}
+
+
+def trusted_leader(situation: Situation) -> Roles | None:
+    return None if situation.leader() == situation.untrusted else led(situation)
+
+
+def written(situation: Situation) -> Roles | None:
+    """The untrusted disk has records of the partition, whether its broker is up or not."""
+    name = situation.untrusted
+    if name not in situation.replicas():
+        return None
+    directory = partition_directory(name, situation.partition)
+    offsets = [
+        str(offset)
+        for batch in batches_of(situation.stage.cluster.disk(name), directory)
+        for offset in range(batch.base_offset, batch.last_offset + 1)
+    ]
+    roles = _one_of(situation, "offset", offsets)
+    return roles and roles | {"untrusted": name}
+
+
+# Our own clients.
+
+
+def client(situation: Situation) -> Roles | None:
+    roles = _one_of(situation, "client", situation.clients)
+    return roles and roles | {"other": situation.chance.choice(situation.brokers)}
+
+
+def client_paused(situation: Situation) -> Roles | None:
+    return _one_of(situation, "client", filter(situation.is_paused, situation.clients))
+
+
+def client_gone(situation: Situation) -> Roles | None:
+    lines = situation.client_lines.items()
+    return _one_of(
+        situation, "client line", [line for name, line in lines if name not in situation.clients]
+    )
+
+
+def producer(situation: Situation) -> Roles | None:
+    return _one_of(situation, "sender", situation.senders(transactional=False))
+
+
+def producer_led(situation: Situation) -> Roles | None:
+    roles = producer(situation) if situation.leader() else None
+    return roles and roles | {"leader": str(situation.leader())}
+
+
+def transactional(situation: Situation) -> Roles | None:
+    another = situation.chance.choice(situation.partitions)
+    also = "" if another == situation.partition else f" {another} {{records}}"
+    roles = _one_of(situation, "sender", situation.senders(transactional=True))
+    return roles and roles | {"also": also}
+
+
+def coordinator(situation: Situation) -> Roles | None:
+    """One of our clients runs, and the broker that coordinates its group or its transactions."""
+    topic = situation.chance.choice((OFFSETS, TRANSACTIONS))
+    name = situation.coordinator(topic) if situation.clients else None
+    return None if name is None else {"coordinator": name}
+
+
+def copier(situation: Situation) -> Roles | None:
+    name = situation.coordinator(OFFSETS)
+    roles = _one_of(situation, "copier", situation.copiers())
+    return (roles and name and roles | {"coordinator": name}) or None
+
+
+def position(situation: Situation) -> Roles | None:
+    """A reader without a group has been somewhere."""
+    happened = situation.stage.programs.witness.happened
+    for reader in situation.stage.programs.readers:
+        if reader.group is None and reader.name in situation.clients:
+            where = situation.chance.choice(list(reader.partitions))
+            given = [
+                str(each.offset)
+                for each in happened[where]
+                if isinstance(each, Given) and each.reader == reader.name
+            ]
+            if given:
+                roles = {"client": reader.name, "read partition": str(where)}
+                return roles | {"position": situation.chance.choice(given)}
+    return None
+
+
+# The end of a run.
+
+
+def led_with_producers(situation: Situation) -> Roles | None:
+    started = any(line.startswith("producer p") for line in situation.client_lines.values())
+    leader = situation.leader()
+    return {"leader": leader} if started and leader else None
+
+
+def copiers(situation: Situation) -> Roles | None:
+    """This run has copy loops. What they commit is held up, or how they end a transaction."""
+    held = (("TXN_OFFSET_COMMIT", OFFSETS), ("END_TXN", TRANSACTIONS))
+    api, topic = situation.chance.choice(held)
+    name = situation.coordinator(topic)
+    if name is None or not any(each.startswith("w") for each in situation.client_lines):
+        return None
+    return {"api": api, "coordinator": name}

@@ -1,0 +1,233 @@
+"""Each row of the swarm's table can be drawn, and its lines are a story's."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+
+import attrs
+import pytest
+
+from scenarios.story.stage import Stage
+from scenarios.swarm.clients import KINDS, TAKE_PART, TRANSACTIONAL
+from scenarios.swarm.faults import FAULTS, LAST_FAULTS, FaultKind
+from scenarios.swarm.generator import RunGenerator, drawn_run
+from scenarios.swarm.runner import play, run_seed
+from scenarios.swarm.settings import CONTEST, LONG_RUN, NOT_WITH_CLIENTS, RunPlan, drawn_plan
+from scenarios.swarm.situation import Situation, settled
+from scenarios.world.world import World
+
+PLANS = [drawn_plan(random.Random(seed)) for seed in range(400)]
+CONTESTS = [plan for plan in PLANS if plan.is_contest]
+LONG_RUNS = [plan for plan in PLANS if not plan.is_contest]
+WITH_CLIENTS = [plan for plan in PLANS if plan.clients.kinds]
+ALL_CLIENTS = next(plan for plan in CONTESTS if plan.clients.kinds == tuple(KINDS))
+IN_NO_FRACTION = {"brokers", "copies", "partitions", "racks", "throttle", "compacted"}
+
+BEFORE = {
+    "start": "kill b2",
+    "disk-replaced": "kill b2",
+    "resume": "pause b2",
+    "heal": "cut b1 b2",
+    "client-starts": "kill r1",
+    "client-resumes": "pause r1",
+    "kill-controller-asked": "hold b1 c ALTER_PARTITION;cut b1 b2;produce t-0 acks=1 x &;run 3s",
+}
+"""What has to happen first, so that somebody is in the state for a fault."""
+
+
+def test_names_are_unique() -> None:
+    names = [fault.name for fault in FAULTS + LAST_FAULTS]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("fault", FAULTS + LAST_FAULTS, ids=lambda fault: fault.name)
+def test_the_lines_of_a_fault_are_a_story(fault: FaultKind) -> None:
+    drawn: list[str] = []
+
+    def plot(stage: Stage) -> Iterator[str]:
+        plan = attrs.evolve(ALL_CLIENTS, steps=0, controller_fails=True, faults={fault: 1})
+        generator = RunGenerator(stage, random.Random(7), plan)
+        yield f"cluster brokers=3 {CALM}"
+        generator.situation.untrusted = "b2"
+        yield "topic t replicas=b1,b2,b3/b2,b3,b1 "
+        yield from generator.clients_begin(["b1", "b2", "b3"])
+        yield "produce t-0 acks=all before"
+        yield "send p1 t-0 sent"
+        yield "run 5s"
+        yield from filter(None, BEFORE.get(fault.name, "").split(";"))
+        for _ in range(40):
+            if not drawn:
+                for line in generator.lines_of(fault):
+                    drawn.append(line)
+                    yield line
+        yield "recover"
+
+    run = play(plot, seed=1)
+    assert not run.wrong, run.traceback
+    assert drawn
+
+
+CALM = (
+    "min.insync.replicas=2 replica.lag.time.max.ms=500 offsets.topic.num.partitions=1"
+    " transaction.state.log.num.partitions=1 group.initial.rebalance.delay.ms=0"
+)
+
+
+def test_every_fault_is_in_some_runs_and_not_in_all() -> None:
+    for plans, column in ((LONG_RUNS, 0), (CONTESTS, 1)):
+        drawn = Counter(fault.name for plan in plans for fault in plan.faults)
+        for fault in FAULTS:
+            count = drawn[fault.name]
+            if not fault.weight[column]:
+                assert count == 0, fault.name
+            elif fault.always:
+                assert count == len(plans), fault.name
+            else:
+                assert 0.1 * len(plans) < count < 0.6 * len(plans), fault.name
+
+
+def test_a_run_has_the_settings_that_its_faults_need() -> None:
+    for plan in PLANS:
+        for fault in plan.faults:
+            for key, values in fault.settings.items():
+                least = min(2, plan.copies)
+                has = least if key == "min.insync.replicas" else plan.settings.get(key)
+                if key == "partitions":
+                    has = plan.partitions
+                assert has in (*values, least), (fault.name, key)
+
+
+@pytest.mark.parametrize(("plans", "choices"), [(LONG_RUNS, LONG_RUN), (CONTESTS, CONTEST)])
+def test_every_value_of_a_setting_is_drawn(plans: list[RunPlan], choices: object) -> None:
+    assert isinstance(choices, dict)
+    for key, values in choices.items():
+        if key not in IN_NO_FRACTION:
+            found = {plan.settings.get(key) for plan in plans}
+            assert {value for value in values if value is not None} <= found, key
+    assert {plan.copies for plan in LONG_RUNS} == {1, 2, 3, 4, 5}
+    assert any(plan.racks for plan in LONG_RUNS)
+    assert any("follower.replication.throttled.rate" in plan.settings for plan in LONG_RUNS)
+
+
+def test_runs_differ_in_how_their_clients_produce() -> None:
+    ways = {plan.ways for plan in LONG_RUNS}
+    assert any("as=p1" in way for way in ways)
+    assert any("delivery.timeout.ms" in way and "as=" not in way for way in ways)
+    assert any("delivery.timeout.ms" not in way for way in ways)
+    assert any(plan.compacted for plan in LONG_RUNS)
+
+
+def test_some_runs_have_our_clients() -> None:
+    assert TAKE_PART * 300 < len(WITH_CLIENTS) < TAKE_PART * 500
+    assert {kind for plan in WITH_CLIENTS for kind in plan.clients.kinds} == set(KINDS)
+    for plan in WITH_CLIENTS:
+        assert not {fault.name for fault in plan.faults} & set(NOT_WITH_CLIENTS)
+        assert not (plan.compacted and set(TRANSACTIONAL) & set(plan.clients.kinds))
+    nobody = next(plan.clients for plan in PLANS if not plan.clients.kinds)
+    assert nobody.settings(3, 2) == {}
+    assert not [*nobody.beginning(random.Random(1), ["b1"]), *nobody.judgement()]
+
+
+def test_a_run_with_all_of_our_clients() -> None:
+    seed = next(seed for seed in range(1, 400) if clients_of(seed) == tuple(KINDS))
+    run = run_seed(seed)
+    assert not run.wrong, run.traceback
+    verbs = {line.split()[0] for line in run.lines}
+    assert {"producer", "reader", "member", "copier", "drain", "judge-clients"} <= verbs
+
+
+def clients_of(seed: int) -> tuple[str, ...]:
+    plans: list[RunPlan] = []
+
+    def plot(stage: Stage) -> Iterator[str]:
+        chance = stage.world.chance("swarm")
+        chance.random()
+        plans.append(drawn_plan(chance))
+        return iter(())
+
+    play(plot, seed=seed)
+    return plans[0].clients.kinds
+
+
+def test_a_copy_loop_is_replaced_while_its_transaction_is_open() -> None:
+    """Whatever is held up of it is held before it stops, and it wakes up in the end."""
+    [fault] = [each for each in LAST_FAULTS if each.name == "copier-taken-over"]
+    lines: list[str] = []
+
+    def plot(stage: Stage) -> Iterator[str]:
+        plan = attrs.evolve(ALL_CLIENTS, steps=0, faults={})
+        generator = RunGenerator(stage, random.Random(7), plan)
+        yield f"cluster brokers=3 {CALM}"
+        yield "topic t replicas=b1,b2,b3"
+        yield "topic u replicas=b1,b2,b3"
+        generator.situation.client_lines["w1"] = line = "copier w1 h t u-0"
+        yield line
+        yield "produce t-0 acks=all before"
+        yield "run 5s"
+        for line in generator.lines_of(fault):
+            lines.append(line)
+            yield line
+
+    assert not play(plot, seed=1).wrong
+    [replaced] = [line.split()[1] for line in lines if line.startswith("pause")]
+    [held] = [number for number, line in enumerate(lines) if line.startswith(f"hold {replaced}")]
+    assert held < lines.index(f"pause {replaced}") < lines.index(f"resume {replaced}")
+
+
+def test_no_topic_is_made_again_while_the_last_broker_is_on_its_way_down() -> None:
+    found = []
+
+    def plot(stage: Stage) -> Iterator[str]:
+        situation = Situation(stage, random.Random(1))
+        yield from ("cluster brokers=1", "topic t replicas=b1")
+        found.append(settled(situation))
+        yield "stop b1 &"
+        found.append(settled(situation))
+
+    assert not play(plot, seed=1).wrong
+    assert found == [{"assigned": "b1"}, None]
+
+
+def test_a_line_that_cannot_be_carried_out_is_left_out() -> None:
+    allowed: dict[str, bool] = {}
+    lines = (
+        (
+            "kill b1",
+            "stop b1 &",
+            "pause b1",
+            "start b2 &",
+            "wipe b2",
+            "resume b3",
+            "image b1 of-b1",
+        ),
+        (
+            "kill b2",
+            "stop b3",
+            "start b1",
+            "wipe b1",
+            "resume b1",
+            "restore b2 of-b2",
+            "hold c c X",
+        ),
+    )
+
+    def plot(stage: Stage) -> Iterator[str]:
+        situation = Situation(stage, random.Random(1), client_lines={"p1": "producer p1"})
+        yield from ("cluster brokers=3", "kill b2", "pause b3")
+        allowed.update({line: situation.allows(line) for group in lines for line in group})
+        allowed["send p1 t-0 a"] = situation.allows("send p1 t-0 a")
+
+    assert not play(plot, seed=1).wrong
+    assert [line for line, is_allowed in allowed.items() if is_allowed] == list(lines[0])
+
+
+def test_a_seed_gives_its_lines() -> None:
+    first, again = (run_seed(3).lines for _ in range(2))
+    assert first == again
+    assert first != run_seed(4).lines
+
+
+def test_a_run_is_drawn_without_its_story_being_told() -> None:
+    stage = Stage(world=World(3), stack=AsyncExitStack())
+    assert next(iter(drawn_run(stage))).startswith("cluster brokers=")
