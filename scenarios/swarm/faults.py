@@ -156,7 +156,7 @@ FAULTS = (
         "bit-rot",
         need.written,
         "rot {untrusted} {partition} {offset}\npoll {partition} &",
-        (1.5, 0.8),
+        (2.5, 1.2),
     ),
     FaultKind(
         "disk-lies",

@@ -1,13 +1,13 @@
-"""Runs the swarm's seeds on one mutant until one of them fails; in a process of its own.
+"""One hunt, in a process of its own: the swarm runs its seeds on a mutant until one of them fails.
 
     python -m tests.mutants.hunt NAME --from 1 --seeds 200 --attempts 60
 
-Each line of output is what is known by then: a seed that is begun, or, as JSON, the verdict,
-first with the story as it was and then with a shorter one. The name `none` is the tree as it is.
+Each line of output is either a seed that begins, or the verdict as JSON: first with the story as
+it was, then with a shorter one. The name `none` is the tree as it is.
 
 A mutant that names the test which catches it is hunted by that test, and by no seeds.
 
-A run that has no end counts as one that failed: the swarm gives it up (`scenarios.world.cpu_limit`).
+A run without an end counts as one that failed: the swarm gives it up (`scenarios.world.cpu_limit`).
 """
 
 import argparse
@@ -27,13 +27,13 @@ UNMUTATED = "none"
 
 @attrs.frozen(kw_only=True)
 class Verdict:
-    """What came of one mutant, or of the tree as it is."""
+    """The result of hunting one mutant, or of running the tree as it is."""
 
     name: str
     seed: int | None
-    """The first that failed; None where all passed, or a test was asked."""
+    """The first seed that failed; None where all passed, or where a test was run."""
     rule: str = ""
-    """What it broke, or which test has failed; empty where it survives."""
+    """The rule that was broken, or the test that failed; empty where the mutant survives."""
     wrong: str = ""
     lines: int = 0
     shortest: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ def hunt(name: str, seeds: range, *, attempts: int) -> Iterator[Verdict]:
     if name != UNMUTATED:
         plant(MUTANTS[name])
         if MUTANTS[name].caught_by:
-            yield _asked_of_a_test(MUTANTS[name])
+            yield _by_its_test(MUTANTS[name])
             return
     from scenarios.swarm.runner import run_seed
     from scenarios.swarm.shrinking import shrink
@@ -59,12 +59,12 @@ def hunt(name: str, seeds: range, *, attempts: int) -> Iterator[Verdict]:
             yield attrs.evolve(verdict, shortest=run.lines)
             yield attrs.evolve(verdict, shortest=shrink(run, attempts=attempts).lines)
             return
-    # Some modules are imported by the first who needs them.
+    # Some modules are imported only when they are needed.
     assert name == UNMUTATED or is_planted(MUTANTS[name]), "the swarm imports what is mutated"
     yield Verdict(name=name, seed=None)
 
 
-def _asked_of_a_test(mutant: Mutant) -> Verdict:
+def _by_its_test(mutant: Mutant) -> Verdict:
     import pytest
 
     code = pytest.main(["-q", "-p", "no:cacheprovider", mutant.caught_by])
@@ -76,7 +76,7 @@ def _asked_of_a_test(mutant: Mutant) -> Verdict:
 
 
 def verdict_of(name: str, ended: "subprocess.CompletedProcess[bytes]") -> Verdict:
-    """What the hunt has said last."""
+    """Return the last verdict that the hunt printed."""
     lines = ended.stdout.decode().splitlines()
     if ended.returncode or not lines or not lines[-1].startswith("{"):
         raise RuntimeError(f"the hunt for {name!r} has failed:\n{ended.stderr.decode()}")

@@ -1,23 +1,23 @@
 """A mutant: this tree with one safety check taken out of it.
 
-    name          what the check does, or whom it keeps away
-    without_it    what may come of leaving it out
+    name          what the check ensures
+    without_it    what may happen without it
     source        the KIP, Kafka class or ticket that asks for it
-    edits         for each module, the text that stands there exactly once, and what is put
-                  in its place
+    edits         for each module, the text that stands there exactly once, and the text that
+                  replaces it
 
 Most have one edit. Where two checks cover each other, in two modules, one mutant takes out
 both, and says so.
 
-    caught_by     the test that fails without the check, where the swarm does not come by what
-                  it takes: as pytest names it, a story as one of `test_stories`
-    covered       why nothing goes wrong without this check alone, as long as another stands
+    caught_by     the pytest id of the test that fails without the check, where the swarm does not
+                  reach the state that matters; a story is a test of `test_stories`
+    covered       why nothing goes wrong without this check alone, as long as another one stands
 
-One that is covered is not hunted: it is in the list so that nobody has to think of it again.
-Where the others can be named, a mutant without all of them is in the list as well.
+A covered mutant is not hunted; it is in the list so that nobody has to think of it again. Where
+the other checks can be named, a mutant without all of them is in the list as well.
 
-Rule: what is no longer there exactly once is an error. Whoever moves or rewords a check
-moves its mutant with it.
+Rule: a text that is not there exactly once is an error. A check that is moved or reworded takes
+its mutant with it.
 """
 
 import importlib.util
@@ -64,7 +64,7 @@ class Mutant:
 
 
 def path_of(module: str) -> Path:
-    """Without importing it; only its package is."""
+    """Return the file of a module, of which only the package is imported."""
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
         raise StaleMutantError(f"there is no module {module}")

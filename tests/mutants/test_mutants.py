@@ -1,4 +1,4 @@
-"""Every mutant fits this tree, and the way from a mutant to its verdict is whole."""
+"""Every mutant fits this tree, and each step from a mutant to its verdict works."""
 
 import subprocess
 import sys
@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from replication.leader.rules.leadership import Leadership
 from scenarios.story.script import stories
 from tests.mutants import hunt
 from tests.mutants.__main__ import in_a_line
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.hunt import verdict_of
 from tests.mutants.mutant import Edit, Mutant, StaleMutantError, path_of
+from tests.mutants.planting import planted
 
 CHEAP = "a joining follower has all that is committed"
 """One of the first seeds catches it."""
@@ -28,7 +30,7 @@ def test_a_mutant_fits_its_modules_and_is_python(name: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["", "a check; a check"], ids=["gone", "twice"])
-def test_what_is_not_there_exactly_once_is_an_error(source: str) -> None:
+def test_a_text_that_is_not_there_exactly_once_is_an_error(source: str) -> None:
     with pytest.raises(StaleMutantError):
         Edit("module", "a check", "").applied_to(source)
 
@@ -65,7 +67,7 @@ def test_the_test_that_catches_a_mutant_is_there(name: str) -> None:
 
 
 @pytest.mark.parametrize(("code", "caught"), [(1, True), (0, False)])
-def test_a_mutant_is_asked_of_its_test(
+def test_a_mutant_is_hunted_by_its_test(
     code: int, caught: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
@@ -85,11 +87,22 @@ def test_a_mutant_is_asked_of_its_test(
 
 
 def test_a_mutant_is_caught_by_its_test() -> None:
-    name = "what a session has settled holds on its terms only"
+    name = "a fetch session is settled for its own terms only"
     ended = subprocess.run(
         [sys.executable, "-m", "tests.mutants.hunt", name], capture_output=True, check=False
     )
     assert verdict_of(name, ended).rule == MUTANTS[name].caught_by
+
+
+def test_a_mutant_is_planted_in_place_until_it_is_undone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = Leadership.produced.__code__
+    planted("an ack waits for the high watermark")(monkeypatch)
+    assert "log_end_offset" in Leadership.produced.__code__.co_names
+    assert "log_end_offset" not in before.co_names
+    monkeypatch.undo()
+    assert Leadership.produced.__code__ is before
 
 
 def test_a_hunt_that_fails_is_no_verdict() -> None:

@@ -25,7 +25,7 @@ from scenarios.world.trace import DiskReplaced, PowerCut
 from scenarios.world.world import World
 from storage.testing import FaultyFileSystem
 from storage.types import Offset, TopicPartition
-from tests.scenarios import mistakes
+from tests.mutants.planting import planted
 
 PARTITION = TopicPartition("t", 0)
 
@@ -116,7 +116,7 @@ def test_what_bears_a_name_is_judged_by_what_was_sent_to_it(
 ) -> None:
     (step,) = run_story(parse(MADE_AGAIN.format(acks="all"))).actual.steps
     assert "acked and committed  1  three" in step.answer
-    mistakes.acks_all_does_not_wait(monkeypatch)
+    planted("an ack waits for the high watermark")(monkeypatch)
     with pytest.raises(InvariantViolatedError, match="was acked with acks=all up to"):
         run_story(parse(MADE_AGAIN.format(acks="1")))
 
@@ -216,7 +216,7 @@ def test_what_is_sent_after_an_unclean_election_is_promised_again(
     """`two` may be lost; `three` was refused, or is there."""
     (step,) = run_story(parse(UNCLEAN)).actual.steps
     assert step.answer[-1] == "t-0: may have lost what was committed"
-    mistakes.acks_all_does_not_wait(monkeypatch)
+    planted("an ack waits for the high watermark")(monkeypatch)
     with pytest.raises(BrokenPromiseError, match=r"three was acked at . and is not there"):
         run_story(parse(UNCLEAN))
 

@@ -42,7 +42,7 @@ from storage.manager.log_directory import LogDirectory
 from storage.producers.snapshot import BatchMetadata, ProducerState
 from storage.producers.state import ProducerStateManager
 from storage.types import Offset, TopicPartition
-from tests.scenarios import mistakes
+from tests.mutants.planting import planted
 from tests.scenarios.test_rules_taken_out import (
     an_unknown_epoch_ends_where_the_next_begins,
     any_leader_is_better_than_none,
@@ -323,12 +323,12 @@ CASES: list[Case] = [
     (
         "S65",
         "a-leader-killed-while-it-holds-an-unreplicated-record",
-        mistakes.a_leader_commits_alone,
+        planted("a leader does not commit alone"),
     ),
-    ("S66", "what-one-has-acked-is-seen-no-sooner", mistakes.a_leader_commits_alone),
+    ("S66", "what-one-has-acked-is-seen-no-sooner", planted("a leader does not commit alone")),
     ("S67", "what-a-joining-replica-lacks-is-not-committed", who_may_have_joined_does_not_count),
-    ("S68", "links-that-work-one-way-only", mistakes.a_leader_commits_alone),
-    ("S69", "swizzled", mistakes.a_leader_commits_alone),
+    ("S68", "links-that-work-one-way-only", planted("a leader does not commit alone")),
+    ("S69", "swizzled", planted("a leader does not commit alone")),
     ("S70", "one-bad-partition-does-not-stop-the-others", one_bad_answer_is_the_fetchers_end),
     ("S71", "a-deposed-leader-changes-no-isr", any_leader_may_change_an_isr),
     ("S72", "a-change-of-the-isr-whose-answer-is-lost", metadata_does_not_end_a_change),

@@ -12,7 +12,7 @@ from scenarios.story.runner import run_story
 from scenarios.story.script import parse
 from scenarios.swarm.runner import play, rule_of, run_seed
 from scenarios.swarm.shrinking import as_script, shrink, simpler
-from tests.scenarios import mistakes
+from tests.mutants.planting import planted
 
 # A leader dies with a record that only it has, and others have many faults meanwhile.
 NOISY = """\
@@ -37,7 +37,7 @@ judge t-0
 
 
 def test_a_failing_story_is_reported_in_few_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    mistakes.a_leader_commits_alone(monkeypatch)
+    planted("a leader does not commit alone")(monkeypatch)
     run = play(lambda _: NOISY.splitlines(), seed=1)
     shortest = shrink(run, attempts=40)
     assert shortest.rule == run.rule
@@ -76,9 +76,9 @@ run 1s
 @pytest.mark.parametrize(
     ("plant", "fault", "error", "left"),
     [
-        (mistakes.no_follower_truncates, DIVERGED, "InvariantViolatedError: .* was given up", 9),
+        (planted("a follower truncates"), DIVERGED, "InvariantViolatedError: .* was given up", 9),
         (
-            mistakes.no_follower_joins_the_isr,
+            planted("a follower that has caught up joins the ISR"),
             "kill b3\nrun 12s\nstart b3\n",
             "NotInTimeError: .* in sync",
             7,
@@ -106,8 +106,8 @@ def test_mistakes_of_any_kind_are_shrunk_to_what_causes_them(
 @pytest.mark.parametrize(
     ("plant", "seed", "lines"),
     [
-        (mistakes.a_leader_commits_alone, 13, 8),
-        (mistakes.no_follower_joins_the_isr, 1, 8),
+        (planted("a leader does not commit alone"), 13, 8),
+        (planted("a follower that has caught up joins the ISR"), 1, 8),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
@@ -197,7 +197,7 @@ def test_what_is_shorter(line: str, shorter: str) -> None:
 def test_the_swarm_writes_the_shortest_story_of_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mistakes.no_follower_joins_the_isr(monkeypatch)
+    planted("a follower that has caught up joins the ISR")(monkeypatch)
     save = ["--save", str(tmp_path), "--attempts", "0"]
     result = CliRunner().invoke(
         command, ["swarm", "--seeds", "1", "--from", "5", "--jobs", "1", *save]
@@ -207,4 +207,4 @@ def test_the_swarm_writes_the_shortest_story_of_a_failure(
     assert f"understudy scenario run {path}" in result.output
     run = CliRunner().invoke(command, ["run", str(path)])
     assert run.exit_code == 1
-    assert "not within 60 virtual seconds: all replicas" in str(run.exception)
+    assert "not within 60 s: all replicas" in str(run.exception)

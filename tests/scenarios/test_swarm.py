@@ -19,7 +19,7 @@ from scenarios.world.client import Acked, NoAnswer, ReadRecord, Refused, SentBat
 from scenarios.world.history import Polled
 from storage.types import Offset, TopicPartition
 from tests.deep import one_in
-from tests.scenarios import mistakes
+from tests.mutants.planting import planted
 
 PARTITION = TopicPartition("t", 0)
 SOME = 7
@@ -142,7 +142,7 @@ def test_a_swarm_tells_how_it_went() -> None:
 def test_a_failing_seed_is_reported_with_the_command_that_replays_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    mistakes.no_follower_joins_the_isr(monkeypatch)
+    planted("a follower that has caught up joins the ISR")(monkeypatch)
     result = CliRunner().invoke(
         command, ["swarm", "--seeds", "1", "--from", "5", "--jobs", "1", "--attempts", "0"]
     )

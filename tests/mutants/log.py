@@ -1,4 +1,4 @@
-"""Checks of what a log says of itself, after a cut, a crash, or both."""
+"""Checks of a log: what it knows of itself after a truncation, a crash, or both."""
 
 from tests.mutants.mutant import Edit, Mutant
 
@@ -16,11 +16,11 @@ MUTANTS = (
                 "            offset",
             ),
         ),
-        without_it="a checkpoint of before the crash lies past the end: S22",
+        without_it="a checkpoint from before the crash lies past the end: S22",
         source="KAFKA-3978",
     ),
     Mutant(
-        "a cut takes the high watermark with it",
+        "a truncation lowers the high watermark",
         (
             Edit(
                 LOG,
@@ -32,7 +32,7 @@ MUTANTS = (
         source="UnifiedLog.truncateTo",
     ),
     Mutant(
-        "a cut takes its epochs with it",
+        "a truncation removes epochs",
         (
             Edit(
                 LOG,
@@ -41,11 +41,11 @@ MUTANTS = (
                 "            self._reload_producers()\n",
             ),
         ),
-        without_it="a follower says that it has an epoch that it has cut",
+        without_it="a follower claims an epoch that it has truncated",
         source="LeaderEpochFileCache",
     ),
     Mutant(
-        "an unsynced cut holds the written high watermark back",
+        "an unsynced truncation holds back the checkpointed high watermark",
         (Edit(LOG, "        if self.local.cut_unsynced:\n", "        if False:\n"),),
         without_it="old bytes come back below the high watermark",
         source="docs/found.md",
@@ -75,11 +75,11 @@ MUTANTS = (
                 "    limit = _first_above(log_end_offset, [*ends, log_end_offset])",
             ),
         ),
-        without_it="followers are told to drop what they do not have yet: S43",
+        without_it="followers delete records that they do not have yet: S43",
         source="KAFKA-5634",
     ),
     Mutant(
-        "a log is recovered where no shutdown was clean",
+        "a log is recovered after an unclean shutdown",
         (
             Edit(
                 "storage.manager.log_manager",
@@ -87,11 +87,11 @@ MUTANTS = (
                 "            clean=True,\n",
             ),
         ),
-        without_it="torn batches are taken for records: S52",
+        without_it="torn batches count as records: S52",
         source="LogSegment.recover",
     ),
     Mutant(
-        "a broker was shut down cleanly if all its logs were",
+        "a shutdown is clean only if all logs were closed",
         (
             Edit(
                 "storage.manager.log_manager",
@@ -99,14 +99,14 @@ MUTANTS = (
                 "        if len(epochs) != 1:",
             ),
         ),
-        without_it="a marker is believed over a log that has lost something: S51",
+        without_it="a marker counts more than a log that has lost records: S51",
         source="KIP-966",
     ),
     # What is synced.
     Mutant(
         "a flush syncs names",
         (Edit(FLUSH, "        if self.directory is not None:", "        if False:"),),
-        without_it="a segment that was flushed is gone with its name: what was synced is lost",
+        without_it="a flushed segment is gone with its name: synced records are lost",
         source="LocalLog.flush",
     ),
     Mutant(
@@ -118,7 +118,7 @@ MUTANTS = (
                 "                pass\n",
             ),
         ),
-        without_it="as above, of a log whose directory has its name",
+        without_it="as above, for a log whose directory has its name",
         source="LocalLog.flush",
         caught_by=SYNCED + "test_a_segment_that_was_flushed_has_its_name",
     ),
@@ -132,12 +132,12 @@ MUTANTS = (
                 "                pass\n",
             ),
         ),
-        without_it="a log that was made and flushed is gone as a whole",
+        without_it="a log that was created and flushed is gone as a whole",
         source="KAFKA-13787",
         caught_by=SYNCED + "test_a_log_that_was_flushed_has_its_directory",
     ),
     Mutant(
-        "a cut is synced before the next segment begins",
+        "a truncation is synced before the next segment begins",
         (
             Edit(
                 "storage.log.local_log",
@@ -145,19 +145,19 @@ MUTANTS = (
                 "        if False:\n            # Or a power",
             ),
         ),
-        without_it="what was cut comes back, and the next segment still joins it",
+        without_it="truncated records come back, and the next segment still joins them",
         source="docs/found.md",
         caught_by=SYNCED + "test_a_cut_is_synced_before_a_segment_follows_it",
     ),
     Mutant(
-        "a log that begins anew knows no epoch of before",
+        "a log that starts over knows no former epoch",
         (Edit(LOG, "            self.leader_epoch_cache.clear()\n", ""),),
         without_it="a follower that starts over names epochs of a log that is gone",
         source="UnifiedLog.truncateFullyAndStartAt",
         caught_by=SYNCED + "test_a_log_that_begins_anew_knows_no_epoch_of_before",
     ),
     Mutant(
-        "a cut lowers the recovery point first",
+        "a truncation lowers the recovery point first",
         (
             Edit(
                 LOG,
@@ -166,12 +166,12 @@ MUTANTS = (
                 "",
             ),
         ),
-        without_it="what comes instead is believed after a crash, as if it had been synced",
+        without_it="after a crash new records count as synced, which they are not",
         source="UnifiedLog.truncateTo",
         caught_by=SYNCED + "test_a_cut_lowers_the_recovery_point_for_good_before_anything_is_cut",
     ),
     Mutant(
-        "a log that begins anew lowers its recovery point first",
+        "a log that starts over lowers its recovery point first",
         (
             Edit(
                 LOG,
@@ -180,12 +180,12 @@ MUTANTS = (
                 "",
             ),
         ),
-        without_it="as above, of a follower that starts over",
+        without_it="as above, for a follower that starts over",
         source="UnifiedLog.truncateFullyAndStartAt",
         caught_by=SYNCED + "test_a_cut_lowers_the_recovery_point_for_good_before_anything_is_cut",
     ),
     Mutant(
-        "a snapshot that a cut deleted stays deleted",
+        "a snapshot that a truncation deleted stays deleted",
         (
             Edit(
                 "storage.producers.state",
@@ -194,7 +194,7 @@ MUTANTS = (
                 "            self._removal_unsynced = False",
             ),
         ),
-        without_it="a log that has gone on differently takes its producers from what it was",
+        without_it="a log that has gone on differently takes its producers from its former state",
         source="ProducerStateManager.truncateAndReload",
         caught_by=SYNCED + "test_a_snapshot_that_a_cut_deleted_does_not_come_back",
     ),

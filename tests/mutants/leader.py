@@ -1,4 +1,4 @@
-"""Checks of a leader: whom it lets join, how far it commits, what it believes of a fetch."""
+"""Checks of a leader: which followers join the ISR, how far it commits, which fetches count."""
 
 from tests.mutants.mutant import Edit, Mutant
 
@@ -17,11 +17,11 @@ MUTANTS = (
                 "return follower.log_end_offset >= leader_epoch_start",
             ),
         ),
-        without_it="who lacks committed records joins the ISR, and may lead next",
+        without_it="a replica without committed records joins the ISR, and may lead next",
         source="Partition.isFollowerInSync",
     ),
     Mutant(
-        "a joining follower reaches the start of the reign",
+        "a joining follower reaches the start of the leader epoch",
         (
             Edit(
                 ISR,
@@ -33,7 +33,7 @@ MUTANTS = (
         source="KAFKA-7128, KIP-320",
     ),
     Mutant(
-        "a joining follower's process is the registered one, asks the leader",
+        "the leader adds only a follower's registered process",
         (
             Edit(
                 ISR,
@@ -46,7 +46,7 @@ MUTANTS = (
         covered="a fetch of a former process is refused when it comes, and the controller compares the epochs again",
     ),
     Mutant(
-        "a joining follower is neither fenced nor leaving, asks the leader",
+        "the leader adds no follower that is fenced or shutting down",
         (
             Edit(
                 ISR,
@@ -54,13 +54,39 @@ MUTANTS = (
                 "    if registered_epoch is None or fetched_epoch is None:",
             ),
         ),
-        without_it="the controller is asked for what it has to refuse: S32",
+        without_it="the controller receives a request that it has to refuse: S32",
         source="KIP-841",
         covered="the controller refuses it (INELIGIBLE_REPLICA)",
     ),
+    Mutant(
+        "a follower that has caught up joins the ISR",
+        (
+            Edit(
+                LEADERSHIP,
+                "        if not isinstance(self.isr_state, Committed) or broker in self.isr:\n"
+                "            return\n"
+                "        if may_expand(",
+                "        if broker >= 0:\n            return\n        if may_expand(",
+            ),
+        ),
+        without_it="an ISR that has shrunk stays as small",
+        source="Partition.maybeExpandIsr",
+    ),
     # How far all is committed.
     Mutant(
-        "a follower that has not been heard of has nothing",
+        "a leader does not commit alone",
+        (
+            Edit(
+                LEADERSHIP,
+                "        if end is None or end <= self.log.high_watermark:",
+                "        end = log_end\n        if end is None or end <= self.log.high_watermark:",
+            ),
+        ),
+        without_it="followers lack committed records: S65 to S69",
+        source="Partition.maybeIncrementLeaderHW",
+    ),
+    Mutant(
+        "a follower that has not fetched yet has nothing",
         (
             Edit(
                 ISR,
@@ -72,7 +98,7 @@ MUTANTS = (
         source="Replica.ReplicaState",
     ),
     Mutant(
-        "who was asked to be added counts",
+        "a replica that is being added counts",
         (
             Edit(
                 ISR,
@@ -85,11 +111,11 @@ MUTANTS = (
                 "broker in maximal_isr",
             ),
         ),
-        without_it="what the joining one lacks is committed, and it may lead already: S17, S67",
+        without_it="records that the joining replica lacks are committed, and it may lead already: S17, S67",
         source="KIP-497",
     ),
     Mutant(
-        "who was asked to be dropped counts",
+        "a replica that is being removed counts",
         (
             Edit(
                 ISR,
@@ -113,7 +139,7 @@ MUTANTS = (
                 "        return self.last_committed.isr - self.leaving\n",
             ),
         ),
-        without_it="what the leaving one lacks is committed, and it may yet lead: S18",
+        without_it="records that the leaving replica lacks are committed, and it may still lead: S18",
         source="KIP-497",
     ),
     Mutant(
@@ -131,9 +157,30 @@ MUTANTS = (
                 "        if required_acks == -1 and not leadership.isr:",
             ),
         ),
-        without_it="records that nobody can ack pile up; nothing is acked that may be lost",
+        without_it="records that cannot be acknowledged pile up; nothing that may be lost is acknowledged",
         source="Partition.appendRecordsToLeader",
-        covered="it is not committed before enough are in sync, and so not acked",
+        covered="it is not committed before enough replicas are in sync, and so not acknowledged",
+    ),
+    Mutant(
+        "a refused batch is not written",
+        (
+            Edit(
+                PARTITION,
+                "        if required_acks == -1 and leadership.under_min_isr:\n",
+                "        if required_acks == -1 and leadership.under_min_isr:\n"
+                "            self.log.append_as_leader(\n"
+                "                records,\n"
+                "                leader_epoch=self.leader_epoch,\n"
+                "                wall_ms=wall_ms,\n"
+                "                from_client=from_client,\n"
+                "                terms=terms,\n"
+                "                flush=False,\n"
+                "                allowance=allowance,\n"
+                "            )\n",
+            ),
+        ),
+        without_it="a record is there of which its producer knows that it is not",
+        source="Partition.appendRecordsToLeader",
     ),
     Mutant(
         "below the minimum ISR nothing is acked",
@@ -144,9 +191,9 @@ MUTANTS = (
                 "        if not self.maximal_isr:",
             ),
         ),
-        without_it="an ack by fewer than were promised",
+        without_it="an acknowledgement of fewer replicas than were promised",
         source="Partition.checkEnoughReplicasReachOffset",
-        covered="the high watermark stands still there: what is below it was on enough when it came to be",
+        covered="the high watermark stands still there: records below it were on enough replicas in time",
     ),
     Mutant(
         "an ack waits for the high watermark",
@@ -161,7 +208,7 @@ MUTANTS = (
         source="DelayedProduce",
     ),
     Mutant(
-        "who waits for an ack is told when its leader is deposed",
+        "a waiting produce request fails when its leader is deposed",
         (
             Edit(
                 "replication.replica_manager.roles",
@@ -170,12 +217,24 @@ MUTANTS = (
                 "                restarted.append(partition)\n",
             ),
         ),
-        without_it="acked in a later reign, when another record stands there: S93",
+        without_it="acknowledged in a later leader epoch, when another record stands there: S93",
         source="KAFKA-2960, KAFKA-1148",
     ),
-    # Reigns.
     Mutant(
-        "positions go with their reign",
+        "a purgatory forgets the requests that are over",
+        (
+            Edit(
+                "replication.leader.purgatory",
+                "            self._forget(watch)\n",
+                "            pass\n",
+            ),
+        ),
+        without_it="a broker's memory fills with requests that nobody waits for",
+        source="DelayedOperationPurgatory",
+    ),
+    # Leader epochs.
+    Mutant(
+        "positions are forgotten with their leader epoch",
         (
             Edit(
                 PARTITION,
@@ -183,11 +242,11 @@ MUTANTS = (
                 "follows_ours = self.is_leader",
             ),
         ),
-        without_it="followers count with what another leader had them cut meanwhile",
+        without_it="followers count with records that another leader made them truncate meanwhile",
         source="Partition.makeLeader, and docs/found.md",
     ),
     Mutant(
-        "a reign begins in the epoch cache",
+        "a leader epoch begins in the epoch cache",
         (
             Edit(
                 LEADERSHIP,
@@ -195,11 +254,11 @@ MUTANTS = (
                 "",
             ),
         ),
-        without_it="an empty reign looks as if it had never been: S04",
+        without_it="a leader epoch without records is unknown afterwards: S04",
         source="KAFKA-7415",
     ),
     Mutant(
-        "metadata that is older than the controller's answer changes nothing",
+        "metadata older than the controller's answer changes nothing",
         (
             Edit(
                 PARTITION,
@@ -213,7 +272,7 @@ MUTANTS = (
         source="Partition.makeLeader",
     ),
     Mutant(
-        "an answer that newer metadata has overtaken changes nothing",
+        "an answer older than the metadata changes nothing",
         (
             Edit(
                 LEADERSHIP,
@@ -228,11 +287,11 @@ MUTANTS = (
                 "            if answer.leader_epoch < 0:",
             ),
         ),
-        without_it="an ISR of an earlier reign counts; the two checks cover each other: S73",
+        without_it="an ISR of an earlier leader epoch counts; the two checks cover each other: S73",
         source="KAFKA-12686",
     ),
     Mutant(
-        "a change whose fate is unknown is not given up",
+        "an ISR change of unknown outcome is not given up",
         (
             Edit(ISR, "            | ErrorCode.INVALID_UPDATE_VERSION\n", ""),
             Edit(
@@ -264,7 +323,7 @@ MUTANTS = (
                 "            return True",
             ),
         ),
-        without_it="the leader counts without whom the controller has let join: S72",
+        without_it="the leader commits without a replica that the controller has added: S72",
         source="DefaultAlterPartitionManager",
     ),
     # What a fetch says.
@@ -277,7 +336,7 @@ MUTANTS = (
                 "        if current_leader_epoch > self.leader_epoch:",
             ),
         ),
-        without_it="a follower counts that is aligned to another reign: S28",
+        without_it="a follower counts whose log matches another leader epoch: S28",
         source="KIP-320",
     ),
     Mutant(
@@ -289,7 +348,7 @@ MUTANTS = (
                 "        if NO_LEADER_EPOCH < current_leader_epoch < self.leader_epoch:",
             ),
         ),
-        without_it="a follower copies from a leader that is deposed: S28, S15",
+        without_it="a follower copies from a deposed leader: S28, S15",
         source="KIP-320",
     ),
     Mutant(
@@ -301,7 +360,7 @@ MUTANTS = (
                 "        if note and from_follower:",
             ),
         ),
-        without_it="records that a follower has to cut count as replicated: S08",
+        without_it="records that a follower has to truncate count as replicated: S08",
         source="KAFKA-13141",
     ),
     Mutant(
@@ -314,12 +373,12 @@ MUTANTS = (
                 "        if registered is not None and params.replica_epoch < NO_BROKER_EPOCH:",
             ),
         ),
-        without_it="a position of before the restart counts",
+        without_it="a position from before the restart counts",
         source="KIP-903",
-        covered="who registers anew leaves every ISR, and does not join by an epoch of before",
+        covered="a broker that registers anew leaves every ISR, and joins none by its former broker epoch",
     ),
     Mutant(
-        "a consumer sees what is committed",
+        "a consumer reads committed records only",
         (
             Edit(
                 "replication.leader.rules.log_reader",
@@ -329,11 +388,11 @@ MUTANTS = (
                 "                return self.log.log_end_offset",
             ),
         ),
-        without_it="a consumer is given what is cut later",
+        without_it="a consumer reads records that are truncated later",
         source="FetchIsolation",
     ),
     Mutant(
-        "what a session has settled holds on its terms only",
+        "a fetch session is settled for its own terms only",
         (
             Edit(
                 "replication.leader.rules.fetch_session.session",
@@ -341,7 +400,7 @@ MUTANTS = (
                 "        if False:",
             ),
         ),
-        without_it="a follower of another epoch, or another rack, is answered as the one before",
+        without_it="a follower of another epoch, or another rack, is answered as the one before it",
         source="KIP-227, and replication/leader/rules/fetch_session/session.py",
         caught_by="tests/replication/leader/test_fetch_session_cache.py"
         "::test_on_other_terms_everything_that_was_settled_is_looked_at_again",

@@ -1,4 +1,4 @@
-"""Checks of the controller: whose word it takes, who may join, who may lead."""
+"""Checks of the controller: registrations, elections, and changes of the ISR."""
 
 from tests.mutants.mutant import Edit, Mutant
 
@@ -33,23 +33,23 @@ MUTANTS = (
                 "    same = known is not None\n",
             ),
         ),
-        without_it="who has lost its disk leads on, as if it had never been away: S34, S38",
+        without_it="a broker that has lost its disk goes on leading: S34, S38",
         source="KIP-631, KAFKA-16952",
     ),
     Mutant(
-        "who registers anew leaves every ISR",
+        "a broker that registers anew leaves every ISR",
         (Edit(BROKERS, "    if not same:\n", "    if not same and known is None:\n"),),
-        without_it="who has lost its tail is in sync: S38",
+        without_it="a replica that has lost its tail is in sync: S38",
         source="KIP-631, KAFKA-18106",
     ),
     Mutant(
-        "who was not shut down cleanly is not eligible",
+        "a broker without a clean shutdown is not eligible",
         (Edit(BROKERS, "lost_its_tail=not clean)", "lost_its_tail=False)"),),
-        without_it="who has lost its tail is elected: S35, S49",
+        without_it="a replica that has lost its tail is elected: S35, S49",
         source="KIP-966",
     ),
     Mutant(
-        "who was eligible is forgotten once enough are in sync",
+        "eligible replicas are forgotten once enough are in sync",
         (
             Edit(
                 ELECTION,
@@ -64,11 +64,11 @@ MUTANTS = (
                 "    if len(wanted.isr) >= _min_isr(wanted, rules):\n        return wanted\n",
             ),
         ),
-        without_it="who left long ago is elected",
+        without_it="a replica that left long ago is elected",
         source="KIP-966",
     ),
     Mutant(
-        "what is decided is synced before it is told",
+        "a decision is synced before it is published",
         (
             Edit(
                 "replication.metadata.log",
@@ -76,12 +76,12 @@ MUTANTS = (
                 "            await self.seams.offload(lambda: None)\n",
             ),
         ),
-        without_it="a controller without power decides once more, and otherwise",
+        without_it="a controller that has lost power decides again, and differently",
         source="KIP-595",
     ),
     # Elections.
     Mutant(
-        "who leads is in sync, or eligible",
+        "a leader is in sync, or eligible",
         (
             Edit(
                 ELECTION,
@@ -93,7 +93,7 @@ MUTANTS = (
         source="PartitionChangeBuilder",
     ),
     Mutant(
-        "without anybody in sync only the last known leader may lead",
+        "with nobody in sync only the last known leader may lead",
         (
             Edit(
                 ELECTION,
@@ -101,12 +101,12 @@ MUTANTS = (
                 "        yield from wanted.replicas\n",
             ),
         ),
-        without_it="who lacks what was committed is elected",
+        without_it="a replica without committed records is elected",
         source="KIP-966",
     ),
     # AlterPartition.
     Mutant(
-        "a joining broker's process is the registered one, asks the controller",
+        "the controller adds only a broker's registered process",
         (
             Edit(
                 ISR,
@@ -118,7 +118,7 @@ MUTANTS = (
         source="KIP-903",
     ),
     Mutant(
-        "a joining broker is neither fenced nor leaving, asks the controller",
+        "the controller adds no broker that is fenced or shutting down",
         (
             Edit(
                 ISR,
@@ -126,11 +126,11 @@ MUTANTS = (
                 "    if broker_id not in image.brokers:\n        return False\n",
             ),
         ),
-        without_it="an ISR with somebody in it who cannot lead: S32",
+        without_it="an ISR with a member that cannot lead: S32",
         source="KIP-841",
     ),
     Mutant(
-        "a joining broker's process is the registered one, asks anybody",
+        "only a registered process is added, anywhere",
         (
             Edit(
                 "replication.leader.rules.isr",
@@ -149,11 +149,11 @@ MUTANTS = (
                 "    return True",
             ),
         ),
-        without_it="as above: what a leader asks, and what a fetch is asked, go too",
+        without_it="as above; the checks of a leader and of a fetch are taken out too",
         source="KIP-903",
     ),
     Mutant(
-        "a joining broker is neither fenced nor leaving, asks anybody",
+        "no fenced broker is added, anywhere",
         (
             Edit(
                 "replication.leader.rules.isr",
@@ -166,15 +166,15 @@ MUTANTS = (
                 "    if broker_id not in image.brokers:\n        return False\n",
             ),
         ),
-        without_it="as above: what a leader asks goes too",
+        without_it="as above; the check of a leader is taken out too",
         source="KIP-841",
     ),
     Mutant(
         "an ISR is changed by the leader's present process",
         (Edit(ISR, IS_CURRENT, ""),),
-        without_it="a former self's request counts",
+        without_it="a request of a former process counts",
         source="KIP-497",
-        covered="a new registration ends the reign, so the request names an earlier leader epoch",
+        covered="a new registration ends the leader epoch, so the request names an earlier one",
     ),
     Mutant(
         "an ISR is changed by the leader of this epoch",
@@ -184,15 +184,15 @@ MUTANTS = (
         covered="every election is a change, so the request names an earlier partition epoch",
     ),
     Mutant(
-        "an ISR is changed from the one that it is",
+        "an ISR is changed from the present one",
         (Edit(ISR, OF_THIS_EPOCH, ""),),
-        without_it="a change is made from what has changed since",
+        without_it="a change starts from an ISR that has changed since",
         source="KIP-497",
     ),
     Mutant(
-        "an ISR is changed by who leads, from the one that it is",
+        "an ISR is changed by its leader, from the present one",
         (Edit(ISR, IS_CURRENT, ""), Edit(ISR, OF_THE_LEADER + OF_THIS_EPOCH, "")),
-        without_it="as the three before it, which cover each other: a zombie shrinks the ISR",
+        without_it="the same as without the three before it, which cover each other: a zombie shrinks the ISR",
         source="KIP-497",
     ),
 )

@@ -1,4 +1,4 @@
-"""Checks of the coordinator of transactional ids."""
+"""Checks of the transaction coordinator."""
 
 from tests.mutants.mutant import Edit, Mutant
 
@@ -9,7 +9,7 @@ STORY = (
 
 MUTANTS = (
     Mutant(
-        "what a coordinator finds prepared it completes",
+        "a coordinator completes prepared commits that it finds",
         (
             Edit(
                 "replication.transactions.coordinator",
@@ -19,12 +19,12 @@ MUTANTS = (
                 "",
             ),
         ),
-        without_it="records of a committed transaction are given to nobody, for ever",
+        without_it="no consumer ever reads the records of a committed transaction",
         source="TransactionCoordinator.onElection",
         caught_by=STORY,
     ),
     Mutant(
-        "what a coordinator finds about to be aborted it completes too",
+        "a coordinator completes prepared aborts that it finds",
         (
             Edit(
                 "replication.transactions.coordinator",
@@ -33,7 +33,7 @@ MUTANTS = (
                 "        for slot in shard.slots.values():\n            if slot.current.commits:\n",
             ),
         ),
-        without_it="the last stable offset stands still, for ever",
+        without_it="the last stable offset stands still for ever",
         source="TransactionCoordinator.onElection",
         caught_by=STORY,
     ),

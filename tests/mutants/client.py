@@ -1,4 +1,4 @@
-"""Checks of our clients: what is sent again, what is committed, what is handed over."""
+"""Checks of our clients: retries, commits, and the records that a consumer returns."""
 
 from tests.mutants.mutant import Edit, Mutant
 
@@ -22,11 +22,11 @@ MUTANTS = (
                 "        if identity is not None:\n",
             ),
         ),
-        without_it="what is sent again is another batch to its broker, and there twice",
+        without_it="its broker takes a retry for another batch, and has it twice",
         source="KIP-98",
     ),
     Mutant(
-        "what is sent again goes as the first of all that have no answer",
+        "retries are sent in order",
         (
             Edit(
                 QUEUE,
@@ -34,12 +34,12 @@ MUTANTS = (
                 "            return batch\n",
             ),
         ),
-        without_it="a batch overtakes one that is tried again",
+        without_it="a batch overtakes one that is retried",
         source="RecordAccumulator.shouldStopDrainBatchesForPartition",
-        covered="its broker refuses a sequence out of turn, and it is sent once more",
+        covered="its broker refuses a sequence out of order, and it is sent once more",
     ),
     Mutant(
-        "nothing new goes out behind a batch of which nobody knows",
+        "nothing is sent behind a batch of unknown outcome",
         (
             Edit(
                 QUEUE,
@@ -48,12 +48,12 @@ MUTANTS = (
                 "",
             ),
         ),
-        without_it="what follows a batch that was given up is refused, and begins anew",
+        without_it="batches behind one that was given up are refused, and numbered anew",
         source="TransactionManager.hasUnresolvedSequences",
-        covered="its sequence is the one after: a broker without what was given up refuses it",
+        covered="its sequence is the next one: a broker without the batch that was given up refuses it",
     ),
     Mutant(
-        "sequences that begin anew do so under the next epoch",
+        "sequences restart under the next producer epoch",
         (
             Edit(
                 ACCUMULATOR,
@@ -61,11 +61,11 @@ MUTANTS = (
                 "        self.identity = ProducerIdentity(producer_id, epoch)\n",
             ),
         ),
-        without_it="a new record is taken for the old one of its number: S89",
+        without_it="a new record counts as the old one of its number: S89",
         source="KIP-360",
     ),
     Mutant(
-        "a commit waits for all that was sent",
+        "a commit waits for all batches",
         (
             Edit(
                 TRANSACTIONS,
@@ -77,7 +77,7 @@ MUTANTS = (
         source="KIP-98, KafkaProducer.commitTransaction",
     ),
     Mutant(
-        "where something failed there is no commit",
+        "a transaction with a failure is not committed",
         (
             Edit(
                 TRANSACTIONS,
@@ -86,20 +86,20 @@ MUTANTS = (
                 "        else:\n            pass\n",
             ),
         ),
-        without_it="offsets are committed of records whose copies are not there",
+        without_it="offsets are committed for records whose copies are missing",
         source="TransactionManager.transitionToAbortableError",
     ),
     Mutant(
-        "offsets of a transaction name the member and its generation",
+        "a transaction's offsets name the member and its generation",
         (
             Edit(TRANSACTIONS, "            generation_id=group.generation_id,\n", ""),
             Edit(TRANSACTIONS, "            member_id=group.member_id,\n", ""),
         ),
-        without_it="a member that was replaced meanwhile commits, and what it copied is there twice",
+        without_it="a member that was replaced meanwhile commits, and its copies are there twice",
         source="KIP-447",
     ),
     Mutant(
-        "who is fenced sends no more",
+        "a fenced producer sends no more",
         (
             Edit(
                 TRANSACTIONS,
@@ -112,11 +112,11 @@ MUTANTS = (
         ),
         without_it="a zombie goes on",
         source="KIP-98, ProducerFencedException",
-        covered="whoever asked, coordinator or leader, refuses the next that it asks too",
+        covered="the coordinator or leader that fenced it refuses its next request too",
     ),
     # Consumers.
     Mutant(
-        "what was fetched for another position is not handed over",
+        "records fetched for another position are not returned",
         (
             Edit(
                 COLLECTOR,
@@ -133,11 +133,11 @@ MUTANTS = (
                 "        if position is None:\n",
             ),
         ),
-        without_it="after a seek, or another assignment, records come that were not asked for",
+        without_it="after a seek, or another assignment, a poll returns other records than it should",
         source="FetchCollector.fetchRecords",
     ),
     Mutant(
-        "records of aborted transactions are not handed over",
+        "records of aborted transactions are not returned",
         (
             Edit(
                 COMPLETED,
@@ -145,7 +145,7 @@ MUTANTS = (
                 "        return False\n",
             ),
         ),
-        without_it="who reads what is committed reads what is not",
+        without_it="a consumer of committed records reads aborted ones",
         source="KIP-98, CompletedFetch.isBatchAborted",
     ),
     Mutant(
@@ -157,17 +157,17 @@ MUTANTS = (
                 "                pass\n",
             ),
         ),
-        without_it="what the producer sends next is passed over",
+        without_it="the producer's next records are skipped",
         source="CompletedFetch.nextFetchedRecord",
     ),
     Mutant(
-        "what is committed is not known while a transaction may move it",
+        "committed offsets are unknown while a transaction may move them",
         (
             Edit(
                 COMMITS, "            require_stable=True,\n", "            require_stable=False,\n"
             ),
         ),
-        without_it="the next owner begins before what its predecessor is about to commit",
+        without_it="the next owner begins before the offset that its predecessor is about to commit",
         source="KIP-447",
     ),
     Mutant(
@@ -180,12 +180,12 @@ MUTANTS = (
                 "",
             ),
         ),
-        without_it="a member commits while the group is being rearranged",
+        without_it="a member commits while the group rebalances",
         source="ConsumerCoordinator.sendOffsetCommitRequest",
-        covered="its coordinator knows the generation, and refuses it",
+        covered="its coordinator knows the generation, and refuses the commit",
     ),
     Mutant(
-        "positions are for the assignment for which they were asked",
+        "positions are used for their own assignment only",
         (
             Edit(
                 COORDINATOR,
@@ -194,15 +194,14 @@ MUTANTS = (
                 "                self._begin_at(found)\n",
             ),
         ),
-        without_it="a member begins at what was committed before somebody else had its partition",
+        without_it="a member begins at an offset from before another member had its partition",
         source="ConsumerCoordinator.initWithCommittedOffsetsIfNeeded",
-        covered="the answer comes on the connection on which the next assignment is heard of,"
-        " and before it",
+        covered="the response comes on the connection that brings the next assignment, and before it",
     ),
     Mutant(
-        "positions are validated where the leader has changed",
+        "positions are validated after a change of leader",
         (Edit(POLL_LOOP, "        self.fetcher.requests.validate_positions()\n", ""),),
-        without_it="a consumer reads on behind what was cut: S29",
+        without_it="a consumer reads on behind a truncation: S29",
         source="KIP-320",
     ),
 )

@@ -1,4 +1,4 @@
-"""Checks of a follower: where it cuts its log, and which answers it takes."""
+"""Checks of a follower: where it truncates its log, and which responses it uses."""
 
 from tests.mutants.mutant import Edit, Mutant
 
@@ -8,7 +8,7 @@ TRUNCATION = "replication.follower.rules.truncation"
 MUTANTS = (
     # Before it fetches.
     Mutant(
-        "a new reign begins the fetching anew",
+        "a new leader epoch restarts the fetching",
         (
             Edit(
                 "replication.leader.partition",
@@ -16,7 +16,7 @@ MUTANTS = (
                 "        new_epoch = registration.leader != self.leader\n",
             ),
         ),
-        without_it="fetches go on in the name of the reign before",
+        without_it="fetches go on in the earlier leader epoch",
         source="Partition.makeFollower",
     ),
     Mutant(
@@ -28,11 +28,11 @@ MUTANTS = (
                 "            last_fetched_epoch=NO_LEADER_EPOCH,\n",
             ),
         ),
-        without_it="two logs that part stay parted: S02, S39",
+        without_it="two logs that diverge stay so: S02, S39",
         source="KIP-595",
     ),
     Mutant(
-        "where fetches name no epoch, the log is cut before it is fetched",
+        "where fetches name no epoch, truncation comes before fetching",
         (
             Edit(
                 "replication.follower.rules.fetch_state",
@@ -41,11 +41,11 @@ MUTANTS = (
                 "    fetches_at_once = known_offset and latest_epoch is not None",
             ),
         ),
-        without_it="two logs that part stay parted: S02",
+        without_it="two logs that diverge stay so: S02",
         source="KIP-101, KIP-320",
     ),
     Mutant(
-        "an epoch's end is asked for in the name of one's own epoch",
+        "a request for an epoch's end names the follower's own epoch",
         (
             Edit(
                 "replication.replica_manager.offsets",
@@ -57,12 +57,24 @@ MUTANTS = (
                 "            return EpochEndResult(error=error.code)\n",
             ),
         ),
-        without_it="a cut to where a leader ends that is about to cut itself: S15",
+        without_it="a follower truncates to the end of a leader that is about to truncate itself: S15",
         source="KIP-320",
     ),
-    # Where two logs part.
+    # Where two logs diverge.
     Mutant(
-        "an answer about an older epoch is not the end of it",
+        "a follower truncates",
+        (
+            Edit(
+                "replication.replica_manager.followed",
+                "            hosted.log.truncate_to(offset)\n",
+                "            pass\n",
+            ),
+        ),
+        without_it="records that the leader does not have are kept, or nothing is fetched any more",
+        source="ReplicaFetcherThread.truncate",
+    ),
+    Mutant(
+        "an answer about an older epoch does not end the truncation",
         (
             Edit(
                 TRUNCATION,
@@ -83,11 +95,11 @@ MUTANTS = (
                 "    return OffsetTruncationState(min(leader.offset, log_end), completed=True)",
             ),
         ),
-        without_it="what it wrote itself in a later reign is kept: S09, shape F",
+        without_it="records that it wrote itself in a later leader epoch are kept: S09, shape F",
         source="KIP-279",
     ),
     Mutant(
-        "an epoch that is longer here than there diverges",
+        "an epoch that is longer on the follower diverges",
         (
             Edit(
                 "replication.leader.rules.log_reader",
@@ -98,9 +110,9 @@ MUTANTS = (
         without_it="a tail of the same epoch that the leader does not have is kept",
         source="KIP-595",
     ),
-    # The answers it takes.
+    # The responses it uses.
     Mutant(
-        "a diverging answer is no data",
+        "a diverging response has no data",
         (
             Edit(
                 FETCHER,
@@ -111,11 +123,11 @@ MUTANTS = (
                 "                self._append(tp, state, data)",
             ),
         ),
-        without_it="the high watermark moves over records that are cut next: S07",
+        without_it="the high watermark moves past records that are truncated next: S07",
         source="KAFKA-14704",
     ),
     Mutant(
-        "an answer is for the offset that was asked",
+        "a response is for the offset of the request",
         (
             Edit(
                 FETCHER,
@@ -123,11 +135,11 @@ MUTANTS = (
                 "",
             ),
         ),
-        without_it="records of before a cut are taken after it: S12",
+        without_it="records from before a truncation are appended after it: S12",
         source="AbstractFetcherThread.processFetchRequest",
     ),
     Mutant(
-        "an answer is of the reign that was asked",
+        "a response is of the leader epoch of the request",
         (
             Edit(
                 FETCHER,
@@ -135,11 +147,11 @@ MUTANTS = (
                 "",
             ),
         ),
-        without_it="a divergence of another reign cuts what is committed since: S11",
+        without_it="a divergence of another leader epoch truncates what is committed since: S11",
         source="KAFKA-18991",
     ),
     Mutant(
-        "an answer is for what was asked",
+        "a response is for its request",
         (
             Edit(
                 FETCHER,
@@ -148,11 +160,11 @@ MUTANTS = (
                 "",
             ),
         ),
-        without_it="as the two before it, which cover each other in part",
+        without_it="the same as without the two before it, which cover each other in part",
         source="KAFKA-18991",
     ),
     Mutant(
-        "an epoch's end is of the reign that was asked",
+        "an epoch's end is of the leader epoch of the request",
         (
             Edit(
                 "replication.follower.log_truncation",
@@ -161,11 +173,11 @@ MUTANTS = (
                 "        if state is None:",
             ),
         ),
-        without_it="a cut that another reign has made wrong",
+        without_it="a truncation that another leader epoch has made wrong",
         source="KAFKA-7786",
     ),
     Mutant(
-        "no batch of a later epoch than it is followed in is appended",
+        "no batch of a later epoch is appended",
         (
             Edit(
                 "storage.log.append",
@@ -179,7 +191,7 @@ MUTANTS = (
         "::test_a_follower_takes_no_batch_of_a_later_epoch_than_it_follows_in",
     ),
     Mutant(
-        "what is appended is what was fetched for the log's end",
+        "records are appended at the log's end only",
         (
             Edit(
                 "replication.leader.partition",
@@ -189,11 +201,11 @@ MUTANTS = (
         ),
         without_it="holes and overlaps, where the checks before this one fail",
         source="ReplicaFetcherThread.processPartitionData",
-        covered="an answer is for the offset that was asked, which is where the log ends",
+        covered="a response is for the offset of its request, which is where the log ends",
     ),
-    # Which topic it is.
+    # Topic ids.
     Mutant(
-        "only the topic that is deleted loses its log",
+        "only the deleted topic loses its log",
         (
             Edit(
                 "replication.replica_manager.roles",
@@ -201,7 +213,7 @@ MUTANTS = (
                 "            if True:",
             ),
         ),
-        without_it="news of an old topic's end delete the new topic of its name",
+        without_it="late news of a deleted topic delete the new topic of its name",
         source="KIP-516",
         caught_by="tests/replication/replica_manager/test_replica_roles.py"
         "::test_news_of_an_old_topics_end_leave_the_new_one_of_its_name_alone",
