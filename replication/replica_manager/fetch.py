@@ -152,8 +152,9 @@ class FetchPath:
         del answers
         woken = await self._wait(delayed, session)
         if session is not None and session.terms != self.terms(params):
-            # The follower has registered again meanwhile (KIP-903): no answer is what it was.
-            return self._read(params, session.everything())
+            # The follower has registered again meanwhile (KIP-903): no answer is what it was, and
+            # the position in this fetch is that of a process which is gone.
+            return self._read(params, session.everything(), known={})
         if session is not None and woken:
             wanted = session.in_order(wanted + woken)
         if delayed.moved:

@@ -443,6 +443,23 @@ def test_a_follower_that_registers_while_its_fetch_waits_gets_an_eager_readers_a
     assert errors == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * PARTITIONS
 
 
+async def name_no_epoch(side: Side, replica: int) -> None:
+    """Fetch as versions below 15 do, which have no broker epoch."""
+    side.asker(replica).replica_epoch = -1
+    await trio.lowlevel.checkpoint()
+
+
+def test_a_waiting_fetch_of_a_former_process_is_no_position_of_the_new_one() -> None:
+    """Otherwise a broker that came back with an empty log joins the ISR by its former position."""
+    with_clock(
+        [
+            partial(name_no_epoch, replica=REMOTE),
+            *[everybody_fetches, everybody_fetches],
+            Waiting(REMOTE, min_bytes=1, meanwhile=partial(restart, replica=REMOTE)),
+        ]
+    )
+
+
 # A server without sessions.
 
 
