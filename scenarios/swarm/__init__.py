@@ -1,9 +1,11 @@
 """Random runs of the real cluster under random faults, one for each seed.
 
-runner      one run: draw it, run it, check it
-faults      what happens to the cluster, drawn line by line in the words of stories
-settings, workload, our_clients, admin_operations   who takes part, and what they do
-sequences and what builds on it   faults that only together reach a rare situation
+runner      one run: draw it, play it, check it
+faults      the table of all that may happen, in the words of stories
+generator   the lines of one run, drawn from that table
+situation   what a fault finds in the cluster when it is drawn
+settings, clients   the cluster of a run, and our own clients in it
+loss_budget lines that would lose too much, left out of some runs
 markers     situations with names, counted in every run
 shrinking   the shortest story that still fails in the same way
 """

@@ -110,7 +110,9 @@ FAULTS = (
         "elect-another", need.led, "lead {partition} last={leader|b1|b2|b3}", (0, 3), always=True
     ),
     FaultKind("elect-preferred", need.anything, "elect {partition} preferred", (2, 0)),
-    FaultKind("reassign", need.replicas, "reassign {partition} {{some replicas}|back}", (2, 0)),
+    FaultKind(
+        "reassign", need.some_replicas, "reassign {partition} {{some replicas}|back}", (2, 0)
+    ),
     FaultKind("add-partition", need.room, "grow {topic} {count} {some replicas} &", (2, 0)),
     FaultKind("minimum-isr", need.anything, "alter {topic} min.insync.replicas={1|2|3}", (2, 0)),
     FaultKind(

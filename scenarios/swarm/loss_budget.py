@@ -1,9 +1,10 @@
-"""A run that stays within its budget: what would cost too much is left out of it.
+"""A run that stays within its loss budget: lines that would exceed it are left out.
 
 At any time fewer than min.insync.replicas of a partition's replicas have been killed, have lost
 their power or their disk, and have not joined the ISR since (`scenarios.checkers.budget`).
-Everything else befalls them as in other runs, and nothing that was committed may be lost. Bits
-rot here too: where that is found it costs as much as such an end, and nobody can leave it out.
+All other faults happen as in other runs, and nothing that was committed may be lost. Bits rot
+here too: a replica that is found rotten counts as one that was killed, and no line can be left
+out for it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,12 +16,14 @@ from scenarios.story.stage import Stage
 from scenarios.world.cluster import node_id_of
 
 WITHIN_BUDGET = 0.25
-"""How many runs are."""
+"""The share of runs that have a budget."""
 ENDS = ("kill", "power-cut", "wipe", "restore", "swap")
 
 
 @attrs.frozen
 class LossBudget:
+    """A filter of lines: the ones that a run within its budget can afford pass."""
+
     stage: Stage
 
     def lines(self, drawn: Iterable[str]) -> Iterator[str]:
@@ -30,7 +33,7 @@ class LossBudget:
 
     def _is_affordable(self, verb: str, words: Words, options: Options) -> bool:
         match verb:
-            case "fail" | "grow":  # the one ends a broker later, the other begins with few
+            case "fail" | "grow":  # a broker ends later; a partition begins with few replicas
                 return False
             case "alter":
                 return "min.insync.replicas" not in options

@@ -1,7 +1,7 @@
-"""What a run has come by: situations with names, counted from its events.
+"""The situations that a run has reached: they have names, and are counted from its events.
 
-Random runs prove nothing about what they never reach. `make swarm` counts in how many runs
-each of these was reached, and fails while there is one that never was.
+Random runs prove nothing about situations that they never reach. `make swarm` counts in how many
+runs each of these was reached, and fails while one was reached in none.
 """
 
 import re
@@ -98,7 +98,7 @@ SELDOM = (
     "a log was cut in two rounds",
     "a follower's session was evicted while it caught up",
 )
-"""Counted, and not waited for."""
+"""Markers that are counted, and that no swarm has to reach."""
 
 _BROKER = re.compile(r"b\d+")
 _REFUSAL = re.compile(r"\bNOT_ENOUGH_REPLICAS\w*")
@@ -115,20 +115,20 @@ _ELECTIONS = {
 
 
 def markers_of(entries: Iterable[TraceEntry]) -> Counter[str]:
-    """How often each was reached; those never reached are not in it."""
+    """Return how often each marker was reached, without those that never were."""
     reading = _Reading()
-    found = Counter(marker for entry in entries for marker in reading.of(entry))
-    assert set(found) <= {*MARKERS, *SELDOM}, "a marker that nobody counts"
+    found = Counter(marker for entry in entries for marker in reading.markers(entry))
+    assert set(found) <= {*MARKERS, *SELDOM}, "every marker is in one of the lists"
     return found
 
 
 @attrs.define
 class _Reading:
-    """What the events so far leave open."""
+    """What later events need to know of the events so far."""
 
-    _proposed: dict[TopicPartition, bool] = attrs.field(factory=dict)  # whether somebody joins
+    _proposed: dict[TopicPartition, bool] = attrs.field(factory=dict)  # whether a replica joins
     _leads: dict[tuple[str, TopicPartition], LeaderEpoch] = attrs.field(factory=dict)
-    _behind: set[TopicPartition] = attrs.field(factory=set)  # whose ISR has shrunk last
+    _behind: set[TopicPartition] = attrs.field(factory=set)  # the ISR has shrunk last
     _cut: dict[tuple[str, TopicPartition], LogTruncated] = attrs.field(factory=dict)
     _starting: set[str] = attrs.field(factory=set)
     _followers_sessions: set[tuple[str, int]] = attrs.field(factory=set)
@@ -136,17 +136,17 @@ class _Reading:
     _rotten: set[tuple[str, TopicPartition]] = attrs.field(factory=set)
     _down: set[str] = attrs.field(factory=set)
 
-    def of(self, entry: TraceEntry) -> Iterator[str]:
-        yield from self._plain(entry.event)
-        yield from self._of_the_wire(entry.event)
-        yield from self._of_the_isr(entry.event)
-        yield from self._of_a_node(entry.event)
-        yield from self._of_a_replica(entry.node, entry.event)
-        yield from self._of_a_session(entry.node, entry.event)
-        yield from self._of_a_disk(entry.node, entry.event)
-        yield from self._of_a_topic(entry.event)
+    def markers(self, entry: TraceEntry) -> Iterator[str]:
+        yield from self._in_one_event(entry.event)
+        yield from self._on_the_wire(entry.event)
+        yield from self._in_the_isr(entry.event)
+        yield from self._on_a_node(entry.event)
+        yield from self._on_a_replica(entry.node, entry.event)
+        yield from self._in_a_session(entry.node, entry.event)
+        yield from self._on_a_disk(entry.node, entry.event)
+        yield from self._in_a_topic(entry.event)
 
-    def _plain(self, event: Event) -> Iterator[str]:
+    def _in_one_event(self, event: Event) -> Iterator[str]:
         match event:
             case LeaderElected(cause=cause) if cause in _ELECTIONS:
                 yield _ELECTIONS[cause]
@@ -173,7 +173,7 @@ class _Reading:
             case _:
                 pass
 
-    def _of_the_wire(self, event: Event) -> Iterator[str]:
+    def _on_the_wire(self, event: Event) -> Iterator[str]:
         match event:
             case FetchRefused(error=error) if error in _REFUSED:
                 yield _REFUSED[error]
@@ -186,7 +186,7 @@ class _Reading:
             case _:
                 pass
 
-    def _of_the_isr(self, event: Event) -> Iterator[str]:
+    def _in_the_isr(self, event: Event) -> Iterator[str]:
         match event:
             case IsrChangeProposed(partition=partition, joining=joining):
                 self._proposed[partition] = bool(joining)
@@ -212,7 +212,7 @@ class _Reading:
             case _:
                 pass
 
-    def _of_a_node(self, event: Event) -> Iterator[str]:
+    def _on_a_node(self, event: Event) -> Iterator[str]:
         match event:
             case NodeStarted(node=name) if _BROKER.fullmatch(name):
                 self._starting.add(name)
@@ -227,7 +227,7 @@ class _Reading:
             case _:
                 pass
 
-    def _of_a_replica(self, node: str, event: Event) -> Iterator[str]:
+    def _on_a_replica(self, node: str, event: Event) -> Iterator[str]:
         match event:
             case BecameLeader(partition=partition, leader_epoch=leader_epoch):
                 self._leads[node, partition] = leader_epoch
@@ -244,7 +244,7 @@ class _Reading:
             case _:
                 pass
 
-    def _of_a_disk(self, node: str, event: Event) -> Iterator[str]:
+    def _on_a_disk(self, node: str, event: Event) -> Iterator[str]:
         match event:
             case CutUndone():
                 yield "a cut was undone, as it had not been synced"
@@ -264,7 +264,7 @@ class _Reading:
             case _:
                 pass
 
-    def _of_a_topic(self, event: Event) -> Iterator[str]:
+    def _in_a_topic(self, event: Event) -> Iterator[str]:
         match event:
             case NodeKilled(node=name) | PowerCut(node=name) | NodeStopped(node=name):
                 self._down.add(name)
@@ -277,7 +277,7 @@ class _Reading:
             case _:
                 pass
 
-    def _of_a_session(self, node: str, event: Event) -> Iterator[str]:
+    def _in_a_session(self, node: str, event: Event) -> Iterator[str]:
         match event:
             case FetchSessionOpened(session_id=session_id, privileged=True):
                 self._followers_sessions.add((node, session_id))
@@ -292,7 +292,7 @@ class _Reading:
 
 
 def _goes_on(before: LogTruncated | None, cut: LogTruncated) -> bool:
-    """One divergence, found in two rounds: in one epoch, and nothing was appended in between."""
+    """Return whether one divergence took two truncations: nothing was appended in between."""
     return (
         before is not None
         and before.leader_epoch == cut.leader_epoch

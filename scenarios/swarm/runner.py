@@ -1,9 +1,9 @@
 """Random runs of the real cluster, each grown from its seed, and what must hold in all.
 
-    safety      from the first line to the last, what `scenarios.checkers` watches
-    liveness    once everything is whole again, all replicas are in sync, take a record, and
+    safety      from the first line to the last, the invariants of `scenarios.checkers`
+    liveness    when everything is whole again, all replicas are in sync, accept a record, and
                 are equal, within 60 virtual seconds each
-    promises    in the end, what `scenarios.story.commands.judge` asks for
+    promises    in the end, what `scenarios.story.commands.judge` checks
 
 The lines of a run are a story. Played again from the same seed they are the same run, and
 without some of them another one that may fail in the same way (`scenarios.swarm.shrinking`).
@@ -41,43 +41,43 @@ _NAMES_AND_NUMBERS = re.compile(r"\b(b|\w+-)?\d+\b(,b\d+)*")
 
 @attrs.frozen(kw_only=True)
 class SwarmRun:
-    """How the run of a seed went. Its lines are a story, which told from `seed` is this run."""
+    """The outcome of a run. Its lines are a story, which is this run when it is played from `seed`."""
 
     seed: int
     lines: tuple[str, ...]
-    """Those that were carried out; the last one may be the one that failed."""
+    """The lines that were carried out; the last one may be the one that failed."""
     answer: tuple[str, ...]
-    """Of all lines."""
+    """The answers to all lines."""
     wrong: str
     """What went wrong, in a line; empty where nothing did."""
     rule: str
-    """What it went against, in words that name neither nodes nor numbers."""
+    """The rule that it broke, in words that name neither nodes nor numbers."""
     traceback: str
     trace: str
     trace_hash: str
     virtual_seconds: float
     happenings: int
-    """Bytes that arrived, timers that fell due."""
+    """The number of bytes that arrived and timers that fell due."""
     elections: int
     failovers: int
-    """Elections but for those of topics that were made."""
+    """Elections other than the first of each partition."""
     may_have_lost: bool
     reached: Counter[str]
-    """How often each of `scenarios.swarm.markers` was."""
+    """How often each marker of `scenarios.swarm.markers` was reached."""
 
     @property
     def is_endless(self) -> bool:
-        """Whether it was given up."""
+        """Whether the run was given up."""
         return self.rule.endswith(ENDLESS)
 
     @property
     def replay_command(self) -> str:
-        """What tells it again."""
+        """The command that plays it again."""
         return f"understudy scenario replay --seed {self.seed}"
 
 
 def run_seeds(seeds: Iterable[int], *, jobs: int) -> Iterator[SwarmRun]:
-    """Yield their runs, in that order, from as many processes.
+    """Yield the runs of these seeds, in that order, from `jobs` processes.
 
     Ctrl-C reaches each of them: the runs that have begun are ended quietly, and no other begins.
     """
@@ -97,7 +97,7 @@ def run_seeds(seeds: Iterable[int], *, jobs: int) -> Iterator[SwarmRun]:
 
 
 def run_seed(seed: int, recording: Recording | None = None) -> SwarmRun:
-    """The run of that seed; whatever goes wrong in it ends it, and is told in it."""
+    """Return the run of that seed; an error in it ends it, and is part of it."""
     return play(drawn_run, seed=seed, recording=recording)
 
 
@@ -109,9 +109,11 @@ def play(
     may_leave_out: Callable[[str], bool] = lambda _: False,
     patience: float = PATIENCE_SECONDS,
 ) -> SwarmRun:
-    """The run of these lines. One that cannot be asked for by then, of a node that is down
-    say, is left out where it may be. A run that does not end is given up (`World.run`), at the
-    latest after `patience` seconds of the processor's time.
+    """Return the run of these lines.
+
+    A line that cannot be carried out, as on a node that is down, is left out where
+    `may_leave_out` allows that. A run that does not end is given up (`World.run`), at the latest
+    after `patience` seconds of the processor's time.
     """
     world = World(seed)
     lines: list[str] = []
@@ -142,7 +144,7 @@ def play(
         failure = error
     if isinstance(failure, EndlessRunError) and lines:
         failure.add_note(f"while it did: {lines[-1]}")
-    # Whoever stumbles over a violation may say something else about it.
+    # After a violation something else may fail too.
     failure = checkers.violation or failure
     entries = world.trace.entries
     elections = [each.event for each in entries if isinstance(each.event, LeaderElected)]
@@ -172,7 +174,7 @@ def _in_a_line(failure: Exception | None) -> str:
 
 
 def rule_of(failure: Exception | None) -> str:
-    """Two failures are alike where this is the same."""
+    """Return the rule that a failure breaks; failures of one rule are alike."""
     if failure is None:
         return ""
     rule = getattr(failure, "rule", None)

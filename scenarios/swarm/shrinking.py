@@ -2,13 +2,13 @@
 
     cluster, topic     kept, with fewer brokers, partitions, replicas and settings where that
                        is enough
-    what befalls       left out, in ever smaller pieces (delta debugging, Zeller 2002)
+    faults             left out, in ever smaller pieces (delta debugging, Zeller 2002)
     recover, wait,
-    answers, judge     kept: without them anything goes wrong
+    answers, judge     kept: without them every story fails
 
-Each attempt is played from the seed of the run, so that what is left out shifts no stream of
-chance. It counts where it breaks the same rule and is shorter: in lines, in letters, in waits.
-What an attempt can no longer ask for, to start a node that is up say, goes with the rest.
+Each attempt is played from the seed of the run, so that a line that is left out shifts no stream of
+chance. It counts if it breaks the same rule and is shorter: in lines, in letters, in waits.
+Lines that an attempt cannot carry out any more, such as to start a node that is up, are left out.
 """
 
 import re
@@ -40,17 +40,17 @@ _DURATION = re.compile(r"\b(\d+)(ms|s)\b")
 
 
 def shrink(run: SwarmRun, *, attempts: int = 300) -> SwarmRun:
-    """The shortest run found within as many attempts.
+    """Return the shortest run that is found within so many attempts.
 
     A run that was given up stays as it is, and a shorter one that has to be given up is the last
     attempt: others would take as long.
     """
-    assert run.wrong, "a run in which nothing went wrong is not made shorter"
+    assert run.wrong, "only a run that failed is made shorter"
     return _Shrinking(run, attempts).shortest()
 
 
 def as_script(run: SwarmRun) -> Script:
-    """Its story, with the seed in its head."""
+    """Return its story, with the seed in its head."""
     head = (f"# {run.wrong}", "#", f"# seed: {run.seed}")
     return Script((Comment(head), Step(run.lines)))
 
@@ -77,7 +77,7 @@ class _Shrinking:
         size = len(self._best.lines)
         while size := size // 2:
             end = len(self._best.lines)
-            while end > 0:  # from behind: the ways to fail early are left for later
+            while end > 0:  # from the end: lines that fail early come last
                 lines = self._best.lines
                 piece = lines[max(0, end - size) : end]
                 kept = tuple(line for line in piece if not may_leave_out(line))
@@ -85,7 +85,7 @@ class _Shrinking:
                 end -= size
 
     def _simplify(self) -> None:
-        """Take the first that helps, and look again at what is simpler than that."""
+        """Use the first simpler story that fails alike, and simplify that one again."""
         while any(self._is_shorter(lines) for lines in simpler(self._best.lines)):
             pass
 
@@ -105,7 +105,7 @@ class _Shrinking:
 
 
 def _size(lines: Sequence[str]) -> tuple[int, int, int]:
-    """Lines, then letters, then for how long it waits."""
+    """Return the number of lines, then of letters, then of milliseconds that it waits."""
     letters = sum(len(_DURATION.sub("", line)) for line in lines)
     waited = sum(_milliseconds(found) for line in lines for found in _DURATION.finditer(line))
     return len(lines), letters, waited
@@ -116,11 +116,11 @@ def _milliseconds(duration: re.Match[str]) -> int:
 
 
 def simpler(lines: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """The same story with one broker, partition, replica, setting, value or victim less, or with
-    a shorter wait.
+    """Yield the same story with one broker, partition, replica, setting, value or node less, or
+    with a shorter wait.
     """
-    yield from _with_a_broker_less(lines)
-    yield from _with_a_partition_less(lines)
+    yield from _without_a_broker(lines)
+    yield from _without_a_partition(lines)
     for number, line in enumerate(lines):
         for shorter in _shorter(line):
             yield (*lines[:number], shorter, *lines[number + 1 :])
@@ -132,9 +132,9 @@ def _shorter(line: str) -> Iterator[str]:
         if setting[1] not in ("brokers", "replicas"):
             yield line[: setting.start()] + line[setting.end() :]
         elif setting[1] == "replicas":
-            for fewer in _with_a_replica_less(setting[2]):
+            for fewer in _without_a_replica(setting[2]):
                 yield f"{line[: setting.start()]} replicas={fewer}{line[setting.end() :]}"
-    # A value, or one of several victims; what is before them says of what.
+    # One of several values or nodes, which follow the words that this verb needs.
     first = {"produce": 1, "cut": 1, "mute": 1, "heal": 1, "send": 2, "transact": 2}.get(verb)
     if first is not None:
         for number in range(first, len(words)):
@@ -146,8 +146,8 @@ def _shorter(line: str) -> Iterator[str]:
             yield f"run {shorter}"
 
 
-def _with_a_replica_less(assigned: str) -> Iterator[str]:
-    """Each partition has as many: one less in all of them."""
+def _without_a_replica(assigned: str) -> Iterator[str]:
+    """Yield the assignment with one replica less in every partition: all have as many."""
     partitions = [listed.split(",") for listed in assigned.split("/")]
     fewest = min(map(len, partitions))
     for number in range(fewest if fewest > 1 else 0):
@@ -155,7 +155,7 @@ def _with_a_replica_less(assigned: str) -> Iterator[str]:
 
 
 def _as_many_in_each(line: str) -> str:
-    """Where one has lost a replica, the others lose their last one."""
+    """Return the line with as many replicas in each partition as in the shortest one."""
     found = _REPLICAS.search(line)
     if found is None:
         return line
@@ -165,8 +165,8 @@ def _as_many_in_each(line: str) -> str:
     return f"{line[: found.start()]} replicas={left}{line[found.end() :]}"
 
 
-def _with_a_broker_less(lines: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Without any of them, wherever it is named; those behind it move up."""
+def _without_a_broker(lines: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield the story without each broker in turn; brokers with higher numbers move up."""
     found = re.search(r" brokers=(\d+)", lines[0])
     count = int(found[1]) if found else 1
     for gone in range(count, 0, -1) if count > 1 else ():
@@ -176,7 +176,7 @@ def _with_a_broker_less(lines: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 
 def _moved_up(line: str, named: re.Pattern[str], gone: int) -> str:
-    """Whoever has a number behind that of who is gone has the one before its own."""
+    """Return the line with every number above `gone` lowered by one."""
 
     def renamed(found: re.Match[str]) -> str:
         number = int(found[2])
@@ -186,7 +186,7 @@ def _moved_up(line: str, named: re.Pattern[str], gone: int) -> str:
 
 
 def _without(line: str, broker: str) -> str:
-    """Nothing, where nobody is left whom it befalls."""
+    """Return the line without that broker; empty where the line is about no other node."""
     verb, *words = line.split()
     if broker not in _names(line):
         return line
@@ -208,8 +208,8 @@ def _without_replica(word: str, broker: str) -> str:
     return key + separator + "/".join(filter(None, lists))
 
 
-def _with_a_partition_less(lines: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Without any of them, and all that is done with it; those behind it move up."""
+def _without_a_partition(lines: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield the story without each partition in turn; partitions with higher numbers move up."""
     assigned = _REPLICAS.search(lines[1]) if len(lines) > 1 else None
     partitions = assigned[1].split("/") if assigned else []
     for gone in range(len(partitions) - 1, -1, -1) if len(partitions) > 1 else ():

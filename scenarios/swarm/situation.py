@@ -210,7 +210,7 @@ def some(situation: Situation) -> Roles:
 
 
 def isr_change_pending(situation: Situation) -> Roles | None:
-    """The controller fails in this run, and has a request to change an ISR before it."""
+    """Require that the controller fails in this run, and has an ISR change to decide now."""
     if not situation.controller_fails or not situation.is_well(CONTROLLER):
         return None
     brokers = situation.stage.cluster.brokers.values()
@@ -228,7 +228,7 @@ def isr_change_pending(situation: Situation) -> Roles | None:
 # Partitions.
 
 
-def replicas(situation: Situation) -> Roles:
+def some_replicas(situation: Situation) -> Roles:
     most = min(3, len(situation.brokers))
     drawn = situation.chance.sample(situation.brokers, situation.chance.randint(1, most))
     return {"some replicas": ",".join(drawn)}
@@ -236,11 +236,13 @@ def replicas(situation: Situation) -> Roles:
 
 def room(situation: Situation) -> Roles | None:
     count = len(situation.partitions)
-    return None if count >= MOST_PARTITIONS else replicas(situation) | {"count": str(count + 1)}
+    return (
+        None if count >= MOST_PARTITIONS else some_replicas(situation) | {"count": str(count + 1)}
+    )
 
 
 def led(situation: Situation) -> Roles | None:
-    """The controller and the leader are well, and so is a follower."""
+    """Require that the controller, the leader and a follower are well."""
     leader, followers = situation.leader(), situation.replicas()
     if leader is None or not all(map(situation.is_well, (leader, CONTROLLER))):
         return None
@@ -254,20 +256,20 @@ def led(situation: Situation) -> Roles | None:
 
 
 def calm(situation: Situation) -> Roles | None:
-    """Every node is well, and the partition has a leader and two followers."""
+    """Require that every node is well, and that the partition has two followers."""
     roles = led(situation) if all(map(situation.is_well, situation.names)) else None
     return roles if roles and roles["second"] else None
 
 
 def whole(situation: Situation) -> Roles | None:
-    """Besides, every replica is in sync."""
+    """Require that every node is well, and every replica in sync."""
     registration = situation.stage.cluster.partition(situation.partition)
     in_sync = registration and set(registration.isr) == set(registration.replicas)
     return calm(situation) if in_sync else None
 
 
 def settled(situation: Situation) -> Roles | None:
-    """All brokers that run are well, and one of them is neither starting nor stopping."""
+    """Require that running brokers are well, and that one is neither starting nor stopping."""
     stage = situation.stage
     brokers = [each for each in situation.brokers if stage.cluster.is_running(each)]
     if "t" in stage.compacted or not all(map(situation.is_well, [*brokers, CONTROLLER])):
@@ -288,10 +290,10 @@ def settled(situation: Situation) -> Roles | None:
 
 def untrusted(situation: Situation) -> Roles | None:
     roles = led(situation)
-    followers_and_leader = [] if roles is None else situation.replicas()
-    if roles is None or situation.untrusted not in followers_and_leader:
+    replicas = situation.replicas()
+    if roles is None or situation.untrusted not in replicas:
         return None
-    idle = [each for each in followers_and_leader if each != situation.untrusted][1:]
+    idle = [each for each in replicas if each != situation.untrusted][1:]
     return roles | {"untrusted": situation.untrusted, "idle": " ".join(idle)}
 
 
@@ -300,7 +302,7 @@ def trusted_leader(situation: Situation) -> Roles | None:
 
 
 def written(situation: Situation) -> Roles | None:
-    """The untrusted disk has records of the partition, whether its broker is up or not."""
+    """Require that the untrusted disk has records of the partition; its broker may be down."""
     name = situation.untrusted
     if name not in situation.replicas():
         return None
@@ -350,7 +352,7 @@ def transactional(situation: Situation) -> Roles | None:
 
 
 def coordinator(situation: Situation) -> Roles | None:
-    """One of our clients runs, and the broker that coordinates its group or its transactions."""
+    """Require that a client of ours runs, and the coordinator of groups or of transactions."""
     topic = situation.chance.choice((OFFSETS, TRANSACTIONS))
     name = situation.coordinator(topic) if situation.clients else None
     return None if name is None else {"coordinator": name}
@@ -363,7 +365,7 @@ def copier(situation: Situation) -> Roles | None:
 
 
 def position(situation: Situation) -> Roles | None:
-    """A reader without a group has been somewhere."""
+    """Require that a reader without a group has read records."""
     happened = situation.stage.programs.witness.happened
     for reader in situation.stage.programs.readers:
         if reader.group is None and reader.name in situation.clients:
@@ -389,7 +391,7 @@ def led_with_producers(situation: Situation) -> Roles | None:
 
 
 def copiers(situation: Situation) -> Roles | None:
-    """This run has copy loops. What they commit is held up, or how they end a transaction."""
+    """Require copy loops. Hold up what they commit, or how they end a transaction."""
     held = (("TXN_OFFSET_COMMIT", OFFSETS), ("END_TXN", TRANSACTIONS))
     api, topic = situation.chance.choice(held)
     name = situation.coordinator(topic)

@@ -315,11 +315,11 @@ MUTANTS = (
                 "        except PeerUnavailableError:\n            return False",
                 "        except PeerUnavailableError:\n"
                 "            from replication.leader.rules.isr import IsrAnswer\n"
-                "            for key, told in queued.items():\n"
-                "                if not isinstance(told, bytes):  # not the place of a replica\n"
-                "                    told.answer = IsrAnswer(error=ErrorCode.OPERATION_NOT_ATTEMPTED)\n"
-                "                    told.answered.set()\n"
-                "                    self._remove(key, told)\n"
+                "            for key, request in queued.items():\n"
+                "                if not isinstance(request, bytes):  # not the place of a replica\n"
+                "                    request.answer = IsrAnswer(error=ErrorCode.OPERATION_NOT_ATTEMPTED)\n"
+                "                    request.answered.set()\n"
+                "                    self._remove(key, request)\n"
                 "            return True",
             ),
         ),
