@@ -63,7 +63,7 @@ MUTANTS = (
         (
             Edit(
                 LEADERSHIP,
-                "        if not isinstance(self.isr_state, Committed) or broker in self.isr:\n"
+                "        if not isinstance(self.isr_state, CommittedIsr) or broker in self.isr:\n"
                 "            return\n"
                 "        if may_expand(",
                 "        if broker >= 0:\n            return\n        if may_expand(",
