@@ -14,7 +14,7 @@ import attrs
 from replication.leader.rules.isr import CommittedIsr
 from scenarios.story.arguments import partition_of, split
 from scenarios.story.expected_records import OFFSETS, TRANSACTIONS
-from scenarios.story.log_drawing import batches_of
+from scenarios.story.log_drawing import readable_batches
 from scenarios.story.stage import Stage
 from scenarios.world.clients.copying import Copier
 from scenarios.world.clients.sending import Sender
@@ -307,9 +307,10 @@ def written(situation: Situation) -> Roles | None:
     if name not in situation.replicas():
         return None
     directory = partition_directory(name, situation.partition)
+    batches, _ = readable_batches(situation.stage.cluster.disk(name), directory)
     offsets = [
         str(offset)
-        for batch in batches_of(situation.stage.cluster.disk(name), directory)
+        for batch in batches
         for offset in range(batch.base_offset, batch.last_offset + 1)
     ]
     roles = _one_of(situation, "offset", offsets)

@@ -222,6 +222,14 @@ def test_a_line_that_cannot_be_carried_out_is_left_out() -> None:
     assert [line for line, is_allowed in allowed.items() if is_allowed] == list(lines[0])
 
 
+def test_everything_recovers_where_a_rotten_log_is_damaged_before_that() -> None:
+    lines = (
+        *("cluster brokers=1", "topic t replicas=b1", "produce t-0 one"),
+        *("stop b1", "rot b1 t-0 0", "spoil b1 t-0/*.log", "recover"),
+    )
+    assert not play(lambda _: lines, seed=1).wrong
+
+
 def test_a_seed_gives_its_lines() -> None:
     first, again = (run_seed(3).lines for _ in range(2))
     assert first == again

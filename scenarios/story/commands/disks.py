@@ -34,7 +34,7 @@ from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
 from scenarios.world.cluster import partition_directory
 from scenarios.world.trace import BitFlipped, DiskLies
-from storage.batch.batch_stream import BatchStream
+from storage.batch.batch_stream import BatchStream, DamagedLogError
 from storage.batch.record_batch import check_crc
 from storage.log.segment import LOG_SUFFIX
 from storage.testing import Fault
@@ -165,6 +165,8 @@ def _place_of(
         if header is None or path is None or not header.base_offset <= offset <= header.last_offset:
             return None
         return path, stream.position, stream.position + header.size - 1
+    except DamagedLogError:  # before that batch, by a power cut say
+        return None
     finally:
         stream.close()
 
