@@ -143,7 +143,7 @@ def test_what_was_acked_is_there_again_after_up_was_killed(
             ""
             if flags
             else "understudy: not shut down cleanly: broker 1, 2;"
-            " waiting until their sessions have ended, up to 1 s\n"
+            " waiting until their sessions have expired, up to 1 s\n"
         )
 
 
@@ -175,8 +175,8 @@ def test_the_brokers_are_those_that_the_data_knows_and_one_left_out_is_named(
         assert stopped(process, signal.SIGTERM) == 0
         assert process.stderr is not None
         assert process.stderr.read() == (
-            f"understudy: {tmp_path} has the data of brokers 1, 2, and 2 will not run:"
-            " replicas there stay offline; -n 2 runs all of them\n"
+            f"understudy: {tmp_path} has the data of brokers 1, 2, but 2 will not run, and their"
+            " replicas stay offline; -n 2 runs all of them\n"
         )
 
 

@@ -1,5 +1,5 @@
 "use strict";
-// Draws what /stream tells (replication/observe/page/board.py); nothing here knows Kafka's rules.
+// Draws the updates of /stream (replication/observe/page/board.py); Kafka's rules are not repeated here.
 window.faults = [];
 const faulty = (message) => {
   window.faults.push(message);
@@ -10,10 +10,10 @@ window.addEventListener("unhandledrejection", (event) => faulty(String(event.rea
 
 const byId = (id) => document.getElementById(id);
 const CONTROLLER = 0;
-const WINDOW = 60; // offsets of a drawn log; further back where a replica or the HW is
-const MOST_CELLS = 120; // more than that are drawn as reigns, not records
+const WINDOW = 60; // offsets of a drawn log; more if a replica or the HW is further back
+const MOST_CELLS = 120; // more records than that are drawn as leader epochs
 const KEPT_EVENTS = 500;
-const KINDS = { fault: "faults", decision: "decisions", cut: "cuts", news: "other news" };
+const KINDS = { fault: "faults", decision: "decisions", cut: "truncations", news: "other news" };
 
 const state = { cluster: null, order: [], partitions: new Map(), now: 0, heardAt: 0 };
 let chosen = null; // a partition's name
@@ -39,7 +39,7 @@ function svg(name, attributes, parent, text) {
   return element;
 }
 
-// What did not change is not touched: focus, selection and open menus stay where they are.
+// Unchanged elements are not touched, so that focus, selection and open menus stay.
 function put(element, key, value) {
   if (element[key] !== value) element[key] = value;
 }
@@ -83,12 +83,12 @@ function makeCard(id) {
   const card = {
     root: html("article", { className: "card", "aria-label": name }),
     status: html("span", { className: "status" }),
-    facts: html("p", { title: "Where clients reach it, and how many of the partitions shown here it leads" }),
+    facts: html("p", { title: "Its address, and the number of partitions shown here that it leads" }),
     trouble: html("p", { className: "bad" }),
     life: html("button", { type: "button" }),
     pulse: html("button", { type: "button" }),
     link: html("button", { type: "button", textContent: "Cut off", className: "hurts" }),
-    from: html("select", { title: "Whom it no longer reaches, nor they it" }),
+    from: html("select", { title: "The nodes to cut it off from" }),
   };
   card.life.addEventListener("click", () => act(card.life.dataset.act, id));
   card.pulse.addEventListener("click", () => act(card.pulse.dataset.act, id));
@@ -128,15 +128,15 @@ function showCard(card, node) {
   putText(card.life, isDown ? "Start" : "Kill");
   put(card.life.dataset, "act", isDown ? "start" : "kill");
   put(card.life, "className", isDown ? "" : "hurts");
-  put(card.life, "title", isDown ? `Start ${name} again, with what is on its disk`
-    : `Kill ${name}, as SIGKILL would: it writes nothing more, and tells nobody`);
+  put(card.life, "title", isDown ? `Start ${name} again, with the data on its disk`
+    : `Kill ${name}, as SIGKILL does: it writes nothing more, and closes nothing`);
   putText(card.pulse, isFrozen ? "Thaw" : "Freeze");
   put(card.pulse.dataset, "act", isFrozen ? "thaw" : "freeze");
   put(card.pulse, "disabled", isDown);
   put(card.pulse, "className", isFrozen ? "" : "hurts");
-  put(card.pulse, "title", isFrozen ? `Let ${name} run on: all that is due falls due together`
-    : `Freeze ${name}, as SIGSTOP would, or a long pause of a garbage collector`);
-  put(card.link, "title", `Nothing passes between ${name} and those chosen beside this; clients still reach it`);
+  put(card.pulse, "title", isFrozen ? `Let ${name} go on: its overdue timers expire at once`
+    : `Freeze ${name}, as SIGSTOP does, or a long pause of a garbage collector`);
+  put(card.link, "title", `Cut the network between ${name} and the nodes chosen beside this; clients still reach it`);
   const leads = [...state.partitions.values()].filter((each) => each.leader === node.id).length;
   putText(card.facts, node.id === CONTROLLER ? "elects leaders, keeps the ISRs"
     : `${node.host}:${node.port} · leads ${count(leads)}`);
@@ -146,11 +146,11 @@ function showCard(card, node) {
 const STATUS = {
   up: "It runs, and may lead",
   down: "It does not run",
-  frozen: "It answers nobody and times out nobody, until it is thawed",
-  fenced: "It runs; the controller lets it lead nothing, until it is heard of and has caught up",
-  leaving: "It is shutting down in good order: its leaderships go to others first",
+  frozen: "It answers no request, and its timers stand still, until it is thawed",
+  fenced: "It runs; the controller does not let it lead until it sends heartbeats and has caught up",
+  leaving: "It is shutting down in good order: other brokers take over its partitions first",
   starting: "It runs, and has not registered yet",
-  unknown: "Nobody has said how it is",
+  unknown: "Its state is not known",
 };
 
 function cutWords(id) {
@@ -162,7 +162,7 @@ function cutWords(id) {
   const both = [...there].filter((each) => back.has(each));
   const one = [...there].filter((each) => !back.has(each));
   const names = (ids) => ids.sort((a, b) => a - b).map(nodeName).join(", ");
-  return [both.length ? `cut off from ${names(both)}` : "", one.length ? `is not heard by ${names(one)}` : ""]
+  return [both.length ? `cut off from ${names(both)}` : "", one.length ? `does not reach ${names(one)}` : ""]
     .filter(Boolean).join("; ");
 }
 
@@ -180,11 +180,11 @@ function showHead() {
   byId("head").dataset.for = brokers.join();
   const column = (text, title) => html("th", { scope: "col", title }, text);
   byId("head").replaceChildren(
-    column("partition", "Choose one to see its log"),
-    column("leader", "Who takes writes, and serves reads"),
-    column("epoch", "The number of this leader's reign"),
-    column("ISR", "Replicas in sync, of all that there are"),
-    ...brokers.map((id) => column(nodeName(id), `The replica on ${nodeName(id)}: where its log ends, and what of it is committed`)));
+    column("partition", "Choose a partition to see its log"),
+    column("leader", "The broker that takes writes and serves reads"),
+    column("epoch", "The leader epoch"),
+    column("ISR", "The number of replicas in sync, of all replicas"),
+    ...brokers.map((id) => column(nodeName(id), `The replica on ${nodeName(id)}: its log end offset and its high watermark`)));
   for (const row of rows.values()) row.root.remove();
   rows.clear();
 }
@@ -193,7 +193,7 @@ function makeRow(name) {
   const cell = (label, title) => html("td", { className: "number", "data-label": label, title });
   const row = {
     root: html("tr"), pick: html("button", { type: "button", className: name.length > 28 ? "pick long" : "pick", textContent: name }),
-    leader: cell("leader", ""), epoch: cell("epoch", "Leader epoch: the number of this reign"), isr: cell("ISR", ""),
+    leader: cell("leader", ""), epoch: cell("epoch", "The leader epoch"), isr: cell("ISR", ""),
     replicas: new Map(),
   };
   row.pick.addEventListener("click", () => choose(name));
@@ -231,18 +231,18 @@ function showRows() {
   if (!chosen || !state.partitions.has(chosen)) choose(shown[0] || null);
   const all = state.cluster.number_of_partitions, left = all - state.order.length;
   putText(byId("count"), `${count(shown.length)} of ${count(all)} shown` +
-    (left > 0 ? `; the page is told of ${count(state.order.length)}, those in trouble first` : ""));
+    (left > 0 ? `; the page gets ${count(state.order.length)}, those in trouble first` : ""));
   put(byId("none"), "hidden", all > 0);
 }
 
 function showRow(row, partition, name) {
-  putText(row.leader, isOffline(partition) ? "nobody" : nodeName(partition.leader), true);
+  putText(row.leader, isOffline(partition) ? "none" : nodeName(partition.leader), true);
   row.leader.classList.toggle("bad", isOffline(partition));
-  put(row.leader, "title", partition.why || "Who takes writes, and serves reads");
+  put(row.leader, "title", partition.why || "The broker that takes writes and serves reads");
   putText(row.epoch, count(partition.leader_epoch), true);
   putText(row.isr, `${partition.isr.length} of ${partition.replicas.length}`, true);
   row.isr.classList.toggle("bad", isUnder(partition));
-  put(row.isr, "title", `In sync: ${partition.isr.map(nodeName).join(", ") || "nobody"}` +
+  put(row.isr, "title", `In sync: ${partition.isr.map(nodeName).join(", ") || "none"}` +
     (partition.min_isr === null ? "" : `; acks=all needs ${partition.min_isr}`) + (partition.pending ? `; the leader ${partition.pending}` : ""));
   const isChosen = name === chosen;
   row.root.classList.toggle("chosen", isChosen);
@@ -269,7 +269,7 @@ function showReplica(cells, partition, replica) {
   putText(cells.ends, `LEO\u00a0${count(replica.log_end_offset)} · HW\u00a0${count(replica.high_watermark)}`);
   put(cells.ends, "title", endsTitle(replica));
   putText(cells.behind, behindWords(replica));
-  put(cells.behind, "title", "Records that the leader has and this replica has not, and for how long the leader has not seen it caught up");
+  put(cells.behind, "title", "The number of records that this replica lacks, and how long the leader has not seen it caught up");
   putText(cells.why, replica.in_isr && replica.is_live && standing(partition, replica) !== "deposed" ? ""
     : replica.why.replace("left the ISR: ", ""));
   put(cells.root, "title", replica.why);
@@ -277,7 +277,7 @@ function showReplica(cells, partition, replica) {
 
 function endsTitle(replica) {
   return `LEO ${count(replica.log_end_offset)}: the offset that the next record gets here\n` +
-    `HW ${count(replica.high_watermark)}: what lies below it is committed, as far as this replica knows` +
+    `HW ${count(replica.high_watermark)}: the records below it are committed, as far as this replica knows` +
     (replica.is_live ? "" : "\nas it was seen last");
 }
 
@@ -313,7 +313,7 @@ function showLog() {
   const partition = state.partitions.get(chosen);
   putText(byId("chosen"), partition ? chosen : "no partition");
   if (!partition) { byId("logs").replaceChildren(); byId("epochs").replaceChildren(); putText(byId("elected"), ""); return; }
-  putText(byId("elected"), isOffline(partition) ? partition.why || "nobody leads it"
+  putText(byId("elected"), isOffline(partition) ? partition.why || "it has no leader"
     : `${nodeName(partition.leader)} leads in epoch ${partition.leader_epoch}${partition.why ? `: ${partition.why}` : ""}` +
       (partition.pending ? ` (it ${partition.pending})` : ""));
   const width = Math.max(160, byId("logs").clientWidth - 46);
@@ -330,7 +330,7 @@ function showLog() {
 function logLine(replica, leads, first, last, width) {
   const words = html("p", { className: replica.in_isr ? "" : "out" },
     html("b", { title: endsTitle(replica) }, `LEO ${count(replica.log_end_offset)}, HW ${count(replica.high_watermark)}. `),
-    `${replica.is_live ? "" : "As seen last. "}${capital(replica.why)}.`);
+    `${replica.is_live ? "" : "Last known. "}${capital(replica.why)}.`);
   return html("div", { className: `line${replica.role === "down" ? " down" : ""}` },
     html("span", { className: "name", title: `The replica on ${nodeName(replica.broker)}` }, nodeName(replica.broker)),
     html("div", {}, drawLog(replica, leads, first, last, width), words));
@@ -364,13 +364,13 @@ function drawLog(replica, leads, first, last, width) {
   return picture;
 }
 
-// What the leader's log has not, although it is of an older reign than the leader's: it will be cut.
+// Records of an older leader epoch that the leader lacks: they will be truncated.
 function conflict(leads, truth, epoch, offset) {
   if (!leads || offset < leads.log_start_offset || epoch >= leads.leader_epoch) return "";
   const real = epochAt(truth, offset);
   if (real === epoch) return "";
   return real === null ? "the leader's log has no such record: it will be cut"
-    : `the leader has a record of epoch ${real} here: this one will be cut`;
+    : `the leader has a record of epoch ${real} here: this one will be truncated`;
 }
 
 function drawRecords({ picture, replica, runs, leads, first, cell, x, hatch }) {
@@ -410,24 +410,24 @@ function showEpochs(partition) {
   byId("epochs").replaceChildren(...last.map((epoch) => {
     const swatch = html("span", { className: "swatch" });
     swatch.style.background = epochColour(epoch);
-    return html("span", { title: `Records that were appended in the reign number ${epoch}` }, swatch, `epoch ${epoch}`);
+    return html("span", { title: `Records that were appended in leader epoch ${epoch}` }, swatch, `epoch ${epoch}`);
   }));
 }
 
 // What happened.
 
-function tell(told, missed) {
+function addEvents(added, missed) {
   const list = byId("events");
   if (missed > 0) list.prepend(html("li", { className: "gap" }, `${some(missed, "earlier event")} not kept`));
-  list.prepend(...told.map(eventLine).reverse());
+  list.prepend(...added.map(eventLine).reverse());
   while (list.childElementCount > KEPT_EVENTS) list.lastChild.remove();
 }
 
-function eventLine(told) {
-  const line = html("li", { "data-kind": told.kind, title: told.name.replace(/_/g, " ") },
-    html("time", {}, clockTime(told.at_ms)), html("span", { className: "who" }, told.node),
-    html("span", { className: "what" }, told.text.replace(/->/g, "→")));
-  line.hidden = !shownKinds.has(told.kind);
+function eventLine(event) {
+  const line = html("li", { "data-kind": event.kind, title: event.name.replace(/_/g, " ") },
+    html("time", {}, clockTime(event.at_ms)), html("span", { className: "who" }, event.node),
+    html("span", { className: "what" }, event.text.replace(/->/g, "→")));
+  line.hidden = !shownKinds.has(event.kind);
   return line;
 }
 
@@ -442,14 +442,14 @@ function offerKinds() {
   }
 }
 
-// Who cannot see the page hears what matters, a few sentences at a time.
+// A screen reader speaks the important events, a few sentences at a time.
 let toSay = [];
-let isFirst = true; // of a connection: what it tells is old
+let isFirst = true; // the first update of a connection has old events
 
-function say(told) {
+function say(added) {
   const matters = (each) => each.kind === "fault" ||
     (each.name === "leader_elected" && !each.partition.startsWith("__"));
-  toSay.push(...told.filter(matters).map((each) => each.text));
+  toSay.push(...added.filter(matters).map((each) => each.text));
 }
 
 setInterval(() => {
@@ -464,7 +464,7 @@ setInterval(() => {
 
 const placeOf = (node) => (node === CONTROLLER ? "controller" : `brokers/${node}`);
 
-// What the control API is asked for (docs/control.md).
+// Requests to the control API (docs/control.md).
 function requestFor(what, node, other) {
   if (what === "heal") return ["network/heal", {}];
   if (what === "cut") return ["network/cut", other === "" ? { nodes: [node] } : { nodes: [node], others: [Number(other)] }];
@@ -497,7 +497,7 @@ async function act(what, node, other = "") {
   }
 }
 
-// What is told.
+// Updates.
 
 function summary() {
   const { cluster } = state, all = [...state.partitions.values()];
@@ -520,7 +520,7 @@ function take(update) {
   showCards();
   showRows();
   if (update.order || update.partitions.some((each) => nameOf(each) === chosen)) showLog();
-  tell(update.events, update.missed);
+  addEvents(update.events, update.missed);
   if (!isFirst) say(update.events);
   isFirst = false;
   putText(byId("summary"), summary());
@@ -538,7 +538,7 @@ function listen() {
   stream.addEventListener("message", (message) => take(JSON.parse(message.data)));
   stream.addEventListener("error", () => {
     byId("link").className = "lost";
-    byId("link").textContent = "nobody answers; asking again";
+    byId("link").textContent = "no answer; connecting again";
     if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 2000);
   });
 }
