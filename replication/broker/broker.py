@@ -29,6 +29,7 @@ from replication.broker.alter_partition_manager import AlterPartitionManager
 from replication.broker.assignments import Assignments
 from replication.broker.certificates import NO_CERTIFICATES, read_certificates
 from replication.broker.lifecycle import BrokerLifecycle
+from replication.broker.nodes import CONTROLLER_ID
 from replication.broker.wiring import Wiring
 from replication.config import BrokerConfig
 from replication.errors import ConfigError, UnderstudyError
@@ -76,7 +77,6 @@ from storage.manager.log_manager import LogManager
 from storage.types import TopicPartition
 
 CONTROLLED_SHUTDOWN_SECONDS = 300.0  # BrokerServer.shutdown's patience
-CONTROLLER_ID = 0
 METADATA_LOG_CONFIG = LogConfig(segment_bytes=16 << 20)
 
 

@@ -29,6 +29,7 @@ import attrs
 import trio
 
 from replication.errors import ErrorCode, PeerUnavailableError, UnderstudyError
+from replication.leader.rules.fetch_data import NO_BROKER_EPOCH
 from replication.metadata.rules import Endpoint
 from replication.net.controller_channel import ControllerCalls
 from replication.net.seams import NodeClock
@@ -40,7 +41,6 @@ from replication.wire.broker_registration import (
 )
 from storage.types import Offset
 
-NO_BROKER_EPOCH = -1
 PLAINTEXT = 0  # SecurityProtocol's id
 RETRY_SECONDS = 0.1
 SHUTDOWN_RETRY_SECONDS = 0.05

@@ -23,13 +23,13 @@ from replication.coordinator.rules.records import KeyAndValue
 from replication.errors import ErrorCode, KafkaError
 from replication.net.seams import NodeClock
 from replication.replica_manager import ProduceResult, ReplicaManager
+from replication.replica_manager.produce import ACKS_ALL
 from storage.batch.compression import Codec
 from storage.batch.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from storage.batch.records import Record, encode_batch
 from storage.producers.verification import VerificationGuard
 from storage.types import NO_OFFSET, LeaderEpoch, Offset, TopicPartition
 
-ACKS_ALL: Final = -1
 GATHER_BYTES: Final = 256 << 10
 LONGEST_NAME: Final = 2**15 - 64  # what a record holds, and room for what a member id ends in
 

@@ -28,6 +28,7 @@ from replication.metadata.cache import MetadataCache
 from replication.net.pace import in_steps
 from replication.net.seams import Seams
 from replication.replica_manager import ReplicaManager
+from replication.replica_manager.produce import ACKS_ALL
 from replication.steps import Steps
 from replication.transactions.peers import PeerChannels
 from replication.transactions.rules import EPOCH_BUMPING_VERSION, Transaction
@@ -41,7 +42,6 @@ from storage.batch.records import ControlRecordType, EndTransactionMarker, encod
 from storage.types import TopicPartition
 
 GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
-ACKS_ALL: Final = -1
 RETRY_SECONDS: Final = 0.02
 _SENT_AGAIN: Final = frozenset(
     {

@@ -9,11 +9,10 @@ segment's file, the end as of now. The answer is descending. A consumer is shown
 above the high watermark: it stands in for those that are.
 """
 
+from replication.wire.list_offsets import EARLIEST, LATEST
 from storage.log.log import Log
 from storage.log.segment import LOG_SUFFIX, Segment
 from storage.types import Offset
-
-LATEST, EARLIEST = -1, -2
 
 
 def legacy_offsets(log: Log, *, timestamp: int, count: int, wall_ms: int) -> list[Offset]:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
+from replication.broker.handlers.fetch import READ_COMMITTED
 from replication.broker.handlers.legacy_offsets import as_a_consumer_sees, legacy_offsets
 from replication.broker.handlers.node import BrokerNode
 from replication.errors import ErrorCode
@@ -47,7 +48,6 @@ from storage.types import TopicPartition
 
 SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 OFFSET_NOT_AVAILABLE_SINCE = 5  # KIP-207
-READ_COMMITTED = 1
 LOOK_UP = 16
 """What it takes to answer for one partition, in items of a list: files may have to be read."""
 

@@ -217,9 +217,8 @@ def change_record(
         if (value := getattr(wanted, field)) != getattr(before, field)
     }
     if not set(before.replicas) <= set(wanted.replicas):
-        changed["leader"] = (
-            wanted.leader
-        )  # the replicas that stay learn a new leader epoch (Rule 2)
+        # The replicas that stay learn a new leader epoch (Rule 2).
+        changed["leader"] = wanted.leader
     return PartitionChangeRecord(topic_id, number, **changed) if changed else None
 
 

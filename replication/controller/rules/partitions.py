@@ -18,10 +18,10 @@ import attrs
 
 from replication.controller.rules.decisions import Decision, PartitionChanges, RulesOf
 from replication.controller.rules.election import Election, Wish
-from replication.controller.rules.placement import Chance
 from replication.controller.rules.topics import (
     MAX_NEW_PARTITIONS,
     TOO_MANY_PARTITIONS,
+    Chance,
     manual_assignment,
     partition_record,
     place,

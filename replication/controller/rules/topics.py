@@ -18,11 +18,11 @@ A fenced broker is given replicas only where the others do not suffice, and is n
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache, partial
+from typing import Protocol
 
 from replication.config import BrokerConfig, DynamicBrokerConfig, TopicConfig
 from replication.config.topic import describe_topic
 from replication.controller.rules.decisions import Decision, is_current_incarnation
-from replication.controller.rules.placement import Chance
 from replication.controller.rules.topic_names import MAX_NAME, NOT_TO_BE_MADE, fault_of
 from replication.errors import ErrorCode, KafkaError
 from replication.metadata.rules import (
@@ -65,6 +65,16 @@ MAX_NEW_PARTITIONS = 10_000
 TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 _DEFAULT = -1
 _RESERVED_IDS = (NO_TOPIC_ID, bytes(15) + b"\x01", METADATA_TOPIC_ID)
+
+
+class Chance(Protocol):
+    """The two draws that placing replicas needs; `random.Random` has them."""
+
+    def randrange(self, stop: int, /) -> int:
+        """Return a number from 0 up to but not including `stop`."""
+
+    def randbytes(self, n: int, /) -> bytes:
+        """Return `n` bytes."""
 
 
 def create_topics(

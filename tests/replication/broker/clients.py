@@ -33,7 +33,7 @@ class Client:
 
     @asynccontextmanager
     async def connected(self, address: str) -> AsyncIterator[RpcClient]:
-        """One connection, for who asks more than once."""
+        """One connection, for several requests."""
         host, _, port = address.rpartition(":")
         client = await RpcClient.connect(
             self.seams.transport,

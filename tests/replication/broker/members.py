@@ -42,7 +42,7 @@ class Member:
     assignment: bytes = b""
 
     async def coordinator(self) -> int:
-        """Whoever it is, once there is one."""
+        """Return the coordinator, once there is one."""
         while True:
             for broker_id in self.stage.cluster.brokers:
                 request = FindCoordinatorRequest(coordinator_keys=[self.group])
@@ -59,7 +59,7 @@ class Member:
         await self.stage.client.seams.clock.sleep(0.05)
 
     async def ask(self, request: Any, *, version: int | None = None) -> Any:
-        """Of whoever coordinates, and again of the next one where that one dies."""
+        """Ask the coordinator, and again the next one where that one dies."""
         while True:
             address = self.stage.address(await self.coordinator())
             with contextlib.suppress(PeerUnavailableError):

@@ -63,7 +63,7 @@ def manager_for(controller: FakeController) -> AlterPartitionManager:
 
 @attrs.define
 class Submitter:
-    """Submits, and keeps what it was told."""
+    """A submitter that keeps its answers."""
 
     manager: AlterPartitionManager
     answers: dict[int, IsrAnswer] = attrs.field(factory=dict)

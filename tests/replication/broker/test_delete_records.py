@@ -103,12 +103,12 @@ def test_what_was_deleted_and_why_is_an_event_on_every_broker() -> None:
 
     world = World(seed=1)
     world.run(story)
-    told = [each.event for each in world.trace.entries]
-    segments = [each for each in told if isinstance(each, SegmentsDeleted)]
+    events = [each.event for each in world.trace.entries]
+    segments = [each for each in events if isinstance(each, SegmentsDeleted)]
     assert [(each.first_offset, each.end_offset, each.cause) for each in segments] == [
         (0, 6, "log start")
     ] * 3
-    assert [each.cause for each in told if isinstance(each, LogDeleted)] == ["topic deleted"] * 3
+    assert [each.cause for each in events if isinstance(each, LogDeleted)] == ["topic deleted"] * 3
 
 
 def test_a_log_start_that_was_checkpointed_outlives_a_power_cut() -> None:

@@ -5,10 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from replication.broker.handlers.legacy_offsets import EARLIEST, LATEST, legacy_offsets
+from replication.broker.handlers.legacy_offsets import legacy_offsets
 from replication.errors import ErrorCode
 from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from replication.wire.list_offsets import (
+    EARLIEST,
+    LATEST,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -121,9 +123,9 @@ def test_a_replica_is_told_the_same_over_the_wire() -> None:
             )
             for _ in range(RECORDS):
                 await stage.client.produce(stage.address(1), "t", b"42")
-            assert await told(stage, LATEST, 15) == ALL_BASES
-            assert await told(stage, world.clock("b1").wall_ms() + 30_000, 15) == ALL_BASES
-            assert await told(stage, EARLIEST, 10) == [0]
+            assert await listed(stage, LATEST, 15) == ALL_BASES
+            assert await listed(stage, world.clock("b1").wall_ms() + 30_000, 15) == ALL_BASES
+            assert await listed(stage, EARLIEST, 10) == [0]
             at_end = FetchPartition(partition=0, fetch_offset=20, partition_max_bytes=300 * 1024)
             fetched = await stage.client.ask(
                 stage.address(1),
@@ -136,7 +138,7 @@ def test_a_replica_is_told_the_same_over_the_wire() -> None:
             assert log is not None
             log.increment_log_start_offset(3)
             log.delete_old_segments(world.clock("b1").wall_ms())
-            assert await told(stage, LATEST, 15) == [20, 18, 16, 14, 12, 10, 8, 6, 4, 3]
+            assert await listed(stage, LATEST, 15) == [20, 18, 16, 14, 12, 10, 8, 6, 4, 3]
 
     play(story)
 
@@ -147,7 +149,7 @@ def test_an_empty_log_begins_at_0_however_often_it_is_asked() -> None:
         async with staged(world, brokers=1) as stage:
             await stage.client.create_topic(stage.address(1), "t", replicas=1)
             await stage.leader("t")
-            assert [await told(stage, EARLIEST, 1) for _ in range(14)] == [[0]] * 14
+            assert [await listed(stage, EARLIEST, 1) for _ in range(14)] == [[0]] * 14
 
     play(story)
 
@@ -165,7 +167,7 @@ async def asked(
     return answer
 
 
-async def told(stage: Stage, timestamp: int, count: int) -> list[int]:
+async def listed(stage: Stage, timestamp: int, count: int) -> list[int]:
     answer = await asked(stage, "t", timestamp, count, replica_id=0)
     assert answer.error_code == ErrorCode.NONE
     return answer.old_style_offsets

@@ -181,7 +181,7 @@ async def test_a_broker_that_nobody_lets_go_asks_at_its_interval_after_a_while(
 
 @pytest.mark.parametrize("granted", [True, False], ids=["granted", "out of time"])
 async def test_no_heartbeat_follows_a_shutdown(autojump_clock: MockClock, granted: bool) -> None:
-    """It would ask to be unfenced: whoever leaves next would wait for one that is gone."""
+    """It would ask to be unfenced: the next broker to leave would wait for one that is gone."""
 
     def answer(request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
         return BrokerHeartbeatResponse(should_shut_down=granted and request.want_shut_down)
@@ -233,7 +233,7 @@ async def test_a_lost_directory_must_be_told_in_time(
         "broker 1 could not tell its controller of a lost log directory for 30 s"
         " (log.dir.failure.timeout.ms)"
     )
-    assert [told for _, told in stopped] == ([] if away_until < 30 else [line])
+    assert [cause for _, cause in stopped] == ([] if away_until < 30 else [line])
     assert [at for at, _ in stopped] == pytest.approx([] if away_until < 30 else [35])
 
 

@@ -29,8 +29,8 @@ async def with_records(world: World) -> AsyncIterator[Stage]:
         await stage.client.create_topic(stage.address(1), "t", partitions=2, replicas=1)
         await stage.leader("t")
         for index in (0, 1):
-            told = await stage.client.produce(stage.address(1), "t", b"value", partition=index)
-            assert told.error_code == ErrorCode.NONE
+            answered = await stage.client.produce(stage.address(1), "t", b"value", partition=index)
+            assert answered.error_code == ErrorCode.NONE
         yield stage
 
 

@@ -38,7 +38,7 @@ def registration(stage: Stage, number: int = 0) -> PartitionRegistration:
 
 
 async def ask(stage: Stage, request: Any) -> Any:
-    """Whoever is up."""
+    """Return a broker that is up."""
     return await stage.client.ask(stage.address(min(stage.cluster.brokers)), request)
 
 

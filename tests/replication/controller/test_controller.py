@@ -459,7 +459,7 @@ def test_an_observer_of_an_older_reign_learns_where_the_logs_part() -> None:
             await join(controller, 1)
             end = controller.log.high_watermark
         async with running(world) as again:
-            # Its last epoch 0 is known here to end where this reign began.
+            # Its last epoch 0 is known here to end where this leader epoch began.
             same = await _fetch(again, end, last_epoch=0)
             assert same.diverging_epoch.epoch == -1
             assert same.records

@@ -176,7 +176,7 @@ def test_what_cannot_be_is_refused_in_kafkas_kind_of_words(
 
 
 def test_the_minimum_isr_is_set_for_topics_and_for_the_cluster_and_for_no_single_broker() -> None:
-    """Who is eligible (KIP-966) is reckoned by it, here and by whoever leads."""
+    """The ELR (KIP-966) follows from it, here and at the leaders."""
     before = image(BrokerConfigRecord(None, "min.insync.replicas", "2"))
     own = change(BROKER, "2", ("min.insync.replicas", SET, "1"))
     gone = change(BROKER, "", ("min.insync.replicas", DELETE, None))

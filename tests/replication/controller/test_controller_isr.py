@@ -115,9 +115,11 @@ def test_asking_for_what_is_changes_nothing() -> None:
         pytest.param(
             {"leader_epoch": 0, "partition_epoch": 2}, "NOT_CONTROLLER", id="ahead before behind"
         ),
-        pytest.param({"leader_epoch": 0}, "FENCED_LEADER_EPOCH", id="a former reign"),
+        pytest.param({"leader_epoch": 0}, "FENCED_LEADER_EPOCH", id="a former leader epoch"),
         pytest.param(
-            {"leader_epoch": 0, "partition_epoch": 0}, "FENCED_LEADER_EPOCH", id="reign first"
+            {"leader_epoch": 0, "partition_epoch": 0},
+            "FENCED_LEADER_EPOCH",
+            id="leader epoch first",
         ),
         pytest.param({"partition_epoch": 0}, "INVALID_UPDATE_VERSION", id="an older state"),
         pytest.param(
@@ -162,7 +164,7 @@ def test_what_is_refused(changed: dict[str, object], error: str) -> None:
 def test_only_the_leader_may_ask() -> None:
     _, (answer,), _ = ask(ASKED, broker_id=2, broker_epoch=20)
     assert answer.error_code == ErrorCode.INVALID_REQUEST
-    # But one that was deposed is told of the new reign first.
+    # But one that was deposed learns the new leader epoch first.
     former = attrs.evolve(ASKED, leader_epoch=0)
     _, (answer,), _ = ask(former, broker_id=2, broker_epoch=20)
     assert answer.error_code == ErrorCode.FENCED_LEADER_EPOCH

@@ -1,4 +1,4 @@
-"""Elections are counted when they are synced; what is unclean is told from what is not."""
+"""Elections are counted when they are synced; unclean ones are counted apart."""
 
 import pytest
 

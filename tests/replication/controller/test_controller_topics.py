@@ -115,9 +115,9 @@ def test_overrides_are_kept_and_told_with_the_rest() -> None:
     (result,), image = create(topic("orders", min_insync_replicas="2"))
     assert image.topics["orders"].configs == {"min.insync.replicas": "2"}
     assert result.configs is not None
-    told = {each.name: (each.value, each.config_source) for each in result.configs}
-    assert told["min.insync.replicas"] == ("2", 1)
-    assert told["segment.bytes"] == ("1073741824", 5)
+    found = {each.name: (each.value, each.config_source) for each in result.configs}
+    assert found["min.insync.replicas"] == ("2", 1)
+    assert found["segment.bytes"] == ("1073741824", 5)
 
 
 def test_an_assignment_is_taken_as_it_is_and_who_is_fenced_is_not_in_sync() -> None:
@@ -203,8 +203,8 @@ def test_a_request_makes_at_most_ten_thousand_partitions(
     asked: list[CreatableTopic], refused: bool, validate_only: bool
 ) -> None:
     results, image = create(*asked, validate_only=validate_only)
-    told = {each.error_message for each in results if each.error_code == POLICY_VIOLATION}
-    assert told == ({"Excessively large number of partitions per request."} if refused else set())
+    found = {each.error_message for each in results if each.error_code == POLICY_VIOLATION}
+    assert found == ({"Excessively large number of partitions per request."} if refused else set())
     assert not (refused and image.topics)
 
 
@@ -221,8 +221,8 @@ def test_a_request_makes_at_most_ten_thousand_records(validate_only: bool) -> No
     """The topic is a record as well, and so is each of its settings."""
     for asked in ([topic("a", 10_000)], [topic("a", 9_999, retention_ms="1")]):
         results, image = create(*asked, validate_only=validate_only)
-        told = [(each.error_code, each.error_message) for each in results]
-        assert told == [(POLICY_VIOLATION, "Unable to perform excessively large batch operation.")]
+        found = [(each.error_code, each.error_message) for each in results]
+        assert found == [(POLICY_VIOLATION, "Unable to perform excessively large batch operation.")]
         assert not image.topics
 
 

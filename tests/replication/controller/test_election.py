@@ -238,7 +238,7 @@ def lawful(
         ):
             continue  # the first in assignment order
         if trusted and isr != (frozenset(stay) or {leader}):
-            continue  # the ISR is who stayed, or whoever was elected though it is empty
+            continue  # the ISR has those that stayed, or the one elected while it was empty
         if leader != NO_LEADER and not trusted:
             last = not (stay or (small and hold_all)) and rules.eligible
             by_last = before.last_known_elr[0] if last and before.last_known_elr else None
@@ -259,8 +259,9 @@ def lawful(
                 continue  # somebody could have led
             if isr != (frozenset(stay) if rules.eligible else frozenset(stay or before.isr)):
                 continue
-        if (trusted or leader == NO_LEADER) and elr != (hold_all - isr if small else frozenset()):
-            continue  # eligible is who holds all, where the ISR is too small, and is not in it
+        below = small and len(isr) < min_isr  # a smaller minimum may have come while nobody led
+        if (trusted or leader == NO_LEADER) and elr != (hold_all - isr if below else frozenset()):
+            continue  # the ELR holds all, where the ISR is too small, and is not in it
         yield leader, isr, elr, leader != NO_LEADER and not trusted
 
 
@@ -309,8 +310,8 @@ def test_elections_agree_with_their_twin(
     assert [outcome] == list(lawful(before, gone, lost, active, rules))
     record = change_record(before, then, topic_id=TOPIC, number=0)
     merged = before if record is None else before.merge(record)
-    told = attrs.evolve(merged, leader_epoch=4, partition_epoch=9)
-    assert told == then
+    alike = attrs.evolve(merged, leader_epoch=4, partition_epoch=9)
+    assert alike == then
     assert merged.leader_epoch - before.leader_epoch == (then.leader != before.leader)
     assert merged.partition_epoch - before.partition_epoch == (record is not None)
 

@@ -1,4 +1,4 @@
-"""One group and its clients, without a broker: who asks, what was answered, what was written."""
+"""One group and its clients, without a broker: requests, answers, and what was written."""
 
 from typing import Any
 

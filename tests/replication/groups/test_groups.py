@@ -48,7 +48,7 @@ async def reading(world: World, *, brokers: int = 1, **properties: str) -> Async
         yield stage
 
 
-def told(world: World) -> list[Event]:
+def events_of(world: World) -> list[Event]:
     return [entry.event for entry in world.trace.entries]
 
 
@@ -166,7 +166,7 @@ def test_a_silent_member_is_waited_for_as_long_as_its_session_lasts() -> None:
             assert 9 < stage.client.seams.clock.now() - began < 12
             await all_join(alive)
             assert alive.generation == 2
-            left = [e for e in told(world) if isinstance(e, GroupMemberLeft)]
+            left = [e for e in events_of(world) if isinstance(e, GroupMemberLeft)]
             assert [(each.member, each.cause) for each in left] == [
                 (silent.member_id, "session expired")
             ]
@@ -269,7 +269,7 @@ def test_a_new_coordinator_knows_members_generation_and_offsets() -> None:
             assert {each.member_id for each in described.members} == {
                 each.member_id for each in members
             }
-            loaded = [e for e in told(world) if isinstance(e, GroupsLoaded) and e.groups]
+            loaded = [e for e in events_of(world) if isinstance(e, GroupsLoaded) and e.groups]
             assert [(each.groups, each.offsets) for each in loaded] == [(1, 1)]
 
     play(story)
@@ -292,7 +292,7 @@ def test_a_coordinator_that_comes_back_reads_what_was_written_while_it_was_away(
             assert await member.committed() == 2
             assert any(
                 isinstance(each, GroupsUnloaded) and each.cause == "another leader epoch"
-                for each in told(world)
+                for each in events_of(world)
             )
 
     play(story)
@@ -336,7 +336,7 @@ def test_committed_offsets_outlive_any_coordinator() -> None:
 
 
 async def until_whole(stage: Stage) -> None:
-    """Every replica of the offsets topic in sync: whoever is killed next is missed by nobody."""
+    """Every replica of the offsets topic in sync: any broker may be killed next."""
 
     def whole() -> bool:
         partitions = stage.cluster.image.topics[GROUP_METADATA_TOPIC].partitions

@@ -239,7 +239,7 @@ async def test_who_is_behind_the_log_is_told_which_snapshot_to_fetch(
     assert (await ask(log, 0, epoch=-1)).snapshot_id == needed
     assert (await ask(log, 4, epoch=1)).snapshot_id == needed
     assert (await ask(log, 5, epoch=0)).snapshot_id == needed, "another branch"
-    assert (await ask(log, 6, epoch=0)).snapshot_id == needed, "of a reign we have forgotten"
+    assert (await ask(log, 6, epoch=0)).snapshot_id == needed, "a leader epoch that is forgotten"
     for offset, epoch in ((5, 1), (5, -1), (6, 1), (7, 1)):
         data = await ask(log, offset, epoch=epoch)
         assert (data.snapshot_id, data.error_code) == (SnapshotId(), ErrorCode.NONE)

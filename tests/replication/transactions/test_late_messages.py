@@ -62,7 +62,7 @@ FEW = settings(max_examples=30, stateful_step_count=40, derandomize=True, databa
 
 @attrs.frozen
 class Batch:
-    """Of transaction `number`."""
+    """Return what belongs to transaction `number`."""
 
     producer: tuple[int, int]
     sequence: int
@@ -326,7 +326,7 @@ class LateMessages(RuleBasedStateMachine):
                 bumped=current.bumps_epoch,
                 number=self.number_of.get(owner, -1),
             )
-            assert self.leader.end(marker), "whoever coordinates is heard"
+            assert self.leader.end(marker), "the coordinator is heard"
             if self.version == 2:
                 self.markers.append(marker)
         if answered:
@@ -427,7 +427,7 @@ def test_a_late_marker_ends_the_next_transaction_where_it_does_not_say_its_versi
     ("machine", "joins"), [(LateMessagesOfVersion1, True), (LateMessages, False)]
 )
 def test_a_late_batch_of_an_aborted_transaction(machine: type[LateMessages], joins: bool) -> None:
-    """It finds the next one going on: by the epoch alone it can be told that it is of another."""
+    """It finds the next one going on: only the epoch shows that it is of another."""
     story = machine()
     story.start(near_the_end=False)
     story.send()

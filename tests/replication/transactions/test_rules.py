@@ -1,4 +1,4 @@
-"""Who may do what with a transactional id, told by tables and by chance."""
+"""Who may do what with a transactional id, by tables and by chance."""
 
 import random
 from itertools import pairwise
@@ -99,7 +99,7 @@ def test_who_begins_gets_the_next_epoch(state: TransactionState) -> None:
     ("expected", "epoch"),
     [
         pytest.param((7, 3), 4, id="it goes on"),
-        pytest.param((7, 2), 3, id="it asks again for what it was not told"),
+        pytest.param((7, 2), 3, id="it asks again after a lost answer"),
         pytest.param((7, 1), ErrorCode.PRODUCER_FENCED, id="another has taken over"),
         pytest.param((8, 3), ErrorCode.PRODUCER_FENCED, id="another producer id"),
     ],
@@ -368,7 +368,7 @@ def test_an_id_that_nobody_uses_is_forgotten() -> None:
 
 @attrs.define(eq=False)
 class Owner:
-    """A producer: what it believes to be, and what it may be told."""
+    """A producer: what it believes to be, and the answers that it may get."""
 
     producer: tuple[int, int] | None = None
     begun: bool = False
