@@ -107,7 +107,7 @@ def test_mistakes_of_any_kind_are_shrunk_to_what_causes_them(
     ("plant", "seed", "lines"),
     [
         (planted("a leader does not commit alone"), 1, 8),
-        (planted("a follower that has caught up joins the ISR"), 1, 8),
+        (planted("a follower that has caught up joins the ISR"), 11, 8),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
