@@ -1,4 +1,4 @@
-"""The understudy command in this process, against brokers that are told by `understudy -b`."""
+"""The understudy command in this process, against the brokers that `understudy -b` names."""
 
 import json
 from typing import Any

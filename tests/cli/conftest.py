@@ -19,5 +19,5 @@ def brokers() -> Iterator[ThreadedCluster]:
 
 @pytest.fixture
 def understudy(brokers: ThreadedCluster) -> Command:
-    """The command, told of those brokers."""
+    """The command, with the addresses of those brokers."""
     return Command(brokers.bootstrap_servers)

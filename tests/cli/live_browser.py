@@ -43,7 +43,7 @@ class LiveBrowser:
     requests: list[str] = attrs.field(factory=list)
     """The URL of everything that was fetched."""
     complaints: list[str] = attrs.field(factory=list)
-    """What the console was told: errors, and what the page's policy forbade."""
+    """The errors in the browser's console, and what the page's policy forbade."""
 
     def call(self, method: str, **parameters: object) -> dict[str, Any]:
         """What Chromium answers; what happens meanwhile is noted."""

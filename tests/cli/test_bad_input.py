@@ -9,7 +9,7 @@ from replication.cli import main
 from tests.cli.tree import LEAVES
 
 NOBODY = "127.0.0.1:1"
-# What each command is at least told, where it asks brokers: nobody is there.
+# The least arguments of each command that asks brokers; no broker is there.
 ASKING = {
     "consume": "t",
     "follow": "--topic t --to COPY --until-caught-up -X nothing",
@@ -26,8 +26,8 @@ ASKING = {
     "top": "--once",
     "verify": "",
 }
-# And where it reads files or runs something: what it is told is not there, or cannot be.
-TOLD = {
+# Arguments of the commands that read files or run something: the file is missing, or bad.
+WITHOUT_BROKERS = {
     "audit-headers": "/nowhere --name a --to /nowhere",
     "broker": "--config /nowhere/server.properties",
     "completion": "tcsh",
@@ -59,7 +59,7 @@ def ending(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[in
 
 
 def test_every_command_is_here() -> None:
-    assert ASKING.keys() | TOLD.keys() >= LEAVES.keys()
+    assert ASKING.keys() | WITHOUT_BROKERS.keys() >= LEAVES.keys()
 
 
 @pytest.mark.parametrize("name", LEAVES)
@@ -72,10 +72,10 @@ def test_a_flag_that_there_is_not(name: str, capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.parametrize("name", sorted(ASKING.keys() & LEAVES.keys()))
 def test_nobody_answers(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    told = ASKING[name].replace("COPY", str(tmp_path / "copy")).split()
+    answer = ASKING[name].replace("COPY", str(tmp_path / "copy")).split()
     options = {option for each in LEAVES[name].params for option in each.opts}
     patience = ["--timeout", "60"] if "--timeout" in options else []
-    code, said = ending(["-b", NOBODY, *name.split(), *told, *patience], capsys)
+    code, said = ending(["-b", NOBODY, *name.split(), *answer, *patience], capsys)
     assert code in {1, 2}
     last = said[-1]
     assert last.startswith(("understudy: ", "Error: "))
@@ -85,9 +85,9 @@ def test_nobody_answers(name: str, capsys: pytest.CaptureFixture[str], tmp_path:
         assert NOBODY in last
 
 
-@pytest.mark.parametrize("name", sorted(TOLD.keys() & LEAVES.keys()))
+@pytest.mark.parametrize("name", sorted(WITHOUT_BROKERS.keys() & LEAVES.keys()))
 def test_what_it_is_told_cannot_be(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, said = ending([*name.split(), *TOLD[name].split()], capsys)
+    code, said = ending([*name.split(), *WITHOUT_BROKERS[name].split()], capsys)
     assert code in {1, 2}
     assert said[-1].startswith(("understudy: ", "Error: "))
 
@@ -98,8 +98,8 @@ def test_a_session_that_cannot_be_where_a_broker_was_killed(
     log = tmp_path / "broker-1" / "log"
     log.mkdir(parents=True)
     (log / "meta.properties").touch()
-    told = ["--any-port", "--data-dir", f"{tmp_path}", "-X", "broker.session.timeout.ms=abc"]
-    code, said = ending(["up", *told], capsys)
+    answer = ["--any-port", "--data-dir", f"{tmp_path}", "-X", "broker.session.timeout.ms=abc"]
+    code, said = ending(["up", *answer], capsys)
     assert code == 1
     assert said[0].startswith("understudy: broker.session.timeout.ms=abc: expected a whole number")
 

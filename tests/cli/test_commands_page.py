@@ -4,5 +4,5 @@ from tests.cli.page import PAGE, whole
 
 
 def test_the_page_has_every_command_and_flag() -> None:
-    told = PAGE.read_text(encoding="utf-8")
-    assert told == whole(), "python -m tests.cli.page writes it anew"
+    answer = PAGE.read_text(encoding="utf-8")
+    assert answer == whole(), "python -m tests.cli.page writes it anew"

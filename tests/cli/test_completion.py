@@ -1,4 +1,4 @@
-"""Completion: what a shell is told to run, and what Tab finds."""
+"""Completion: the script for each shell, and what Tab finds."""
 
 import os
 import shutil

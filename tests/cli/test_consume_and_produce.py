@@ -26,9 +26,9 @@ def read(understudy: Command, topic: str, *arguments: str) -> bytes:
 
 def test_lines_come_back_as_they_were(understudy: Command, topic: str) -> None:
     lines = b"one\n\ntwo\r\n\xff\x00\xfe\nno end"
-    told = understudy("produce", topic, stdin=lines)
-    assert told.stdout == ""
-    assert told.stderr == f"5 records in {topic}: partition 0 at offsets 0 to 4\n"
+    answer = understudy("produce", topic, stdin=lines)
+    assert answer.stdout == ""
+    assert answer.stderr == f"5 records in {topic}: partition 0 at offsets 0 to 4\n"
     read = understudy("consume", topic, *ALL)
     assert read.stdout_bytes == lines + b"\n"
     assert read.stderr == "Processed a total of 5 messages\n"
@@ -42,14 +42,14 @@ def test_keys_and_headers_by_kafkas_properties(understudy: Command, topic: str) 
     shown = ["timestamp", "partition", "offset", "headers", "key", "value"]
     printed = [word for each in shown for word in ("--property", f"print.{each}=true")]
     literals = ["--property", "key.separator=|", "--property", "null.literal=NIL"]
-    told = read(understudy, topic, *printed, *literals).decode().splitlines()
-    without_times = [line.partition("|")[2] for line in told]
+    answer = read(understudy, topic, *printed, *literals).decode().splitlines()
+    without_times = [line.partition("|")[2] for line in answer]
     assert without_times == [
         "Partition:0|Offset:0|h:1,i:2|k|v",
         "Partition:0|Offset:1|NO_HEADERS|k2|NIL",
         "Partition:0|Offset:2|j:NIL|NIL|a:b",
     ]
-    assert told[0].startswith("CreateTime:1")
+    assert answer[0].startswith("CreateTime:1")
     keys = ["--property", "print.key=true", "--property", "print.value=false"]
     assert read(understudy, topic, *keys) == b"k\nk2\nnull\n"
 
@@ -70,8 +70,8 @@ def test_keys_and_values_by_kafkas_deserialisers(understudy: Command, topic: str
     shown = ["--property", "print.key=true", "--property", "value.deserializer=Double"]
     assert read(understudy, topic, "--key-deserializer", kafkas, *shown) == b"5\t0.5\n"
     kinds = ["--key-deserializer", "long", "--value-deserializer", "DoubleDeserializer"]
-    (told,) = map(json.loads, read(understudy, topic, *kinds, "--output", "json").splitlines())
-    assert (told["key"], told["value"]) == (5, 0.5)
+    (answer,) = map(json.loads, read(understudy, topic, *kinds, "--output", "json").splitlines())
+    assert (answer["key"], answer["value"]) == (5, 0.5)
     understudy("produce", topic, stdin=b"short\n")
     done = understudy("consume", topic, *ALL, "--value-deserializer", "double", exit_code=1)
     assert done.stdout == "0.5\n", "what came before it is written"
@@ -209,8 +209,8 @@ def test_a_group_goes_on_where_it_was(understudy: Command, topic: str) -> None:
 
 def test_a_transaction_is_there_or_not(understudy: Command, topic: str) -> None:
     own = ["produce", topic, "--transactional-id", f"id-of-{topic}"]
-    told = understudy(*own, "--abort", stdin=b"never\n").stderr
-    assert "the transaction was aborted" in told
+    answer = understudy(*own, "--abort", stdin=b"never\n").stderr
+    assert "the transaction was aborted" in answer
     assert "the transaction was committed" in understudy(*own, stdin=b"there\n").stderr
     committed = ["--isolation-level", "read_committed"]
     assert read(understudy, topic, *committed) == b"there\n"
@@ -219,16 +219,16 @@ def test_a_transaction_is_there_or_not(understudy: Command, topic: str) -> None:
 
 def test_a_line_that_cannot_be_read_aborts_the_transaction(understudy: Command, topic: str) -> None:
     own = ["produce", topic, "--transactional-id", f"id-of-{topic}", "-K", "="]
-    told = understudy(*own, stdin=b"k=v\nno key\n", exit_code=1)
-    assert told.stderr == "understudy: line 2: it has no key separator\n"
+    answer = understudy(*own, stdin=b"k=v\nno key\n", exit_code=1)
+    assert answer.stderr == "understudy: line 2: it has no key separator\n"
     assert read(understudy, topic, "--isolation-level", "read_committed") == b""
 
 
 def test_what_is_too_large_fails_and_the_rest_is_there(understudy: Command, topic: str) -> None:
     small = ["-X", "max.request.size=2000", "--sync"]
-    told = understudy("produce", topic, *small, stdin=b"a\n" + 3000 * b"b" + b"\nc\n", exit_code=1)
-    assert f"2 records in {topic}" in told.stderr
-    assert "understudy: 1 records failed: MESSAGE_TOO_LARGE" in told.stderr
+    answer = understudy("produce", topic, *small, stdin=b"a\n" + 3000 * b"b" + b"\nc\n", exit_code=1)
+    assert f"2 records in {topic}" in answer.stderr
+    assert "understudy: 1 records failed: MESSAGE_TOO_LARGE" in answer.stderr
     assert read(understudy, topic) == b"a\nc\n"
     together = understudy(
         "produce", topic, *small[:2], stdin=b"d\n" + 3000 * b"e" + b"\nf\n", exit_code=1
@@ -249,11 +249,11 @@ def test_several_topics_by_a_pattern(understudy: Command, brokers: ThreadedClust
     for name in ("several-1", "several-2"):
         brokers.create_topic(name)
         understudy("produce", name, stdin=name.encode())
-    told = understudy.lines("consume", "--include", "several-.", *ALL)
-    assert sorted(told) == ["several-1", "several-2"]
+    answer = understudy.lines("consume", "--include", "several-.", *ALL)
+    assert sorted(answer) == ["several-1", "several-2"]
     group = ["--group", "of-several", "--from-beginning", "-e"]
-    told = understudy.lines("consume", "--include", "several-.", *group)
-    assert sorted(told) == ["several-1", "several-2"]
+    answer = understudy.lines("consume", "--include", "several-.", *group)
+    assert sorted(answer) == ["several-1", "several-2"]
 
 
 @pytest.mark.parametrize(
@@ -282,14 +282,14 @@ def test_several_topics_by_a_pattern(understudy: Command, brokers: ThreadedClust
     ],
 )
 def test_what_cannot_be_meant_is_a_usage_error(understudy: Command, wrong: str) -> None:
-    told = understudy(*wrong.split(" "), exit_code=2)
-    assert told.stderr.splitlines()[-1].startswith("Error: ")
+    answer = understudy(*wrong.split(" "), exit_code=2)
+    assert answer.stderr.splitlines()[-1].startswith("Error: ")
 
 
 @pytest.mark.parametrize("what", ["consume nowhere", "produce nowhere", "consume five -p 7"])
 def test_what_is_not_there(understudy: Command, brokers: ThreadedCluster, what: str) -> None:
     if not brokers.leader("five"):
         brokers.create_topic("five")
-    told = understudy(*what.split(), "--timeout", "200", stdin=b"x\n", exit_code=1)
-    assert told.stderr.startswith("understudy: ")
-    assert len(told.stderr.splitlines()) == 1
+    answer = understudy(*what.split(), "--timeout", "200", stdin=b"x\n", exit_code=1)
+    assert answer.stderr.startswith("understudy: ")
+    assert len(answer.stderr.splitlines()) == 1

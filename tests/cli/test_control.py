@@ -40,7 +40,7 @@ def ask(url: str, method: str = "GET", body: object = None) -> tuple[int, Any]:
 
 
 def files_of(pid: int) -> list[Path]:
-    """Those that the process has open, where the system tells (/proc)."""
+    """The files that the process has open, where the system shows them (/proc)."""
     found = []
     for each in Path(f"/proc/{pid}/fd").glob("*"):
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile
@@ -67,9 +67,9 @@ class Controlled:
         self._done("DELETE", path)
 
     def _done(self, method: str, path: str, body: object = None) -> Any:
-        status, told = ask(f"{self.url}/{path}", method, body)
-        assert status < 300, told
-        return told
+        status, given = ask(f"{self.url}/{path}", method, body)
+        assert status < 300, given
+        return given
 
     def produce(self, broker: int) -> int:
         """The error's number."""
@@ -145,8 +145,8 @@ def test_a_rule_counts_the_calls_of_all_brokers(controlled: Controlled) -> None:
         (2, "INVALID_RECORD"),
     ]
     assert hits[0]["parts"] == [{"topic": "t", "partition": 0}]
-    status, told = ask(f"{controlled.url}/faults/1/wait?hits=3&timeout_ms=1")
-    assert (status, "was hit 2 of 3 times" in told["error"]) == (504, True)
+    status, given = ask(f"{controlled.url}/faults/1/wait?hits=3&timeout_ms=1")
+    assert (status, "was hit 2 of 3 times" in given["error"]) == (504, True)
     controlled.delete("faults/1")
     assert ask(f"{controlled.url}/faults/1")[0] == 404
 

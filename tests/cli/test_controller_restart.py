@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.client, pytest.mark.slow]
 PATIENCE_SECONDS = 60
 
 
-def told(port: int) -> list[MetadataResponseTopic]:
+def found(port: int) -> list[MetadataResponseTopic]:
     return list(fetch_metadata(HOST, port, timeout_seconds=PATIENCE_SECONDS).topics)
 
 
@@ -27,7 +27,7 @@ def topics(cluster: IsolatedCluster, *, wanted: set[str]) -> dict[str | None, by
     answers: list[dict[str | None, bytes]] = []
     while time.monotonic() < deadline:
         answers = [
-            {topic.name: topic.topic_id for topic in told(port)}
+            {topic.name: topic.topic_id for topic in found(port)}
             for port in cluster.ports[: cluster.brokers]
         ]
         if set(answers[0]) == wanted and all(answer == answers[0] for answer in answers):
@@ -74,7 +74,7 @@ def test_a_leader_that_dies_while_the_controller_is_away_is_replaced_when_it_is_
         cluster.wait_until_ready(PATIENCE_SECONDS)
         create_topic(cluster.bootstrap_servers, "t", partitions=1, replication_factor=3)
         topics(cluster, wanted={"t"})
-        (partition,) = told(cluster.ports[0])[0].partitions
+        (partition,) = found(cluster.ports[0])[0].partitions
         victim = partition.leader_id
         cluster.kill(CONTROLLER)
         cluster.kill(victim)
@@ -85,5 +85,5 @@ def test_a_leader_that_dies_while_the_controller_is_away_is_replaced_when_it_is_
         assert produce(producer, "t", 100) == 100
         survivor = next(node for node in (1, 2, 3) if node != victim)
         # Its ISR has the new leader's records, so it has heard of the new leader.
-        (partition,) = told(cluster.ports[survivor - 1])[0].partitions
+        (partition,) = found(cluster.ports[survivor - 1])[0].partitions
         assert partition.leader_id not in (victim, -1)

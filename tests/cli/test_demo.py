@@ -1,4 +1,4 @@
-"""The main job, with real processes and SIGKILL: whoever dies, nothing acknowledged is lost."""
+"""The main job, with real processes and SIGKILL: no kill of one broker loses an acknowledged record."""
 
 import json
 import re

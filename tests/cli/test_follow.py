@@ -128,8 +128,8 @@ def test_its_lag_is_served_to_prometheus(source: IsolatedCluster, tmp_path: Path
     follower = follow(source, tmp_path / "copy", "--metrics-port", "0")
     try:
         assert follower.stdout is not None
-        told = next(line for line in follower.stdout if line.startswith(b"metrics: "))
-        url = told.decode().split()[1]
+        given = next(line for line in follower.stdout if line.startswith(b"metrics: "))
+        url = given.decode().split()[1]
         deadline, wanted = time.monotonic() + SECONDS, [("0", 0.0), ("1", 0.0)]
         while (lags := lags_at(url)) != wanted:
             assert time.monotonic() < deadline, f"still {lags}"

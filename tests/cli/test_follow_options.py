@@ -47,10 +47,10 @@ from replication.mirror import MirrorOptions, UpTo
 def test_every_flag_is_one_of_the_mirrors_options(
     flags: str, wanted: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[tuple[ClientConfig, MirrorOptions, str]] = []
+    answer: list[tuple[ClientConfig, MirrorOptions, str]] = []
 
     def follow(config: ClientConfig, options: MirrorOptions, directory: str, **_: Any) -> bool:
-        told.append((config, options, directory))
+        answer.append((config, options, directory))
         return False
 
     monkeypatch.setattr(running, "follow", follow)
@@ -61,7 +61,7 @@ def test_every_flag_is_one_of_the_mirrors_options(
     assert CliRunner().invoke(group, arguments).exit_code == 0
     # Interrupted before nothing was missing, where that was to be its end.
     assert CliRunner().invoke(group, [*arguments, "--until-caught-up"]).exit_code == 1
-    (config, options, directory), _ = told
+    (config, options, directory), _ = answer
     assert options == MirrorOptions(**wanted)
     assert directory == str((tmp_path / "copy").resolve())
     assert [each.port for each in config.bootstrap_servers] == [9092, 9092]

@@ -32,7 +32,7 @@ T1 = TopicPartition("t", 1)
 def with_a_group(story: Callable[[Scene, Admin], Awaitable[None]]) -> None:
     """Ten records, six and four; group `g` has read the first four, and nobody is in it."""
 
-    async def told(world: World) -> None:
+    async def answer(world: World) -> None:
         async with (
             scene(world, brokers=3, replicas=((1, 2, 3), (2, 3, 1))) as stage,
             Admin(stage.bootstrap_servers, seams=world.node("admin")) as admin,
@@ -44,7 +44,7 @@ def with_a_group(story: Callable[[Scene, Admin], Awaitable[None]]) -> None:
                 await consumer.getmany(timeout_ms=5000, max_records=4)
             await story(stage, admin)
 
-    play(told)
+    play(answer)
 
 
 def table(described: DescribedGroup) -> list[tuple[object, ...]]:
@@ -207,8 +207,8 @@ def test_what_is_exported_can_be_read_back() -> None:
     offsets = {TopicPartition("a,b", 0): 5, TopicPartition("c", 1): 6}
     assert read_back("\n".join(written(one, groups=1)), ["g"]) == {"g": offsets}
     two = [*one, ("h", "c", 0, 7)]
-    told = read_back("\n".join(written(two, groups=2)), ["g", "h"])
-    assert told == {"g": offsets, "h": {TopicPartition("c", 0): 7}}
+    answer = read_back("\n".join(written(two, groups=2)), ["g", "h"])
+    assert answer == {"g": offsets, "h": {TopicPartition("c", 0): 7}}
     with pytest.raises(click.UsageError, match="line 2: c,x,6 is not an offset"):
         read_back("c,0,1\nc,x,6\n", ["g"])
     with pytest.raises(click.UsageError, match="it has no offset of h"):
@@ -284,15 +284,15 @@ def test_groups_are_described_put_and_put_back(
     for group, offset in (("ga", "1"), ("gb", "2")):
         flags = ["--topic", "put", "--to-offset", offset, "--execute"]
         understudy("group", "reset-offsets", group, *flags)
-    told = understudy.json("group", "describe", "--all-groups")
-    assert {each["group"]: each["offsets"][0]["current_offset"] for each in told} == {
+    answer = understudy.json("group", "describe", "--all-groups")
+    assert {each["group"]: each["offsets"][0]["current_offset"] for each in answer} == {
         "ga": 1,
         "gb": 2,
     }
-    assert told[0].keys() == {
+    assert answer[0].keys() == {
         "group", "state", "coordinator", "assignment_strategy", "members", "offsets",
     }  # fmt: skip
-    assert told[0]["coordinator"]["id"] in {1, 2}
+    assert answer[0]["coordinator"]["id"] in {1, 2}
     _, row = understudy.lines("group", "describe", "--group", "ga", "--state")
     assert row.split()[-3:] == ["-", "Empty", "0"]
     whom = ["group", "reset-offsets", "--all-groups"]
@@ -338,8 +338,8 @@ def test_the_commands_over_a_cluster(tmp_path: Path) -> None:
         assert run("list").split() == ["GROUP", "TYPE", "STATE", "g", "Empty"]
         _, row = run("describe", "g").splitlines()
         assert row.split() == ["g", "t", "0", "2", "3", "1", "-", "-", "-"]
-        (told,) = json.loads(run("describe", "g", "--output", "json"))
-        assert (told["state"], told["offsets"][0]["lag"]) == ("Empty", 1)
+        (answer,) = json.loads(run("describe", "g", "--output", "json"))
+        assert (answer["state"], answer["offsets"][0]["lag"]) == ("Empty", 1)
         shown = run("reset-offsets", "g", "--all-topics", "--to-earliest", "--output", "json")
         assert json.loads(shown) == [{"group": "g", "topic": "t", "partition": 0, "new_offset": 0}]
         assert json.loads(run("describe", "g", "--output", "json"))[0]["offsets"][0]["lag"] == 1

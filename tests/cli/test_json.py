@@ -54,8 +54,8 @@ def parsed(text: str) -> Shape:
 
 def documented() -> dict[str, Shape]:
     """By command, as the page's table says."""
-    told = PAGE.read_text(encoding="utf-8").partition("## JSON")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| `([\w -]+)` \|[^`]*`([^`]+)`", told, re.MULTILINE)
+    answer = PAGE.read_text(encoding="utf-8").partition("## JSON")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `([\w -]+)` \|[^`]*`([^`]+)`", answer, re.MULTILINE)
     return {name: parsed(shape) for name, shape in rows}
 
 
@@ -74,7 +74,7 @@ def agrees(shape: Shape, value: Any) -> bool:
 
 @attrs.frozen
 class Place:
-    """Two brokers with a topic `told` of two partitions, three records in the first; a folder."""
+    """Two brokers with a topic `orders` of two partitions, three records in the first; a folder."""
 
     understudy: Command
     folder: Path
@@ -91,10 +91,10 @@ class Place:
 
 @pytest.fixture
 def place(understudy: Command, brokers: ThreadedCluster, tmp_path: Path) -> Place:
-    if not brokers.leader("told"):
-        brokers.create_topic("told", partitions=2)
-        understudy("produce", "told", "-p", "0", stdin=b"0\n1\n2\n")
-        flags = ["--topic", "told:0", "--to-offset", "2", "--execute"]
+    if not brokers.leader("orders"):
+        brokers.create_topic("orders", partitions=2)
+        understudy("produce", "orders", "-p", "0", stdin=b"0\n1\n2\n")
+        flags = ["--topic", "orders:0", "--to-offset", "2", "--execute"]
         understudy("group", "reset-offsets", "readers", *flags)
     return Place(understudy, tmp_path)
 
@@ -107,14 +107,14 @@ def topic_create(place: Place) -> Any:
 
 def topic_list(place: Place) -> Any:
     listed = place.json("topic", "list")
-    assert {"topic": "told", "is_internal": False} in listed
+    assert {"topic": "orders", "is_internal": False} in listed
     return listed
 
 
 def topic_describe(place: Place) -> Any:
-    (told,) = described = place.json("topic", "describe", "told")
-    assert told["partition_count"] == len(told["partitions"]) == 2
-    assert all(each["leader"] in each["isr"] for each in told["partitions"])
+    (answer,) = described = place.json("topic", "describe", "orders")
+    assert answer["partition_count"] == len(answer["partitions"]) == 2
+    assert all(each["leader"] in each["isr"] for each in answer["partitions"])
     return described
 
 
@@ -126,21 +126,21 @@ def topic_alter(place: Place) -> Any:
 
 
 def topic_delete(place: Place) -> Any:
-    deleted = place.json("topic", "delete", "told")
-    assert deleted == [{"topic": "told", "deleted": False}]
+    deleted = place.json("topic", "delete", "orders")
+    assert deleted == [{"topic": "orders", "deleted": False}]
     return deleted
 
 
 def consume(place: Place) -> Any:
     where = ["-p", "0", "-o", "1", "-c", "1"]
-    record = place.json("consume", "told", *where)
+    record = place.json("consume", "orders", *where)
     assert (record["offset"], record["value"], record["key"]) == (1, "1", None)
     return record
 
 
 def produce(place: Place) -> Any:
-    made = place.json("produce", "told", "-p", "1", stdin=b"x\n")
-    assert (made["topic"], made["partition"], type(made["offset"])) == ("told", 1, int)
+    made = place.json("produce", "orders", "-p", "1", stdin=b"x\n")
+    assert (made["topic"], made["partition"], type(made["offset"])) == ("orders", 1, int)
     return made
 
 
@@ -151,8 +151,8 @@ def group_list(place: Place) -> Any:
 
 
 def group_describe(place: Place) -> Any:
-    (told,) = described = place.json("group", "describe", "readers")
-    (offset,) = told["offsets"]
+    (answer,) = described = place.json("group", "describe", "readers")
+    (offset,) = answer["offsets"]
     assert (offset["current_offset"], offset["log_end_offset"], offset["lag"]) == (2, 3, 1)
     return described
 
@@ -170,38 +170,38 @@ def group_reset_offsets(place: Place) -> Any:
 
 
 def follow(place: Place) -> Any:
-    told = place.json(
-        "follow", "--topic", "told", "--to", str(place.folder / "copy"), "--until-caught-up"
+    answer = place.json(
+        "follow", "--topic", "orders", "--to", str(place.folder / "copy"), "--until-caught-up"
     )
-    assert (told["caught_up"], told["behind"]) == (True, 0)
-    first, second = told["partitions"]
-    assert (first["topic"], first["partition"], second["partition"]) == ("told", 0, 1)
+    assert (answer["caught_up"], answer["behind"]) == (True, 0)
+    first, second = answer["partitions"]
+    assert (first["topic"], first["partition"], second["partition"]) == ("orders", 0, 1)
     assert (first["log_start_offset"], first["log_end_offset"], first["lag"]) == (0, 3, 0)
-    return told
+    return answer
 
 
 def promote(place: Place) -> Any:
     follow(place)
-    told = place.json("promote", str(place.folder / "copy"))
-    assert [each["not_copied"] for each in told["partitions"]] == [0, 0]
-    assert told["groups_ahead"] == []
-    return told
+    answer = place.json("promote", str(place.folder / "copy"))
+    assert [each["not_copied"] for each in answer["partitions"]] == [0, 0]
+    assert answer["groups_ahead"] == []
+    return answer
 
 
 def up(place: Place) -> Any:
     flags = ["-n", "2", "--any-port", "--control", "0", "--output", "json"]
     with running("up", *flags, "--data-dir", str(place.folder)) as process:
         assert process.stdout is not None
-        told = json.loads(process.stdout.readline())
+        answer = json.loads(process.stdout.readline())
         assert stopped(process, signal.SIGTERM) == 0
-    assert [(each["node_id"], each["status"]) for each in told["brokers"]] == [
+    assert [(each["node_id"], each["status"]) for each in answer["brokers"]] == [
         (1, "running"),
         (2, "running"),
     ]
-    addresses = [each["kafka_address"] for each in told["brokers"]]
-    assert told["bootstrap_servers"] == ",".join(addresses)
-    assert told["urls"].keys() == {"control"}
-    return told
+    addresses = [each["kafka_address"] for each in answer["brokers"]]
+    assert answer["bootstrap_servers"] == ",".join(addresses)
+    assert answer["urls"].keys() == {"control"}
+    return answer
 
 
 def scenario_list(place: Place) -> Any:
@@ -211,32 +211,32 @@ def scenario_list(place: Place) -> Any:
 
 
 def scenario_run(place: Place) -> Any:
-    told = place.process("scenario", "run", "a-torn-write")
-    assert (told["name"], told["changed"]) == ("a-torn-write", False)
-    assert all(isinstance(line, str) for step in told["steps"] for line in step["commands"])
-    return told
+    answer = place.process("scenario", "run", "a-torn-write")
+    assert (answer["name"], answer["changed"]) == ("a-torn-write", False)
+    assert all(isinstance(line, str) for step in answer["steps"] for line in step["commands"])
+    return answer
 
 
 def scenario_swarm(place: Place) -> Any:
-    told = place.process("scenario", "swarm", "--from", "3", "--seeds", "2", "--jobs", "1")
-    assert (told["first"], told["seeds"], told["failures"]) == (3, 2, [])
-    assert told["virtual_seconds"] > 0
-    assert type(told["elections"]) is int
-    assert told["reached"]
-    assert set(told["reached"].values()) <= {0, 1, 2}, "in how many runs"
-    return told
+    answer = place.process("scenario", "swarm", "--from", "3", "--seeds", "2", "--jobs", "1")
+    assert (answer["first"], answer["seeds"], answer["failures"]) == (3, 2, [])
+    assert answer["virtual_seconds"] > 0
+    assert type(answer["elections"]) is int
+    assert answer["reached"]
+    assert set(answer["reached"].values()) <= {0, 1, 2}, "in how many runs"
+    return answer
 
 
 def scenario_replay(place: Place) -> Any:
-    told = place.process("scenario", "replay", "--seed", "3")
-    assert (told["seed"], told["wrong"], type(told["may_have_lost"])) == (3, None, bool)
-    assert told["commands"]
-    assert all(isinstance(line, str) for line in told["commands"] + told["answer"])
+    answer = place.process("scenario", "replay", "--seed", "3")
+    assert (answer["seed"], answer["wrong"], type(answer["may_have_lost"])) == (3, None, bool)
+    assert answer["commands"]
+    assert all(isinstance(line, str) for line in answer["commands"] + answer["answer"])
     traced = place.process("scenario", "replay", "--seed", "3", "--trace")
     lines = traced.pop("trace")
-    assert traced == told
+    assert traced == answer
     assert all(isinstance(line, str) for line in lines)
-    return told
+    return answer
 
 
 def audit_headers(place: Place) -> Any:
@@ -247,9 +247,9 @@ def audit_headers(place: Place) -> Any:
         one_by_one = ["-b", cluster.bootstrap_servers, "--sync"]
         place.understudy("produce", "t", *one_by_one, stdin=b"0\n1\n2\n")
     log = data / "broker-1" / "log"
-    told = place.json("audit-headers", str(log), "--name", "b1", "--to", str(to))
-    assert told == {"name": "b1", "batches": 3, "to": str(to)}
-    return told
+    answer = place.json("audit-headers", str(log), "--name", "b1", "--to", str(to))
+    assert answer == {"name": "b1", "batches": 3, "to": str(to)}
+    return answer
 
 
 RUNS: Mapping[str, Callable[[Place], Any]] = {
@@ -277,8 +277,8 @@ RUNS: Mapping[str, Callable[[Place], Any]] = {
 
 @pytest.mark.parametrize("command", DOCUMENTED)
 def test_the_page_says_what_a_command_answers(command: str, place: Place) -> None:
-    told = RUNS[command](place)
-    assert agrees(DOCUMENTED[command], told), told
+    answer = RUNS[command](place)
+    assert agrees(DOCUMENTED[command], answer), answer
 
 
 def test_every_command_of_the_page_is_run() -> None:

@@ -56,15 +56,15 @@ def served(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
 def test_the_state_is_there_for_programs_and_top_tells_the_same(served: tuple[str, str]) -> None:
     url, bootstrap = served
     with urllib.request.urlopen(f"{url}state") as answer:
-        (told,) = [each for each in json.load(answer)["partitions"] if each["topic"] == "t"]
-    for each in told["replicas"]:
+        (found,) = [each for each in json.load(answer)["partitions"] if each["topic"] == "t"]
+    for each in found["replicas"]:
         assert (each["high_watermark"], each["leader_epoch"]) == (0, 0), "of followers too"
         assert isinstance(each["epochs"], list)
     asked = json.loads(understudy("top", "t", "--once", "--output", "json", "-b", bootstrap))
     (same,) = asked["partitions"]
     for name in ("leader", "leader_epoch", "isr", "min_isr"):
-        assert told[name] == same[name]
-    ends = [(each["broker"], each["log_end_offset"]) for each in told["replicas"]]
+        assert found[name] == same[name]
+    ends = [(each["broker"], each["log_end_offset"]) for each in found["replicas"]]
     assert ends == [(each["broker"], each["log_end_offset"]) for each in same["replicas"]]
 
 
@@ -83,11 +83,11 @@ def test_a_leader_is_killed_by_its_button_and_another_one_is_shown(
         browser.until(f"{LEADER} > 0 && {LEADER} !== {victim}")
         browser.until(f"cards.get({victim}).life.textContent === 'Start'")
         assert browser.ask("document.activeElement.textContent") == "Start", "focus stays"
-        shown, told = "rows.get('t-0').root.innerText", "byId('events').innerText"
+        shown, found = "rows.get('t-0').root.innerText", "byId('events').innerText"
         browser.until(f"{shown}.includes('2 of 3')")
         browser.until(f"/b{victim} was fenced: session expired, silent for \\d+ ms/.test({shown})")
-        browser.until(f"{told}.includes('b{victim} is down')")
-        browser.until(f"/b\\d leads t-0 in epoch 1 after b{victim}/.test({told})")
+        browser.until(f"{found}.includes('b{victim} is down')")
+        browser.until(f"/b\\d leads t-0 in epoch 1 after b{victim}/.test({found})")
         browser.until("byId('spoken').textContent.includes('leads t-0 in epoch 1')")
         looks_well(browser)
         browser.press(" ")

@@ -34,7 +34,7 @@ TOPIC_ID = b"1" * 16
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """Of a source that nobody can ask any more."""
+    """A copy whose source does not answer any more."""
     logs = tmp_path / LOG_DIRECTORY
     logs.mkdir(parents=True)
     with open_log_directory(logs, node_id=NODE_ID) as opened:
@@ -91,15 +91,15 @@ def test_what_lasts_is_shown_on_a_terminal_and_in_no_pipe(
 
 
 def test_every_step_of_it_is_told(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[object] = []
+    found: list[object] = []
 
     class Telling(Bar):
         def say(self, what: str) -> None:
-            if what not in told:  # it is asked for as long as it does not answer
-                told.append(what)
+            if what not in found:  # it is asked for as long as it does not answer
+                found.append(what)
 
         def update(self, done: int, total: int | None = None) -> None:
-            told.append((done, total))
+            found.append((done, total))
 
     @contextmanager
     def telling(what: str) -> Iterator[Bar]:
@@ -108,7 +108,7 @@ def test_every_step_of_it_is_told(copy: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(command, "progress", telling)
     promote(copy, monkeypatch)
     partitions = [(done, PARTITIONS) for done in range(PARTITIONS)]
-    assert told == [
+    assert found == [
         "asking the source",
         "opening logs",
         *partitions,

@@ -82,9 +82,9 @@ def test_no_process_of_a_cluster_shows_its_password(tmp_path: Path, given: str) 
     entry = f"ssl.key.password={SECRET}"
     file = tmp_path / "cluster.properties"
     file.write_text(f"{entry}\n")
-    told = ["-X", entry] if given == "argument" else ["--config", str(file)]
+    answer = ["-X", entry] if given == "argument" else ["--config", str(file)]
     with running(
-        "up", "-n", "2", "--any-port", "--isolated", "--data-dir", str(data), *told
+        "up", "-n", "2", "--any-port", "--isolated", "--data-dir", str(data), *answer
     ) as process:
         table_of(process, 2)
         family = list(family_of(process.pid))

@@ -1,6 +1,6 @@
 """Half a minute of bad luck: brokers and the controller die by SIGKILL, one after the other.
 
-An idempotent producer goes on all the while. In the end nothing that it was told is lost,
+An idempotent producer goes on all the while. In the end no acknowledged record is lost,
 nothing is there twice, and the replicas are equal byte for byte. `SOAK_SEED` picks another
 run, `SOAK_SECONDS` a longer one.
 """
@@ -46,7 +46,7 @@ class BadLuck:
     chance: random.Random
     down: dict[int, float] = attrs.field(factory=dict)
     next_at: float = 0.0
-    told: list[str] = attrs.field(factory=list)
+    answer: list[str] = attrs.field(factory=list)
 
     def strike(self, now: float) -> None:
         for node in [node for node, until in self.down.items() if until <= now]:
@@ -59,13 +59,13 @@ class BadLuck:
         if node in self.down or (node != CONTROLLER and len(brokers_down) == MOST_BROKERS_DOWN):
             return
         self.cluster.kill(node)
-        self.told.append(f"killed {node}")
+        self.answer.append(f"killed {node}")
         self.down[node] = now + self.chance.uniform(0.2, 4.0)
 
     def start(self, node: int) -> None:
         del self.down[node]
         self.cluster.start(node)
-        self.told.append(f"started {node}")
+        self.answer.append(f"started {node}")
 
     def end(self) -> None:
         for node in list(self.down):
@@ -125,8 +125,8 @@ def test_nothing_acknowledged_is_lost_whoever_dies(tmp_path: Path) -> None:
             ledger.on_read(int.from_bytes(key, "big"), value if isinstance(value, bytes) else b"")
         directories = [str(cluster.log_dir(node)) for node in (1, 2, 3)]
     verdict = ledger.verdict()
-    told = f"seed {SEED}: {verdict}, {workload.errors}, {luck.told}"
-    assert (verdict.acked_and_lost, verdict.duplicated, ledger.altered) == (0, 0, 0), told
-    assert verdict.never_acked == 0, told
+    answer = f"seed {SEED}: {verdict}, {workload.errors}, {luck.answer}"
+    assert (verdict.acked_and_lost, verdict.duplicated, ledger.altered) == (0, 0, 0), answer
+    assert verdict.never_acked == 0, answer
     comparison = verify_directories(OsFileSystem(), directories, copies=3)
-    assert comparison.same, f"{told}: {comparison}"
+    assert comparison.same, f"{answer}: {comparison}"

@@ -144,7 +144,7 @@ def test_what_is_not_known_is_a_question_mark_and_why_is_the_last_column_of_a_pi
 
 
 def test_help_names_kafkas_filters() -> None:
-    told = CliRunner().invoke(understudy, ["top", "--help"])
-    assert told.exit_code == 0
+    answer = CliRunner().invoke(understudy, ["top", "--help"])
+    assert answer.exit_code == 0
     for option in ("--under-replicated-partitions", "--bootstrap-server", "--once", "--output"):
-        assert option in told.output
+        assert option in answer.output

@@ -101,9 +101,9 @@ def test_a_pattern_is_of_whole_names(understudy: Command, brokers: ThreadedClust
 @pytest.mark.parametrize("what", ["describe", "delete", "alter"])
 def test_a_topic_that_is_not_there(understudy: Command, what: str) -> None:
     more = ["--timeout", "100", *(["--partitions", "2"] if what == "alter" else [])]
-    told = understudy("topic", what, "nowhere", *more, exit_code=1)
-    assert told.stdout == ""
-    assert told.stderr == "understudy: Topic 'nowhere' does not exist as expected\n"
+    answer = understudy("topic", what, "nowhere", *more, exit_code=1)
+    assert answer.stdout == ""
+    assert answer.stderr == "understudy: Topic 'nowhere' does not exist as expected\n"
     understudy("topic", what, "--topic", "nowhere", "--if-exists", *more)
 
 
@@ -126,9 +126,9 @@ def test_a_topic_that_is_not_there(understudy: Command, what: str) -> None:
     ids=" ".join,
 )
 def test_what_cannot_be_meant_is_a_usage_error(understudy: Command, wrong: list[str]) -> None:
-    told = understudy("topic", *wrong, exit_code=2)
-    assert told.stderr.startswith("Usage: ")
-    assert told.stderr.splitlines()[-1].startswith("Error: ")
+    answer = understudy("topic", *wrong, exit_code=2)
+    assert answer.stderr.startswith("Usage: ")
+    assert answer.stderr.splitlines()[-1].startswith("Error: ")
 
 
 def partition(number: int, leader: int, replicas: str, isr: str) -> PartitionDescription:

@@ -67,10 +67,10 @@ def test_an_output_that_cannot_be_written_is_one_line(
         understudy("produce", "full", stdin=b"x")
     servers = brokers.bootstrap_servers
     for command in ("topic list", "consume full -o earliest -e"):
-        told = run(f"understudy {command} {to}", servers)
-        assert told.returncode == 1, told
-        last = told.stderr.splitlines()[-1]
-        assert last.startswith(b"understudy: "), told
+        answer = run(f"understudy {command} {to}", servers)
+        assert answer.returncode == 1, answer
+        last = answer.stderr.splitlines()[-1]
+        assert last.startswith(b"understudy: "), answer
 
 
 def test_ctrl_c_commits_what_was_written(brokers: ThreadedCluster, understudy: Command) -> None:
@@ -89,8 +89,8 @@ def test_ctrl_c_commits_what_was_written(brokers: ThreadedCluster, understudy: C
         assert process.stdout.read() == b""
         assert process.stderr.read() == b"Processed a total of 3 messages\n"
         assert process.wait(SECONDS) == -signal.SIGINT
-    (told,) = understudy.json("group", "describe", "interrupted")
-    assert told["offsets"][0]["current_offset"] == 3
+    (answer,) = understudy.json("group", "describe", "interrupted")
+    assert answer["offsets"][0]["current_offset"] == 3
 
 
 def test_ctrl_c_sends_whole_lines_and_aborts_a_transaction(

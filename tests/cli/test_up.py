@@ -358,7 +358,7 @@ def test_a_file_that_is_not_utf_8_is_read_as_java_reads_it(tmp_path: Path) -> No
 
 
 def last_line(*arguments: str) -> str:
-    """Of stderr, where a node's log goes as well; the command exits with 1."""
+    """The last line of stderr, where a node's log goes as well; the command exits with 1."""
     command = [sys.executable, "-m", "replication.cli", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT)
     assert done.returncode == 1, done

@@ -58,9 +58,9 @@ def test_what_could_not_be_told_goes_before_what_differs_and_both_are_in_the_doc
     for partition in ("t-0", "t-1", "u-0"):
         lay(tmp_path, partition, b"another")
     against = ["verify", servers, str(tmp_path), "--timeout", "4000"]
-    told = json.loads(understudy(*against, "--output", "json", exit_code=2).stdout)
-    assert told["same"] is False
-    differs, not_led, differs_too = told["partitions"]
+    answer = json.loads(understudy(*against, "--output", "json", exit_code=2).stdout)
+    assert answer["same"] is False
+    differs, not_led, differs_too = answer["partitions"]
     assert [each["result"] for each in (differs, differs_too)] == ["different", "different"]
     assert not_led == {
         "topic": "t",

@@ -94,7 +94,7 @@ def test_every_key_has_a_text_that_stands_alone() -> None:
         ("the time in milliseconds between two heartbeats.", "no capital letter first"),
         ("The time in milliseconds between two heartbeats", "no full stop last"),
         ("Of one partition in it, at the most.", "dialect"),
-        ("The users to log in, parted by semicolons.", "dialect"),
+        ("The users to log in, parted with semicolons.", "dialect"),
         ("The replica that answers whoever asks for records.", "dialect"),
     ],
 )

@@ -1,4 +1,4 @@
-"""An error told by a rule: in every API and version, where it belongs, and for nobody else."""
+"""An error that a rule gives: in every API and version, where it belongs, and only there."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -119,7 +119,7 @@ def named(item: Any, name: str, topic_id: bytes) -> Any:
     return attrs.evolve(item, **{key: known[key] for key in known.keys() & fields})
 
 
-def told(message: Any, version: int) -> Iterator[tuple[str, set[int]]]:
+def given(message: Any, version: int) -> Iterator[tuple[str, set[int]]]:
     """Each topic of an answer, and the errors that it has."""
     kind: type = type(message)
     for field in fields_of(kind):
@@ -131,7 +131,7 @@ def told(message: Any, version: int) -> Iterator[tuple[str, set[int]]]:
             if name in (T, OTHER):
                 yield name, errors_in(item, version)
             else:
-                yield from told(item, version)
+                yield from given(item, version)
 
 
 @pytest.mark.parametrize("api", BY_TOPIC)
@@ -145,7 +145,7 @@ def test_only_the_topic_that_a_rule_names_has_the_error(api: Api) -> None:
         handled = {part.topic for part in parts_of(api.key, plan.rest, name_of)}
         assert handled == ({T, OTHER} if plan.overwriting else {OTHER})
         response = plan.answer(refused(api.response, plan.rest, ErrorCode.NONE))
-        errors = told(read_by_a_client(response, api, version), version)
+        errors = given(read_by_a_client(response, api, version), version)
         assert {name: CODE in found for name, found in errors} == {T: True, OTHER: False}
 
 
@@ -206,7 +206,7 @@ def test_a_partition_of_a_fetch_session_is_told_though_it_is_not_named_again() -
     session = [NamedPart(T, 0, TOPIC_ID), NamedPart(T, 1, TOPIC_ID), NamedPart(OTHER, 0, OTHER_ID)]
     asked = call(ApiKey.FETCH, request, 17, in_session=session)
     plan = Met().plan(asked, FaultRule(api="FETCH", topic=T, partition=1, error=CODE))
-    assert plan.rest.max_wait_ms == 0, "who is told an error does not wait for records"
+    assert plan.rest.max_wait_ms == 0, "an error does not wait for records"
     (topic,) = plan.answer(FetchResponse(session_id=7)).responses
     (partition,) = topic.partitions
     assert (topic.topic_id, partition.partition_index) == (TOPIC_ID, 1)
@@ -242,7 +242,7 @@ def test_metadata_of_all_topics() -> None:
     assert other == real.topics[1]
 
 
-# -- what is refused, by whomever
+# -- requests that are refused
 
 
 def test_every_user_is_answered_once_whatever_is_asked_of_it() -> None:

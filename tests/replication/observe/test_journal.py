@@ -158,7 +158,7 @@ def test_a_disk_that_refuses_costs_the_journal_and_not_the_broker() -> None:
     writer.write(FENCED, at_ms=2, broker=1)
     writer.write(FENCED, at_ms=3, broker=1)
     assert writer.lost == 2
-    assert len(refusals) == 1, "told once"
+    assert len(refusals) == 1, "reported once"
     assert [entry.at_ms for entry in read_journal(held(file_system)).entries] == [1]
 
 

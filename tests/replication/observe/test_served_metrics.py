@@ -61,7 +61,7 @@ class Scrape:
         return value
 
 
-def told(play_it: Callable[[Stage, ServedMetrics], Awaitable[None]]) -> None:
+def found(play_it: Callable[[Stage, ServedMetrics], Awaitable[None]]) -> None:
     """A story on three brokers, whose metrics are served."""
 
     async def story(world: World) -> None:
@@ -202,7 +202,7 @@ def test_what_is_served_is_what_has_happened() -> None:
         assert shown.one("kafka_controller_kafkacontroller_offlinepartitionscount") == 0
         assert shown.one("kafka_controller_kafkacontroller_preferredreplicaimbalancecount") == 1
 
-    told(story)
+    found(story)
 
 
 def test_every_metric_is_in_the_catalogue_and_every_one_in_the_catalogue_is_served() -> None:
@@ -234,7 +234,7 @@ def test_every_metric_is_in_the_catalogue_and_every_one_in_the_catalogue_is_serv
                 assert max(labels, key=len) == tags, each
                 assert all(some <= tags for some in labels), each
 
-    told(story)
+    found(story)
 
 
 def test_what_a_node_tells_is_counted() -> None:

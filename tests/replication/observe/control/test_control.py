@@ -42,31 +42,31 @@ class Controlled:
         data = raw if body is None else json.dumps(body).encode()
         async with asking(f"{self.url}{path}", method=method, body=data) as answer:
             text = await answer.body()
-            told = json.loads(text) if text else None
-            self.check(method, path.partition("?")[0], answer.status, told)
-            return answer.status, told
+            found = json.loads(text) if text else None
+            self.check(method, path.partition("?")[0], answer.status, found)
+            return answer.status, found
 
-    def check(self, method: str, path: str, status: int, told: object) -> None:
+    def check(self, method: str, path: str, status: int, found: object) -> None:
         operation = operation_at(method, path)
         self.used.add((operation["operationId"], status))
         described_answer = operation["responses"][str(status)]
-        if told is None:
+        if found is None:
             assert "content" not in described_answer
             return
         schema = described_answer["content"]["application/json"]["schema"]
         whole = {**schema, "components": DESCRIPTION["components"]}
-        Draft202012Validator(whole).validate(told)
+        Draft202012Validator(whole).validate(found)
 
     async def done(self, method: str, path: str, body: object = None) -> Any:
-        status, told = await self.ask(method, path, body)
-        assert status < 300, told
-        return told
+        status, found = await self.ask(method, path, body)
+        assert status < 300, found
+        return found
 
     async def refused(self, status: int, method: str, path: str, body: object = None) -> Any:
-        refused, told = await self.ask(method, path, body)
-        assert refused == status, told
-        assert "\n" not in told["error"]
-        return told
+        refused, found = await self.ask(method, path, body)
+        assert refused == status, found
+        assert "\n" not in found["error"]
+        return found
 
 
 def operation_at(method: str, path: str) -> Any:
@@ -135,10 +135,10 @@ async def of_nodes(there: Controlled) -> None:
     for node in ("brokers/2", "controller"):
         ends = [("kill", "start")] * (node == "controller")  # who has killed a broker waits for it
         for word, undo in (*ends, ("freeze", "thaw"), ("stop", "start")):
-            told = await there.done("POST", f"/control/{node}/{word}", {})
-            assert told["status"] == statuses[word]
-            told = await there.done("POST", f"/control/{node}/{undo}")
-            assert told["status"] == "running"
+            found = await there.done("POST", f"/control/{node}/{word}", {})
+            assert found["status"] == statuses[word]
+            found = await there.done("POST", f"/control/{node}/{undo}")
+            assert found["status"] == "running"
     refused = await there.refused(409, "POST", "/control/brokers/2/start")
     assert refused == {"error": "broker 2 is up already"}
     await there.done("POST", "/control/brokers/2/kill")
@@ -156,9 +156,9 @@ async def of_the_network(there: Controlled) -> None:
     one_way = {"nodes": [1], "others": [2], "one_way": True}
     cut = {"cuts": [{"from": 1, "to": 2}]}
     assert await there.done("POST", "/control/network/cut", one_way) == cut
-    told = await there.done("POST", "/control/network/cut", {"nodes": [0]})
-    assert {"from": 2, "to": 0} in told["cuts"]
-    assert len(told["cuts"]) == 5
+    found = await there.done("POST", "/control/network/cut", {"nodes": [0]})
+    assert {"from": 2, "to": 0} in found["cuts"]
+    assert len(found["cuts"]) == 5
     assert await there.done("POST", "/control/network/heal", {}) == {"cuts": []}
 
 

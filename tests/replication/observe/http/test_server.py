@@ -27,7 +27,7 @@ from replication.observe.http import (
 from replication.server.node_scope import ListenError
 from tests.replication.observe.http.http_client import asking, get
 
-FOR_EVER = 1000.0  # whoever waits for that is a test that hangs
+FOR_EVER = 1000.0  # a test that waits so long hangs
 LINE = 1 << 20
 
 
@@ -92,17 +92,17 @@ async def test_a_busy_port_is_one_clear_line() -> None:
 
 
 async def test_a_mistake_in_an_endpoint_is_answered_and_told_and_costs_nobody_else() -> None:
-    told: list[BaseException] = []
+    printed: list[BaseException] = []
     app = http_app([Route("/broken", broken), HELLO])
     async with trio.open_nursery() as nursery:
-        serve = partial(serve_http, on_bug=told.append)
+        serve = partial(serve_http, on_bug=printed.append)
         address: HttpAddress = await nursery.start(serve, app, LOOPBACK, 0)
         async with asking(f"{address.url}/broken") as answer:
             assert answer.status == 500
         assert await get(f"{address.url}/hello") == "hello you"
         nursery.cancel_scope.cancel()
-    assert [type(each) for each in told] == [ZeroDivisionError]
-    assert told[0].__notes__ == ["answering GET /broken"]
+    assert [type(each) for each in printed] == [ZeroDivisionError]
+    assert printed[0].__notes__ == ["answering GET /broken"]
 
 
 async def test_without_anybody_to_tell_a_mistake_ends_the_server() -> None:
@@ -329,7 +329,7 @@ async def test_asking_for_the_head_of_a_stream_does_not_wait_for_its_end() -> No
 
 
 async def test_a_mistake_in_a_feed_is_told_as_it_is() -> None:
-    told: list[BaseException] = []
+    printed: list[BaseException] = []
 
     async def feed(_: EventSender) -> None:
         raise ZeroDivisionError
@@ -338,14 +338,14 @@ async def test_a_mistake_in_a_feed_is_told_as_it_is() -> None:
         return EventStream(feed)
 
     async with trio.open_nursery() as nursery:
-        serve = partial(serve_http, on_bug=told.append)
+        serve = partial(serve_http, on_bug=printed.append)
         app = http_app([Route("/events", endpoint)])
         address: HttpAddress = await nursery.start(serve, app, LOOPBACK, 0)
         async with asking(f"{address.url}/events") as answer:
             with pytest.raises(h11.RemoteProtocolError):
                 await answer.body()
         nursery.cancel_scope.cancel()
-    assert [type(each) for each in told] == [ZeroDivisionError]
+    assert [type(each) for each in printed] == [ZeroDivisionError]
 
 
 # Who may ask for what.
