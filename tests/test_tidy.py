@@ -10,6 +10,7 @@ import pytest
 
 from tests.conformance import disagreements, read_list, shown_ids
 from tests.docs.snippets import pages
+from tests.language import EXCEPTIONS, complaints, complaints_about
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("storage", "replication", "scenarios", "pipeline")
@@ -115,3 +116,33 @@ def test_no_other_folder_joins_the_root() -> None:
 def test_the_conformance_list_and_the_tests_agree() -> None:
     """`python -m tests.conformance --write` brings the list in line."""
     assert disagreements(read_list(), shown_ids()) == []
+
+
+def test_the_language_is_plain() -> None:
+    assert complaints_about(tracked_files()) == []
+
+
+def test_an_exception_of_the_language_is_needed() -> None:
+    assert [
+        name for name in EXCEPTIONS if not any(complaints(name, (ROOT / name).read_text()))
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "count"),
+    [
+        ("docs/a.md", "Whoever fetches begins a new reign.", 1),
+        ("docs/a.md", "A follower begins a new leader epoch.", 0),
+        ("storage/a.py", 'def end():\n    """The end of the log."""\n', 1),
+        ("storage/a.py", 'def end():\n    """Return the end of the log."""\n', 0),
+        (
+            "storage/a.py",
+            'class A:\n    @property\n    def end(self):\n        """The end."""\n',
+            0,
+        ),
+        ("tests/a.py", 'def end():\n    """The end of the log."""\n', 0),
+        ("tests/a.py", 'def end():\n    """Of the log."""\n', 1),
+    ],
+)
+def test_what_is_not_plain_is_found(name: str, text: str, count: int) -> None:
+    assert len(list(complaints(name, text))) == count
