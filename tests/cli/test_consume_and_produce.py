@@ -226,7 +226,9 @@ def test_a_line_that_cannot_be_read_aborts_the_transaction(understudy: Command, 
 
 def test_what_is_too_large_fails_and_the_rest_is_there(understudy: Command, topic: str) -> None:
     small = ["-X", "max.request.size=2000", "--sync"]
-    answer = understudy("produce", topic, *small, stdin=b"a\n" + 3000 * b"b" + b"\nc\n", exit_code=1)
+    answer = understudy(
+        "produce", topic, *small, stdin=b"a\n" + 3000 * b"b" + b"\nc\n", exit_code=1
+    )
     assert f"2 records in {topic}" in answer.stderr
     assert "understudy: 1 records failed: MESSAGE_TOO_LARGE" in answer.stderr
     assert read(understudy, topic) == b"a\nc\n"

@@ -17,13 +17,13 @@ from replication.config.known import DYNAMIC
 from replication.config.topic import TOPIC_KEYS
 from replication.config.without_effect import OF_BROKERS
 from storage.config import LogConfig
+from tests.language import PHRASES
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "configuration.md"
 # Pronouns and fragments that make a text depend on another one, and words nobody searches for.
 DIALECT = re.compile(
-    r"^(Of|Those|These|Their|That|This|They|It|The same)\b|\b(whoever|who asks)\b|\b(is|are) told\b"
-    r"|\bparted\b|\bsuch an? one\b|\breigns?\b|\bours?\b|\b[Ww]e\b"
+    r"^(Of|Those|These|Their|That|This|They|It|The same)\b|\bparted\b|\bours?\b|\b[Ww]e\b"
 )
 TEXTS = {
     f"{owner}: {name}": spec.doc
@@ -78,7 +78,7 @@ def unclear(text: str) -> list[str]:
         "no full stop last": not text.endswith("."),
         "fewer than six words": len(text.split()) < 6,
         "more than three sentences": len(sentences) > 3,
-        "dialect": DIALECT.search(text) is not None,
+        "dialect": any(each.search(text) for each in (DIALECT, PHRASES)),
     }
     return [fault for fault, found in faults.items() if found]
 
@@ -95,7 +95,7 @@ def test_every_key_has_a_text_that_stands_alone() -> None:
         ("The time in milliseconds between two heartbeats", "no full stop last"),
         ("Of one partition in it, at the most.", "dialect"),
         ("The users to log in, parted with semicolons.", "dialect"),
-        ("The replica that answers whoever asks for records.", "dialect"),
+        ("The replica that answers our requests for records.", "dialect"),
     ],
 )
 def test_a_text_that_explains_nothing_is_found(text: str, fault: str) -> None:
