@@ -28,7 +28,8 @@ from storage.types import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pipeline.audit.headers import Segment
+    from pipeline.audit.headers import SegmentHeaders
+
 
 BATCHES = """
     replica string, topic string, partition int, segment bigint, position bigint,
@@ -41,7 +42,7 @@ BATCHES = """
 class SegmentGroup(InputPartition):
     """The segments that one task reads."""
 
-    segments: "tuple[Segment, ...]"
+    segments: "tuple[SegmentHeaders, ...]"
 
 
 @attrs.frozen

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import crc32c
 
-from pipeline.audit.header_stream import Copy
+from pipeline.audit.header_stream import ReplicaHeaders
 from replication.verify import comparing
 from replication.verify.directories import closing
 from replication.verify.results import PartitionResult
@@ -24,7 +24,7 @@ from storage.types import TopicPartition
 CheckBatch: TypeAlias = Callable[[str, int, int], bool | None]
 # Says what `verify` finds out about these replicas, by its rules.
 CompareRecords: TypeAlias = Callable[
-    [TopicPartition, Sequence[Copy], comparing.Rules], PartitionResult | None
+    [TopicPartition, Sequence[ReplicaHeaders], comparing.Rules], PartitionResult | None
 ]
 
 
@@ -52,14 +52,14 @@ def compare_on(files: FileSystem) -> CompareRecords:
     """Return a comparison that reads whole replicas, and answers None if one cannot be read here."""
 
     def compare(
-        partition: TopicPartition, copies: Sequence[Copy], rules: comparing.Rules
+        partition: TopicPartition, copies: Sequence[ReplicaHeaders], rules: comparing.Rules
     ) -> PartitionResult | None:
         directories = [copy.directory for copy in copies if copy.directory is not None]
         if len(directories) < len(copies) or not all(map(files.is_directory, directories)):
             return None
         streams = [BatchStream(files, directory) for directory in directories]
         held = [
-            comparing.Copy(
+            comparing.PartitionCopy(
                 name=copy.replica,
                 stream=stream,
                 start_offset=copy.start_offset,

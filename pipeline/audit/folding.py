@@ -27,7 +27,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.audit.headers import Scanned, Segment, is_in_order, read_quickly, scan_slowly
+from pipeline.audit.headers import Scanned, SegmentHeaders, is_in_order, read_quickly, scan_slowly
 from storage.batch.record_batch import LENGTH_OVERHEAD
 from storage.filesystem import FileSystem
 from storage.types import Offset, TopicPartition
@@ -82,13 +82,13 @@ class Fold:
 
 def fold(
     files: FileSystem,
-    segments: Iterable[Segment],
+    segments: Iterable[SegmentHeaders],
     *,
     check_crcs: bool,
     most_headers: int = MOST_HEADERS,
 ) -> Iterator[tuple[Who, Fold]]:
     """Yield the sums of the batches in `segments` by replica; a long replica has several parts."""
-    waiting: list[tuple[Segment, Scanned]] = []
+    waiting: list[tuple[SegmentHeaders, Scanned]] = []
     count = 0
     for segment in segments:
         found = read_quickly(files, segment, check_crcs=check_crcs)
@@ -103,7 +103,7 @@ def fold(
         yield from _folded(waiting)
 
 
-def _folded(scanned: Sequence[tuple[Segment, Scanned]]) -> Iterator[tuple[Who, Fold]]:
+def _folded(scanned: Sequence[tuple[SegmentHeaders, Scanned]]) -> Iterator[tuple[Who, Fold]]:
     whose = [(segment.replica, segment.topic_partition) for segment, _ in scanned]
     who = list(dict.fromkeys(whose))
     numbers = {each: number for number, each in enumerate(who)}
@@ -120,13 +120,13 @@ def _folded(scanned: Sequence[tuple[Segment, Scanned]]) -> Iterator[tuple[Who, F
 class _Headers:
     """The headers of many segments, one after the other, each with the number of its segment."""
 
-    segments: Sequence[tuple[Segment, Scanned]]
+    segments: Sequence[tuple[SegmentHeaders, Scanned]]
     found: Scanned
     segment: npt.NDArray[np.int64]
     is_counted: npt.NDArray[np.bool_]
 
     @classmethod
-    def of(cls, scanned: Sequence[tuple[Segment, Scanned]]) -> "_Headers":
+    def of(cls, scanned: Sequence[tuple[SegmentHeaders, Scanned]]) -> "_Headers":
         found = Scanned.together([each for _, each in scanned])
         lengths = [len(each.headers) for _, each in scanned]
         segment = np.repeat(np.arange(len(scanned)), lengths)
@@ -178,7 +178,7 @@ class _Headers:
             )
 
 
-def _limit(segment: Segment) -> Offset:
+def _limit(segment: SegmentHeaders) -> Offset:
     """Return the base offset of the next segment, which this one must not reach."""
     return _EVERY_OFFSET if segment.next_base is None else segment.next_base
 

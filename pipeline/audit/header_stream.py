@@ -118,7 +118,7 @@ class HeaderStream:
 
 
 @attrs.frozen(kw_only=True)
-class Copy:
+class ReplicaHeaders:
     """One replica of a partition as the judgement sees it, with the rows of its batches."""
 
     replica: str

@@ -62,7 +62,7 @@ Rows = npt.NDArray[np.void]
 
 
 @attrs.frozen(kw_only=True)
-class Segment:
+class SegmentHeaders:
     """One `.log` file of one replica; `next_base` is the base offset of the segment after it.
 
     Offsets below `start_offset` are not compared.
@@ -86,7 +86,7 @@ def segment_path(directory: str, base_offset: Offset) -> str:
 
 
 @attrs.frozen
-class Damage:
+class HeaderDamage:
     """The place where a segment stops being batches, and the offset that should come next."""
 
     position: int
@@ -101,7 +101,7 @@ class Scanned:
     headers: Rows
     positions: npt.NDArray[np.int64]
     is_sound: npt.NDArray[np.bool_] | None
-    damage: Damage | None = None
+    damage: HeaderDamage | None = None
 
     @classmethod
     def together(cls, found: "Sequence[Scanned]") -> "Scanned":
@@ -125,7 +125,7 @@ class Scanned:
         return int(self.last_offsets[-1]) + 1 if len(self.headers) else base_offset
 
 
-def scan(files: FileSystem, segment: Segment, *, check_crcs: bool) -> Scanned:
+def scan(files: FileSystem, segment: SegmentHeaders, *, check_crcs: bool) -> Scanned:
     """Read the headers of a segment, and over damage batch by batch."""
     found = read_quickly(files, segment, check_crcs=check_crcs)
     if found is not None and is_in_order(found, segment.base_offset).all():
@@ -133,7 +133,7 @@ def scan(files: FileSystem, segment: Segment, *, check_crcs: bool) -> Scanned:
     return scan_slowly(files, segment, check_crcs=check_crcs)
 
 
-def read_quickly(files: FileSystem, segment: Segment, *, check_crcs: bool) -> Scanned | None:
+def read_quickly(files: FileSystem, segment: SegmentHeaders, *, check_crcs: bool) -> Scanned | None:
     """Read headers that follow one another, or return None if they do not end with the file."""
     file = files.open_for_reading(segment.path)
     try:
@@ -163,7 +163,7 @@ def is_in_order(
     return np.asarray(fits)
 
 
-def scan_slowly(files: FileSystem, segment: Segment, *, check_crcs: bool) -> Scanned:
+def scan_slowly(files: FileSystem, segment: SegmentHeaders, *, check_crcs: bool) -> Scanned:
     """Read the headers of a segment batch by batch: slower than `read_quickly`, past any damage."""
     stream = BatchStream(files, segment.directory)
     stream.segments, stream.next_offset = [segment.base_offset], segment.base_offset
@@ -179,7 +179,7 @@ def scan_slowly(files: FileSystem, segment: Segment, *, check_crcs: bool) -> Sca
                 stream.skip(header.size)
             stream.passed(header)
     except DamagedLogError as error:
-        damage = Damage(error.position, stream.next_offset, error.reason)
+        damage = HeaderDamage(error.position, stream.next_offset, error.reason)
     finally:
         stream.close()
     return Scanned(
@@ -190,7 +190,7 @@ def scan_slowly(files: FileSystem, segment: Segment, *, check_crcs: bool) -> Sca
     )
 
 
-def to_arrow(scanned: Sequence[tuple[Segment, Scanned]]) -> pa.RecordBatch:
+def to_arrow(scanned: Sequence[tuple[SegmentHeaders, Scanned]]) -> pa.RecordBatch:
     """Return the rows of many segments, in the columns of `SCHEMA`."""
     segments = [segment for segment, _ in scanned]
     numbers = np.repeat(np.arange(len(scanned)), [len(found.headers) for _, found in scanned])
@@ -206,16 +206,16 @@ def to_arrow(scanned: Sequence[tuple[Segment, Scanned]]) -> pa.RecordBatch:
     return table.take(order).combine_chunks().to_batches()[0]
 
 
-def _damage(segment: Segment, found: Scanned) -> Damage | None:
+def _damage(segment: SegmentHeaders, found: Scanned) -> HeaderDamage | None:
     """Return the damage of a segment, in itself or because it reaches into the next one."""
     if found.damage is not None or segment.next_base is None:
         return found.damage
     if found.next_offset(segment.base_offset) <= segment.next_base:
         return None
-    return Damage(segment.size, segment.next_base, OVERLAP)
+    return HeaderDamage(segment.size, segment.next_base, OVERLAP)
 
 
-def _damage_row(segment: Segment, damage: Damage) -> dict[str, str | int | None]:
+def _damage_row(segment: SegmentHeaders, damage: HeaderDamage) -> dict[str, str | int | None]:
     row: dict[str, str | int | None] = dict.fromkeys(SCHEMA.names)
     tp = segment.topic_partition
     row |= {"replica": segment.replica, "topic": tp.topic, "partition": tp.partition}
@@ -224,7 +224,7 @@ def _damage_row(segment: Segment, damage: Damage) -> dict[str, str | int | None]
 
 
 def _batch_rows(
-    segments: Sequence[Segment], numbers: npt.NDArray[np.int64], found: Scanned
+    segments: Sequence[SegmentHeaders], numbers: npt.NDArray[np.int64], found: Scanned
 ) -> pa.RecordBatch:
     """Return a row for each header; `numbers` has the number of each header's segment."""
     count, header, where = len(numbers), found.headers, [each.topic_partition for each in segments]
@@ -355,10 +355,14 @@ def _take_crc(stream: BatchStream, size: int) -> int:
 
 
 def rows_of(
-    files: FileSystem, segments: Iterator[Segment], *, check_crcs: bool, most_rows: int = 65_536
+    files: FileSystem,
+    segments: Iterator[SegmentHeaders],
+    *,
+    check_crcs: bool,
+    most_rows: int = 65_536,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of many segments, several small segments at a time."""
-    waiting: list[tuple[Segment, Scanned]] = []
+    waiting: list[tuple[SegmentHeaders, Scanned]] = []
     count = 0
     for segment in segments:
         found = scan(files, segment, check_crcs=check_crcs)

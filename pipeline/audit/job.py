@@ -33,11 +33,11 @@ from pipeline.audit import headers
 from pipeline.audit.batches import register
 from pipeline.audit.depth import check_on, compare_on
 from pipeline.audit.folding import Fold, Who, fold
-from pipeline.audit.header_stream import Copy
+from pipeline.audit.header_stream import ReplicaHeaders
 from pipeline.audit.judging import EVERYTHING, judge
 from pipeline.audit.replicas import (
     NoLogDirectoryError,
-    Replica,
+    ReplicaDirectory,
     check_directories,
     find_replicas,
     large_tasks,
@@ -45,7 +45,7 @@ from pipeline.audit.replicas import (
     with_pasts,
 )
 from pipeline.audit.results import RESULT_TYPE, SCHEMA, PartitionAudit, from_judgement, from_row
-from pipeline.audit.surveying import Partition, Survey
+from pipeline.audit.surveying import Survey, SurveyedPartition
 from replication.verify.comparing import Rules
 from storage.filesystem import OsFileSystem
 from storage.types import Offset, TopicPartition
@@ -59,20 +59,20 @@ REPLICAS = """
 
 
 @attrs.frozen
-class Headers:
+class HeaderSource:
     """The source of headers.
 
     `folds` adds up the batches of some partitions, from an offset of each on; `batches` gives
     the rows of some.
     """
 
-    replicas: Sequence[Replica]
+    replicas: Sequence[ReplicaDirectory]
     folds: Callable[[Mapping[TopicPartition, Offset]], Iterable[tuple[Who, Fold]]]
     batches: Callable[[Sequence[TopicPartition]], DataFrame]
 
 
 def audit(
-    source: Headers,
+    source: HeaderSource,
     *,
     rules: Rules = EVERYTHING,
     on_step: Callable[[str], None] = lambda _: None,
@@ -96,7 +96,7 @@ def audit(
     return sorted(audits, key=lambda each: each.topic_partition)
 
 
-def _rows(session: SparkSession, partitions: Sequence[Partition]) -> DataFrame:
+def _rows(session: SparkSession, partitions: Sequence[SurveyedPartition]) -> DataFrame:
     replicas = [replica for each in partitions for replica in each.replicas]
     rows = [replica.to_row() for replica in with_pasts(OsFileSystem(), replicas)]
     return session.createDataFrame(rows, REPLICAS)
@@ -146,10 +146,10 @@ def _table(rows: pa.ListScalar) -> pa.Table:
     return pa.Table.from_batches([pa.RecordBatch.from_struct_array(rows.values)])
 
 
-def _copy(row: dict[str, Any], batches: pa.Table) -> Copy:
+def _copy(row: dict[str, Any], batches: pa.Table) -> ReplicaHeaders:
     mine = batches.filter(pa.compute.equal(batches["replica"], row["replica"]))
-    replica = Replica.from_row(row)
-    return Copy(
+    replica = ReplicaDirectory.from_row(row)
+    return ReplicaHeaders(
         replica=replica.replica,
         directory=replica.directory,
         topic_id=replica.topic_id,
@@ -165,7 +165,7 @@ def of_directories(
     directories: dict[str, str],
     *,
     check_crcs: bool = False,
-) -> Headers:
+) -> HeaderSource:
     """Return the headers of log directories, by replica name, that every worker can read."""
     files = OsFileSystem()
     check_directories(files, directories.values())
@@ -192,11 +192,11 @@ def of_directories(
         batches = batches.option("checkCrcs", str(check_crcs).lower())
         return batches.option("partitions", json.dumps(partitions)).load()
 
-    return Headers(replicas, folds, some)
+    return HeaderSource(replicas, folds, some)
 
 
 def _fold_tasks(
-    tasks: Iterable[Sequence[headers.Segment]], *, check_crcs: bool
+    tasks: Iterable[Sequence[headers.SegmentHeaders]], *, check_crcs: bool
 ) -> Iterator[tuple[Who, Fold]]:
     for segments in tasks:
         yield from fold(OsFileSystem(), segments, check_crcs=check_crcs)

@@ -26,7 +26,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from pipeline.audit.depth import CheckBatch, CompareRecords
-from pipeline.audit.header_stream import FINGERPRINT, Copy, HeaderStream, equal_rows
+from pipeline.audit.header_stream import FINGERPRINT, HeaderStream, ReplicaHeaders, equal_rows
 from pipeline.audit.headers import OVERLAP
 from replication.verify.comparing import Rules
 from replication.verify.lock_step import LockStep
@@ -95,7 +95,7 @@ class Judgement:
 
 def judge(
     partition: TopicPartition,
-    copies: Sequence[Copy],
+    copies: Sequence[ReplicaHeaders],
     *,
     rules: Rules = EVERYTHING,
     check_batch: CheckBatch = lambda _path, _position, _size: None,
@@ -103,12 +103,12 @@ def judge(
 ) -> Judgement:
     """Compare the copies of one partition, all at once and in pairs."""
 
-    def by_records(some: Sequence[Copy], rules: Rules) -> PartitionResult | None:
+    def by_records(some: Sequence[ReplicaHeaders], rules: Rules) -> PartitionResult | None:
         is_cleaned = _cleaned_before(some) > max(copy.start_offset for copy in some)
         by_keys = rules.compacted or (is_cleaned and not rules.exact)
         return compare_records(partition, some, rules) if by_keys else None
 
-    def of_two(two: Sequence[Copy]) -> PartitionResult:
+    def of_two(two: Sequence[ReplicaHeaders]) -> PartitionResult:
         any_two = attrs.evolve(rules, copies=None)
         return by_records(two, any_two) or compare(partition, two, None, check_batch)
 
@@ -123,13 +123,13 @@ def judge(
     return Judgement(result, pairs, tuple(find(copies, result, start)))
 
 
-def _cleaned_before(copies: Sequence[Copy]) -> Offset:
+def _cleaned_before(copies: Sequence[ReplicaHeaders]) -> Offset:
     return max(copy.past.cleaned_before for copy in copies)
 
 
 def compare(
     partition: TopicPartition,
-    copies: Sequence[Copy],
+    copies: Sequence[ReplicaHeaders],
     expected_copies: int | None,
     check_batch: CheckBatch,
 ) -> PartitionResult:
@@ -187,7 +187,7 @@ class _Walk(LockStep):
             stream.skip(count)
 
 
-def find(copies: Sequence[Copy], result: Different, start: Offset) -> Iterator[Finding]:
+def find(copies: Sequence[ReplicaHeaders], result: Different, start: Offset) -> Iterator[Finding]:
     """Yield what each copy lacks, where it differs and where it is damaged, from `start` on."""
     if result.difference is Difference.LOST_KEY:
         yield from _lost(result)
@@ -247,7 +247,7 @@ def without(spans: Sequence[Span], taken: Sequence[Span]) -> Iterator[Span]:
             yield first, end
 
 
-def _held(copy: Copy, start: Offset) -> list[Span]:
+def _held(copy: ReplicaHeaders, start: Offset) -> list[Span]:
     rows = copy.rows
     spans = [
         (max(int(base), start), int(last) + 1)
@@ -259,7 +259,7 @@ def _held(copy: Copy, start: Offset) -> list[Span]:
     return merged(spans)
 
 
-def _damages(copy: Copy) -> Iterator[Finding]:
+def _damages(copy: ReplicaHeaders) -> Iterator[Finding]:
     """Yield the places that hold no batch, and batches whose CRC-32C was checked and is wrong."""
     rows = copy.rows
     for row, (damage, sound) in enumerate(zip(rows["damage"], rows["is_sound"], strict=True)):
@@ -295,7 +295,7 @@ def _read_in_depth(result: Different, known: Sequence[Finding]) -> Iterator[Find
         )
 
 
-def _differing(copies: Sequence[Copy], start: Offset) -> Iterator[Finding]:
+def _differing(copies: Sequence[ReplicaHeaders], start: Offset) -> Iterator[Finding]:
     """Yield batches that several copies hold and that are not all alike, for the fewer copies."""
     by_base: dict[int, dict[tuple[int, ...], list[tuple[str, int]]]] = {}
     for copy in copies:
@@ -334,7 +334,7 @@ def _fingerprint(header: BatchHeader) -> tuple[int, ...]:
     return header.base_offset, header.last_offset, header.leader_epoch, header.crc, header.size
 
 
-def _pair(result: PartitionResult, copies: Sequence[Copy]) -> Pair:
+def _pair(result: PartitionResult, copies: Sequence[ReplicaHeaders]) -> Pair:
     first, second = copies
     if not isinstance(result, Different):
         return Pair(first=first.replica, second=second.replica)

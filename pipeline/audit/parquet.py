@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pipeline.audit.folding import Fold, Who
-    from pipeline.audit.job import Headers
+    from pipeline.audit.job import HeaderSource
 
 REPLICAS: Final = "replicas"
 BATCHES: Final = "batches"
@@ -56,7 +56,7 @@ def write_headers(
         to / REPLICAS, name, replicas.SCHEMA, [pa.RecordBatch.from_pylist(rows, replicas.SCHEMA)]
     )
 
-    def segments() -> Iterator[headers.Segment]:
+    def segments() -> Iterator[headers.SegmentHeaders]:
         for done, replica in enumerate(found, start=1):
             yield from replicas.segments_of(files, replica)
             on_replica(done, len(found))
@@ -65,10 +65,10 @@ def write_headers(
     return _write(to / BATCHES, name, headers.SCHEMA, batches)
 
 
-def of_headers(session: "SparkSession", directories: Sequence[str]) -> "Headers":
+def of_headers(session: "SparkSession", directories: Sequence[str]) -> "HeaderSource":
     """Return the headers that `write_headers` has written for all brokers, as a source of audits."""
     from pipeline.audit.folded_rows import folds_of  # noqa: PLC0415 - needs Spark, as writing
-    from pipeline.audit.job import KEY, Headers  # noqa: PLC0415 - does not
+    from pipeline.audit.job import KEY, HeaderSource  # noqa: PLC0415 - does not
 
     for directory in directories:
         for part in (REPLICAS, BATCHES):
@@ -86,13 +86,13 @@ def of_headers(session: "SparkSession", directories: Sequence[str]) -> "Headers"
         return folds_of(read(BATCHES), starts)
 
     rows = read(REPLICAS).collect()
-    found = [replicas.Replica.from_row(row.asDict()) for row in rows]
+    found = [replicas.ReplicaDirectory.from_row(row.asDict()) for row in rows]
     seen: set[tuple[str, TopicPartition]] = set()
     for replica in found:
         if (who := (replica.replica, replica.topic_partition)) in seen:
             raise NoHeadersError(f"{who[0]} has written its headers of {who[1]} twice")
         seen.add(who)
-    return Headers(found, folds, some)
+    return HeaderSource(found, folds, some)
 
 
 def _write(

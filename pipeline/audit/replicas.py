@@ -17,7 +17,7 @@ from typing import Any, Final
 import attrs
 import pyarrow as pa
 
-from pipeline.audit.headers import Segment, segment_path
+from pipeline.audit.headers import SegmentHeaders, segment_path
 from replication.errors import UnderstudyError
 from replication.verify.directories import IGNORED_TOPICS, Pasts, topic_id_in
 from replication.verify.lock_step import Past
@@ -53,7 +53,7 @@ class NoLogDirectoryError(UnderstudyError):
 
 
 @attrs.frozen(kw_only=True)
-class Replica:
+class ReplicaDirectory:
     """One replica's directory."""
 
     replica: str
@@ -65,7 +65,7 @@ class Replica:
     past: Past = attrs.field(factory=Past)
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> "Replica":
+    def from_row(cls, row: Mapping[str, Any]) -> "ReplicaDirectory":
         """Return the replica in a row of `SCHEMA`; rows of earlier versions have no past."""
         return cls(
             replica=row["replica"],
@@ -94,7 +94,7 @@ def find_replicas(
     files: FileSystem,
     directories: Mapping[str, str],
     only: frozenset[TopicPartition] | None = None,
-) -> Iterator[Replica]:
+) -> Iterator[ReplicaDirectory]:
     """Yield every replica in the log directories, by replica name; with `only`, these partitions.
 
     `with_pasts` adds their pasts, which matter only for replicas that differ.
@@ -106,7 +106,7 @@ def find_replicas(
             if tp.topic in IGNORED_TOPICS or (only is not None and tp not in only):
                 continue
             logs = map(LOG_FILE.fullmatch, files.list_directory(path))
-            yield Replica(
+            yield ReplicaDirectory(
                 replica=name,
                 topic_partition=tp,
                 directory=path,
@@ -116,7 +116,9 @@ def find_replicas(
             )
 
 
-def with_pasts(files: FileSystem, replicas: Iterable[Replica]) -> Iterator[Replica]:
+def with_pasts(
+    files: FileSystem, replicas: Iterable[ReplicaDirectory]
+) -> Iterator[ReplicaDirectory]:
     """Yield the replicas with their pasts, as far as their directories can be read here."""
     known: dict[str, Pasts] = {}
     for replica in replicas:
@@ -137,11 +139,13 @@ def check_directories(files: FileSystem, directories: Iterable[str]) -> None:
             raise NoLogDirectoryError(f"{directory} is not a directory")
 
 
-def segments_of(files: FileSystem, replica: Replica, start_offset: Offset = 0) -> Iterator[Segment]:
+def segments_of(
+    files: FileSystem, replica: ReplicaDirectory, start_offset: Offset = 0
+) -> Iterator[SegmentHeaders]:
     """Yield the segments of a replica, in order."""
     assert replica.directory is not None, "segments are read where they are"
     for base, next_base in zip_longest(replica.segments, replica.segments[1:]):
-        yield Segment(
+        yield SegmentHeaders(
             replica=replica.replica,
             topic_partition=replica.topic_partition,
             directory=replica.directory,
@@ -152,7 +156,9 @@ def segments_of(files: FileSystem, replica: Replica, start_offset: Offset = 0) -
         )
 
 
-def large_tasks(segments: Sequence[Segment], cores: int) -> Iterator[tuple[Segment, ...]]:
+def large_tasks(
+    segments: Sequence[SegmentHeaders], cores: int
+) -> Iterator[tuple[SegmentHeaders, ...]]:
     """Yield some tasks for each core, of at most `MOST_TASK_BYTES` of work."""
     work = sum(segment.size + FILE_COST_BYTES for segment in segments)
     each = math.ceil(work / (cores * TASKS_PER_CORE))
@@ -160,10 +166,10 @@ def large_tasks(segments: Sequence[Segment], cores: int) -> Iterator[tuple[Segme
 
 
 def tasks(
-    segments: Iterable[Segment], task_bytes: int = TASK_BYTES
-) -> Iterator[tuple[Segment, ...]]:
+    segments: Iterable[SegmentHeaders], task_bytes: int = TASK_BYTES
+) -> Iterator[tuple[SegmentHeaders, ...]]:
     """Yield groups of segments with about `task_bytes` of work each, in the order given."""
-    group: list[Segment] = []
+    group: list[SegmentHeaders] = []
     cost = 0
     for segment in segments:
         group.append(segment)

@@ -12,17 +12,17 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from pipeline.audit.folding import Fold, Who
-from pipeline.audit.replicas import Replica
+from pipeline.audit.replicas import ReplicaDirectory
 from pipeline.audit.results import PartitionAudit
 from storage.types import Offset, TopicPartition
 
 
 @attrs.frozen
-class Partition:
+class SurveyedPartition:
     """A partition and its replicas, in the order of their names."""
 
     topic_partition: TopicPartition
-    replicas: tuple[Replica, ...]
+    replicas: tuple[ReplicaDirectory, ...]
 
     @property
     def start_offset(self) -> Offset:
@@ -69,15 +69,15 @@ class Partition:
 class Survey:
     """All partitions of an audit, and how many copies each should have."""
 
-    partitions: Sequence[Partition]
+    partitions: Sequence[SurveyedPartition]
     expected_copies: int | None
 
     @classmethod
-    def of(cls, replicas: Iterable[Replica], expected_copies: int | None) -> "Survey":
-        found: dict[TopicPartition, list[Replica]] = {}
+    def of(cls, replicas: Iterable[ReplicaDirectory], expected_copies: int | None) -> "Survey":
+        found: dict[TopicPartition, list[ReplicaDirectory]] = {}
         for replica in sorted(replicas, key=lambda each: each.replica):
             found.setdefault(replica.topic_partition, []).append(replica)
-        partitions = [Partition(where, tuple(found[where])) for where in sorted(found)]
+        partitions = [SurveyedPartition(where, tuple(found[where])) for where in sorted(found)]
         return cls(partitions, expected_copies)
 
     def starts(self) -> dict[TopicPartition, Offset]:
@@ -90,7 +90,7 @@ class Survey:
 
     def ends(
         self, folds: Iterable[tuple[Who, Fold]]
-    ) -> tuple[list[PartitionAudit], list[Partition]]:
+    ) -> tuple[list[PartitionAudit], list[SurveyedPartition]]:
         """Return the audits of partitions that are alike or alone, and the partitions to be judged."""
         held: dict[Who, Fold] = {}
         for who, fold in folds:

@@ -25,8 +25,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction
 
-from pipeline.export.target import Run, topic_made_again
-from pipeline.export.writing import Format, Written
+from pipeline.export.target import ExportRun, topic_made_again
+from pipeline.export.writing import Format, WrittenFile
 from pipeline.source.offsets import Position
 from storage.checkpoint import uuid_bytes
 from storage.types import TopicPartition
@@ -46,7 +46,9 @@ class DeltaTarget:
         """Hold nothing: Delta refuses the second commit of the same transaction's version."""
         return contextlib.nullcontext()
 
-    def begin(self, partitions: Iterable[TopicPartition], topic_ids: Mapping[str, str]) -> Run:
+    def begin(
+        self, partitions: Iterable[TopicPartition], topic_ids: Mapping[str, str]
+    ) -> ExportRun:
         table = self._table()
         for topic, topic_id in topic_ids.items():
             if _version(table, _topic_id_name(topic)) not in (None, _as_number(topic_id)):
@@ -54,12 +56,12 @@ class DeltaTarget:
         offsets = {tp: _version(table, str(tp)) for tp in partitions}
         known = {tp: offset for tp, offset in offsets.items() if offset is not None}
         name = uuid.uuid4().hex
-        return Run(name=name, directory=self.directory, position=Position(known))
+        return ExportRun(name=name, directory=self.directory, position=Position(known))
 
     def commit(
         self,
-        run: Run,  # noqa: ARG002 - Target's
-        files: Sequence[Written],
+        run: ExportRun,  # noqa: ARG002 - Target's
+        files: Sequence[WrittenFile],
         position: Position,
     ) -> None:
         versions = {str(tp): offset for tp, offset in position.offsets.items()}
@@ -104,7 +106,7 @@ def _as_number(topic_id: str) -> int:
     return int.from_bytes(uuid_bytes(topic_id)[:8], "big") >> 1
 
 
-def _add(file: Written) -> AddAction:
+def _add(file: WrittenFile) -> AddAction:
     return AddAction(
         path=file.path,
         size=file.size,

@@ -14,8 +14,8 @@ import attrs
 from pyspark.sql import SparkSession
 
 from pipeline.export.source import write_files
-from pipeline.export.target import ExportError, Run, Target
-from pipeline.export.writing import Format, Written
+from pipeline.export.target import ExportError, ExportRun, Target
+from pipeline.export.writing import Format, WrittenFile
 from pipeline.source.offsets import Position
 from pipeline.source.options import parse_read_options
 from pipeline.source.reader import Logs, logs_of, resolve
@@ -29,7 +29,7 @@ class Exported:
     """The files and offsets of a run."""
 
     run: str
-    files: tuple[Written, ...]
+    files: tuple[WrittenFile, ...]
     offsets: dict[TopicPartition, tuple[Offset, Offset]]
 
     @property
@@ -76,13 +76,15 @@ def export(
             return Exported(run.name, (), {})
         on_step(f"writing what is new in {len(wanted)} partitions")
         rows = write_files(session, _of_run(options, wanted), run, made).collect()
-        files = tuple(Written(**row.asDict()) for row in rows)
+        files = tuple(WrittenFile(**row.asDict()) for row in rows)
         position = Position({tp: last for tp, (_, last) in wanted.items()}, topic_ids)
         target.commit(run, files, position)
     return Exported(run.name, files, wanted)
 
 
-def _check_nothing_aged_out(logs: Logs, run: Run, partitions: Iterable[TopicPartition]) -> None:
+def _check_nothing_aged_out(
+    logs: Logs, run: ExportRun, partitions: Iterable[TopicPartition]
+) -> None:
     earliest = logs.earliest(partitions)
     for tp, kept in sorted(run.position.offsets.items()):
         if earliest.get(tp, kept) > kept:

@@ -24,8 +24,8 @@ from typing import Any, Final
 
 import attrs
 
-from pipeline.export.target import ExportError, Run, topic_made_again
-from pipeline.export.writing import Written
+from pipeline.export.target import ExportError, ExportRun, topic_made_again
+from pipeline.export.writing import WrittenFile
 from pipeline.source.offsets import Position
 from storage.checkpoint import replace_file
 from storage.errors import LogDirectoryLockedError
@@ -63,7 +63,7 @@ class ParquetTarget:
         self,
         partitions: Iterable[TopicPartition],  # noqa: ARG002 - Target's
         topic_ids: Mapping[str, str],
-    ) -> Run:
+    ) -> ExportRun:
         commits = self._commits()
         last = max(commits, default=0)
         if last:
@@ -78,9 +78,9 @@ class ParquetTarget:
         for topic, topic_id in position.topic_ids.items():
             if topic_ids.get(topic, topic_id) != topic_id:
                 raise topic_made_again(topic)
-        return Run(name=f"{number:08d}", directory=directory, position=position)
+        return ExportRun(name=f"{number:08d}", directory=directory, position=position)
 
-    def commit(self, run: Run, files: Sequence[Written], position: Position) -> None:
+    def commit(self, run: ExportRun, files: Sequence[WrittenFile], position: Position) -> None:
         commit = {
             "position": _merged(run.position, position).to_json(),
             "files": [attrs.asdict(file) for file in files],

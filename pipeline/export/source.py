@@ -23,7 +23,7 @@ from pipeline.source.reader import RecordsReader, Task
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pipeline.export.target import Run
+    from pipeline.export.target import ExportRun
     from pipeline.export.writing import Format
 
 OPTION: Final = "export"
@@ -100,7 +100,7 @@ def format_of(plan: Mapping[str, Any]) -> "Format":
 
 
 def write_files(
-    session: SparkSession, options: Mapping[str, str], run: "Run", made: "Format"
+    session: SparkSession, options: Mapping[str, str], run: "ExportRun", made: "Format"
 ) -> DataFrame:
     """Return a table that writes the run's files when it is read: a row for each file."""
     session.dataSource.register(ExportDataSource)

@@ -21,7 +21,7 @@ from typing import Protocol
 
 import attrs
 
-from pipeline.export.writing import Written
+from pipeline.export.writing import WrittenFile
 from pipeline.source.offsets import Position
 from replication.errors import UnderstudyError
 from storage.types import TopicPartition
@@ -32,7 +32,7 @@ class ExportError(UnderstudyError):
 
 
 @attrs.frozen(kw_only=True)
-class Run:
+class ExportRun:
     """One run: its name in file names, its tasks' directory, and where it begins."""
 
     name: str
@@ -46,13 +46,15 @@ class Target(Protocol):
     def held(self) -> AbstractContextManager[None]:
         """Keep other exports away from this target."""
 
-    def begin(self, partitions: Iterable[TopicPartition], topic_ids: Mapping[str, str]) -> Run:
+    def begin(
+        self, partitions: Iterable[TopicPartition], topic_ids: Mapping[str, str]
+    ) -> ExportRun:
         """Clean up after a run that died, and begin another.
 
         Raise ExportError if a topic was deleted and created again since the last run.
         """
 
-    def commit(self, run: Run, files: Sequence[Written], position: Position) -> None:
+    def commit(self, run: ExportRun, files: Sequence[WrittenFile], position: Position) -> None:
         """Commit the whole run at once; `position` is where each of its partitions ends."""
 
 

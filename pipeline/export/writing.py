@@ -77,7 +77,7 @@ class Format:
 
 
 @attrs.frozen(kw_only=True)
-class Written:
+class WrittenFile:
     """A file that was written; `path` is relative to the export's directory."""
 
     path: str
@@ -105,9 +105,9 @@ class TaskWriter:
         for date, rows in _by_date(batch.column("timestamp")):
             self._file(topic, date).add(table if rows is None else table.take(rows))
 
-    def close(self) -> list[Written]:
+    def close(self) -> list[WrittenFile]:
         return [
-            Written(
+            WrittenFile(
                 path=str(file.path.relative_to(self.root)),
                 topic=topic,
                 date=date,

@@ -59,7 +59,7 @@ class MinIsr:
 
 
 @attrs.frozen(kw_only=True)
-class State:
+class LagState:
     """The state of a partition during an interval."""
 
     topic_partition: TopicPartition
@@ -129,7 +129,7 @@ class LagReport:
     """The job's result; `unreadable` has the number of events or files not read, by cause."""
 
     partitions: tuple[PartitionLag, ...]
-    states: tuple[State, ...]
+    states: tuple[LagState, ...]
     points: tuple[LagPoint, ...]
     unreadable: Mapping[str, int]
 
@@ -256,11 +256,11 @@ class _WithFactor(Interval):
     replication_factor: int
 
 
-def _state(row: dict[str, Any], min_isr: MinIsr) -> State:
+def _state(row: dict[str, Any], min_isr: MinIsr) -> LagState:
     where = TopicPartition(row.pop("topic"), row.pop("partition"))
     factor = row.pop("replication_factor")
     row["isr"] = tuple(row["isr"])
-    return State(
+    return LagState(
         topic_partition=where,
         interval=Interval(**row),
         replication_factor=factor,
@@ -276,9 +276,9 @@ def _point(row: dict[str, Any]) -> LagPoint:
 
 
 def _partitions(
-    states: tuple[State, ...], summed: Mapping[tuple[str, int], Any]
+    states: tuple[LagState, ...], summed: Mapping[tuple[str, int], Any]
 ) -> list[PartitionLag]:
-    by_partition: dict[tuple[str, int], list[State]] = {key: [] for key in summed}
+    by_partition: dict[tuple[str, int], list[LagState]] = {key: [] for key in summed}
     for state in states:
         by_partition.setdefault(state.topic_partition, []).append(state)
     return [
@@ -291,7 +291,7 @@ def _shown(key: tuple[str, int]) -> tuple[bool, TopicPartition]:
     return shown_order(TopicPartition(*key))
 
 
-def _partition(key: tuple[str, int], states: list[State], summed: Any) -> PartitionLag:
+def _partition(key: tuple[str, int], states: list[LagState], summed: Any) -> PartitionLag:
     quantiles: dict[str, Any] = {}
     if summed is not None:
         quantiles["samples"] = summed["samples"]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import plotly.graph_objects as go
 
 from pipeline.journals.gathered import shown_order
-from pipeline.journals.lag import QUANTILES, LagPoint, LagReport, PartitionLag, State
+from pipeline.journals.lag import QUANTILES, LagPoint, LagReport, LagState, PartitionLag
 from pipeline.reports.page import heading, page, paragraph, plot, seconds, table, tiles
 from storage.types import TopicPartition
 
@@ -27,7 +27,7 @@ def lag_page(report: LagReport) -> str:
     return page("Replication lag", _span(report.states), _parts(report))
 
 
-def _span(states: Sequence[State]) -> str:
+def _span(states: Sequence[LagState]) -> str:
     if not states:
         return "The journals have no partition."
     first = min(state.interval.from_ms for state in states)
@@ -81,7 +81,7 @@ def _height(bars: int) -> int:
     return 110 + BAR_HEIGHT * max(bars, 4)
 
 
-def _isr(states: Sequence[State], shown: Sequence[TopicPartition]) -> go.Figure:
+def _isr(states: Sequence[LagState], shown: Sequence[TopicPartition]) -> go.Figure:
     figure = go.Figure()
     wanted = set(shown)
     for name, colour in COLOURS.items():
@@ -103,7 +103,7 @@ def _isr(states: Sequence[State], shown: Sequence[TopicPartition]) -> go.Figure:
     return figure
 
 
-def _hover(state: State) -> str:
+def _hover(state: LagState) -> str:
     interval = state.interval
     isr = ", ".join(f"b{each}" for each in interval.isr) or "none"
     leader = "no leader" if state.is_offline else f"leader b{interval.leader}"

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from pipeline.source.cluster import Cluster, TopicView, cluster_of
+from pipeline.source.cluster import SourceCluster, SourceTopic, cluster_of
 from pipeline.source.errors import (
     BrokerError,
     CorruptBatchesError,
@@ -38,7 +38,7 @@ from pipeline.source.filters import Narrowing
 from pipeline.source.offsets import EARLIEST, LATEST
 from pipeline.source.options import Fetching, ReadOptions
 from pipeline.source.plan import OffsetRange, split
-from pipeline.source.settings import ReadSettings
+from pipeline.source.settings import SourceReadSettings
 from replication.client.requests import MAX_VERSION, ask
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.follower.rules.fetch_session_handler import FIRST_VERSION_WITH_TOPIC_IDS
@@ -64,7 +64,7 @@ class BrokerSlice:
     start: Offset
     end: Offset
 
-    def read(self, settings: ReadSettings) -> Iterator["pa.RecordBatch"]:
+    def read(self, settings: SourceReadSettings) -> Iterator["pa.RecordBatch"]:
         assert settings.fetching is not None, "reads from brokers have these options"
         return _Fetch(self, settings, settings.fetching).batches()
 
@@ -74,9 +74,9 @@ class _Fetch:
     """The fetching of one slice."""
 
     part: BrokerSlice
-    settings: ReadSettings
+    settings: SourceReadSettings
     fetching: Fetching
-    cluster: Cluster = attrs.field(init=False)
+    cluster: SourceCluster = attrs.field(init=False)
     max_bytes: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -256,19 +256,19 @@ class Brokers:
     options: ReadOptions
     fetching: Fetching
     expects_all: bool = True
-    _view: dict[str, TopicView] | None = attrs.field(init=False, default=None)
+    _view: dict[str, SourceTopic] | None = attrs.field(init=False, default=None)
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> SourceCluster:
         return cluster_of(self.fetching.config)
 
     @property
-    def topics(self) -> dict[str, TopicView]:
+    def topics(self) -> dict[str, SourceTopic]:
         if self._view is None:
             self._view = self._look()
         return self._view
 
-    def _look(self) -> dict[str, TopicView]:
+    def _look(self) -> dict[str, SourceTopic]:
         selection, missing = self.options.selection, list[str]()
         for attempt in range(self.options.num_retries + 1):
             if attempt:  # brokers hear of a new topic one after the other

@@ -10,7 +10,7 @@ Rule 2: a read waits for a failover: it looks for a new leader until `default.ap
 over. An unknown topic was deleted, or is so new that brokers do not know it yet, and is waited
 for no longer than `NEW_TOPIC_MS`. Permanent errors, such as a refused login, are raised at once.
 
-Rule 3: connections outlive tasks: a worker process has one Cluster for each configuration.
+Rule 3: connections outlive tasks: a worker process has one SourceCluster for each configuration.
 """
 
 import functools
@@ -44,7 +44,7 @@ _T = TypeVar("_T")
 
 
 @attrs.frozen
-class TopicView:
+class SourceTopic:
     """A topic as in Metadata: its id, and the leader of each partition or -1."""
 
     name: str
@@ -57,14 +57,14 @@ class TopicView:
 
 
 @attrs.define(eq=False)
-class Cluster:
+class SourceCluster:
     """Connections to a cluster, and the newest view of topics."""
 
     config: ClientConfig
     _credentials: Credentials = attrs.field(init=False)
     _connections: dict[tuple[str, int], BlockingConnection] = attrs.field(init=False, factory=dict)
     _nodes: dict[int, tuple[str, int]] = attrs.field(init=False, factory=dict)
-    _topics: dict[str, TopicView] = attrs.field(init=False, factory=dict)
+    _topics: dict[str, SourceTopic] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
         try:
@@ -74,7 +74,7 @@ class Cluster:
 
     # -- asking
 
-    def topics(self, names: Iterable[str] | None) -> dict[str, TopicView]:
+    def topics(self, names: Iterable[str] | None) -> dict[str, SourceTopic]:
         """Return the topics of these names, or all for None; unknown topics are left out."""
         wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         request = ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
@@ -88,7 +88,7 @@ class Cluster:
             if error is not ErrorCode.NONE and not error.retriable:
                 raise BrokerError(f"topic {topic.name}: {error.name}")
             leaders = {each.partition_index: each.leader_id for each in topic.partitions}
-            found[topic.name] = TopicView(topic.name, topic.topic_id, leaders)
+            found[topic.name] = SourceTopic(topic.name, topic.topic_id, leaders)
         self._topics.update(found)
         return found
 
@@ -229,6 +229,6 @@ def _list_offsets(
 
 
 @functools.cache
-def cluster_of(config: ClientConfig) -> Cluster:
-    """Return this process's Cluster for a configuration: rule 3."""
-    return Cluster(config)
+def cluster_of(config: ClientConfig) -> SourceCluster:
+    """Return this process's SourceCluster for a configuration: rule 3."""
+    return SourceCluster(config)

@@ -27,7 +27,7 @@ from pipeline.source.errors import CorruptBatchesError, DataLossError
 from pipeline.source.filters import Narrowing
 from pipeline.source.plan import OffsetRange
 from pipeline.source.replica import Replica, corrupt
-from pipeline.source.settings import ReadSettings
+from pipeline.source.settings import SourceReadSettings
 from storage.batch.batch_stream import DamagedLogError
 from storage.batch.columns import columnar
 from storage.batch.record_batch import HEADER_SIZE, TRANSACTIONAL_BIT, read_header
@@ -67,7 +67,7 @@ class FileSlice:
     def size(self) -> int:
         return sum(piece.end - piece.position for piece in self.pieces)
 
-    def read(self, settings: ReadSettings) -> Iterator["pa.RecordBatch"]:
+    def read(self, settings: SourceReadSettings) -> Iterator["pa.RecordBatch"]:
         """Yield the records in Spark's schema."""
         return _Reading(OsFileSystem(), self, settings).batches()
 
@@ -118,7 +118,7 @@ class _Reading:
 
     files: FileSystem
     part: FileSlice
-    settings: ReadSettings
+    settings: SourceReadSettings
 
     def batches(self) -> Iterator["pa.RecordBatch"]:
         part, projection = self.part, self.settings.projection

@@ -58,7 +58,7 @@ _DELAY_MS: Final = {None: 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h"
 
 
 @attrs.frozen(kw_only=True)
-class Selection:
+class TopicSelection:
     """The partitions to read, by one of three options, or all if none is given."""
 
     topics: tuple[str, ...] | None = None
@@ -114,7 +114,7 @@ class Fetching:
 class ReadOptions:
     """All options of a read, typed."""
 
-    selection: Selection
+    selection: TopicSelection
     paths: tuple[str, ...]
     fetching: Fetching | None
     read_committed: bool
@@ -254,7 +254,7 @@ def parse_paths(path: str | None, paths: str | None) -> tuple[str, ...]:
     return tuple(each.strip().removeprefix("file://") for each in found if each.strip())
 
 
-def _selection(options: _Given, *, needed: bool) -> Selection:
+def _selection(options: _Given, *, needed: bool) -> TopicSelection:
     names = ("subscribe", "subscribePattern", "assign")
     given = {name: text for name in names if (text := options.text(name)) is not None}
     if len(given) > 1 or (needed and not given):
@@ -264,15 +264,15 @@ def _selection(options: _Given, *, needed: bool) -> Selection:
             raise OptionError(f"option {name} names nothing")
     if "subscribe" in given:
         topics = (topic.strip() for topic in given["subscribe"].split(","))
-        return Selection(topics=tuple(dict.fromkeys(topic for topic in topics if topic)))
+        return TopicSelection(topics=tuple(dict.fromkeys(topic for topic in topics if topic)))
     if "subscribePattern" in given:
         try:
-            return Selection(pattern=re.compile(given["subscribePattern"].strip()))
+            return TopicSelection(pattern=re.compile(given["subscribePattern"].strip()))
         except re.error as error:
             raise OptionError(f"option subscribePattern: no pattern: {error}") from error
     if "assign" in given:
-        return Selection(partitions=parse_partitions("assign", given["assign"]))
-    return Selection()
+        return TopicSelection(partitions=parse_partitions("assign", given["assign"]))
+    return TopicSelection()
 
 
 def _columns(options: _Given) -> tuple[str, ...] | None:

@@ -24,7 +24,7 @@ from pipeline.source.filters import Narrowing, narrow
 from pipeline.source.offsets import EARLIEST, LATEST, check_same_partitions
 from pipeline.source.options import Bound, ReadOptions
 from pipeline.source.plan import OffsetRange, ranges_between
-from pipeline.source.settings import ReadSettings
+from pipeline.source.settings import SourceReadSettings
 from storage.types import Offset, TopicPartition
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 _PUSHDOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
-class Part(Protocol):
+class ReadRange(Protocol):
     """A range of offsets of one partition that a task reads in one go."""
 
-    def read(self, settings: ReadSettings) -> Iterator["pa.RecordBatch"]: ...
+    def read(self, settings: SourceReadSettings) -> Iterator["pa.RecordBatch"]: ...
 
 
 class Logs(Protocol):
@@ -62,7 +62,7 @@ class Logs(Protocol):
 
     def tasks(
         self, ranges: Sequence[OffsetRange], narrowing: Narrowing
-    ) -> Sequence[tuple[Part, ...]]: ...
+    ) -> Sequence[tuple[ReadRange, ...]]: ...
 
     def refresh(self) -> None:
         """Forget the view of the logs, so that the next call looks again."""
@@ -72,7 +72,7 @@ class Logs(Protocol):
 class Task(InputPartition):
     """A task for an executor."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[ReadRange, ...]
 
 
 def logs_of(options: ReadOptions) -> Logs:
@@ -88,8 +88,8 @@ def logs_of(options: ReadOptions) -> Logs:
 
 def settings_of(
     options: ReadOptions, names: Sequence[str], narrowing: Narrowing | None = None
-) -> ReadSettings:
-    return ReadSettings(
+) -> SourceReadSettings:
+    return SourceReadSettings(
         projection=Projection(tuple(names)),
         narrowing=narrowing or Narrowing(),
         fetching=options.fetching,
@@ -163,7 +163,7 @@ def reader_class() -> type[RecordsReader]:
     return PushdownReader if _PUSHDOWN_WORKER in sys.modules else RecordsReader
 
 
-def read_task(task: InputPartition, settings: ReadSettings) -> Iterator["pa.RecordBatch"]:
+def read_task(task: InputPartition, settings: SourceReadSettings) -> Iterator["pa.RecordBatch"]:
     """Yield the records of a task; Spark passes another kind for a plan without tasks."""
     if isinstance(task, Task):
         for part in task.parts:

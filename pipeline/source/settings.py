@@ -8,7 +8,7 @@ from pipeline.source.options import Fetching
 
 
 @attrs.frozen(kw_only=True)
-class ReadSettings:
+class SourceReadSettings:
     """The columns and batches to read, and what to do about damage and loss."""
 
     projection: Projection

@@ -148,7 +148,7 @@ def _bytes(value: Any) -> bytes | None:
 
 
 @attrs.frozen
-class Written(WriterCommitMessage):
+class TaskResult(WriterCommitMessage):
     """The result of one task."""
 
     rows: int
@@ -175,26 +175,26 @@ class Sending:
     options: SinkOptions
     turn: Turn
 
-    def run(self, batches: Iterator["pa.RecordBatch"]) -> Written:
+    def run(self, batches: Iterator["pa.RecordBatch"]) -> TaskResult:
         return trio.run(self._run, batches)
 
-    async def _run(self, batches: Iterator["pa.RecordBatch"]) -> Written:
+    async def _run(self, batches: Iterator["pa.RecordBatch"]) -> TaskResult:
         prefix = self.options.transactional_id_prefix
         if prefix is None:
             async with self._producer() as producer:
-                return Written(await self._send(producer, batches, set()))
+                return TaskResult(await self._send(producer, batches, set()))
         name = self.turn.name(prefix)
         async with self._producer(transactional_id=name) as producer:
             # Earlier producers of this name are fenced now: nothing more will be committed.
             if await self._batches_done(name) > self.turn.batch:
-                return Written(0, skipped=True)
+                return TaskResult(0, skipped=True)
             topics: set[str] = set()
             async with producer.transaction():
                 rows = await self._send(producer, batches, topics)
                 if topics:
                     done = {TopicPartition(min(topics), 0): self.turn.batch + 1}
                     await producer.send_offsets_to_transaction(done, name)
-            return Written(rows)
+            return TaskResult(rows)
 
     @contextlib.asynccontextmanager
     async def _producer(self, **more: Any) -> AsyncIterator["Producer[bytes, bytes]"]:

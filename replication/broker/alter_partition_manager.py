@@ -14,11 +14,11 @@ from replication.errors import ErrorCode
 from replication.leader.rules.isr import IsrAnswer, IsrProposal
 from replication.wire.alter_partition import (
     RECOVERED,
+    AlterPartitionData,
     AlterPartitionRequest,
     AlterPartitionResponse,
-    BrokerState,
-    PartitionData,
-    TopicData,
+    AlterPartitionTopic,
+    BrokerIdAndEpoch,
 )
 from storage.types import TopicId, TopicPartition
 
@@ -53,14 +53,16 @@ class AlterPartitionManager(ControllerQueue[TopicPartition, _Change]):
         return change.answer
 
     def _request(self, queued: dict[TopicPartition, _Change]) -> AlterPartitionRequest:
-        topics: dict[TopicId, list[PartitionData]] = {}
+        topics: dict[TopicId, list[AlterPartitionData]] = {}
         for partition, change in queued.items():
             topics.setdefault(change.topic_id, []).append(
-                PartitionData(
+                AlterPartitionData(
                     partition_index=partition.partition,
                     leader_epoch=change.proposal.leader_epoch,
                     new_isr_with_epochs=[
-                        BrokerState(broker_id=member.broker_id, broker_epoch=member.broker_epoch)
+                        BrokerIdAndEpoch(
+                            broker_id=member.broker_id, broker_epoch=member.broker_epoch
+                        )
                         for member in change.proposal.isr
                     ],
                     leader_recovery_state=RECOVERED,
@@ -71,7 +73,7 @@ class AlterPartitionManager(ControllerQueue[TopicPartition, _Change]):
             broker_id=self.broker_id,
             broker_epoch=self.broker_epoch(),
             topics=[
-                TopicData(topic_id=topic_id, partitions=partitions)
+                AlterPartitionTopic(topic_id=topic_id, partitions=partitions)
                 for topic_id, partitions in topics.items()
             ],
         )

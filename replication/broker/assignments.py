@@ -11,11 +11,11 @@ import attrs
 
 from replication.broker.controller_queue import ControllerQueue
 from replication.wire.assign_replicas_to_dirs import (
+    AssignedPartitionData,
+    AssignedTopicData,
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
     DirectoryData,
-    PartitionData,
-    TopicData,
 )
 from storage.types import TopicId
 
@@ -37,11 +37,11 @@ class Assignments(ControllerQueue[Replica, bytes]):
         return not any(self._queued.get(each) == directory for each, directory in queued.items())
 
     def _request(self, queued: dict[Replica, bytes]) -> AssignReplicasToDirsRequest:
-        directories: dict[bytes, dict[TopicId, TopicData]] = {}
+        directories: dict[bytes, dict[TopicId, AssignedTopicData]] = {}
         for (topic_id, partition), directory in queued.items():
             topics = directories.setdefault(directory, {})
-            topic = topics.setdefault(topic_id, TopicData(topic_id=topic_id))
-            topic.partitions.append(PartitionData(partition_index=partition))
+            topic = topics.setdefault(topic_id, AssignedTopicData(topic_id=topic_id))
+            topic.partitions.append(AssignedPartitionData(partition_index=partition))
         return AssignReplicasToDirsRequest(
             broker_id=self.broker_id,
             broker_epoch=self.broker_epoch(),

@@ -37,7 +37,7 @@ from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHear
 from replication.wire.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
-    Listener,
+    RegisteredListener,
 )
 from storage.types import Offset
 
@@ -247,7 +247,9 @@ class BrokerLifecycle:
             cluster_id=self.cluster_id,
             incarnation_id=self.incarnation_id,
             listeners=[
-                Listener(name=end.name, host=end.host, port=end.port, security_protocol=PLAINTEXT)
+                RegisteredListener(
+                    name=end.name, host=end.host, port=end.port, security_protocol=PLAINTEXT
+                )
                 for end in self.endpoints
             ],
             rack=self.rack,

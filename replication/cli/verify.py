@@ -31,9 +31,9 @@ from replication.verify.comparing import Rules
 from replication.verify.fetched import FetchOptions
 from replication.verify.sources import (
     PartitionRanges,
+    PartitionSelection,
     ResultListener,
-    Selection,
-    Verification,
+    VerificationPlan,
     nothing_compared,
 )
 from replication.wire.list_offsets import EARLIEST
@@ -174,10 +174,12 @@ def command(
             on_progress=partial(show_progress, bar, as_line=report_interval_ms is not None),
             interval_ms=report_interval_ms or BAR_INTERVAL_MS,
         )
-        verification = Verification(
+        verification = VerificationPlan(
             directories=directories,
             bootstrap_servers=clusters,
-            selection=Selection(topics=topics_include, partitions=partitions, timestamp=timestamp),
+            selection=PartitionSelection(
+                topics=topics_include, partitions=partitions, timestamp=timestamp
+            ),
             rules=Rules(copies=copies, exact=exact, compacted=compacted),
             fetching=FetchOptions(fetch_size=fetch_size, max_wait_ms=max_wait_ms),
             client_config={
@@ -213,7 +215,7 @@ def client_config(path: Path | None, properties: Mapping[str, str]) -> dict[str,
     return {key.replace(".", "_"): value for key, value in given.items()}
 
 
-def run(verification: Verification) -> Comparison:
+def run(verification: VerificationPlan) -> Comparison:
     """Return the comparison; if there can be none, exit with one line and code 2."""
     try:
         comparison = trio.run(verification.run, production_seams())

@@ -28,7 +28,7 @@ import attrs
 from replication.client.requests import ClientRequest
 from replication.config.security import Introduction, Login, uses_tls
 from replication.errors import PeerUnavailableError
-from replication.net.exchange import Call, Exchange, Versions, ask_versions
+from replication.net.exchange import Exchange, SentRequest, Versions, ask_versions
 from replication.net.framing import FrameReader, send_parts
 from replication.net.regions import region_bytes
 from replication.net.sasl import NONCE_BYTES, VERSION as LOGIN_VERSION, LogIn, LoginRequest
@@ -85,7 +85,7 @@ class _Opened:
     frames: FrameReader
     exchange: Exchange
     login_ends: float = inf
-    waiting: Call | None = None
+    waiting: SentRequest | None = None
 
 
 @attrs.define(eq=False)

@@ -55,7 +55,7 @@ def bootstrap_node(index: int, host: str, port: int) -> Node:
 
 
 @attrs.frozen(kw_only=True)
-class PartitionView:
+class PartitionInfo:
     """One partition, as a broker described it."""
 
     topic_partition: TopicPartition
@@ -74,7 +74,7 @@ class TopicView:
     name: str
     topic_id: TopicId = NO_TOPIC_ID
     is_internal: bool = False
-    partitions: Mapping[int, PartitionView] = attrs.field(factory=dict)
+    partitions: Mapping[int, PartitionInfo] = attrs.field(factory=dict)
     error: ErrorCode = ErrorCode.NONE
 
 
@@ -115,7 +115,7 @@ class ClusterView:
         view = self.topics.get(topic)
         return None if view is None or not view.partitions else sorted(view.partitions)
 
-    def partition(self, tp: TopicPartition) -> PartitionView | None:
+    def partition(self, tp: TopicPartition) -> PartitionInfo | None:
         """Return the partition; None if it is not known or a newer epoch than its own is."""
         view = self.topics.get(tp.topic)
         found = None if view is None else view.partitions.get(tp.partition)
@@ -222,7 +222,7 @@ class ClusterView:
         before: TopicView | None,
         *,
         is_same: bool,
-    ) -> PartitionView | None:
+    ) -> PartitionInfo | None:
         """Return the newer of what `given` says and what is known; None if neither is usable."""
         tp = TopicPartition(topic, given.partition_index)
         last = self._last_seen.get(tp)
@@ -232,7 +232,7 @@ class ClusterView:
             self._last_seen[tp] = given.leader_epoch
         elif not is_same:
             self._last_seen.pop(tp, None)
-        return PartitionView(
+        return PartitionInfo(
             topic_partition=tp,
             leader=given.leader_id,
             leader_epoch=given.leader_epoch,

@@ -18,7 +18,7 @@ import attrs
 import trio
 
 from replication.client.errors import UnsupportedVersionError, raised_again
-from replication.net.exchange import Call
+from replication.net.exchange import SentRequest
 from replication.wire.apis import API, ApiKey, api_of
 from storage.types import TopicPartition
 
@@ -83,7 +83,7 @@ class PendingResponse:
     """Called once, when there is a `result`."""
     deadline: float = attrs.field(kw_only=True)
     """In seconds of the node's clock; a response that is later ends the connection."""
-    call: Call | None = attrs.field(init=False, default=None)
+    call: SentRequest | None = attrs.field(init=False, default=None)
     """The request under its number, once it is sent."""
     _response: Any = attrs.field(init=False, default=None)
     _error: Exception | None = attrs.field(init=False, default=None)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from replication.config.broker import BrokerConfig
     from replication.config.dynamic import DynamicBrokerConfig
     from replication.config.keys import ConfigEntry, ConfigSource, ConfigSynonym, ConfigType
-    from replication.config.listeners import HostPort, Listener, Voter
+    from replication.config.listeners import HostPort, ListenerConfig, Voter
     from replication.config.properties import parse_properties
     from replication.config.topic import TopicConfig
 
@@ -41,7 +41,7 @@ __all__ = [
     "ConfigType",
     "DynamicBrokerConfig",
     "HostPort",
-    "Listener",
+    "ListenerConfig",
     "TopicConfig",
     "Voter",
     "parse_properties",
@@ -57,7 +57,7 @@ _MODULES = {
     "ConfigSynonym": "keys",
     "ConfigType": "keys",
     "HostPort": "listeners",
-    "Listener": "listeners",
+    "ListenerConfig": "listeners",
     "Voter": "listeners",
     "parse_properties": "properties",
     "TopicConfig": "topic",

@@ -29,7 +29,13 @@ from replication.config.keys import (
     words,
 )
 from replication.config.known import IGNORED, REFUSED, is_ignored, is_of_listener, nearest
-from replication.config.listeners import AddressLimit, HostPort, Listener, Voter, check_listeners
+from replication.config.listeners import (
+    AddressLimit,
+    HostPort,
+    ListenerConfig,
+    Voter,
+    check_listeners,
+)
 from replication.config.security import (
     PROTOCOLS,
     Introduction,
@@ -83,18 +89,18 @@ class BrokerConfig(SecurityKeys):
     )
 
     # Listeners, connections and requests.
-    listeners: tuple[Listener, ...] = values(
+    listeners: tuple[ListenerConfig, ...] = values(
         "The addresses on which this node accepts connections. An empty host means every"
         " network interface. Without it, a broker listens on `PLAINTEXT://:9092`.",
-        parse=Listener.parse,
+        parse=ListenerConfig.parse,
         expectation="NAME://host:port, separated by commas",
         kind=ConfigType.STRING,
     )
-    advertised_listeners: tuple[Listener, ...] = values(
+    advertised_listeners: tuple[ListenerConfig, ...] = values(
         "The addresses that clients and other brokers use to connect to this broker. Without it"
         " they are the addresses in `listeners`; set it when those cannot be reached from"
         " outside, for example behind a proxy or in a container.",
-        parse=Listener.parse,
+        parse=ListenerConfig.parse,
         expectation="NAME://host:port, separated by commas",
         kind=ConfigType.STRING,
     )
@@ -934,17 +940,17 @@ class BrokerConfig(SecurityKeys):
         return "controller" in self.process_roles
 
     @property
-    def controller_listeners(self) -> tuple[Listener, ...]:
+    def controller_listeners(self) -> tuple[ListenerConfig, ...]:
         return tuple(each for each in self.listeners if each.name in self._controller_names)
 
     @property
-    def broker_listeners(self) -> tuple[Listener, ...]:
+    def broker_listeners(self) -> tuple[ListenerConfig, ...]:
         """The listeners that clients and other brokers connect to; Kafka's default if none is set."""
-        listeners = self.listeners or (Listener("PLAINTEXT", "", 9092),)
+        listeners = self.listeners or (ListenerConfig("PLAINTEXT", "", 9092),)
         return tuple(each for each in listeners if each.name not in self._controller_names)
 
     @property
-    def advertised_broker_listeners(self) -> tuple[Listener, ...]:
+    def advertised_broker_listeners(self) -> tuple[ListenerConfig, ...]:
         """The addresses given to clients; a listener on every interface is advertised as localhost."""
         advertised = {each.name: each for each in self.advertised_listeners}
         return tuple(

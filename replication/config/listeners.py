@@ -47,7 +47,7 @@ class AddressLimit:
 
 
 @attrs.frozen
-class Listener:
+class ListenerConfig:
     """A named address; an empty host stands for every interface."""
 
     name: str
@@ -62,7 +62,7 @@ class Listener:
         return self.host not in _NONROUTABLE
 
     @classmethod
-    def parse(cls, text: str) -> "Listener":
+    def parse(cls, text: str) -> "ListenerConfig":
         name, separator, address = text.partition("://")
         if not separator or not name:
             raise ValueError("NAME://host:port, separated by commas")
@@ -90,7 +90,9 @@ class Voter:
         return cls(int(node_id), where.host, where.port)
 
 
-def check_listeners(listeners: Sequence[Listener], *, advertised: Sequence[Listener]) -> None:
+def check_listeners(
+    listeners: Sequence[ListenerConfig], *, advertised: Sequence[ListenerConfig]
+) -> None:
     """Raise ConfigError if a name occurs twice or an advertised address cannot be reached."""
     for key, given in (("listeners", listeners), ("advertised.listeners", advertised)):
         if len({each.name for each in given}) < len(given):

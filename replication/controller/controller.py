@@ -30,7 +30,7 @@ from typing import Any, TypeAlias, TypeVar
 import attrs
 import trio
 
-from replication.config import BrokerConfig, Listener as ListenerConfig
+from replication.config import BrokerConfig, ListenerConfig
 from replication.controller import log_service
 from replication.controller.metrics import ControllerMetrics
 from replication.controller.rules.acls import create_acls, delete_acls

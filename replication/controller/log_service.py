@@ -107,7 +107,7 @@ def _read_partition(
         assert log.snapshot is not None, "it was just looked at"
         end = log.snapshot.id
         answer = _answer(log, asked)
-        answer.snapshot_id = wire.SnapshotId(end_offset=end.offset, epoch=end.leader_epoch)
+        answer.snapshot_id = wire.FetchSnapshotId(end_offset=end.offset, epoch=end.leader_epoch)
         return answer
     diverging = _divergence(log, asked)
     if diverging is not None:
@@ -139,7 +139,7 @@ def _needs_snapshot(log: MetadataLog, asked: wire.FetchPartition) -> bool:
     )
 
 
-def _divergence(log: MetadataLog, asked: wire.FetchPartition) -> wire.EpochEndOffset | None:
+def _divergence(log: MetadataLog, asked: wire.FetchPartition) -> wire.DivergingEpoch | None:
     """Return where the two logs diverge, if they do (KIP-595): the end of the largest epoch here
     that is not after the observer's last, where that is less than the observer has.
     """
@@ -148,11 +148,11 @@ def _divergence(log: MetadataLog, asked: wire.FetchPartition) -> wire.EpochEndOf
     end = log.log.end_offset_for_epoch(asked.last_fetched_epoch)
     if end.offset == NO_OFFSET:
         # Our disk has lost that leader epoch: nothing the observer holds can be trusted.
-        return wire.EpochEndOffset(
+        return wire.DivergingEpoch(
             epoch=asked.last_fetched_epoch, end_offset=log.log.log_start_offset
         )
     if end.leader_epoch < asked.last_fetched_epoch or end.offset < asked.fetch_offset:
-        return wire.EpochEndOffset(epoch=end.leader_epoch, end_offset=end.offset)
+        return wire.DivergingEpoch(epoch=end.leader_epoch, end_offset=end.offset)
     return None
 
 
@@ -169,7 +169,7 @@ def _answer(
     asked: wire.FetchPartition,
     *,
     error: ErrorCode = ErrorCode.NONE,
-    diverging: wire.EpochEndOffset = wire.NO_DIVERGENCE,
+    diverging: wire.DivergingEpoch = wire.NO_DIVERGENCE,
 ) -> wire.PartitionData:
     return wire.PartitionData(
         partition_index=asked.partition,

@@ -14,7 +14,7 @@ handlers. Rules are added through `cluster.faults` and the fixture `kafka_faults
 """
 
 from replication.faults.rules.book import AddedRule, Call, Decision, Hit, RuleBook, applied, judged
-from replication.faults.rules.rule import Effect, FaultRule, FaultRuleError, Sender
+from replication.faults.rules.rule import Effect, FaultRule, FaultRuleError, RequestSender
 from replication.faults.rules.triggers import (
     Trigger,
     every_time,
@@ -32,8 +32,8 @@ __all__ = [
     "FaultRule",
     "FaultRuleError",
     "Hit",
+    "RequestSender",
     "RuleBook",
-    "Sender",
     "Trigger",
     "applied",
     "every_time",

@@ -35,7 +35,7 @@ PIECE_BYTES = 1 << 20
 FETCH_SNAPSHOT_VERSION = 1
 
 
-class Copy(Protocol):
+class MetadataCopy(Protocol):
     """What is asked of the `MetadataFollower`."""
 
     def log_end_offset(self, partition: TopicPartition, /) -> Offset: ...
@@ -53,7 +53,7 @@ class Copy(Protocol):
 class MetadataEndpoint(RemoteLeaderEndpoint):
     """The leader of the metadata log alone."""
 
-    follower: Copy
+    follower: MetadataCopy
 
     async def fetch(self, request: wire.FetchRequest, *, version: int) -> wire.FetchResponse:
         await self.follower.apply_appended()
@@ -78,7 +78,7 @@ class MetadataEndpoint(RemoteLeaderEndpoint):
         asked.last_fetched_epoch = NO_LEADER_EPOCH if epoch is None else epoch
         return True
 
-    async def _fetch_snapshot(self, wanted: wire.SnapshotId) -> None:
+    async def _fetch_snapshot(self, wanted: wire.FetchSnapshotId) -> None:
         data = bytearray()
         size = 1
         while len(data) < size:
@@ -94,7 +94,9 @@ class MetadataEndpoint(RemoteLeaderEndpoint):
             self.follower.fail(error)
             raise PeerUnavailableError(f"the snapshot could not be taken up: {error}") from error
 
-    async def _fetch_piece(self, wanted: wire.SnapshotId, *, position: int) -> PartitionSnapshot:
+    async def _fetch_piece(
+        self, wanted: wire.FetchSnapshotId, *, position: int
+    ) -> PartitionSnapshot:
         asked = PartitionSnapshotRequest(
             partition=METADATA_PARTITION.partition,
             current_leader_epoch=NO_LEADER_EPOCH,

@@ -13,7 +13,7 @@ from collections.abc import Container, Mapping
 
 import attrs
 
-from replication.client.cluster_view import ClusterView, PartitionView, TopicView
+from replication.client.cluster_view import ClusterView, PartitionInfo, TopicView
 from replication.errors import ErrorCode
 from replication.metadata.rules import (
     BrokerRegistration,
@@ -97,7 +97,7 @@ def _topic(
 
 
 def _partition(
-    seen: PartitionView, before: PartitionRegistration | None
+    seen: PartitionInfo, before: PartitionRegistration | None
 ) -> PartitionRegistration | None:
     """Return the partition as the source has it; None if no leader of it is known."""
     if seen.leader < 0 or (before is not None and seen.leader_epoch < before.leader_epoch):

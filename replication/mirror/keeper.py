@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 
 from replication.metadata.rules import MetadataImage
-from replication.mirror.source import Source
+from replication.mirror.source import MirrorSource
 from replication.mirror.state import (
     LOG_DIRECTORY,
     STATE_FILE,
@@ -33,7 +33,7 @@ class StateKeeper:
 
     seams: Seams
     directory: str
-    source: Source
+    source: MirrorSource
     _state: CopyState | None = attrs.field(init=False, default=None)
     _written: CopyState | None = attrs.field(init=False, default=None)
 

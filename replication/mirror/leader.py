@@ -19,7 +19,7 @@ from replication.follower.leader_endpoint import (
 )
 from replication.follower.rules.fetch_state import BrokerEndPoint
 from replication.leader.rules.fetch_data import CONSUMER_REPLICA_ID
-from replication.mirror.source import Source
+from replication.mirror.source import MirrorSource
 from replication.wire.apis import ApiKey
 from replication.wire.fetch import FetchRequest, FetchResponse
 from storage.types import LeaderEpoch, OffsetAndEpoch, TopicPartition
@@ -82,7 +82,7 @@ class SourceLeader:
 class SourceFetcherFactory(RemoteFetcherFactory):
     """The factory of a mirror's fetchers."""
 
-    source: Source
+    source: MirrorSource
 
     def endpoint(self, leader: BrokerEndPoint, fetcher_id: int) -> LeaderEndpoint:
         version = self.source.version

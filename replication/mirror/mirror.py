@@ -41,7 +41,7 @@ from replication.mirror.image import MIRROR_ID, image_of, without
 from replication.mirror.keeper import StateKeeper
 from replication.mirror.leader import SourceFetcherFactory
 from replication.mirror.options import NODE_ID, MirrorOptions
-from replication.mirror.source import Source
+from replication.mirror.source import MirrorSource
 from replication.mirror.state import LOG_DIRECTORY, MirrorError, PartitionProgress
 from replication.mirror.tails import Tail, TailCheck
 from replication.net.raising import raising_only_one, raising_the_first
@@ -83,7 +83,7 @@ class Mirror:
     logs: LogManager | None = attrs.field(init=False, default=None)
     _fetchers: ReplicaFetcherManager | None = attrs.field(init=False, default=None)
     _image: MetadataImage = attrs.field(init=False, factory=MetadataImage)
-    _source: Source | None = attrs.field(init=False, default=None)
+    _source: MirrorSource | None = attrs.field(init=False, default=None)
     _replicas: ReplicaManager | None = attrs.field(init=False, default=None)
     _troubles: dict[TopicPartition, str] = attrs.field(init=False, factory=dict)
     _unchecked: set[TopicPartition] = attrs.field(init=False, factory=set)
@@ -122,7 +122,7 @@ class Mirror:
                 self.logs.close_uncleanly()
 
     async def _work(self, nursery: trio.Nursery, task_status: trio.TaskStatus[None]) -> None:
-        self._source = source = Source(
+        self._source = source = MirrorSource(
             config=self.source_config, options=self.options, seams=self.seams, nursery=nursery
         )
         nursery.start_soon(source.metadata.run)
@@ -136,7 +136,7 @@ class Mirror:
 
     # Opening and leaving.
 
-    async def _open(self, nursery: trio.Nursery, source: Source) -> ReplicaManager:
+    async def _open(self, nursery: trio.Nursery, source: MirrorSource) -> ReplicaManager:
         """Open the copy, when the source cluster is known."""
         log_directory = f"{self.directory}/{LOG_DIRECTORY}"
         config = self.options.broker_config(log_directory)
@@ -179,7 +179,7 @@ class Mirror:
         return replicas
 
     def _fetcher_manager(
-        self, source: Source, config: BrokerConfig, replicas: LocalReplicas
+        self, source: MirrorSource, config: BrokerConfig, replicas: LocalReplicas
     ) -> ReplicaFetcherManager:
         factory = SourceFetcherFactory(
             source=source,
@@ -236,7 +236,7 @@ class Mirror:
 
     # Following.
 
-    async def _apply_metadata(self, source: Source, replicas: ReplicaManager) -> None:
+    async def _apply_metadata(self, source: MirrorSource, replicas: ReplicaManager) -> None:
         assert self.logs is not None, "opened first"
         if source.view.cluster_id != self.logs.cluster_id:
             raise MirrorError(
@@ -255,7 +255,7 @@ class Mirror:
         assert self._keeper is not None, "made before the copy was opened"
         await self._keeper.note_image(self._image, self.progress())
 
-    async def _check_tails(self, source: Source, image: MetadataImage) -> None:
+    async def _check_tails(self, source: MirrorSource, image: MetadataImage) -> None:
         """Raise MirrorError if the copy was written to.
 
         Partitions that cannot be checked yet wait for new metadata, which is requested at once.
@@ -268,7 +268,7 @@ class Mirror:
             source.metadata.request_update()
 
     async def _check_tail(
-        self, source: Source, image: MetadataImage, partition: TopicPartition
+        self, source: MirrorSource, image: MetadataImage, partition: TopicPartition
     ) -> None:
         assert self.logs is not None, "opened first"
         log, registration = self.logs.get(partition), image.partition(partition)

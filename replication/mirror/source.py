@@ -28,15 +28,15 @@ from replication.net.seams import Seams
 from replication.wire.api_versions import ApiVersionsRequest
 from replication.wire.apis import API, ApiKey
 from replication.wire.describe_configs import (
+    ConfigResourceType,
     ConfigSource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
-    ResourceType,
 )
 
 
 @attrs.define(eq=False, kw_only=True)
-class Source:
+class MirrorSource:
     """The source of one mirror."""
 
     config: ClientConfig
@@ -125,7 +125,7 @@ class Source:
         if node is None or not names:
             return {}
         topics = [
-            DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name=name)
+            DescribeConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name=name)
             for name in names
         ]
         try:

@@ -31,7 +31,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class DetachedError(OSError):
+class DetachedDiskError(OSError):
     """The error of a killed node's disk, which is gone for this incarnation."""
 
 
@@ -146,7 +146,7 @@ class DetachableFileSystem:
 
     def check(self) -> None:
         if self.detached:
-            raise DetachedError("this node's disk is detached")
+            raise DetachedDiskError("this node's disk is detached")
 
     def open(self, path: str, *, create: bool = False) -> File:
         return self._opened(self._call(self._file_system.open, path, create=create))

@@ -2,7 +2,7 @@
 
     ask_versions   ApiVersions, the newest version first (KIP-511)
     Exchange       numbers each request, and reads the response to it
-    Call           one request that has its number
+    SentRequest    one request that has its number
 
 Four carriers move the bytes, because they wait in different ways:
 
@@ -43,7 +43,7 @@ Versions = Mapping[int, tuple[int, int]]
 
 
 @attrs.frozen(eq=False)
-class Call:
+class SentRequest:
     """A request under the number that its response will carry."""
 
     api_key: ApiKey
@@ -62,12 +62,12 @@ class Exchange:
     client_id: str
     _last_correlation_id: int = attrs.field(init=False, default=-1)
 
-    def number(self, message: object, version: int) -> Call:
+    def number(self, message: object, version: int) -> SentRequest:
         last = self._last_correlation_id
         self._last_correlation_id = 0 if last == _MAX_CORRELATION_ID else last + 1
-        return Call(api_of(type(message)).key, version, self._last_correlation_id)
+        return SentRequest(api_of(type(message)).key, version, self._last_correlation_id)
 
-    def frame(self, call: Call, message: object) -> list[Part]:
+    def frame(self, call: SentRequest, message: object) -> list[Part]:
         """Return the parts of the frame that carries `message`."""
         return encode_request(
             message,
@@ -76,7 +76,7 @@ class Exchange:
             client_id=self.client_id,
         )
 
-    def frame_in_steps(self, call: Call, message: object) -> Steps[list[Part]]:
+    def frame_in_steps(self, call: SentRequest, message: object) -> Steps[list[Part]]:
         """Return the parts of the frame that carries `message`, with pauses on the way."""
         return encode_request_in_steps(
             message,
@@ -85,20 +85,20 @@ class Exchange:
             client_id=self.client_id,
         )
 
-    def read(self, call: Call, frame: memoryview) -> object:
+    def read(self, call: SentRequest, frame: memoryview) -> object:
         """Return the response to `call`; raise ProtocolError if `frame` is not that."""
         return self._checked(
             call, *decode_response(frame, api_key=call.api_key, version=call.version)
         )
 
-    async def read_in_turns(self, call: Call, frame: memoryview) -> object:
+    async def read_in_turns(self, call: SentRequest, frame: memoryview) -> object:
         """Return the response to `call`; other tasks have their turn while a long one is read."""
         if len(frame) <= AT_ONCE_BYTES:
             return self.read(call, frame)
         steps = decode_response_in_steps(frame, api_key=call.api_key, version=call.version)
         return self._checked(call, *await in_steps(steps))
 
-    def _checked(self, call: Call, correlation_id: int, response: object) -> object:
+    def _checked(self, call: SentRequest, correlation_id: int, response: object) -> object:
         if correlation_id != call.correlation_id:
             raise ProtocolError(
                 f"{self.peer} answered request {correlation_id}, not {call.correlation_id} ({call})"

@@ -59,7 +59,7 @@ _COLLECTIONS = Collections()
 
 
 @attrs.define(eq=False)
-class Work:
+class RequestWork:
     """The work for one request at a time, in the context of a connection's task."""
 
     pauses: int = 0
@@ -78,7 +78,7 @@ class Work:
         self.pauses = 0
 
 
-WORK: ContextVar[Work | None] = ContextVar("WORK", default=None)
+WORK: ContextVar[RequestWork | None] = ContextVar("WORK", default=None)
 _TURNS: trio.lowlevel.RunVar[Turns] = trio.lowlevel.RunVar("turns of long work")
 
 

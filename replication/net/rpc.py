@@ -23,7 +23,7 @@ import attrs
 import trio
 
 from replication.errors import PeerUnavailableError
-from replication.net.exchange import Call, Exchange
+from replication.net.exchange import Exchange, SentRequest
 from replication.net.framing import DEFAULT_MAX_FRAME_BYTES, LENGTH_SIZE, FrameReader, send_parts
 from replication.net.pace import in_steps
 from replication.net.sasl import VERSION as LOGIN_VERSION, renew_login
@@ -52,7 +52,7 @@ class SentRequests:
 class _Waiting:
     """A call whose response is awaited."""
 
-    call: Call
+    call: SentRequest
     turn: trio.Event = attrs.field(factory=trio.Event)
     out_of_time: bool = False
 
@@ -145,11 +145,11 @@ class RpcClient:
         for waiting in self._in_flight:
             waiting.turn.set()
 
-    async def _encode(self, request: object, *, version: int) -> tuple[Call, list[Part]]:
+    async def _encode(self, request: object, *, version: int) -> tuple[SentRequest, list[Part]]:
         call = self._exchange.number(request, version)
         return call, await in_steps(self._exchange.frame_in_steps(call, request))
 
-    async def _send(self, call: Call, parts: list[Part], waiting: _Waiting | None) -> None:
+    async def _send(self, call: SentRequest, parts: list[Part], waiting: _Waiting | None) -> None:
         async with self._sending:
             self._check_open()
             try:
@@ -211,7 +211,7 @@ class RpcClient:
         waiting.out_of_time = True
         self.close()
 
-    def _out_of_time(self, call: Call, timeout_ms: int) -> PeerUnavailableError:
+    def _out_of_time(self, call: SentRequest, timeout_ms: int) -> PeerUnavailableError:
         self.close()
         return PeerUnavailableError(
             f"{self.connection.peer} did not answer {call} within {timeout_ms} ms"

@@ -1,6 +1,6 @@
 """The listeners of brokers and controllers."""
 
-from replication.config import BrokerConfig, Listener as ListenerConfig
+from replication.config import BrokerConfig, ListenerConfig
 from replication.errors import UnderstudyError
 from replication.net.seams import Listener, Transport
 from replication.net.secure import accepting_context, guarded

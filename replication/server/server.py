@@ -41,7 +41,7 @@ from replication.faults.node_faults import FaultGate
 from replication.leader.purgatory import WAITED, Waited
 from replication.net.framing import DEFAULT_MAX_FRAME_BYTES, LENGTH_SIZE, FrameReader, send_parts
 from replication.net.idle import IdleWatch
-from replication.net.pace import WORK, Work, in_steps
+from replication.net.pace import WORK, RequestWork, in_steps
 from replication.net.seams import Listener, NodeClock
 from replication.security.rules.principal import ANONYMOUS
 from replication.security.rules.scram import LoginFailedError
@@ -59,7 +59,7 @@ from replication.wire.apis import API, ApiKey, api_numbered
 from replication.wire.frames import (
     AT_ONCE_BYTES,
     RequestHeader,
-    UnsupportedVersionError,
+    UnsupportedApiVersionError,
     decode_request,
     decode_request_in_steps,
     encode_response_in_steps,
@@ -204,7 +204,7 @@ class Server:
         )
         watch = Stopwatch(self.clock.now, Waited())
         WAITED.set(watch.waited)  # for this task, and for those that its handlers start
-        work = Work()
+        work = RequestWork()
         WORK.set(work)
         try:
             while await self._answer_next(reader, session, slot, idle, watch):
@@ -251,7 +251,7 @@ class Server:
                 header, request = decode_request(frame)
             else:
                 header, request = await in_steps(decode_request_in_steps(frame))
-        except UnsupportedVersionError as error:
+        except UnsupportedApiVersionError as error:
             if (parts := refusal(error.header)) is None:
                 raise
             return None, parts

@@ -55,7 +55,7 @@ from replication.transactions.rules import (
     value_of,
     verify_partitions,
 )
-from replication.transactions.writing import Written, error_of
+from replication.transactions.writing import PendingChange, error_of
 from storage.batch.compression import Codec
 from storage.batch.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from storage.types import LeaderEpoch, TopicId, TopicPartition
@@ -393,14 +393,14 @@ class TransactionCoordinator:
 
     def _in_the_background(
         self, shard: TransactionShard, slot: Slot, transaction: Transaction
-    ) -> Written:
-        written = Written()
+    ) -> PendingChange:
+        written = PendingChange()
         slot.begin(transaction)
         self.nursery.start_soon(self._write, shard, slot, transaction, written)
         return written
 
     async def _write(
-        self, shard: TransactionShard, slot: Slot, transaction: Transaction, written: Written
+        self, shard: TransactionShard, slot: Slot, transaction: Transaction, written: PendingChange
     ) -> None:
         record = KeyAndValue(key_of(transaction.transactional_id), value_of(transaction))
         submission = shard.writer.submit([record])

@@ -7,7 +7,7 @@ from replication.errors import ErrorCode
 
 
 @attrs.define(eq=False)
-class Written:
+class PendingChange:
     """A change on its way into the log."""
 
     error: ErrorCode = ErrorCode.NONE

@@ -28,7 +28,7 @@ from replication.client.network_client import NetworkClient
 from replication.client.retries import keep_asking
 from replication.errors import ErrorCode, KafkaError
 from replication.net.seams import Seams
-from replication.verify.comparing import Copy
+from replication.verify.comparing import PartitionCopy
 from replication.verify.directories import IGNORED_TOPICS
 from replication.verify.fetched import FetchedBatches, FetchOptions, FindNode
 from replication.verify.lock_step import Past
@@ -104,7 +104,7 @@ class LiveCluster:
         self._ends = {**self._ends, **ends}
         return grew
 
-    def copies_of(self, partition: TopicPartition) -> list[Copy]:
+    def copies_of(self, partition: TopicPartition) -> list[PartitionCopy]:
         """Return the copies of a partition; none if the cluster does not have it."""
         replicas = self.replicas.get(partition)
         if replicas is None:
@@ -117,7 +117,7 @@ class LiveCluster:
             if (node := self._nodes.get(broker)) is not None
         ]
 
-    def _copy(self, partition: TopicPartition, name: str, find_node: FindNode) -> Copy:
+    def _copy(self, partition: TopicPartition, name: str, find_node: FindNode) -> PartitionCopy:
         # Without a leader neither is known, and nothing is read.
         start, end = self._starts.get(partition, 0), self._ends.get(partition, 0)
         topic = self._topics[partition.topic]
@@ -133,7 +133,7 @@ class LiveCluster:
             find_start=partial(self._find_start, partition),
         )
         past = Past(cleaned_before=end if topic.is_compacted else 0)
-        return Copy(name=name, stream=stream, start_offset=start, past=past)
+        return PartitionCopy(name=name, stream=stream, start_offset=start, past=past)
 
     async def _wait_for_leaders(self, topics: Collection[str]) -> None:
         async def attempt() -> None:

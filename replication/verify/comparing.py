@@ -1,6 +1,6 @@
 """The comparison of the copies of one partition, wherever each of them is.
 
-    Copy, Copy, ... ── Comparing ──> begin, step, step, ... ──> Same, Different or Alone
+    PartitionCopy, ... ── Comparing ──> begin, step, step, ... ──> Same, Different or Alone
 
 Rule 1: the range that all copies have is compared, from the highest log start on.
 
@@ -37,7 +37,7 @@ _ALL: Final = 2**63 - 1
 
 
 @attrs.frozen(kw_only=True)
-class Copy:
+class PartitionCopy:
     """One copy of a partition; `stream` begins at its first batch."""
 
     name: str
@@ -66,7 +66,7 @@ class Comparing:
     """The comparison of one partition; it has a `result` when `step` returns False."""
 
     partition: TopicPartition
-    copies: Sequence[Copy]
+    copies: Sequence[PartitionCopy]
     rules: Rules = attrs.field(factory=Rules)
     result: PartitionResult | None = attrs.field(init=False, default=None)
     _walk: LockStep = attrs.field(init=False)

@@ -23,7 +23,7 @@ from typing import Final
 
 import attrs
 
-from replication.verify.comparing import Comparing, Copy, Rules
+from replication.verify.comparing import Comparing, PartitionCopy, Rules
 from replication.verify.lock_step import Past
 from replication.verify.results import CannotCompareError, Comparison, PartitionResult
 from storage.batch.batch_stream import (
@@ -68,7 +68,7 @@ def verify_directories(
     `compacted`: compare by keys, even without a sign of a cleaner.
     `on_partition` is called with each result, for progress.
     """
-    sources = [LogDirectory.at(file_system, directory) for directory in directories]
+    sources = [DirectoryAtRest.at(file_system, directory) for directory in directories]
     rules = Rules(copies=copies, exact=exact, compacted=compacted)
     found = sorted({partition for source in sources for partition in source.partitions})
     if not found:
@@ -86,7 +86,7 @@ def verify_directories(
 
 
 @contextmanager
-def closing(copies: Sequence[Copy]) -> Iterator[Sequence[Copy]]:
+def closing(copies: Sequence[PartitionCopy]) -> Iterator[Sequence[PartitionCopy]]:
     """Close the files of the copies at the end of the block."""
     try:
         yield copies
@@ -96,7 +96,7 @@ def closing(copies: Sequence[Copy]) -> Iterator[Sequence[Copy]]:
 
 
 @attrs.frozen(kw_only=True)
-class LogDirectory:
+class DirectoryAtRest:
     """The replicas of a log directory at rest."""
 
     name: str
@@ -106,7 +106,7 @@ class LogDirectory:
     _pasts: "Pasts"
 
     @classmethod
-    def at(cls, file_system: FileSystem, directory: str) -> "LogDirectory":
+    def at(cls, file_system: FileSystem, directory: str) -> "DirectoryAtRest":
         """Return the replicas in `directory`; CannotCompareError if it is no directory."""
         if not file_system.is_directory(directory):
             raise CannotCompareError(f"{directory} is not a directory")
@@ -122,14 +122,14 @@ class LogDirectory:
             pasts=Pasts.at(file_system, directory),
         )
 
-    def copies_of(self, partition: TopicPartition) -> list[Copy]:
+    def copies_of(self, partition: TopicPartition) -> list[PartitionCopy]:
         """Return the copy of a partition in this directory, or none."""
         path = self.partitions.get(partition)
         if path is None:
             return []
         stream = BatchStream(self._file_system, path)
         return [
-            Copy(
+            PartitionCopy(
                 name=self.name,
                 stream=stream,
                 start_offset=max(self._starts.get(partition, 0), stream.next_offset),

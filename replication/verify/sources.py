@@ -1,7 +1,7 @@
 """Log directories and live clusters, compared partition by partition.
 
-    understudy verify A B            A, B: ── LogDirectory, LiveCluster ──> the copies of each partition
-                                                                        ──> Comparing, step by step
+    understudy verify A B            A, B: ── DirectoryAtRest, LiveCluster ──> the copies of each partition
+                                                                           ──> Comparing, step by step
 Rule 1: everything is read once and in order, one partition after the other; a broker's next
 response is under way while the last one is compared.
 
@@ -26,8 +26,8 @@ from replication.errors import KafkaError
 from replication.net.raising import raising_the_first
 from replication.net.seams import Seams
 from replication.verify.clusters import LiveCluster, cluster
-from replication.verify.comparing import Comparing, Copy, Rules
-from replication.verify.directories import LogDirectory, closing
+from replication.verify.comparing import Comparing, PartitionCopy, Rules
+from replication.verify.directories import DirectoryAtRest, closing
 from replication.verify.fetched import FetchedBatches, FetchOptions, StartMovedError
 from replication.verify.results import (
     Alone,
@@ -41,7 +41,7 @@ from replication.verify.results import (
 from replication.wire.list_offsets import EARLIEST, LATEST
 from storage.types import Offset, TopicPartition
 
-Source: TypeAlias = LogDirectory | LiveCluster
+Source: TypeAlias = DirectoryAtRest | LiveCluster
 
 _NO_RECORD: Final = -1
 _RESTARTS: Final = 3
@@ -73,7 +73,7 @@ class PartitionRanges:
 
 
 @attrs.frozen(kw_only=True)
-class Selection:
+class PartitionSelection:
     """The partitions to compare; as in Kafka's tools, the pattern matches whole topic names."""
 
     topics: str = ".*"
@@ -102,12 +102,12 @@ class ResultListener:
 
 
 @attrs.frozen(kw_only=True)
-class Verification:
+class VerificationPlan:
     """A comparison to run, of any number of log directories and bootstrap servers."""
 
     directories: Sequence[str] = ()
     bootstrap_servers: Sequence[str] = ()
-    selection: Selection = attrs.field(factory=Selection)
+    selection: PartitionSelection = attrs.field(factory=PartitionSelection)
     rules: Rules = attrs.field(factory=Rules)
     fetching: FetchOptions = attrs.field(factory=FetchOptions)
     client_config: dict[str, Any] = attrs.field(factory=dict)
@@ -126,7 +126,7 @@ class Verification:
 
     async def _open(self, stack: AsyncExitStack, seams: Seams) -> list[Source]:
         sources: list[Source] = [
-            LogDirectory.at(seams.file_system, directory) for directory in self.directories
+            DirectoryAtRest.at(seams.file_system, directory) for directory in self.directories
         ]
         alone = len(self.directories) + len(self.bootstrap_servers) == 1
         for servers in self.bootstrap_servers:
@@ -149,7 +149,7 @@ class Verification:
 
 @attrs.define(eq=False)
 class _Run:
-    verification: Verification
+    verification: VerificationPlan
     sources: Sequence[Source]
     seams: Seams
     _report_at: float = attrs.field(init=False)
@@ -212,7 +212,7 @@ class _Run:
             finally:
                 comparing.close()
 
-    async def _run(self, comparing: Comparing, copies: Sequence[Copy]) -> PartitionResult:
+    async def _run(self, comparing: Comparing, copies: Sequence[PartitionCopy]) -> PartitionResult:
         streams = [each.stream for each in copies if isinstance(each.stream, FetchedBatches)]
         more, steps = comparing.begin(), 0
         while more:

@@ -13,37 +13,37 @@ RECOVERING = 1
 
 
 @attrs.define(kw_only=True)
-class BrokerState:
+class BrokerIdAndEpoch:
     broker_id: int = int32("3+")
     broker_epoch: int = int64("3+", default=-1)
 
 
 @attrs.define(kw_only=True)
-class PartitionData:
+class AlterPartitionData:
     partition_index: int = int32()
     leader_epoch: int = int32()
     new_isr: list[int] = array(Kind.INT32, "0-2")
-    new_isr_with_epochs: list[BrokerState] = array(BrokerState, "3+")
+    new_isr_with_epochs: list[BrokerIdAndEpoch] = array(BrokerIdAndEpoch, "3+")
     leader_recovery_state: int = int8("1+", default=RECOVERED)
     partition_epoch: int = int32()
 
 
 @attrs.define(kw_only=True)
-class TopicData:
+class AlterPartitionTopic:
     topic_id: bytes = uuid("2+")
-    partitions: list[PartitionData] = array(PartitionData)
+    partitions: list[AlterPartitionData] = array(AlterPartitionData)
 
 
 @attrs.define(kw_only=True)
 class AlterPartitionRequest:
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)
-    topics: list[TopicData] = array(TopicData)
+    topics: list[AlterPartitionTopic] = array(AlterPartitionTopic)
 
 
 @attrs.define(kw_only=True)
 class PartitionAnswer:
-    """PartitionData of Kafka's AlterPartitionResponse; the request has the name already."""
+    """PartitionData of Kafka's AlterPartitionResponse; AlterPartitionData is the request's."""
 
     partition_index: int = int32()
     error_code: int = int16()

@@ -6,20 +6,20 @@ from replication.wire.schema import array, int16, int32, int64, uuid
 
 
 @attrs.define(kw_only=True)
-class PartitionData:
+class AssignedPartitionData:
     partition_index: int = int32()
 
 
 @attrs.define(kw_only=True)
-class TopicData:
+class AssignedTopicData:
     topic_id: bytes = uuid()
-    partitions: list[PartitionData] = array(PartitionData)
+    partitions: list[AssignedPartitionData] = array(AssignedPartitionData)
 
 
 @attrs.define(kw_only=True)
 class DirectoryData:
     id_: bytes = uuid()
-    topics: list[TopicData] = array(TopicData)
+    topics: list[AssignedTopicData] = array(AssignedTopicData)
 
 
 @attrs.define(kw_only=True)
@@ -30,7 +30,7 @@ class AssignReplicasToDirsRequest:
 
 
 @attrs.define(kw_only=True)
-class PartitionResult:
+class AssignedPartitionResult:
     partition_index: int = int32()
     error_code: int = int16()
 
@@ -38,7 +38,7 @@ class PartitionResult:
 @attrs.define(kw_only=True)
 class TopicResult:
     topic_id: bytes = uuid()
-    partitions: list[PartitionResult] = array(PartitionResult)
+    partitions: list[AssignedPartitionResult] = array(AssignedPartitionResult)
 
 
 @attrs.define(kw_only=True)

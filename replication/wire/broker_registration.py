@@ -10,7 +10,7 @@ from replication.wire.schema import Kind, array, boolean, int16, int32, int64, s
 
 
 @attrs.define(kw_only=True)
-class Listener:
+class RegisteredListener:
     name: str = string()
     host: str = string()
     port: int = uint16()
@@ -29,7 +29,7 @@ class BrokerRegistrationRequest:
     broker_id: int = int32()
     cluster_id: str = string()
     incarnation_id: bytes = uuid()
-    listeners: list[Listener] = array(Listener)
+    listeners: list[RegisteredListener] = array(RegisteredListener)
     features: list[Feature] = array(Feature)
     rack: str | None = string(nullable="0+", default=None)
     is_migrating_zk_broker: bool = boolean("1+")

@@ -11,7 +11,7 @@ import attrs
 from replication.wire.schema import Kind, array, boolean, int8, int16, int32, string
 
 
-class ResourceType(enum.IntEnum):
+class ConfigResourceType(enum.IntEnum):
     UNKNOWN = 0
     TOPIC = 2
     BROKER = 4

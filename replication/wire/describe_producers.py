@@ -6,18 +6,18 @@ from replication.wire.schema import Kind, array, int16, int32, int64, string
 
 
 @attrs.define(kw_only=True)
-class TopicRequest:
+class DescribeProducersTopic:
     name: str = string()
     partition_indexes: list[int] = array(Kind.INT32)
 
 
 @attrs.define(kw_only=True)
 class DescribeProducersRequest:
-    topics: list[TopicRequest] = array(TopicRequest)
+    topics: list[DescribeProducersTopic] = array(DescribeProducersTopic)
 
 
 @attrs.define(kw_only=True)
-class ProducerState:
+class ActiveProducerState:
     producer_id: int = int64()
     producer_epoch: int = int32()
     last_sequence: int = int32(default=-1)
@@ -31,7 +31,7 @@ class PartitionResponse:
     partition_index: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
-    active_producers: list[ProducerState] = array(ProducerState)
+    active_producers: list[ActiveProducerState] = array(ActiveProducerState)
 
 
 @attrs.define(kw_only=True)

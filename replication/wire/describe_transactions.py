@@ -11,13 +11,13 @@ class DescribeTransactionsRequest:
 
 
 @attrs.define(kw_only=True)
-class TopicData:
+class TransactionTopic:
     topic: str = string()
     partitions: list[int] = array(Kind.INT32)
 
 
 @attrs.define(kw_only=True)
-class TransactionState:
+class DescribedTransaction:
     error_code: int = int16()
     transactional_id: str = string()
     transaction_state: str = string()
@@ -25,10 +25,10 @@ class TransactionState:
     transaction_start_time_ms: int = int64()
     producer_id: int = int64()
     producer_epoch: int = int16()
-    topics: list[TopicData] = array(TopicData)
+    topics: list[TransactionTopic] = array(TransactionTopic)
 
 
 @attrs.define(kw_only=True)
 class DescribeTransactionsResponse:
     throttle_time_ms: int = int32()
-    transaction_states: list[TransactionState] = array(TransactionState)
+    transaction_states: list[DescribedTransaction] = array(DescribedTransaction)

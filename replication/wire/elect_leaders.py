@@ -12,7 +12,7 @@ UNCLEAN = 1
 
 
 @attrs.define(kw_only=True)
-class TopicPartitions:
+class ElectionTopic:
     topic: str = string()
     partitions: list[int] = array(Kind.INT32)
 
@@ -20,12 +20,12 @@ class TopicPartitions:
 @attrs.define(kw_only=True)
 class ElectLeadersRequest:
     election_type: int = int8("1+", default=PREFERRED)
-    topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, nullable="0+")
+    topic_partitions: list[ElectionTopic] | None = array(ElectionTopic, nullable="0+")
     timeout_ms: int = int32(default=60_000)
 
 
 @attrs.define(kw_only=True)
-class PartitionResult:
+class ElectionPartitionResult:
     partition_id: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
@@ -34,7 +34,7 @@ class PartitionResult:
 @attrs.define(kw_only=True)
 class ReplicaElectionResult:
     topic: str = string()
-    partition_result: list[PartitionResult] = array(PartitionResult)
+    partition_result: list[ElectionPartitionResult] = array(ElectionPartitionResult)
 
 
 @attrs.define(kw_only=True)

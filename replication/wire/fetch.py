@@ -93,7 +93,7 @@ class FetchRequest:
 
 
 @attrs.frozen(kw_only=True)
-class EpochEndOffset:
+class DivergingEpoch:
     """The leader's largest epoch at or below the follower's, and where it ends."""
 
     epoch: int = int32("12+", default=-1)
@@ -107,18 +107,18 @@ class LeaderIdAndEpoch:
 
 
 @attrs.frozen(kw_only=True)
-class SnapshotId:
+class FetchSnapshotId:
     end_offset: int = int64("12+", default=-1)
     epoch: int = int32("12+", default=-1)
 
 
-NO_DIVERGENCE = EpochEndOffset()
+NO_DIVERGENCE = DivergingEpoch()
 NO_LEADER = LeaderIdAndEpoch()
-NO_SNAPSHOT = SnapshotId()
+NO_SNAPSHOT = FetchSnapshotId()
 
 
 @attrs.define(kw_only=True)
-class AbortedTransaction:
+class AbortedTransactionData:
     producer_id: int = int64("4+")
     first_offset: int = int64("4+")
 
@@ -130,11 +130,11 @@ class PartitionData:
     high_watermark: int = int64()
     last_stable_offset: int = int64("4+", default=-1)
     log_start_offset: int = int64("5+", default=-1)
-    diverging_epoch: EpochEndOffset = struct(EpochEndOffset, "12+", default=NO_DIVERGENCE, tag=0)
+    diverging_epoch: DivergingEpoch = struct(DivergingEpoch, "12+", default=NO_DIVERGENCE, tag=0)
     current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, "12+", default=NO_LEADER, tag=1)
-    snapshot_id: SnapshotId = struct(SnapshotId, "12+", default=NO_SNAPSHOT, tag=2)
-    aborted_transactions: list[AbortedTransaction] | None = array(
-        AbortedTransaction, "4+", nullable="4+", null_by_default=True
+    snapshot_id: FetchSnapshotId = struct(FetchSnapshotId, "12+", default=NO_SNAPSHOT, tag=2)
+    aborted_transactions: list[AbortedTransactionData] | None = array(
+        AbortedTransactionData, "4+", nullable="4+", null_by_default=True
     )
     preferred_read_replica: int = int32("11+", default=-1)
     # Null is allowed on the wire, but Kafka's own broker says "nothing" with no bytes.

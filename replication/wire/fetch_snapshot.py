@@ -30,7 +30,7 @@ class SnapshotId:
 
 
 @attrs.frozen(kw_only=True)
-class LeaderIdAndEpoch:
+class SnapshotLeader:
     leader_id: int = int32()
     leader_epoch: int = int32()
 
@@ -63,7 +63,7 @@ class PartitionSnapshot:
     index: int = int32()
     error_code: int = int16()
     snapshot_id: SnapshotId = struct(SnapshotId, default=SnapshotId())
-    current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, default=LeaderIdAndEpoch(), tag=0)
+    current_leader: SnapshotLeader = struct(SnapshotLeader, default=SnapshotLeader(), tag=0)
     size: int = int64()
     position: int = int64()
     unaligned_records: Part = records(nullable="", default=b"")
@@ -76,7 +76,7 @@ class TopicSnapshot:
 
 
 @attrs.define(kw_only=True)
-class NodeEndpoint:
+class SnapshotNodeEndpoint:
     node_id: int = int32("1+")
     host: str = string("1+")
     port: int = uint16("1+")
@@ -87,4 +87,4 @@ class FetchSnapshotResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16()
     topics: list[TopicSnapshot] = array(TopicSnapshot)
-    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "1+", tag=0)
+    node_endpoints: list[SnapshotNodeEndpoint] = array(SnapshotNodeEndpoint, "1+", tag=0)

@@ -64,7 +64,7 @@ class RequestHeader:
     client_id: str | None
 
 
-class UnsupportedVersionError(ProtocolError):
+class UnsupportedApiVersionError(ProtocolError):
     """A request of an API or a version that is not served; `header` names it."""
 
     def __init__(self, header: RequestHeader) -> None:
@@ -125,7 +125,7 @@ def encode_response_in_steps(
 
 
 def decode_request(frame: memoryview) -> tuple[RequestHeader, object]:
-    """Return header and message; raise UnsupportedVersionError if it is not served."""
+    """Return header and message; raise UnsupportedApiVersionError if it is not served."""
     header, api, flexible, position = _request_body(frame)
     message: object = codec.decode(
         api.request, frame, position, version=header.api_version, flexible=flexible
@@ -213,7 +213,7 @@ def _request_body(frame: memoryview) -> tuple[RequestHeader, Api, bool, int]:
     header, position = _request_header(frame)
     api = api_numbered(header.api_key)
     if api is None or not api.serves(header.api_version):
-        raise UnsupportedVersionError(header)
+        raise UnsupportedApiVersionError(header)
     flexible = api.is_flexible(header.api_version)
     if flexible:
         position = _skip_tags(frame, position)

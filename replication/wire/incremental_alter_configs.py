@@ -7,7 +7,7 @@ from replication.wire.schema import array, boolean, int8, int32, string
 
 
 @attrs.define(kw_only=True)
-class AlterableConfig:
+class IncrementalAlterableConfig:
     """`config_operation` is a `replication.config.ConfigOperation`."""
 
     name: str = string()
@@ -16,17 +16,17 @@ class AlterableConfig:
 
 
 @attrs.define(kw_only=True)
-class AlterConfigsResource:
+class IncrementalAlterConfigsResource:
     """`resource_type` is a `describe_configs.ResourceType`."""
 
     resource_type: int = int8()
     resource_name: str = string()
-    configs: list[AlterableConfig] = array(AlterableConfig)
+    configs: list[IncrementalAlterableConfig] = array(IncrementalAlterableConfig)
 
 
 @attrs.define(kw_only=True)
 class IncrementalAlterConfigsRequest:
-    resources: list[AlterConfigsResource] = array(AlterConfigsResource)
+    resources: list[IncrementalAlterConfigsResource] = array(IncrementalAlterConfigsResource)
     validate_only: bool = boolean()
 
 

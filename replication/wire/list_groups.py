@@ -12,7 +12,7 @@ class ListGroupsRequest:
 
 
 @attrs.define(kw_only=True)
-class ListedGroup:
+class ListedGroupData:
     group_id: str = string()
     protocol_type: str = string()
     group_state: str = string("4+")
@@ -23,4 +23,4 @@ class ListedGroup:
 class ListGroupsResponse:
     throttle_time_ms: int = int32("1+")
     error_code: int = int16()
-    groups: list[ListedGroup] = array(ListedGroup)
+    groups: list[ListedGroupData] = array(ListedGroupData)

@@ -13,7 +13,7 @@ class ListTransactionsRequest:
 
 
 @attrs.define(kw_only=True)
-class TransactionState:
+class ListedTransaction:
     transactional_id: str = string()
     producer_id: int = int64()
     transaction_state: str = string()
@@ -24,4 +24,4 @@ class ListTransactionsResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16()
     unknown_state_filters: list[str] = array(Kind.STRING)
-    transaction_states: list[TransactionState] = array(TransactionState)
+    transaction_states: list[ListedTransaction] = array(ListedTransaction)

@@ -39,7 +39,7 @@ from scenarios.world.clients.witness import (
     Given,
     Happening,
     Lost,
-    Transaction,
+    WitnessedTransaction,
 )
 from storage.types import Offset
 
@@ -217,7 +217,9 @@ def of_readers(happened: Sequence[Happening], there: There) -> list[str]:
 # Transactions.
 
 
-def of_transactions(transactions: Sequence[Transaction], there: Mapping[str, bool]) -> list[str]:
+def of_transactions(
+    transactions: Sequence[WitnessedTransaction], there: Mapping[str, bool]
+) -> list[str]:
     """Return the mistakes about transactions.
 
     `there` maps the values that exist in the end to whether they are committed.
@@ -225,7 +227,7 @@ def of_transactions(transactions: Sequence[Transaction], there: Mapping[str, boo
     return [wrong for each in transactions for wrong in _of_transaction(each, there)]
 
 
-def _of_transaction(transaction: Transaction, there: Mapping[str, bool]) -> Iterator[str]:
+def _of_transaction(transaction: WitnessedTransaction, there: Mapping[str, bool]) -> Iterator[str]:
     values = [value for batch in transaction.batches for value in batch.values]
     known = [value for value in values if value in there]
     seen = [value for value in known if there[value]]

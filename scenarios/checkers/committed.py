@@ -24,7 +24,7 @@ from operator import attrgetter
 
 import attrs
 
-from scenarios.checkers.observed import Batch, Held, ReplicaState, drawn
+from scenarios.checkers.observed import Batch, Held, OnlineReplica, drawn
 from scenarios.checkers.violation import Wrong
 from storage.types import LeaderEpoch, Offset
 
@@ -106,7 +106,7 @@ class CommittedLog:
         return bisect_left(self.batches, log_start, key=_last_offset)
 
 
-def below(committed: CommittedLog, replica: ReplicaState, held: Held) -> Iterator[Wrong]:
+def below(committed: CommittedLog, replica: OnlineReplica, held: Held) -> Iterator[Wrong]:
     """Check I4."""
     differs = committed.note(
         held, log_start=replica.log_start, high_watermark=replica.high_watermark
@@ -118,7 +118,7 @@ def below(committed: CommittedLog, replica: ReplicaState, held: Held) -> Iterato
 
 
 def may_lead(
-    committed: CommittedLog, replica: ReplicaState, held: Held, *, standing: str
+    committed: CommittedLog, replica: OnlineReplica, held: Held, *, standing: str
 ) -> Iterator[Wrong]:
     """Check I6; `standing` says how: "joined the ISR", "is in the ISR", "is in the ELR"."""
     rule = JOINED if standing.startswith("joined") else MAY_LEAD
@@ -134,7 +134,7 @@ def may_lead(
         yield Wrong(rule, f"{replica.node} {standing} of {replica.partition}: {differs}")
 
 
-def elected(committed: CommittedLog, replica: ReplicaState, held: Held) -> Iterator[Wrong]:
+def elected(committed: CommittedLog, replica: OnlineReplica, held: Held) -> Iterator[Wrong]:
     """Check LeaderCompleteness for a replica that has just become leader of its epoch."""
     before = [each for each in committed.batches if each.leader_epoch < replica.leader_epoch]
     have = set(held.batches)
@@ -147,7 +147,7 @@ def elected(committed: CommittedLog, replica: ReplicaState, held: Held) -> Itera
         )
 
 
-def joining(leader: ReplicaState, joining: ReplicaState) -> Iterator[Wrong]:
+def joining(leader: OnlineReplica, joining: OnlineReplica) -> Iterator[Wrong]:
     """Check I5 (KIP-497) for a replica that the leader has asked to add and that still runs."""
     if joining.log_end < leader.high_watermark:
         yield Wrong(

@@ -26,7 +26,7 @@ UNCLEAN = "unclean.leader.election.enable"
 
 
 @attrs.frozen
-class Decision:
+class PartitionDecision:
     """A partition before and after a decision; `before` is None if it is not known."""
 
     before: Decided | None
@@ -91,7 +91,7 @@ class Decisions:
     def of(self, partition: TopicPartition) -> Decided | None:
         return self._decided.get(partition)
 
-    def look(self, controller: Controller | None) -> Iterator[Decision]:
+    def look(self, controller: Controller | None) -> Iterator[PartitionDecision]:
         """Yield every partition, if anything was decided since the last call."""
         if controller is None or controller.image is self.image:
             return
@@ -104,7 +104,7 @@ class Decisions:
             after = self._decided[partition] = self._decided_of(partition, registration)
             same = before.topic_id(partition.topic) == topic_id
             was = decided.get(partition) if same else None
-            yield Decision(was, after, registered, goes_on)
+            yield PartitionDecision(was, after, registered, goes_on)
 
     def _decided_of(
         self, partition: TopicPartition, registration: PartitionRegistration

@@ -20,7 +20,7 @@ from replication.broker.broker import Broker
 from replication.cluster.interface import NotInTimeError
 from replication.metadata.rules import METADATA_PARTITION
 from scenarios.checkers.epochs import drawn, from_start
-from scenarios.checkers.observed import ReplicaState
+from scenarios.checkers.observed import OnlineReplica
 from scenarios.checkers.violation import Wrong
 from scenarios.world.cluster import SimulatedCluster
 from storage.checkpoint import (
@@ -58,7 +58,7 @@ _SEGMENT_FILE = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex)")
 _SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
 
 
-def converged(members: Sequence[ReplicaState], *, compacted: bool = False) -> Iterator[Wrong]:
+def converged(members: Sequence[OnlineReplica], *, compacted: bool = False) -> Iterator[Wrong]:
     """Check that the replicas in sync agree.
 
     Their logs may begin at different offsets for ever (retention); in a compacted log the records
@@ -83,7 +83,7 @@ def converged(members: Sequence[ReplicaState], *, compacted: bool = False) -> It
             )
 
 
-def _epochs(replica: ReplicaState, start: Offset) -> list[EpochEntry]:
+def _epochs(replica: OnlineReplica, start: Offset) -> list[EpochEntry]:
     """Return the epochs that have records. An epoch without any is only in its leader's cache, and
     one whose batch was cut off stays known where it was cut.
     """

@@ -20,7 +20,7 @@ finds it.
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from scenarios.checkers.observed import ReplicaState
+from scenarios.checkers.observed import OnlineReplica
 from scenarios.checkers.violation import Wrong
 from storage.checkpoint import EpochEntry
 from storage.types import Offset
@@ -30,7 +30,7 @@ FOLLOWED = "no replica holds a later epoch than it acts on"
 CACHE = "the epoch cache is what the log says"
 
 
-def never_fall(before: ReplicaState, after: ReplicaState) -> Iterator[Wrong]:
+def never_fall(before: OnlineReplica, after: OnlineReplica) -> Iterator[Wrong]:
     for name in ("leader_epoch", "partition_epoch"):
         was, now = getattr(before, name), getattr(after, name)
         if now < was:
@@ -38,7 +38,7 @@ def never_fall(before: ReplicaState, after: ReplicaState) -> Iterator[Wrong]:
             yield Wrong(EPOCHS_RISE, f"{after.where} went from {words} {was} back to {now}")
 
 
-def none_is_later(replica: ReplicaState) -> Iterator[Wrong]:
+def none_is_later(replica: OnlineReplica) -> Iterator[Wrong]:
     if replica.epochs and replica.epochs[-1].epoch > replica.leader_epoch:
         yield Wrong(
             FOLLOWED,
@@ -47,7 +47,7 @@ def none_is_later(replica: ReplicaState) -> Iterator[Wrong]:
         )
 
 
-def cache_is_derived(replica: ReplicaState, scanned: Sequence[EpochEntry]) -> Iterator[Wrong]:
+def cache_is_derived(replica: OnlineReplica, scanned: Sequence[EpochEntry]) -> Iterator[Wrong]:
     """Check I8; `scanned` is the first batch of each epoch that the log has, or has had."""
     entries, derived = list(replica.epochs), from_start(scanned, replica.log_start)
     if replica.log_start == replica.log_end:

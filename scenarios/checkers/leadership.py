@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterator
 import attrs
 
 from replication.metadata.rules import NO_LEADER, LeaderRecoveryState, PartitionRegistration
-from scenarios.checkers.observed import ReplicaState
+from scenarios.checkers.observed import OnlineReplica
 from scenarios.checkers.violation import Wrong
 from storage.types import TopicPartition
 
@@ -38,7 +38,7 @@ EXCLUDED = "who may have lost its tail is neither in sync nor eligible"
 FETCHERS = "a partition is followed by one fetcher, one that is led here by none"
 
 
-def one_leader(known: ReplicaState | None, leads: ReplicaState) -> Iterator[Wrong]:
+def one_leader(known: OnlineReplica | None, leads: OnlineReplica) -> Iterator[Wrong]:
     """Check I3; `known` is the replica first seen to lead in this leader epoch."""
     if known is not None and (known.node, known.life) != (leads.node, leads.life):
         who = known.node if known.node != leads.node else "an earlier process of its own"
@@ -47,7 +47,7 @@ def one_leader(known: ReplicaState | None, leads: ReplicaState) -> Iterator[Wron
         )
 
 
-def counts_everybody(leader: ReplicaState, decided: PartitionRegistration) -> Iterator[Wrong]:
+def counts_everybody(leader: OnlineReplica, decided: PartitionRegistration) -> Iterator[Wrong]:
     """Check ReplicationQuorumSuperset, unless the leader is deposed: then it commits nothing."""
     left_out = set(decided.isr) - leader.maximal_isr
     if leader.leader_epoch == decided.leader_epoch and left_out:
@@ -58,7 +58,7 @@ def counts_everybody(leader: ReplicaState, decided: PartitionRegistration) -> It
         )
 
 
-def followed_once(replica: ReplicaState, fetchers: int) -> Iterator[Wrong]:
+def followed_once(replica: OnlineReplica, fetchers: int) -> Iterator[Wrong]:
     if fetchers > (0 if replica.is_leader else 1):
         yield Wrong(
             FETCHERS,

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
-from scenarios.world.client import ReadRecord, SentBatch
+from scenarios.world.client import ReadRecord, SentRecords
 
 MANY = 20
 """More are not all named."""
@@ -46,7 +46,7 @@ def _line(label: str, values: Sequence[str]) -> str:
     return f"{label:<20} {len(values)}" + (f"  {' '.join(shown)}" if values else "")
 
 
-def loss_ledger(batches: Iterable[SentBatch], there: Iterable[ReadRecord]) -> LossLedger:
+def loss_ledger(batches: Iterable[SentRecords], there: Iterable[ReadRecord]) -> LossLedger:
     """Account for every value that was sent; each value is sent once."""
     times = Counter(record.value for record in there)
     acked: list[str] = []

@@ -48,7 +48,7 @@ _NOWHERE = _Place(-1, 0, 0)
 
 
 @attrs.frozen(kw_only=True)
-class ReplicaState:
+class OnlineReplica:
     """One replica that is online, at one moment."""
 
     node: str

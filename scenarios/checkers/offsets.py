@@ -9,7 +9,7 @@ I16  no follower fails because it was sent what does not continue its log
 from collections.abc import Iterator
 
 from replication.events import LogTruncated, PartitionFailed
-from scenarios.checkers.observed import ReplicaState
+from scenarios.checkers.observed import OnlineReplica
 from scenarios.checkers.violation import Wrong
 from storage.errors import OffsetsOutOfOrderError, UnexpectedAppendOffsetError
 
@@ -22,7 +22,7 @@ CONTINUES = "what a follower appends continues its log"
 UNDER_MIN_ISR = "the high watermark stands still below min.insync.replicas"
 
 
-def marks(replica: ReplicaState) -> Iterator[Wrong]:
+def marks(replica: OnlineReplica) -> Iterator[Wrong]:
     start, end, high_watermark = replica.log_start, replica.log_end, replica.high_watermark
     if not 0 <= start <= high_watermark <= end:
         yield Wrong(
@@ -38,7 +38,7 @@ def marks(replica: ReplicaState) -> Iterator[Wrong]:
         )
 
 
-def leader_grows(before: ReplicaState, after: ReplicaState) -> Iterator[Wrong]:
+def leader_grows(before: OnlineReplica, after: OnlineReplica) -> Iterator[Wrong]:
     """Check two states of a leader within one leader epoch."""
     if not _same_leader_epoch(before, after):
         return
@@ -52,7 +52,7 @@ def leader_grows(before: ReplicaState, after: ReplicaState) -> Iterator[Wrong]:
             )
 
 
-def waits_for_min_isr(before: ReplicaState, after: ReplicaState) -> Iterator[Wrong]:
+def waits_for_min_isr(before: OnlineReplica, after: OnlineReplica) -> Iterator[Wrong]:
     """Check two states of a leader whose ISR was too small in both (KAFKA-15583)."""
     too_few = len(before.isr) < before.min_isr and len(after.isr) < after.min_isr
     if (
@@ -67,7 +67,7 @@ def waits_for_min_isr(before: ReplicaState, after: ReplicaState) -> Iterator[Wro
         )
 
 
-def _same_leader_epoch(before: ReplicaState, after: ReplicaState) -> bool:
+def _same_leader_epoch(before: OnlineReplica, after: OnlineReplica) -> bool:
     return (
         before.is_leader
         and after.is_leader
@@ -95,7 +95,7 @@ def given_up(event: PartitionFailed) -> Iterator[Wrong]:
         yield Wrong(CONTINUES, f"{event.partition} was given up: {event.cause}")
 
 
-def cut_by_its_leader(event: LogTruncated, replica: ReplicaState) -> Iterator[Wrong]:
+def cut_by_its_leader(event: LogTruncated, replica: OnlineReplica) -> Iterator[Wrong]:
     if replica.is_leader:
         yield Wrong(
             LEADER_CUTS,

@@ -20,7 +20,7 @@ from storage.types import LeaderEpoch, Offset, TopicPartition
 
 
 @attrs.frozen(kw_only=True)
-class Standing:
+class ReplicaAndLeader:
     """One replica, and what its leader has."""
 
     node: str
@@ -37,7 +37,7 @@ class Standing:
     in_sync: bool = False
 
 
-def reason_out_of_sync(standing: Standing) -> str:
+def reason_out_of_sync(standing: ReplicaAndLeader) -> str:
     """Return the first reason that applies, in a few words; "is in sync" if there is none."""
     behind = standing.leader_log_end is not None and standing.log_end < standing.leader_log_end
     reasons = {
@@ -63,7 +63,7 @@ def reasons_out_of_sync(cluster: SimulatedCluster, partition: TopicPartition) ->
     return "; ".join(reasons) or f"no broker knows {partition}"
 
 
-def standings(cluster: SimulatedCluster, partition: TopicPartition) -> Iterator[Standing]:
+def standings(cluster: SimulatedCluster, partition: TopicPartition) -> Iterator[ReplicaAndLeader]:
     image, registration = cluster.image, cluster.partition(partition)
     if registration is None:
         return
@@ -82,7 +82,7 @@ def standings(cluster: SimulatedCluster, partition: TopicPartition) -> Iterator[
     for broker_id in registration.replicas:
         name = node_name(broker_id)
         manager = hosting.get(name)
-        standing = Standing(
+        standing = ReplicaAndLeader(
             node=name,
             up=name in brokers,
             paused=cluster.world.clock(name).paused,

@@ -18,7 +18,7 @@ from replication.leader.rules.isr import Pulse
 from replication.leader.rules.settled import Settled
 from replication.replica_manager import ReplicaManager
 from scenarios.checkers import storage
-from scenarios.checkers.observed import HeldLog, ReplicaState
+from scenarios.checkers.observed import HeldLog, OnlineReplica
 from scenarios.checkers.storage import FailedLog
 from scenarios.checkers.violation import Wrong
 from scenarios.world.cluster import SimulatedCluster
@@ -36,7 +36,7 @@ class Watched:
     replica: Partition
     held: HeldLog
     moved: "dict[Watched, None]"
-    last: ReplicaState | None = None
+    last: OnlineReplica | None = None
     """The state at the last look."""
     pulse: Pulse = attrs.field(factory=Pulse)
 
@@ -51,11 +51,11 @@ class Watched:
         """The number of fetchers of this broker that fetch it."""
         return self.manager.roles.fetchers.followed_by(self.replica.topic_partition)
 
-    def look(self) -> ReplicaState:
+    def look(self) -> OnlineReplica:
         replica, log = self.replica, self.replica.log
         leads = replica.leadership
         self.held.read_on()
-        self.last = ReplicaState(
+        self.last = OnlineReplica(
             node=self.node,
             life=self.life,
             partition=replica.topic_partition,

@@ -42,10 +42,10 @@ from scenarios.checkers import (
 from scenarios.checkers.budget import Budget
 from scenarios.checkers.committed import CommittedLog
 from scenarios.checkers.contract import Contract
-from scenarios.checkers.decisions import Decision, Decisions
+from scenarios.checkers.decisions import Decisions, PartitionDecision
 from scenarios.checkers.leadership import Decided
 from scenarios.checkers.leftovers import ClusterResources, left_over, resources_in_use
-from scenarios.checkers.observed import ReplicaState
+from scenarios.checkers.observed import OnlineReplica
 from scenarios.checkers.replicas import Replicas, Watched
 from scenarios.checkers.violation import InvariantViolatedError, Wrong
 from scenarios.world.client import BatchAnswered, RecordsGiven
@@ -96,8 +96,8 @@ class Checkers:
     # The partitions of which all replicas are to be looked at.
     _touched: dict[TopicPartition, None] = attrs.field(factory=dict, init=False)
     # The last state of every replica that ever was, even if it is down.
-    _last: dict[tuple[str, TopicPartition], ReplicaState] = attrs.field(factory=dict, init=False)
-    _leaders: dict[tuple[TopicPartition, LeaderEpoch], ReplicaState] = attrs.field(
+    _last: dict[tuple[str, TopicPartition], OnlineReplica] = attrs.field(factory=dict, init=False)
+    _leaders: dict[tuple[TopicPartition, LeaderEpoch], OnlineReplica] = attrs.field(
         factory=dict, init=False
     )
     _at_first: ClusterResources | None = attrs.field(default=None, init=False)
@@ -273,7 +273,7 @@ class Checkers:
     def _log(self, partition: TopicPartition) -> CommittedLog:
         return self._committed.setdefault(partition, CommittedLog())
 
-    def _is_held_against(self, log: CommittedLog, replica: ReplicaState) -> bool:
+    def _is_held_against(self, log: CommittedLog, replica: OnlineReplica) -> bool:
         return replica.leader_epoch >= log.since and self.lost_until(replica.partition) < math.inf
 
     def _cut(self, event: LogTruncated) -> None:
@@ -363,7 +363,7 @@ class Checkers:
 
     # Looks at decisions of the controller.
 
-    def _look_at_decision(self, decision: Decision) -> None:
+    def _look_at_decision(self, decision: PartitionDecision) -> None:
         after, before = decision.after, decision.before
         partition, registration = after.partition, after.registration
         if decision.is_new:
@@ -417,7 +417,7 @@ class Checkers:
                 self._judge(committed.below(log, now, watched.held))
 
     def _look_after_a_loss(
-        self, log: CommittedLog, watched: Watched, before: ReplicaState | None, now: ReplicaState
+        self, log: CommittedLog, watched: Watched, before: OnlineReplica | None, now: OnlineReplica
     ) -> None:
         """Check a replica after an election that may have lost records.
 
@@ -438,7 +438,7 @@ class Checkers:
                     self.contract.followed_the_loss(now.partition, name)
             self._judge(committed.below(log, now, watched.held))
 
-    def _leads(self, replica: ReplicaState) -> Iterator[Wrong]:
+    def _leads(self, replica: OnlineReplica) -> Iterator[Wrong]:
         leader_epoch = replica.partition, replica.leader_epoch
         yield from leadership.one_leader(self._leaders.get(leader_epoch), replica)
         self._leaders.setdefault(leader_epoch, replica)
@@ -481,7 +481,7 @@ class Checkers:
                     self._look_at_joining(watched, watched.replica.leadership, now)
 
     def _look_at_member(
-        self, log: CommittedLog, watched: Watched, now: ReplicaState, standing: str
+        self, log: CommittedLog, watched: Watched, now: OnlineReplica, standing: str
     ) -> None:
         wrongs = list(committed.may_lead(log, now, watched.held, standing=standing))
         if not wrongs:
@@ -493,7 +493,7 @@ class Checkers:
         unsure = self._may_be_unsure and self.contract.is_unsure(partition, node)
         return unsure or self.contract.is_unproven(partition, node)
 
-    def _look_at_joining(self, leader: Watched, leads: Leadership, now: ReplicaState) -> None:
+    def _look_at_joining(self, leader: Watched, leads: Leadership, now: OnlineReplica) -> None:
         """Check the replica that the leader has asked to add, if it is still the process whose
         fetches the leader has seen (KIP-903).
         """

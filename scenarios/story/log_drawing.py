@@ -58,7 +58,7 @@ def checkpointed_epochs(file_system: FileSystem, directory: str) -> list[EpochEn
     return []
 
 
-class Run(NamedTuple):
+class EpochRun(NamedTuple):
     """Consecutive records of one leader epoch, with both offsets inclusive."""
 
     leader_epoch: LeaderEpoch
@@ -66,8 +66,8 @@ class Run(NamedTuple):
     last: Offset
 
 
-def runs_of(batches: Iterable[BatchHeader]) -> list[Run]:
-    runs: list[Run] = []
+def runs_of(batches: Iterable[BatchHeader]) -> list[EpochRun]:
+    runs: list[EpochRun] = []
     for batch in batches:
         if runs and (runs[-1].leader_epoch, runs[-1].last + 1) == (
             batch.leader_epoch,
@@ -75,7 +75,7 @@ def runs_of(batches: Iterable[BatchHeader]) -> list[Run]:
         ):
             runs[-1] = runs[-1]._replace(last=batch.last_offset)
         else:
-            runs.append(Run(batch.leader_epoch, batch.base_offset, batch.last_offset))
+            runs.append(EpochRun(batch.leader_epoch, batch.base_offset, batch.last_offset))
     return runs
 
 

@@ -13,7 +13,7 @@ from scenarios.story.script import ScriptError
 from scenarios.world.clients.copying import Copier
 from scenarios.world.clients.machine import Program
 from scenarios.world.clients.reading import Reader
-from scenarios.world.clients.sending import Finish, Sender
+from scenarios.world.clients.sending import Finish, SendingClient
 from scenarios.world.clients.witness import Witness
 from scenarios.world.cluster import BROKER_PORT
 from scenarios.world.world import World
@@ -43,7 +43,7 @@ class Programs:
     def sender(self, name: str, config: dict[str, str]) -> None:
         assert self._finish is not None, "there is a cluster"
         self._start(
-            Sender(
+            SendingClient(
                 name=name,
                 world=self.world,
                 servers=self._servers,
@@ -126,8 +126,8 @@ class Programs:
         await program.ended.wait()
 
     @property
-    def senders(self) -> list[Sender]:
-        return [each for each in self.running.values() if isinstance(each, Sender)]
+    def senders(self) -> list[SendingClient]:
+        return [each for each in self.running.values() if isinstance(each, SendingClient)]
 
     @property
     def of_transactions(self) -> list[Program]:

@@ -27,7 +27,7 @@ from scenarios.world.client import (
     NoAnswer,
     ProducerSequence,
     ReadRecord,
-    SentBatch,
+    SentRecords,
     StoryClient,
 )
 from scenarios.world.cluster import (
@@ -60,7 +60,7 @@ class IdempotentProducer:
 
 
 @attrs.define(eq=False)
-class Work:
+class BackgroundProducer:
     """The task of a producer in the background, and its progress."""
 
     records: int
@@ -81,7 +81,7 @@ class Stage:
     stack: AsyncExitStack
     checkers: Checkers = attrs.field(factory=Checkers)
     recording: Recording | None = None
-    batches: list[SentBatch] = attrs.field(factory=list, init=False)
+    batches: list[SentRecords] = attrs.field(factory=list, init=False)
     accounted: dict[TopicPartition, list[ReadRecord]] = attrs.field(factory=dict, init=False)
     """The records at the last `ledger` command."""
     rotten: list[tuple[str, TopicPartition, Offset]] = attrs.field(factory=list, init=False)
@@ -89,7 +89,7 @@ class Stage:
     images: dict[str, Node] = attrs.field(factory=dict, init=False)
     """The copies of disks, by the names that the story gave them."""
     producers: dict[str, IdempotentProducer] = attrs.field(factory=dict, init=False)
-    work: dict[str, Work] = attrs.field(factory=dict, init=False)
+    work: dict[str, BackgroundProducer] = attrs.field(factory=dict, init=False)
     consumers: dict[TopicPartition, StoryConsumer] = attrs.field(factory=dict, init=False)
     trimmed: set[str] = attrs.field(factory=set, init=False)
     """The topics of which records were deleted on request."""
@@ -109,9 +109,9 @@ class Stage:
     _idempotent_lanes: dict[tuple[str, TopicPartition], IdempotentLane] = attrs.field(
         factory=dict, init=False
     )
-    _waiting: list[SentBatch] = attrs.field(factory=list, init=False)
-    _astray: list[SentBatch] = attrs.field(factory=list, init=False)
-    _of_the_past: list[SentBatch] = attrs.field(factory=list, init=False)
+    _waiting: list[SentRecords] = attrs.field(factory=list, init=False)
+    _astray: list[SentRecords] = attrs.field(factory=list, init=False)
+    _of_the_past: list[SentRecords] = attrs.field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.programs = Programs(world=self.world)
@@ -219,19 +219,21 @@ class Stage:
 
     # Sending.
 
-    def new_batch(self, partition: TopicPartition, values: tuple[str, ...], acks: int) -> SentBatch:
+    def new_batch(
+        self, partition: TopicPartition, values: tuple[str, ...], acks: int
+    ) -> SentRecords:
         known = {value for batch in self.batches for value in batch.values}
         if known & set(values) or len(set(values)) < len(values):
             raise ScriptError("no value is produced twice: the ledger tells records by them")
-        batch = SentBatch(partition, values, acks)
+        batch = SentRecords(partition, values, acks)
         self.batches.append(batch)
         return batch
 
-    def waits_for(self, batch: SentBatch) -> None:
+    def waits_for(self, batch: SentRecords) -> None:
         """Let the command `answers` report this batch."""
         self._waiting.append(batch)
 
-    def sent_to(self, partition: TopicPartition) -> list[SentBatch]:
+    def sent_to(self, partition: TopicPartition) -> list[SentRecords]:
         """Return the batches sent to the present topic of that name.
 
         A batch that was on its way when the topic was created counts as unanswered: it may be in
@@ -243,11 +245,11 @@ class Stage:
             if batch.partition == partition and batch not in self._of_the_past
         ]
 
-    def of_the_past(self, partition: TopicPartition) -> list[SentBatch]:
+    def of_the_past(self, partition: TopicPartition) -> list[SentRecords]:
         """Return the batches that a former topic of that name acked and that were sent once."""
         return [batch for batch in self._of_the_past if batch.partition == partition]
 
-    def is_astray(self, batch: SentBatch) -> bool:
+    def is_astray(self, batch: SentRecords) -> bool:
         return batch.outcome is ASTRAY
 
     def made_again(self, topic: str) -> None:
@@ -264,7 +266,12 @@ class Stage:
         self.tell(TopicMadeAgain(topic=topic))
 
     async def put_in_sequence(
-        self, batch: SentBatch, name: str, *, epoch: int | None = None, sequence: int | None = None
+        self,
+        batch: SentRecords,
+        name: str,
+        *,
+        epoch: int | None = None,
+        sequence: int | None = None,
     ) -> None:
         """Give a batch the next sequence of an idempotent producer, unless `epoch` or `sequence`
         say otherwise.
@@ -286,7 +293,7 @@ class Stage:
         )
 
     def deliver_in_background(
-        self, batch: SentBatch, name: str | None, *, timeout_ms: int, delivery_timeout_ms: int
+        self, batch: SentRecords, name: str | None, *, timeout_ms: int, delivery_timeout_ms: int
     ) -> None:
         """Send a batch in the background until it is answered, in the lane of its idempotent
         producer if it has one.
@@ -304,7 +311,7 @@ class Stage:
         )
 
     def send_in_background(
-        self, batch: SentBatch, *, timeout_ms: int, to: Address | None = None
+        self, batch: SentRecords, *, timeout_ms: int, to: Address | None = None
     ) -> None:
         assert self._background is not None, "a cluster's story has a background"
         batch.outcome = None
@@ -346,7 +353,7 @@ class Stage:
             self.consumers[partition] = StoryConsumer(client=self.client, partition=partition)
         return self.consumers[partition]
 
-    async def answers(self) -> list[SentBatch]:
+    async def answers(self) -> list[SentRecords]:
         """Return the batches sent in the background, once all of them have an outcome."""
         waiting, self._waiting = self._waiting, []
         await self.cluster.until(

@@ -17,7 +17,7 @@ from scenarios.story.expected_records import OFFSETS, TRANSACTIONS
 from scenarios.story.log_drawing import readable_batches
 from scenarios.story.stage import Stage
 from scenarios.world.clients.copying import Copier
-from scenarios.world.clients.sending import Sender
+from scenarios.world.clients.sending import SendingClient
 from scenarios.world.clients.witness import Given
 from scenarios.world.cluster import CONTROLLER, node_name, partition_directory
 from storage.types import TopicPartition
@@ -115,7 +115,7 @@ class Situation:
 
     def was_a_sender(self, name: str) -> bool:
         lives = [each for each in self.stage.programs.all if each.name == name]
-        return bool(lives) and isinstance(lives[-1], Sender)
+        return bool(lives) and isinstance(lives[-1], SendingClient)
 
     def allows(self, line: str) -> bool:
         """Return whether the line can be carried out now."""

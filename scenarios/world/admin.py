@@ -26,12 +26,12 @@ from replication.wire.delete_records import (
     DeleteRecordsTopic,
 )
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from replication.wire.describe_configs import ResourceType
-from replication.wire.elect_leaders import ElectLeadersRequest, TopicPartitions
+from replication.wire.describe_configs import ConfigResourceType
+from replication.wire.elect_leaders import ElectionTopic, ElectLeadersRequest
 from replication.wire.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
 from scenarios.world.client import PATIENCE_MS, Address, StoryClient, closing
 from storage.types import Offset, TopicPartition
@@ -47,27 +47,27 @@ ADMIN_PATIENCE_MS = 2_000
 
 
 async def alter_topic(client: StoryClient, topic: str, configs: Mapping[str, str]) -> ErrorCode:
-    return await _alter(client, ResourceType.TOPIC, topic, configs)
+    return await _alter(client, ConfigResourceType.TOPIC, topic, configs)
 
 
 async def alter_broker(
     client: StoryClient, broker: int, at: Address, configs: Mapping[str, str]
 ) -> ErrorCode:
-    return await _alter(client, ResourceType.BROKER, str(broker), configs, among=[at])
+    return await _alter(client, ConfigResourceType.BROKER, str(broker), configs, among=[at])
 
 
 async def _alter(
     client: StoryClient,
-    resource_type: ResourceType,
+    resource_type: ConfigResourceType,
     name: str,
     configs: Mapping[str, str],
     among: Sequence[Address] = (),
 ) -> ErrorCode:
-    resource = AlterConfigsResource(
+    resource = IncrementalAlterConfigsResource(
         resource_type=resource_type,
         resource_name=name,
         configs=[
-            AlterableConfig(name=key, config_operation=ConfigOperation.SET, value=value)
+            IncrementalAlterableConfig(name=key, config_operation=ConfigOperation.SET, value=value)
             for key, value in configs.items()
         ],
     )
@@ -123,7 +123,7 @@ async def reassign(
 
 
 async def elect(client: StoryClient, partition: TopicPartition, kind: int) -> ErrorCode:
-    wanted = TopicPartitions(topic=partition.topic, partitions=[partition.partition])
+    wanted = ElectionTopic(topic=partition.topic, partitions=[partition.partition])
     request = ElectLeadersRequest(
         election_type=kind, topic_partitions=[wanted], timeout_ms=ADMIN_PATIENCE_MS
     )

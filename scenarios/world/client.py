@@ -81,7 +81,7 @@ READ_BYTES = 1 << 20
 
 
 @attrs.frozen
-class Acked:
+class AckedBatch:
     """The leader has written the batch, with its first record at `base_offset`."""
 
     base_offset: Offset
@@ -99,7 +99,7 @@ class NoAnswer:
     cause: str
 
 
-Outcome: TypeAlias = Acked | Refused | NoAnswer
+Outcome: TypeAlias = AckedBatch | Refused | NoAnswer
 
 
 @attrs.frozen(kw_only=True)
@@ -112,7 +112,7 @@ class ProducerSequence:
 
 
 @attrs.define(eq=False)
-class SentBatch:
+class SentRecords:
     """Records that were sent together, and their outcome; None while there is none."""
 
     partition: TopicPartition
@@ -130,7 +130,7 @@ class SentBatch:
 
     @property
     def acked(self) -> bool:
-        return isinstance(self.outcome, Acked)
+        return isinstance(self.outcome, AckedBatch)
 
 
 @attrs.frozen(kw_only=True)
@@ -219,19 +219,19 @@ class StoryClient:
 
     # Producing.
 
-    async def send(self, batch: SentBatch, *, timeout_ms: int, to: Address | None = None) -> None:
+    async def send(self, batch: SentRecords, *, timeout_ms: int, to: Address | None = None) -> None:
         """Send a batch to `to`, or to its leader, and note its `outcome`."""
         batch.attempts += 1
         if batch.timestamp is None:  # the time of its first attempt stays
             batch.timestamp, batch.sent_at = self.seams.clock.wall_ms(), self.seams.clock.now()
         self.finish(batch, await self.attempt(batch, timeout_ms, to))
 
-    def finish(self, batch: SentBatch, outcome: Outcome) -> None:
+    def finish(self, batch: SentRecords, outcome: Outcome) -> None:
         batch.outcome = outcome
         batch.answered_at = self.seams.clock.now()
         self.tell(batch, outcome)
 
-    def tell(self, batch: SentBatch, outcome: Outcome) -> None:
+    def tell(self, batch: SentRecords, outcome: Outcome) -> None:
         self.sink(
             BatchAnswered(
                 partition=batch.partition,
@@ -244,7 +244,7 @@ class StoryClient:
         )
 
     async def attempt(
-        self, batch: SentBatch, timeout_ms: int, to: Address | None = None
+        self, batch: SentRecords, timeout_ms: int, to: Address | None = None
     ) -> Outcome:
         """Send a batch once, over a connection of its own; return the outcome."""
         try:
@@ -253,7 +253,7 @@ class StoryClient:
         except PeerUnavailableError as error:
             return NoAnswer(str(error))
 
-    async def ask(self, client: RpcClient, batch: SentBatch, timeout_ms: int) -> Outcome:
+    async def ask(self, client: RpcClient, batch: SentRecords, timeout_ms: int) -> Outcome:
         if batch.timestamp is None:
             batch.timestamp = self.seams.clock.wall_ms()
         data = PartitionProduceData(index=batch.partition.partition, records=_encoded(batch))
@@ -275,7 +275,7 @@ class StoryClient:
         answer: PartitionProduceResponse = response.responses[0].partition_responses[0]
         if answer.error_code != ErrorCode.NONE:
             return Refused(ErrorCode.of(answer.error_code))
-        return Acked(answer.base_offset)
+        return AckedBatch(answer.base_offset)
 
     async def init_producer_id(self) -> int:
         """Return a new producer id."""
@@ -487,7 +487,7 @@ def key_of(value: str) -> str | None:
     return key if colon else None
 
 
-def _encoded(batch: SentBatch) -> bytes:
+def _encoded(batch: SentRecords) -> bytes:
     assert batch.timestamp is not None, "a batch is made before it is sent"
     keys = [key_of(value) for value in batch.values]
     records = [
@@ -501,8 +501,8 @@ def _encoded(batch: SentBatch) -> bytes:
     return encode_batch(records, **({} if batch.sequence is None else attrs.asdict(batch.sequence)))
 
 
-def _end_of(batch: SentBatch, outcome: Outcome) -> Offset | None:
-    return outcome.base_offset + len(batch.values) if isinstance(outcome, Acked) else None
+def _end_of(batch: SentRecords, outcome: Outcome) -> Offset | None:
+    return outcome.base_offset + len(batch.values) if isinstance(outcome, AckedBatch) else None
 
 
 def records_of(data: PartitionData) -> list[ReadRecord]:

@@ -18,7 +18,7 @@ from types import TracebackType
 import attrs
 import trio
 
-from scenarios.world.virtual_time import Alarm, VirtualTime, sleep_until
+from scenarios.world.virtual_time import VirtualAlarm, VirtualTime, sleep_until
 
 EPOCH_MS = 1_735_689_600_000  # 2025-01-01T00:00:00Z
 
@@ -31,7 +31,7 @@ class SimulatedClock:
     wall_offset_ms: int = EPOCH_MS
     wall_drift: float = 0.0  # seconds gained in a second
     paused: bool = attrs.field(init=False, default=False)
-    withheld: list[Alarm] = attrs.field(init=False, factory=list)
+    withheld: list[VirtualAlarm] = attrs.field(init=False, factory=list)
     """The alarms that fell due during this pause."""
     _when_resumed: list[Callable[[], None]] = attrs.field(init=False, factory=list)
 
@@ -63,7 +63,7 @@ class SimulatedClock:
     def move_on_after(self, seconds: float) -> "_Scope":
         return _Scope(self, self.time.now + seconds)
 
-    def alarm(self, moment: float, act: Callable[[], object]) -> Alarm:
+    def alarm(self, moment: float, act: Callable[[], object]) -> VirtualAlarm:
         """Call `act` at `moment`, or at the end of the pause in which that falls."""
         return self.time.put(moment, _NodeAlarm(act, self))
 
@@ -93,7 +93,7 @@ class SimulatedClock:
 
 
 @attrs.define(eq=False)
-class _NodeAlarm(Alarm):
+class _NodeAlarm(VirtualAlarm):
     """An alarm of one node."""
 
     clock: SimulatedClock
@@ -113,7 +113,7 @@ class _Scope:
     def __init__(self, clock: SimulatedClock, deadline: float) -> None:
         self.clock, self.deadline = clock, deadline
         self._scope = trio.CancelScope()
-        self._alarm: Alarm | None = None
+        self._alarm: VirtualAlarm | None = None
 
     def __enter__(self) -> trio.CancelScope:
         clock, scope = self.clock, self._scope

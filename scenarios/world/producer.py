@@ -28,12 +28,12 @@ import trio
 
 from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
 from scenarios.world.client import (
-    Acked,
+    AckedBatch,
     NoAnswer,
     Outcome,
     ProducerSequence,
     Refused,
-    SentBatch,
+    SentRecords,
     StoryClient,
     closing,
 )
@@ -59,7 +59,7 @@ def _may_be_there(outcome: Outcome) -> bool:
 
 
 async def deliver(
-    client: StoryClient, batch: SentBatch, *, timeout_ms: int, delivery_timeout_ms: int
+    client: StoryClient, batch: SentRecords, *, timeout_ms: int, delivery_timeout_ms: int
 ) -> None:
     """Send a batch until it is acked, refused for good, or its time is over."""
     clock = client.seams.clock
@@ -73,7 +73,7 @@ async def deliver(
             outcome = await client.attempt(batch, timeout_ms)
         may_be_there |= _may_be_there(outcome)
         again = not isinstance(outcome, Refused) or outcome.error.retriable
-        if isinstance(outcome, Acked) or not again or clock.now() + BACKOFF_SECONDS >= until:
+        if isinstance(outcome, AckedBatch) or not again or clock.now() + BACKOFF_SECONDS >= until:
             break
         client.tell(batch, outcome)
         await clock.sleep(BACKOFF_SECONDS)
@@ -89,7 +89,7 @@ def _known(outcome: Outcome, *, may_be_there: bool) -> Outcome:
 
 @attrs.define(eq=False)
 class _Waiting:
-    batch: SentBatch
+    batch: SentRecords
     timeout_ms: int
     until: float
     answered: trio.Event = attrs.field(factory=trio.Event)
@@ -111,7 +111,7 @@ class IdempotentLane:
     _waiting: list[_Waiting] = attrs.field(factory=list, init=False)
     _busy: bool = attrs.field(default=False, init=False)
 
-    async def send(self, batch: SentBatch, *, timeout_ms: int, delivery_timeout_ms: int) -> None:
+    async def send(self, batch: SentRecords, *, timeout_ms: int, delivery_timeout_ms: int) -> None:
         """Send a batch; return when it has an outcome. The first caller works for all that wait."""
         batch.sent_at = self._now()
         waiting = _Waiting(batch, timeout_ms, batch.sent_at + delivery_timeout_ms / 1000)
@@ -168,7 +168,7 @@ class IdempotentLane:
         self._next_sequence = 0
         return self._producer_id is not None
 
-    def _put_in_sequence(self, batch: SentBatch) -> None:
+    def _put_in_sequence(self, batch: SentRecords) -> None:
         if batch.sequence is None:
             assert self._producer_id is not None, "nothing is sent without an id"
             batch.sequence = ProducerSequence(
@@ -202,7 +202,7 @@ class IdempotentLane:
         unanswered_before = waiting is not self._waiting[0]
         waiting.may_be_there |= _may_be_there(outcome)
         match outcome:
-            case Acked():
+            case AckedBatch():
                 self._finish(waiting, outcome)
             case Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) if unanswered_before:
                 self.client.tell(waiting.batch, outcome)

@@ -33,7 +33,7 @@ from replication.net.framing import LENGTH_SIZE
 from replication.net.regions import region_chunks
 from scenarios.world.links import Host, Link, Received
 from scenarios.world.trace import LateBytes, MessageTorn
-from scenarios.world.virtual_time import Alarm, VirtualTime
+from scenarios.world.virtual_time import VirtualAlarm, VirtualTime
 from storage.log.file_region import FileRegion
 from storage.types import Buffer
 
@@ -60,7 +60,7 @@ class Pipe:
     _on_their_way: deque[tuple[float, memoryview | End]] = attrs.field(factory=deque)
     _frame_left: int = 0
     _arrived: deque[memoryview] = attrs.field(factory=deque)
-    _next_arrival: Alarm | None = attrs.field(init=False, default=None)
+    _next_arrival: VirtualAlarm | None = attrs.field(init=False, default=None)
 
     def push(self, chunk: memoryview | End, *, now: float) -> None:
         arrival = now + self.link.delay()

@@ -182,7 +182,7 @@ class TraceEntry:
 
 
 @attrs.define
-class Trace:
+class SimulationTrace:
     """The entries so far, and the hash over them and the traffic."""
 
     entries: list[TraceEntry] = attrs.field(factory=list)

@@ -25,7 +25,7 @@ from scenarios.world.determinism import is_waiting_for_idle
 
 
 @attrs.define(eq=False)
-class Alarm:
+class VirtualAlarm:
     """A call at a moment, unless it is called off."""
 
     act: Callable[[], object] | None
@@ -38,13 +38,13 @@ class Alarm:
         self.act = None
 
 
-class Alarms(Protocol):
+class VirtualAlarms(Protocol):
     """A source of alarms: virtual time itself, or the clock of a node."""
 
-    def alarm(self, moment: float, act: Callable[[], object]) -> Alarm: ...
+    def alarm(self, moment: float, act: Callable[[], object]) -> VirtualAlarm: ...
 
 
-async def sleep_until(alarms: Alarms, moment: float, *, shielded: bool = False) -> None:
+async def sleep_until(alarms: VirtualAlarms, moment: float, *, shielded: bool = False) -> None:
     """Sleep until the alarm for `moment` rings, even when cancelled if `shielded`."""
     task = trio.lowlevel.current_task()
     alarm = alarms.alarm(moment, lambda: trio.lowlevel.reschedule(task))
@@ -75,14 +75,14 @@ class VirtualTime(trio.abc.Clock):
     """The number of times that trio's scheduler has looked for tasks that can run."""
     _most_passes: float = attrs.field(default=math.inf, init=False)
     _when_passed: Callable[[], object] = attrs.field(default=_nothing, init=False)
-    _agenda: list[tuple[float, int, Alarm]] = attrs.field(factory=list, init=False)
+    _agenda: list[tuple[float, int, VirtualAlarm]] = attrs.field(factory=list, init=False)
     _number: int = attrs.field(default=0, init=False)
 
-    def alarm(self, moment: float, act: Callable[[], object]) -> Alarm:
+    def alarm(self, moment: float, act: Callable[[], object]) -> VirtualAlarm:
         """Call `act` at `moment`; if that has passed, at the end of the present one."""
-        return self.put(moment, Alarm(act))
+        return self.put(moment, VirtualAlarm(act))
 
-    def put(self, moment: float, alarm: Alarm) -> Alarm:
+    def put(self, moment: float, alarm: VirtualAlarm) -> VirtualAlarm:
         number = self._number = self._number + 1
         now = self.now
         heappush(self._agenda, (max(now, moment), number, alarm))

@@ -45,7 +45,7 @@ from scenarios.world.trace import (
     NodeStarted,
     NodeStopped,
     PowerCut,
-    Trace,
+    SimulationTrace,
 )
 from scenarios.world.virtual_time import VirtualTime
 from scenarios.world.waiting import where_tasks_wait
@@ -88,7 +88,7 @@ class World:
 
     seed: int
     # Left out of `repr`: a failing test prints its values, and all of them lead here.
-    trace: Trace = attrs.field(factory=Trace, init=False, repr=False)
+    trace: SimulationTrace = attrs.field(factory=SimulationTrace, init=False, repr=False)
     time: VirtualTime = attrs.field(factory=VirtualTime, init=False, repr=False)
     network: SimulatedNetwork = attrs.field(init=False, repr=False)
     before_receipt: Callable[[], None] = attrs.field(default=do_nothing, init=False, repr=False)

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from replication.cli import group as understudy, main
 from replication.cli.groups.describing import About, listed, remark, show
-from replication.cli.groups.positions import DescribedGroup, GroupPosition, describe, log_ends
+from replication.cli.groups.positions import GroupPosition, GroupPositions, describe, log_ends
 from replication.cli.groups.reset import ResetTarget, To, check_put, new_offset, planned, put
 from replication.cli.groups.resetting import duration_ms, milliseconds, read_back, written
 from replication.cli.isolated import IsolatedCluster
@@ -47,7 +47,7 @@ def with_a_group(story: Callable[[Scene, Admin], Awaitable[None]]) -> None:
     play(answer)
 
 
-def table(described: DescribedGroup) -> list[tuple[object, ...]]:
+def table(described: GroupPositions) -> list[tuple[object, ...]]:
     return [
         (each.topic, each.partition, each.current_offset, each.log_end_offset, each.lag)
         for each in described.positions
@@ -216,7 +216,7 @@ def test_what_is_exported_can_be_read_back() -> None:
 
 
 def shown(
-    described: DescribedGroup, about: About, capsys: pytest.CaptureFixture[str], *, verbose: bool
+    described: GroupPositions, about: About, capsys: pytest.CaptureFixture[str], *, verbose: bool
 ) -> list[list[str]]:
     show(described, about, verbose=verbose)
     return [line.split() for line in capsys.readouterr().out.splitlines()]
@@ -237,7 +237,7 @@ def test_what_is_said_of_a_group_in_kafkas_columns(capsys: pytest.CaptureFixture
         group="g", topic="t", partition=0, leader_epoch=3, current_offset=4, log_end_offset=6,
         reader=member,
     )  # fmt: skip
-    described = DescribedGroup(group, (at,))
+    described = GroupPositions(group, (at,))
     assert remark(group) == "Warning: Consumer group 'g' is rebalancing."
     assert shown(described, About.OFFSETS, capsys, verbose=True) == [
         [

@@ -39,16 +39,16 @@ from replication.wire.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from replication.wire.describe_configs import ResourceType
+from replication.wire.describe_configs import ConfigResourceType
 from replication.wire.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     UserName,
 )
-from replication.wire.elect_leaders import ElectLeadersRequest, TopicPartitions
+from replication.wire.elect_leaders import ElectionTopic, ElectLeadersRequest
 from replication.wire.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
 from replication.wire.schema import Kind
 from storage.types import NO_TOPIC_ID
@@ -204,12 +204,12 @@ def outcome(answer: Any) -> Any:
     return found
 
 
-def resources(*keys: tuple[str, str]) -> list[AlterConfigsResource]:
+def resources(*keys: tuple[str, str]) -> list[IncrementalAlterConfigsResource]:
     return [
-        AlterConfigsResource(
-            resource_type=ResourceType.TOPIC,
+        IncrementalAlterConfigsResource(
+            resource_type=ConfigResourceType.TOPIC,
             resource_name="named",
-            configs=[AlterableConfig(name=key, config_operation=0, value=value)],
+            configs=[IncrementalAlterableConfig(name=key, config_operation=0, value=value)],
         )
         for key, value in keys
     ]
@@ -259,7 +259,7 @@ REQUESTS = {
         topics=[named(moved(1)), named(moved(1))]
     ),
     "a partition elected twice": ElectLeadersRequest(
-        election_type=0, topic_partitions=[TopicPartitions(topic="named", partitions=[0, 0])]
+        election_type=0, topic_partitions=[ElectionTopic(topic="named", partitions=[0, 0])]
     ),
     "a user described twice": DescribeUserScramCredentialsRequest(
         users=[UserName(name="x"), UserName(name="x")]

@@ -15,7 +15,7 @@ from replication.wire.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
 )
 from replication.wire.apis import ApiKey
-from replication.wire.describe_producers import DescribeProducersRequest, TopicRequest
+from replication.wire.describe_producers import DescribeProducersRequest, DescribeProducersTopic
 from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from replication.wire.find_coordinator import FindCoordinatorRequest
 from replication.wire.init_producer_id import InitProducerIdRequest
@@ -133,7 +133,9 @@ ODD: Final[dict[str, tuple[Callable[[Side], object], Iterable[int]]]] = {
     ),
     "producers of no valid topic": (
         lambda _: DescribeProducersRequest(
-            topics=[TopicRequest(name=name, partition_indexes=[0]) for name in ("a b", "nope")]
+            topics=[
+                DescribeProducersTopic(name=name, partition_indexes=[0]) for name in ("a b", "nope")
+            ]
         ),
         (0,),
     ),

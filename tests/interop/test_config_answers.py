@@ -19,16 +19,16 @@ from replication.config.topic import TOPIC_KEYS
 from replication.errors import ErrorCode
 from replication.wire.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from replication.wire.describe_configs import (
+    ConfigResourceType,
     ConfigSource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
-    ResourceType,
 )
 from replication.wire.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
 from tests.interop.kafka import SMALL, Kafka
 from tests.interop.test_admin_answers import asked, asked_until
@@ -121,17 +121,19 @@ def alike(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]
             )
             (made,) = asked(servers, CreateTopicsRequest(topics=[topic])).topics
             assert made.error_code == 0, made
-            alter(servers, ResourceType.BROKER, "1", ONE_BROKER)
-            alter(servers, ResourceType.BROKER, "", ALL_BROKERS)
+            alter(servers, ConfigResourceType.BROKER, "1", ONE_BROKER)
+            alter(servers, ConfigResourceType.BROKER, "", ALL_BROKERS)
         yield theirs.bootstrap_servers, ours.bootstrap_servers
 
 
 def alter(servers: str, kind: int, name: str, values: Mapping[str, str]) -> None:
     configs = [
-        AlterableConfig(name=key, config_operation=ConfigOperation.SET, value=value)
+        IncrementalAlterableConfig(name=key, config_operation=ConfigOperation.SET, value=value)
         for key, value in values.items()
     ]
-    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+    resource = IncrementalAlterConfigsResource(
+        resource_type=kind, resource_name=name, configs=configs
+    )
     (answer,) = asked(servers, IncrementalAlterConfigsRequest(resources=[resource])).responses
     assert answer.error_code == 0, answer
 
@@ -172,7 +174,7 @@ def differences(theirs: Entries, ours: Entries) -> dict[str, set[str]]:
 
 def test_every_key_of_a_broker_is_described_alike(alike: tuple[str, str]) -> None:
     theirs, ours = [
-        described(each, ResourceType.BROKER, "1", known="log.preallocate") for each in alike
+        described(each, ConfigResourceType.BROKER, "1", known="log.preallocate") for each in alike
     ]
     found = differences(theirs, ours)
     for name in ELSEWHERE & found.keys():
@@ -188,7 +190,9 @@ def test_every_key_of_a_broker_is_described_alike(alike: tuple[str, str]) -> Non
 
 
 def test_every_key_of_a_topic_is_described_alike(alike: tuple[str, str]) -> None:
-    theirs, ours = [described(each, ResourceType.TOPIC, "t", known="preallocate") for each in alike]
+    theirs, ours = [
+        described(each, ConfigResourceType.TOPIC, "t", known="preallocate") for each in alike
+    ]
     assert not differences(theirs, ours)
     assert ours.keys() - theirs.keys() == {"understudy.read.only"}
     assert not theirs.keys() - ours.keys()
@@ -196,7 +200,7 @@ def test_every_key_of_a_topic_is_described_alike(alike: tuple[str, str]) -> None
 
 def test_what_is_set_for_all_brokers_is_described_alike(alike: tuple[str, str]) -> None:
     theirs, ours = [
-        described(each, ResourceType.BROKER, "", known="log.preallocate") for each in alike
+        described(each, ConfigResourceType.BROKER, "", known="log.preallocate") for each in alike
     ]
     assert not differences(theirs, ours)
     assert theirs.keys() == ours.keys()
@@ -255,11 +259,15 @@ def topics_to_alter(alike: tuple[str, str]) -> tuple[str, str]:
 
 @pytest.mark.parametrize("key", sorted(TOPIC_KEYS.keys() - {"understudy.read.only"}))
 def test_a_topics_key_accepts_the_same_values(topics_to_alter: tuple[str, str], key: str) -> None:
-    def setting(number: int, text: str) -> AlterConfigsResource:
-        return AlterConfigsResource(
-            resource_type=ResourceType.TOPIC,
+    def setting(number: int, text: str) -> IncrementalAlterConfigsResource:
+        return IncrementalAlterConfigsResource(
+            resource_type=ConfigResourceType.TOPIC,
             resource_name=f"v{number}",
-            configs=[AlterableConfig(name=key, config_operation=ConfigOperation.SET, value=text)],
+            configs=[
+                IncrementalAlterableConfig(
+                    name=key, config_operation=ConfigOperation.SET, value=text
+                )
+            ],
         )
 
     resources = [setting(number, text) for number, text in enumerate(TEXTS)]
@@ -274,9 +282,11 @@ def test_a_topics_key_accepts_the_same_values(topics_to_alter: tuple[str, str], 
 @pytest.mark.parametrize("key", sorted(filter(is_dynamic, DESCRIBED)))
 def test_a_brokers_key_accepts_the_same_values(alike: tuple[str, str], key: str) -> None:
     def answer(servers: str, text: str) -> int:
-        config = AlterableConfig(name=key, config_operation=ConfigOperation.SET, value=text)
-        resource = AlterConfigsResource(
-            resource_type=ResourceType.BROKER, resource_name="", configs=[config]
+        config = IncrementalAlterableConfig(
+            name=key, config_operation=ConfigOperation.SET, value=text
+        )
+        resource = IncrementalAlterConfigsResource(
+            resource_type=ConfigResourceType.BROKER, resource_name="", configs=[config]
         )
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=True)
         (answer,) = asked(servers, request).responses
@@ -299,9 +309,9 @@ def test_a_brokers_key_accepts_the_same_values(alike: tuple[str, str], key: str)
 def test_both_refuse_what_a_running_broker_cannot_be_set_to(
     alike: tuple[str, str], broker: str, key: str, value: str
 ) -> None:
-    config = AlterableConfig(name=key, config_operation=ConfigOperation.SET, value=value)
-    resource = AlterConfigsResource(
-        resource_type=ResourceType.BROKER, resource_name=broker, configs=[config]
+    config = IncrementalAlterableConfig(name=key, config_operation=ConfigOperation.SET, value=value)
+    resource = IncrementalAlterConfigsResource(
+        resource_type=ConfigResourceType.BROKER, resource_name=broker, configs=[config]
     )
     for servers in alike:
         answer = asked(servers, IncrementalAlterConfigsRequest(resources=[resource]))

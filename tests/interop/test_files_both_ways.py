@@ -16,7 +16,7 @@ from replication import open_cluster
 from replication.client.admin import Admin
 from replication.net import production_seams
 from replication.verify import Comparison, Different
-from replication.verify.sources import Selection, Verification
+from replication.verify.sources import PartitionSelection, VerificationPlan
 from replication.wire.list_offsets import EARLIEST
 from storage.types import Offset, TopicPartition
 from tests.interop import tools
@@ -73,10 +73,10 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theirs]:
 
 
 async def compared(log_dir: Path, servers: str, prefix: str) -> Comparison:
-    return await Verification(
+    return await VerificationPlan(
         directories=[str(log_dir)],
         bootstrap_servers=[servers],
-        selection=Selection(topics=f"{prefix}-.*"),
+        selection=PartitionSelection(topics=f"{prefix}-.*"),
     ).run(production_seams())
 
 

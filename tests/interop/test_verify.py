@@ -10,7 +10,7 @@ from replication.client.admin import Admin, NewTopic
 from replication.client.producer import Producer
 from replication.net import production_seams
 from replication.verify import Cause, Different, Same
-from replication.verify.sources import Selection, Verification
+from replication.verify.sources import PartitionSelection, VerificationPlan
 from tests.interop.kafka import Kafka
 from tests.interop.own_clients import asked_until, leaders_of
 
@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 async def verified(topic: str, *servers: str) -> Any:
     """Return the result for the one partition of `topic`."""
-    comparison = await Verification(
-        bootstrap_servers=servers, selection=Selection(topics=topic)
+    comparison = await VerificationPlan(
+        bootstrap_servers=servers, selection=PartitionSelection(topics=topic)
     ).run(production_seams())
     (result,) = comparison.partitions
     return result

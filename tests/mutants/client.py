@@ -57,8 +57,8 @@ MUTANTS = (
         (
             Edit(
                 ACCUMULATOR,
-                "        self.identity = ProducerIdentity(producer_id, epoch + 1)\n",
-                "        self.identity = ProducerIdentity(producer_id, epoch)\n",
+                "        self.identity = ProducerIdAndEpoch(producer_id, epoch + 1)\n",
+                "        self.identity = ProducerIdAndEpoch(producer_id, epoch)\n",
             ),
         ),
         without_it="a new record counts as the old one of its number: S89",

@@ -11,7 +11,7 @@ pytest.importorskip("pyarrow", reason="the Arrow extra is not installed: underst
 
 from pipeline.audit.folding import Fold, fold
 from pipeline.audit.headers import rows_of
-from pipeline.audit.replicas import Replica, find_replicas, segments_of
+from pipeline.audit.replicas import ReplicaDirectory, find_replicas, segments_of
 from pipeline.audit.results import PartitionAudit
 from pipeline.audit.surveying import Survey
 from storage.batch.record_batch import LENGTH_OVERHEAD
@@ -28,7 +28,7 @@ Layout = dict[int, list[bytes]]
 
 
 def surveyed(
-    replicas: Sequence[Replica], *, check_crcs: bool, most_headers: int = 1000
+    replicas: Sequence[ReplicaDirectory], *, check_crcs: bool, most_headers: int = 1000
 ) -> PartitionAudit | None:
     """What the sums say of the one partition there; None where it is to be judged."""
     survey = Survey.of(replicas, None)
@@ -44,7 +44,7 @@ def surveyed(
     return audits[0] if audits else None
 
 
-def grouped(replicas: Sequence[Replica], *, check_crcs: bool) -> PartitionAudit | None:
+def grouped(replicas: Sequence[ReplicaDirectory], *, check_crcs: bool) -> PartitionAudit | None:
     """The same by every header row, grouped by its offset."""
     names = tuple(replica.replica for replica in replicas)
     start = max(replica.start_offset for replica in replicas)

@@ -11,7 +11,7 @@ from pipeline.audit.headers import (
     OVERLAP,
     SCHEMA,
     Scanned,
-    Segment,
+    SegmentHeaders,
     rows_of,
     scan,
     scan_slowly,
@@ -34,7 +34,7 @@ from tests.pipeline.replicas import batch, write_replica, write_segment
 DISK = OsFileSystem()
 
 
-def segments(log_dir: Path) -> list[Segment]:
+def segments(log_dir: Path) -> list[SegmentHeaders]:
     found = find_replicas(DISK, {log_dir.name: str(log_dir)})
     return [segment for replica in found for segment in segments_of(DISK, replica)]
 
@@ -149,8 +149,8 @@ def test_replicas_are_called_by_the_shortest_names_that_differ() -> None:
     assert directory_names(["/x/one", "/y/two"]) == ["one", "two"]
 
 
-def sized(size: int) -> Segment:
-    return Segment(
+def sized(size: int) -> SegmentHeaders:
+    return SegmentHeaders(
         replica="a",
         topic_partition=TopicPartition("t", 0),
         directory="/a/t-0",

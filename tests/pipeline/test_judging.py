@@ -13,10 +13,10 @@ pytest.importorskip("pyarrow", reason="the Arrow extra is not installed: underst
 import pyarrow as pa
 
 from pipeline.audit.depth import check_on, compare_on
-from pipeline.audit.header_stream import Copy
+from pipeline.audit.header_stream import ReplicaHeaders
 from pipeline.audit.headers import SCHEMA, rows_of
 from pipeline.audit.judging import Judgement, judge, merged, without
-from pipeline.audit.replicas import Replica, find_replicas, segments_of, with_pasts
+from pipeline.audit.replicas import ReplicaDirectory, find_replicas, segments_of, with_pasts
 from pipeline.audit.results import comparison, from_judgement
 from replication.verify import Cause, Different, Same, verify_directories
 from replication.verify.comparing import Rules
@@ -38,10 +38,10 @@ T = TopicPartition("t", 0)
 Layout = dict[int, Sequence[bytes]]
 
 
-def copy_of(replica: Replica, *, check_crcs: bool) -> Copy:
+def copy_of(replica: ReplicaDirectory, *, check_crcs: bool) -> ReplicaHeaders:
     found = list(rows_of(DISK, segments_of(DISK, replica), check_crcs=check_crcs))
     rows = pa.Table.from_batches(found, schema=SCHEMA)
-    return Copy(
+    return ReplicaHeaders(
         replica=replica.replica,
         directory=replica.directory,
         topic_id=replica.topic_id,

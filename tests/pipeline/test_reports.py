@@ -16,7 +16,7 @@ import pyarrow.parquet
 from pipeline.audit.judging import Finding, Pair
 from pipeline.audit.results import PartitionAudit
 from pipeline.journals.failover import OutageReport, PartitionFailover
-from pipeline.journals.lag import LagPoint, LagReport, PartitionLag, State
+from pipeline.journals.lag import LagPoint, LagReport, LagState, PartitionLag
 from pipeline.journals.timeline import Failover, Interval, Outage
 from pipeline.reports.audit import audit_page
 from pipeline.reports.failover import failover_page
@@ -46,11 +46,11 @@ addEventListener("load", () => setTimeout(() => {
 
 
 def lag_report() -> LagReport:
-    def state(from_ms: int, to_ms: int, leader: int, *isr: int) -> State:
+    def state(from_ms: int, to_ms: int, leader: int, *isr: int) -> LagState:
         interval = Interval(
             from_ms=BEGAN + from_ms, to_ms=BEGAN + to_ms, leader=leader, leader_epoch=1, isr=isr
         )
-        return State(topic_partition=TP, interval=interval, replication_factor=3, min_isr=2)
+        return LagState(topic_partition=TP, interval=interval, replication_factor=3, min_isr=2)
 
     states = (
         state(0, 2000, 1, 1, 2, 3),

@@ -14,7 +14,7 @@ import trio
 
 pytest.importorskip("pyspark", reason="the Spark extra is not installed: understudy[spark]")
 
-from pipeline.source.cluster import Cluster as Reached
+from pipeline.source.cluster import SourceCluster as Reached
 from pipeline.source.errors import BrokerError, OptionError
 from pipeline.source.options import parse_read_options
 from replication.client import Producer

@@ -11,7 +11,7 @@ import pyarrow as pa
 import trio
 
 from pipeline.source.errors import OptionError, SourceError
-from pipeline.source.sink import Sending, Turn, Written, parse_sink_options
+from pipeline.source.sink import Sending, TaskResult, Turn, parse_sink_options
 from replication.client.admin import NewTopic
 from replication.cluster.cluster import Cluster
 from tests.clients.sample import cluster_for_clients, in_thread
@@ -64,7 +64,7 @@ async def test_every_row_is_there_once_in_its_order() -> None:
     async with cluster_for_clients() as cluster:
         await make_topic(cluster)
         batches = iter([table(0), table(100)])
-        assert await in_thread(sending(cluster).run, batches) == Written(200)
+        assert await in_thread(sending(cluster).run, batches) == TaskResult(200)
         rows = await written(cluster)
         for partition in (0, 1):
             wanted = [
@@ -82,14 +82,14 @@ async def test_a_task_that_is_run_again_after_it_was_committed_writes_nothing() 
         once = {"transactionalIdPrefix": "tx"}
         committed = {"kafka.isolation.level": "read_committed"}
         first = sending(cluster, 0, **once)
-        assert await in_thread(first.run, iter([table(0)])) == Written(100)
-        assert await in_thread(first.run, iter([table(0)])) == Written(0, skipped=True)
+        assert await in_thread(first.run, iter([table(0)])) == TaskResult(100)
+        assert await in_thread(first.run, iter([table(0)])) == TaskResult(0, skipped=True)
         second = sending(cluster, 1, **once)
         # The attempt dies in the middle: nothing of it is committed.
         with pytest.raises(OSError, match="the pipe broke"):
             await in_thread(second.run, broken_off())
         assert len(await written(cluster, **committed)) == 100
-        assert await in_thread(second.run, iter([table(100)])) == Written(100)
+        assert await in_thread(second.run, iter([table(100)])) == TaskResult(100)
         values = [row["value"] for row in await written(cluster, **committed)]
         assert len(values) == 200
         assert len(set(values)) == 1 + 200 - 29  # every seventh is null
@@ -115,7 +115,7 @@ async def test_each_row_is_there_once_though_a_leader_dies_under_way() -> None:
 
         # Small batches, so that there are many under way.
         send = sending(cluster, 0, **{"kafka.batch.size": "500", "kafka.linger.ms": "1"})
-        assert await in_thread(send.run, while_a_leader_dies()) == Written(300)
+        assert await in_thread(send.run, while_a_leader_dies()) == TaskResult(300)
         columns = {"columns": "partition,headers,value,producerId", "includeHeaders": "true"}
         rows = await written(cluster, **columns)
         assert sorted(row["value"] for row in rows if row["value"]) == sorted(

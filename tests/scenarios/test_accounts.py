@@ -6,7 +6,7 @@ import pytest
 
 from scenarios.checkers import client_accounts as accounts
 from scenarios.checkers.client_accounts import There, of_copy, of_readers, of_transactions
-from scenarios.world.client import SentBatch
+from scenarios.world.client import SentRecords
 from scenarios.world.clients.witness import (
     Began,
     Committed,
@@ -14,7 +14,7 @@ from scenarios.world.clients.witness import (
     Given,
     Happening,
     Lost,
-    Transaction,
+    WitnessedTransaction,
 )
 from storage.types import Offset, TopicPartition
 
@@ -130,9 +130,9 @@ def test_what_a_group_has_not_read_in_the_end() -> None:
     assert len(list(accounts.unread(happened, visible, "h"))) == len(visible)
 
 
-def transaction(*values: str, ending: Ending) -> Transaction:
-    batches = [SentBatch(T0, (value,), -1) for value in values]
-    return Transaction(producer="x", batches=batches, ending=ending)
+def transaction(*values: str, ending: Ending) -> WitnessedTransaction:
+    batches = [SentRecords(T0, (value,), -1) for value in values]
+    return WitnessedTransaction(producer="x", batches=batches, ending=ending)
 
 
 COMMITTED, ABORTED, UNKNOWN = Ending.COMMITTED, Ending.ABORTED, Ending.UNKNOWN

@@ -20,7 +20,7 @@ from scenarios.story.commands.table import run_command
 from scenarios.story.runner import run_story
 from scenarios.story.script import ScriptError, parse
 from scenarios.story.stage import Stage
-from scenarios.world.client import Acked, NoAnswer, ReadRecord, SentBatch
+from scenarios.world.client import AckedBatch, NoAnswer, ReadRecord, SentRecords
 from scenarios.world.trace import DiskReplaced, PowerCut
 from scenarios.world.world import World
 from storage.testing import FaultyFileSystem
@@ -373,8 +373,8 @@ def test_a_cut_below_the_high_watermark() -> None:
 
 
 def test_the_ledger_accounts_for_every_value() -> None:
-    def sent(*values: str, acked: bool) -> SentBatch:
-        return SentBatch(PARTITION, values, -1, Acked(0) if acked else NoAnswer("lost"))
+    def sent(*values: str, acked: bool) -> SentRecords:
+        return SentRecords(PARTITION, values, -1, AckedBatch(0) if acked else NoAnswer("lost"))
 
     batches = [sent("a", "b", acked=True), sent("c", "d", acked=False), sent("e", acked=True)]
     there = [ReadRecord(offset, value) for offset, value in enumerate("abdb")]

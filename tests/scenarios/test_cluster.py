@@ -11,7 +11,14 @@ from replication.errors import ErrorCode
 from scenarios.checkers import Checkers
 from scenarios.checkers.loss_ledger import loss_ledger
 from scenarios.story.log_drawing import batches_of, draw
-from scenarios.world.client import Acked, NoAnswer, ReadRecord, Refused, SentBatch, StoryClient
+from scenarios.world.client import (
+    AckedBatch,
+    NoAnswer,
+    ReadRecord,
+    Refused,
+    SentRecords,
+    StoryClient,
+)
 from scenarios.world.cluster import (
     BROKER_PORT,
     CONTROLLER,
@@ -56,8 +63,8 @@ def run(story: Story, *, seed: int = 1, brokers: int = 3, **properties: str) -> 
     return world
 
 
-async def send(client: StoryClient, *values: str, acks: int = -1) -> SentBatch:
-    batch = SentBatch(PARTITION, values, acks)
+async def send(client: StoryClient, *values: str, acks: int = -1) -> SentRecords:
+    batch = SentRecords(PARTITION, values, acks)
     await client.send(batch, timeout_ms=30_000)
     return batch
 
@@ -169,16 +176,16 @@ def test_data_flows_while_the_controller_is_away_and_elections_wait_for_it() -> 
 def test_a_batch_is_acked_refused_or_has_no_answer() -> None:
     async def story(cluster: SimulatedCluster, client: StoryClient) -> None:
         assert (await send(client, "zero", acks=0)).outcome == NoAnswer("none was asked for")
-        assert (await send(client, "one")).outcome == Acked(1)
+        assert (await send(client, "one")).outcome == AckedBatch(1)
         await cluster.kill("b2")
         await cluster.until(lambda: _isr(cluster) == {1}, what="b2 leaves the isr")
         refused = await send(client, "two")
         assert isinstance(refused.outcome, Refused)
         assert refused.outcome.error.name == "NOT_ENOUGH_REPLICAS"
-        assert (await send(client, "three", acks=1)).outcome == Acked(2)
+        assert (await send(client, "three", acks=1)).outcome == AckedBatch(2)
         assert values(await client.read(PARTITION)) == ["zero", "one"], "more is not committed"
         async with trio.open_nursery() as nursery:
-            unanswered = SentBatch(PARTITION, ("four",), 1)
+            unanswered = SentRecords(PARTITION, ("four",), 1)
             cluster.world.pause("b1")
             nursery.start_soon(lambda: client.send(unanswered, timeout_ms=100))
             await cluster.clock.sleep(1)

@@ -5,7 +5,7 @@ import pytest
 from scenarios.checkers.loss_ledger import MANY, loss_ledger
 from scenarios.story.runner import run_story
 from scenarios.story.script import parse
-from scenarios.world.client import Acked, ReadRecord, SentBatch
+from scenarios.world.client import AckedBatch, ReadRecord, SentRecords
 from storage.types import TopicPartition
 
 BEGINS = "cluster brokers=1\ntopic t replicas=b1"
@@ -31,6 +31,6 @@ def test_what_it_has_to_say_at_the_end(story: str, last_line: str) -> None:
 
 def test_of_many_values_the_ledger_names_a_few() -> None:
     values = tuple(f"v{number}" for number in range(MANY + 1))
-    batch = SentBatch(TopicPartition("t", 0), values, 1, Acked(0))
+    batch = SentRecords(TopicPartition("t", 0), values, 1, AckedBatch(0))
     there = [ReadRecord(offset, value) for offset, value in enumerate(values)]
     assert loss_ledger([batch], there).lines()[0] == f"acked and committed  21  v0 v1 ... v{MANY}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.story.log_drawing import Run
+from scenarios.story.log_drawing import EpochRun
 from scenarios.story.report import Recording, Scene, page, scene_of, to_shiviz
 from scenarios.story.report.labels import label
 from scenarios.story.report.scene import IDLE
@@ -79,7 +79,7 @@ def test_the_logs_end_as_the_story_shows_them(recorded_run: tuple[StoryRun, Scen
     ]
     for match in [each for each in shown if each][-3:]:
         log = last[match[1]]
-        runs = [Run(*run) for run in log["runs"]]
+        runs = [EpochRun(*run) for run in log["runs"]]
         assert "".join(f"[e{run.leader_epoch}: {run.first}-{run.last}]" for run in runs) == match[2]
         assert (log["high_watermark"], log["log_end_offset"]) == (int(match[3]), int(match[4]))
         assert log["role"] == match[5]

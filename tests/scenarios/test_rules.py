@@ -17,7 +17,7 @@ from scenarios.checkers import (
     storage,
 )
 from scenarios.checkers.committed import CommittedLog
-from scenarios.checkers.decisions import Decision
+from scenarios.checkers.decisions import PartitionDecision
 from scenarios.checkers.leftovers import (
     FETCHING,
     LEFT_OVER,
@@ -26,8 +26,8 @@ from scenarios.checkers.leftovers import (
     ClusterResources,
     left_over,
 )
-from scenarios.checkers.observed import Batch, Held, HeldLog, ReplicaState
-from scenarios.checkers.out_of_sync import Standing, reason_out_of_sync
+from scenarios.checkers.observed import Batch, Held, HeldLog, OnlineReplica
+from scenarios.checkers.out_of_sync import ReplicaAndLeader, reason_out_of_sync
 from scenarios.checkers.storage import FailedLog
 from storage.checkpoint import EpochEntry
 from storage.errors import (
@@ -41,7 +41,7 @@ from tests.storage.logs import batch, fill, headers, lead, new_disk, open_log, s
 
 RECOVERING = LeaderRecoveryState.RECOVERING
 
-FOLLOWER = ReplicaState(
+FOLLOWER = OnlineReplica(
     node="b2",
     life=1,
     partition=PARTITION,
@@ -63,7 +63,7 @@ LEADER = attrs.evolve(
 )
 
 
-def now(replica: ReplicaState, **otherwise: Any) -> ReplicaState:
+def now(replica: OnlineReplica, **otherwise: Any) -> OnlineReplica:
     return attrs.evolve(replica, **otherwise)
 
 
@@ -81,7 +81,7 @@ def now(replica: ReplicaState, **otherwise: Any) -> ReplicaState:
         (now(FOLLOWER, first_segment=4), [offsets.FIRST_SEGMENT]),
     ],
 )
-def test_marks_are_in_order(replica: ReplicaState, broken: list[str]) -> None:
+def test_marks_are_in_order(replica: OnlineReplica, broken: list[str]) -> None:
     assert rules(offsets.marks(replica)) == broken
 
 
@@ -97,7 +97,7 @@ def test_marks_are_in_order(replica: ReplicaState, broken: list[str]) -> None:
         (now(LEADER, log_end=9, life=2), []),
     ],
 )
-def test_what_a_leader_has_grows(after: ReplicaState, broken: list[str]) -> None:
+def test_what_a_leader_has_grows(after: OnlineReplica, broken: list[str]) -> None:
     assert rules(offsets.leader_grows(LEADER, after)) == broken
 
 
@@ -287,7 +287,7 @@ def test_the_epoch_cache_is_what_the_log_says(cache: list[Any], *, holds: bool) 
     assert set(rules(epochs.cache_is_derived(replica, scanned))) == set([epochs.CACHE][holds:])
 
 
-def look_at(held: HeldLog) -> ReplicaState:
+def look_at(held: HeldLog) -> OnlineReplica:
     held.read_on()
     return now(
         FOLLOWER,
@@ -429,7 +429,7 @@ def test_who_may_lack_what_was_committed_when_it_is_elected(
 ) -> None:
     """A leader from the ISR or ELR does not, even while the one before it still recovered."""
     after = decided(leader=leader, isr=(leader,), leader_recovery_state=RECOVERING)
-    found = Decision(decided(**was), after, registered=frozenset(), goes_on=True).risk
+    found = PartitionDecision(decided(**was), after, registered=frozenset(), goes_on=True).risk
     assert found == risk
 
 
@@ -529,7 +529,7 @@ LED = now(DONE, node="b1", is_leader=True, epochs=(*DONE.epochs, EpochEntry(4, 1
         (now(DONE, epochs=(EpochEntry(0, 3), EpochEntry(3, 5))), False),
     ],
 )
-def test_who_is_in_sync_is_the_same_in_the_end(member: ReplicaState, *, holds: bool) -> None:
+def test_who_is_in_sync_is_the_same_in_the_end(member: OnlineReplica, *, holds: bool) -> None:
     assert set(rules(ends.converged([LED, member]))) == set([ends.CONVERGED][holds:])
     assert not rules(ends.converged([]))
 
@@ -567,7 +567,7 @@ def test_who_still_waits_in_the_end() -> None:
     assert rules(ends.answered("b1", {"Produce": 2, "DeleteRecords": 1})) == [ends.ANSWERED] * 2
 
 
-AWAY = Standing(node="b2", leader_epoch=4, decided_epoch=4, log_end=5, leader_log_end=9)
+AWAY = ReplicaAndLeader(node="b2", leader_epoch=4, decided_epoch=4, log_end=5, leader_log_end=9)
 
 
 AT_FIRST = ClusterResources(tasks={"replication.a": 3, SERVING: 6})

@@ -12,7 +12,7 @@ import pytest
 
 from replication.events import BecameLeader, Event, IsrChanged, LeaderElected
 from replication.wire.apis import ApiKey
-from scenarios.world.client import Acked, SentBatch, StoryClient
+from scenarios.world.client import AckedBatch, SentRecords, StoryClient
 from scenarios.world.cluster import BROKER_PORT, SimulatedCluster, open_simulated_cluster
 from scenarios.world.streams import Pipe
 from scenarios.world.world import World
@@ -138,7 +138,7 @@ def test_a_broker_that_dies_costs_as_many_changes_as_it_had_replicas() -> None:
 @pytest.mark.parametrize("delay_ms", [1, 20])
 def test_a_record_is_committed_four_ways_after_it_is_sent(delay_ms: int) -> None:
     """To the leader; to the follower that waits; back with its next fetch; the ack."""
-    sent = SentBatch(TopicPartition("t", 0), ("one",), -1)
+    sent = SentRecords(TopicPartition("t", 0), ("one",), -1)
 
     async def send(world: World, cluster: SimulatedCluster, client: StoryClient) -> None:
         await client.create_topic("t", [[1, 2, 3]])
@@ -150,7 +150,7 @@ def test_a_record_is_committed_four_ways_after_it_is_sent(delay_ms: int) -> None
         await client.send(sent, timeout_ms=30_000)
 
     play(send, brokers=3)
-    assert isinstance(sent.outcome, Acked)
+    assert isinstance(sent.outcome, AckedBatch)
     # Whom to ask: a connection and a question of a broker, a connection to the leader.
     before = 2 + 2 + 2
     took = (sent.answered_at - sent.sent_at) * 1000 / delay_ms

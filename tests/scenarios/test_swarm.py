@@ -15,7 +15,7 @@ from scenarios.story.commands.judge import ACKS_ALL, broken_promises, of_former_
 from scenarios.story.runner import run_story
 from scenarios.story.script import parse
 from scenarios.swarm.runner import run_seed
-from scenarios.world.client import Acked, NoAnswer, ReadRecord, Refused, SentBatch
+from scenarios.world.client import AckedBatch, NoAnswer, ReadRecord, Refused, SentRecords
 from scenarios.world.history import Polled
 from storage.types import Offset, TopicPartition
 from tests.deep import one_in
@@ -23,7 +23,7 @@ from tests.mutants.planting import planted
 
 PARTITION = TopicPartition("t", 0)
 SOME = 7
-AT_0 = Acked(0)
+AT_0 = AckedBatch(0)
 
 
 @pytest.mark.parametrize("seed", one_in(4, range(1, 201)))
@@ -56,8 +56,8 @@ def test_another_process_replays_the_same_run(hash_seed: str) -> None:
 # What a producer was promised.
 
 
-def sent(*values: str, acks: int = ACKS_ALL, outcome: Any = AT_0) -> SentBatch:
-    return SentBatch(PARTITION, values, acks, outcome)
+def sent(*values: str, acks: int = ACKS_ALL, outcome: Any = AT_0) -> SentRecords:
+    return SentRecords(PARTITION, values, acks, outcome)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def sent(*values: str, acks: int = ACKS_ALL, outcome: Any = AT_0) -> SentBatch:
         ),
     ],
 )
-def test_a_promise_is_kept_or_broken(batch: SentBatch, there: str, complaint: str) -> None:
+def test_a_promise_is_kept_or_broken(batch: SentRecords, there: str, complaint: str) -> None:
     records = [ReadRecord(offset, value) for offset, value in enumerate(there)]
     broken = broken_promises([batch], records, may_have_lost=False, may_lose_acks_1=False)
     assert "; ".join(broken) == complaint
@@ -103,7 +103,7 @@ def test_what_was_before_the_log_start_is_not_lost() -> None:
 
 
 def test_what_may_be_lost_breaks_no_promise() -> None:
-    def broken(batch: SentBatch, *, may_have_lost: bool, may_lose_acks_1: bool) -> list[str]:
+    def broken(batch: SentRecords, *, may_have_lost: bool, may_lose_acks_1: bool) -> list[str]:
         return list(
             broken_promises(
                 [batch], [], may_have_lost=may_have_lost, may_lose_acks_1=may_lose_acks_1

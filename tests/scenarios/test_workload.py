@@ -4,7 +4,7 @@ import pytest
 
 from scenarios.story.commands.judge import broken_promises, differences
 from scenarios.swarm.runner import SwarmRun, play
-from scenarios.world.client import Acked, ReadRecord, SentBatch
+from scenarios.world.client import AckedBatch, ReadRecord, SentRecords
 from scenarios.world.history import History, Sent, anomalies
 from storage.types import TopicPartition
 
@@ -136,8 +136,8 @@ def test_compaction_may_take_what_another_of_its_key_came_after(
     there: list[ReadRecord], complaint: str
 ) -> None:
     batches = [
-        SentBatch(T0, ("k:a", "k:b"), -1, Acked(0)),
-        SentBatch(T0, ("j:c",), 1, None),
+        SentRecords(T0, ("k:a", "k:b"), -1, AckedBatch(0)),
+        SentRecords(T0, ("j:c",), 1, None),
     ]
     broken = broken_promises(
         batches, there, may_have_lost=False, may_lose_acks_1=True, compacted=True

@@ -36,13 +36,13 @@ from replication.wire.alter_configs import (
     AlterConfigsResponse,
 )
 from replication.wire.describe_configs import (
+    ConfigResourceType,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
     DescribeConfigsSynonym,
-    ResourceType,
 )
 from replication.wire.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -79,7 +79,7 @@ def _describe(
     name = resource.resource_name
     config = node.replica_manager.config
     entries: Iterable[ConfigEntry]
-    if resource.resource_type == ResourceType.TOPIC:
+    if resource.resource_type == ConfigResourceType.TOPIC:
         topic = node.metadata.image.topics.get(name)
         if (fault := fault_of(name)) is not None:
             return _refused(resource, ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r} {fault}")
@@ -87,7 +87,7 @@ def _describe(
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return _refused(resource, error, f"there is no topic {name}")
         entries = describe_topic(topic.configs, config)
-    elif resource.resource_type != ResourceType.BROKER:
+    elif resource.resource_type != ConfigResourceType.BROKER:
         message = f"resource type {resource.resource_type} has no configuration here"
         return _refused(resource, ErrorCode.INVALID_REQUEST, message)
     elif name == "":
@@ -213,9 +213,9 @@ async def _check_resource(
 ) -> None:
     """KafkaError where it cannot be altered, or a broker not to that."""
     name = resource.resource_name
-    if resource.resource_type == ResourceType.TOPIC:
+    if resource.resource_type == ConfigResourceType.TOPIC:
         return
-    if resource.resource_type != ResourceType.BROKER:
+    if resource.resource_type != ConfigResourceType.BROKER:
         raise _refusal(f"Unknown resource type {resource.resource_type}")
     if name and not (name.isascii() and name.isdigit()):
         raise _refusal(f"Node id must be an integer, but it is: {name}")

@@ -34,7 +34,7 @@ from replication.server.server import RequestContext
 from replication.steps import STEP, Steps, each_of
 from replication.wire.fetch import (
     NO_DIVERGENCE,
-    EpochEndOffset,
+    DivergingEpoch,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -241,7 +241,7 @@ def _partition(
         log_start_offset=answer.log_start_offset,
         diverging_epoch=NO_DIVERGENCE
         if diverging is None
-        else EpochEndOffset(epoch=diverging.leader_epoch, end_offset=diverging.offset),
+        else DivergingEpoch(epoch=diverging.leader_epoch, end_offset=diverging.offset),
         current_leader=LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch),
         aborted_transactions=None if aborted is None else list(aborted),
         preferred_read_replica=answer.preferred_read_replica,

@@ -20,7 +20,7 @@ from replication.wire.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from replication.wire.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from replication.wire.list_groups import ListedGroupData, ListGroupsRequest, ListGroupsResponse
 from replication.wire.metadata import UNKNOWN_OPERATIONS
 
 NOT_FOUND_SINCE = 6  # of DescribeGroups (KIP-1043); before, such a group was dead
@@ -89,8 +89,8 @@ async def list_groups(
     )
 
 
-def _listed_group(hosted: HostedGroup) -> ListedGroup:
-    return ListedGroup(
+def _listed_group(hosted: HostedGroup) -> ListedGroupData:
+    return ListedGroupData(
         group_id=hosted.group.group_id,
         protocol_type=hosted.group.protocol_type or "",
         group_state=hosted.group.state.value,

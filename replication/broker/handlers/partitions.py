@@ -20,9 +20,9 @@ from replication.wire.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from replication.wire.elect_leaders import (
+    ElectionPartitionResult,
     ElectLeadersRequest,
     ElectLeadersResponse,
-    PartitionResult,
     ReplicaElectionResult,
 )
 from replication.wire.list_partition_reassignments import (
@@ -87,7 +87,7 @@ async def elect_leaders(
                 ReplicaElectionResult(
                     topic=topic.topic,
                     partition_result=[
-                        PartitionResult(
+                        ElectionPartitionResult(
                             partition_id=partition,
                             error_code=ErrorCode.REQUEST_TIMED_OUT,
                             error_message=_no_answer(error),

@@ -32,23 +32,23 @@ from replication.wire.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from replication.wire.describe_producers import (
+    ActiveProducerState,
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
-    ProducerState,
     TopicResponse,
 )
 from replication.wire.describe_transactions import (
+    DescribedTransaction,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    TopicData,
-    TransactionState as DescribedTransaction,
+    TransactionTopic,
 )
 from replication.wire.end_txn import EndTxnRequest, EndTxnResponse
 from replication.wire.list_transactions import (
+    ListedTransaction,
     ListTransactionsRequest,
     ListTransactionsResponse,
-    TransactionState as ListedTransaction,
 )
 from replication.wire.metadata import INTERNAL_TOPICS
 from replication.wire.write_txn_markers import (
@@ -227,7 +227,9 @@ def _described(node: BrokerNode, transactional_id: str) -> DescribedTransaction:
         transaction_start_time_ms=current.started_ms,
         producer_id=current.producer_id,
         producer_epoch=current.producer_epoch,
-        topics=[TopicData(topic=topic, partitions=numbers) for topic, numbers in topics.items()],
+        topics=[
+            TransactionTopic(topic=topic, partitions=numbers) for topic, numbers in topics.items()
+        ],
     )
 
 
@@ -304,7 +306,7 @@ def _producers(node: BrokerNode, partition: TopicPartition) -> PartitionResponse
         partition_index=partition.partition,
         error_code=ErrorCode.NONE,
         active_producers=[
-            ProducerState(
+            ActiveProducerState(
                 producer_id=each.producer_id,
                 producer_epoch=each.producer_epoch,
                 last_sequence=each.last_sequence,

@@ -9,7 +9,7 @@ from replication.cli.command_groups import CommandGroup
 from replication.cli.connection import ClusterConnection, connected
 from replication.cli.groups.choosing import ChosenGroups, groups_named
 from replication.cli.groups.describing import About, as_json, remark, show
-from replication.cli.groups.positions import DescribedGroup, describe
+from replication.cli.groups.positions import GroupPositions, describe
 from replication.cli.groups.resetting import reset_offsets
 from replication.cli.output import (
     EXECUTE,
@@ -74,7 +74,7 @@ def describe_groups(
     if len(asked) > 1:
         raise click.UsageError("give one of --offsets, --members and --state")
 
-    async def all_of_them(admin: Admin) -> list[DescribedGroup]:
+    async def all_of_them(admin: Admin) -> list[GroupPositions]:
         return [await describe(admin, group_id) for group_id in await chosen.found(admin)]
 
     found = connection.ask(all_of_them)

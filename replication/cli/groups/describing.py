@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import assert_never
 
-from replication.cli.groups.positions import DescribedGroup, GroupPosition, assigned
+from replication.cli.groups.positions import GroupPosition, GroupPositions, assigned
 from replication.cli.output import show_table
 from replication.client.admin.values import GroupDescription, GroupMember
 from storage.types import TopicPartition
@@ -35,7 +35,7 @@ def remark(group: GroupDescription) -> str:
     return ""
 
 
-def show(described: DescribedGroup, about: About, *, verbose: bool) -> None:
+def show(described: GroupPositions, about: About, *, verbose: bool) -> None:
     match about:
         case About.OFFSETS:
             _show_offsets(described.positions, verbose=verbose)
@@ -113,7 +113,7 @@ def _show_state(group: GroupDescription, *, verbose: bool) -> None:
     show_table([*columns, "#MEMBERS"], [[*row, len(group.members)]])
 
 
-def as_json(described: DescribedGroup) -> dict[str, object]:
+def as_json(described: GroupPositions) -> dict[str, object]:
     """Return everything about a group, as JSON."""
     group, by = described.group, described.group.coordinator
     return {

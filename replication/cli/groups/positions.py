@@ -40,14 +40,14 @@ class GroupPosition:
 
 
 @attrs.frozen
-class DescribedGroup:
+class GroupPositions:
     """A group, and its position in each partition."""
 
     group: GroupDescription
     positions: tuple[GroupPosition, ...]
 
 
-async def describe(admin: Admin, group_id: str) -> DescribedGroup:
+async def describe(admin: Admin, group_id: str) -> GroupPositions:
     """Return a group and its positions; raise KafkaError if there is no such group."""
     group = (await admin.describe_groups([group_id]))[group_id]
     committed = await admin.list_group_offsets(group_id)
@@ -70,7 +70,7 @@ async def describe(admin: Admin, group_id: str) -> DescribedGroup:
     ]
     idle = [member for member in group.members if member not in readers.values()]
     positions += [GroupPosition(group=group_id, reader=member) for member in idle]
-    return DescribedGroup(group, tuple(positions))
+    return GroupPositions(group, tuple(positions))
 
 
 def _epoch(committed: OffsetAndMetadata | None) -> int | None:

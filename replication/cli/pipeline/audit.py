@@ -15,7 +15,7 @@ from replication.extras import extra
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from pipeline.audit.job import Headers
+    from pipeline.audit.job import HeaderSource
     from pipeline.audit.results import PartitionAudit
 
 COULD_NOT_COMPARE = 2
@@ -106,7 +106,7 @@ def _source(
     names: Sequence[str],
     *,
     check_crcs: bool,
-) -> "Headers":
+) -> "HeaderSource":
     if kind == "headers":
         from pipeline.audit.parquet import of_headers
 

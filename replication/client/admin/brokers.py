@@ -17,10 +17,10 @@ from replication.config import ConfigOperation, ConfigSource
 from replication.errors import ErrorCode
 from replication.wire.describe_cluster import DescribeClusterRequest
 from replication.wire.describe_configs import (
+    ConfigResourceType,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
-    ResourceType,
 )
 from replication.wire.describe_log_dirs import (
     DescribeLogDirsRequest,
@@ -28,9 +28,9 @@ from replication.wire.describe_log_dirs import (
     DescribeLogDirsResult,
 )
 from replication.wire.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
 from storage.types import TopicPartition
 
@@ -65,7 +65,7 @@ async def describe_topic_configs(
     admin: OpenAdmin, names: Iterable[str]
 ) -> dict[str, dict[str, ConfigValue]]:
     """Return the configuration in force and its sources, by topic and key."""
-    return await _describe_configs(admin.calls, ResourceType.TOPIC, list_of_names(names))
+    return await _describe_configs(admin.calls, ConfigResourceType.TOPIC, list_of_names(names))
 
 
 async def describe_broker_configs(
@@ -76,11 +76,11 @@ async def describe_broker_configs(
     `ALL_BROKERS` is the configuration that was set for all of them.
     """
     names = [str(each) for each in broker_ids]
-    return await _describe_configs(admin.calls, ResourceType.BROKER, names)
+    return await _describe_configs(admin.calls, ConfigResourceType.BROKER, names)
 
 
 async def _describe_configs(
-    calls: Calls, kind: ResourceType, names: Sequence[str]
+    calls: Calls, kind: ConfigResourceType, names: Sequence[str]
 ) -> dict[str, dict[str, ConfigValue]]:
     async def once(left: Sequence[str]) -> Mapping[str, Outcome]:
         outcomes: dict[str, Outcome] = {}
@@ -117,7 +117,9 @@ async def alter_topic_configs(
     validate_only: bool = False,
 ) -> None:
     """Set some keys of some topics; None puts a key back to its default (KIP-339)."""
-    await _alter_configs(admin.calls, ResourceType.TOPIC, changes, validate_only=validate_only)
+    await _alter_configs(
+        admin.calls, ConfigResourceType.TOPIC, changes, validate_only=validate_only
+    )
 
 
 async def alter_broker_configs(
@@ -128,12 +130,12 @@ async def alter_broker_configs(
 ) -> None:
     """Set some keys of some brokers; `ALL_BROKERS` sets the defaults of all brokers."""
     named = {str(broker): keys for broker, keys in changes.items()}
-    await _alter_configs(admin.calls, ResourceType.BROKER, named, validate_only=validate_only)
+    await _alter_configs(admin.calls, ConfigResourceType.BROKER, named, validate_only=validate_only)
 
 
 async def _alter_configs(
     calls: Calls,
-    kind: ResourceType,
+    kind: ConfigResourceType,
     changes: Mapping[str, Mapping[str, str | None]],
     *,
     validate_only: bool,
@@ -143,7 +145,7 @@ async def _alter_configs(
         for asked in _batches(kind, left):
             request = IncrementalAlterConfigsRequest(
                 resources=[
-                    AlterConfigsResource(
+                    IncrementalAlterConfigsResource(
                         resource_type=kind,
                         resource_name=name,
                         configs=[_change(*each) for each in changes[name].items()],
@@ -160,20 +162,22 @@ async def _alter_configs(
     await calls.for_each(list(changes), once)
 
 
-def _change(name: str, value: str | None) -> AlterableConfig:
+def _change(name: str, value: str | None) -> IncrementalAlterableConfig:
     operation = ConfigOperation.DELETE if value is None else ConfigOperation.SET
-    return AlterableConfig(name=name, config_operation=operation, value=value)
+    return IncrementalAlterableConfig(name=name, config_operation=operation, value=value)
 
 
-def _batches(kind: ResourceType, names: Sequence[str]) -> list[list[str]]:
+def _batches(kind: ConfigResourceType, names: Sequence[str]) -> list[list[str]]:
     """Separate brokers, since each answers for itself; any broker answers for all topics."""
-    if kind is ResourceType.BROKER:
+    if kind is ConfigResourceType.BROKER:
         return [[name] for name in names]
     return [list(names)]
 
 
-async def _ask(calls: Calls, kind: ResourceType, names: Sequence[str], request: object) -> Any:
-    if kind is ResourceType.BROKER and names[0]:
+async def _ask(
+    calls: Calls, kind: ConfigResourceType, names: Sequence[str], request: object
+) -> Any:
+    if kind is ConfigResourceType.BROKER and names[0]:
         return await calls.broker(int(names[0]), request)
     return await calls.any_broker(request)
 

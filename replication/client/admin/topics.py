@@ -43,7 +43,7 @@ from replication.wire.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     TopicRequest,
 )
-from replication.wire.elect_leaders import PREFERRED, UNCLEAN, ElectLeadersRequest, TopicPartitions
+from replication.wire.elect_leaders import PREFERRED, UNCLEAN, ElectionTopic, ElectLeadersRequest
 from replication.wire.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
@@ -254,7 +254,7 @@ async def elect_leaders(
             election_type=UNCLEAN if unclean else PREFERRED,
             topic_partitions=nested(
                 left,
-                lambda topic, numbers: TopicPartitions(topic=topic, partitions=numbers),
+                lambda topic, numbers: ElectionTopic(topic=topic, partitions=numbers),
                 lambda tp: tp.partition,
             ),
             timeout_ms=calls.config.request_timeout_ms,

@@ -34,7 +34,7 @@ import attrs
 from replication.client.consumer.errors import CorruptRecordsError, RecordDeserializationError
 from replication.client.consumer.records import ConsumerRecord, Deserialize
 from replication.errors import KafkaError
-from replication.wire.fetch import AbortedTransaction, PartitionData
+from replication.wire.fetch import AbortedTransactionData, PartitionData
 from storage.batch.allowance import Allowance
 from storage.batch.record_batch import BatchHeader, check_crc, walk
 from storage.batch.records import ControlRecordType, decode_columns, read_marker
@@ -87,7 +87,7 @@ class CompletedFetch:
     _long: tuple[int, BatchHeader] | None = attrs.field(init=False, default=None)
     """The next batch and its place, if it waits for `long_work`."""
     _corrupt: str | None = attrs.field(init=False, default=None)
-    _aborted: deque[AbortedTransaction] = attrs.field(init=False)
+    _aborted: deque[AbortedTransactionData] = attrs.field(init=False)
     _in_abort: set[int] = attrs.field(init=False, factory=set)
 
     def __attrs_post_init__(self) -> None:

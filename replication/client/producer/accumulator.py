@@ -35,8 +35,8 @@ from replication.client.producer.batch import (
     InParts,
     Outcome,
     ProducerBatch,
-    ProducerIdentity,
-    Run,
+    ProducerIdAndEpoch,
+    RecordRun,
     Stamp,
 )
 from replication.client.producer.partition_queue import PartitionQueue
@@ -71,7 +71,7 @@ class Drained(NamedTuple):
 
 
 @attrs.frozen(kw_only=True)
-class Answer:
+class BatchAnswer:
     """A broker's answer about a batch, or the error that stands for a missing answer."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -98,7 +98,7 @@ class RecordAccumulator:
     transactional: bool = False
     one_at_a_time: bool = False
     codec: Codec = Codec.NONE
-    identity: ProducerIdentity = NOBODY
+    identity: ProducerIdAndEpoch = NOBODY
     flushing: int = 0
     """The number of tasks that wait until everything is sent."""
     waiting_for_room: int = 0
@@ -137,7 +137,7 @@ class RecordAccumulator:
         return batch, len(records) - 1
 
     def append_run(
-        self, partition: TopicPartition, run: Run, *, now: Callable[[], float]
+        self, partition: TopicPartition, run: RecordRun, *, now: Callable[[], float]
     ) -> tuple[ProducerBatch, int, int]:
         """Append what fits; return the batch, the place of the first record, and their number."""
         batch = self._batch_for(partition, run.next_size, now)
@@ -227,7 +227,7 @@ class RecordAccumulator:
         return Drained(requests, min(next_at, self.next_timeout), leaderless)
 
     @property
-    def _sends_as(self) -> ProducerIdentity | None:
+    def _sends_as(self) -> ProducerIdAndEpoch | None:
         return self.identity if self.idempotent else None
 
     def _ready_at(self, batch: ProducerBatch, queue: PartitionQueue) -> float:
@@ -244,7 +244,7 @@ class RecordAccumulator:
 
     # Answers.
 
-    def answered(self, sent: SentBatch, answer: Answer, *, now: float) -> Verdict:
+    def answered(self, sent: SentBatch, answer: BatchAnswer, *, now: float) -> Verdict:
         """Take the answer about a batch that was on its way; return the verdict on it."""
         batch, queue = sent.batch, self._queues[sent.batch.partition]
         verdict = judge(answer.error, batch, queue, log_start_offset=answer.log_start_offset)
@@ -288,7 +288,7 @@ class RecordAccumulator:
         in_time = batch.outcome is None and now < batch.created_at + self.delivery_timeout
         return in_time and batch.attempts <= self.retries
 
-    def _failed(self, answer: Answer) -> Failed:
+    def _failed(self, answer: BatchAnswer) -> Failed:
         error: KafkaError = KafkaError(answer.error, answer.message)
         if answer.error is ErrorCode.TRANSACTION_ABORTABLE:
             error = TransactionAbortedError(answer.message)
@@ -348,7 +348,7 @@ class RecordAccumulator:
 
     # Producer ids and epochs.
 
-    def became(self, identity: ProducerIdentity) -> None:
+    def became(self, identity: ProducerIdAndEpoch) -> None:
         """Take the id and epoch that a broker has given the producer."""
         self.identity, self.needs_new_epoch = identity, False
         for partition, queue in self._queues.items():
@@ -366,7 +366,7 @@ class RecordAccumulator:
             self.identity = NOBODY  # another id is asked for
             self._to_restart.add(queue.partition)
             return
-        self.identity = ProducerIdentity(producer_id, epoch + 1)
+        self.identity = ProducerIdAndEpoch(producer_id, epoch + 1)
         queue.start_sequences_at_beginning(self.identity)
 
     def _settle(self, queue: PartitionQueue) -> None:

@@ -43,25 +43,25 @@ _SMALL: Final = 8000
 _HEADER_OVERHEAD: Final = 10
 
 
-class ProducerIdentity(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
 
 
-NOBODY: Final = ProducerIdentity()
+NOBODY: Final = ProducerIdAndEpoch()
 
 
-def identity_in(response: InitProducerIdResponse | EndTxnResponse) -> ProducerIdentity:
+def identity_in(response: InitProducerIdResponse | EndTxnResponse) -> ProducerIdAndEpoch:
     """Return the id and epoch that a response gives its producer; KafkaError if it gives none."""
     if response.producer_id < 0 or response.producer_epoch < 0:
         raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the answer names no producer id")
-    return ProducerIdentity(response.producer_id, response.producer_epoch)
+    return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
 
 
 class Stamp(NamedTuple):
     """The identity and sequence under which brokers know a batch."""
 
-    identity: ProducerIdentity = NOBODY
+    identity: ProducerIdAndEpoch = NOBODY
     base_sequence: int = NO_SEQUENCE
 
 
@@ -123,7 +123,7 @@ class ProducerBatch:
     attempts: int = 0
     not_before: float = 0.0
     """The moment until which it waits before it is sent again."""
-    identity: ProducerIdentity = NOBODY
+    identity: ProducerIdAndEpoch = NOBODY
     base_sequence: int = NO_SEQUENCE
     transactional: bool = False
     sequence_was_reset: bool = False
@@ -148,13 +148,15 @@ class ProducerBatch:
         assert self.has_sequence, "it has been sent"
         return next_sequence(self.base_sequence, self.count - 1)
 
-    def stamp(self, identity: ProducerIdentity, base_sequence: int, *, transactional: bool) -> None:
+    def stamp(
+        self, identity: ProducerIdAndEpoch, base_sequence: int, *, transactional: bool
+    ) -> None:
         """Set the producer and the sequence under which it is sent."""
         self.identity, self.base_sequence = identity, base_sequence
         self.transactional = transactional
         self._encoded = None
 
-    def restamp(self, identity: ProducerIdentity, base_sequence: int) -> None:
+    def restamp(self, identity: ProducerIdAndEpoch, base_sequence: int) -> None:
         """Give it another identity; only if no broker has it under the old one."""
         self.stamp(identity, base_sequence, transactional=self.transactional)
         self.sequence_was_reset = True
@@ -205,7 +207,7 @@ class ProducerBatch:
 
 
 @attrs.define(eq=False)
-class Run:
+class RecordRun:
     """Records that are sent together; batches take them from the front."""
 
     records: Sequence[RecordFields]

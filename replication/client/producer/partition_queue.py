@@ -26,7 +26,7 @@ from typing import Final
 
 import attrs
 
-from replication.client.producer.batch import NOBODY, ProducerBatch, ProducerIdentity, Stamp
+from replication.client.producer.batch import NOBODY, ProducerBatch, ProducerIdAndEpoch, Stamp
 from storage.batch.record_batch import MAX_SEQUENCE, next_sequence
 from storage.types import NO_OFFSET, Offset, TopicPartition
 
@@ -48,7 +48,7 @@ class PartitionQueue:
     """Batches without an outcome that were sent, by sequence; some of them wait again."""
     in_flight: int = attrs.field(default=0, init=False)
     """The number of sent batches that are on their way now."""
-    identity: ProducerIdentity = attrs.field(default=NOBODY, init=False)
+    identity: ProducerIdAndEpoch = attrs.field(default=NOBODY, init=False)
     next_sequence: int = attrs.field(default=0, init=False)
     last_acked_sequence: int = attrs.field(default=NO_LAST_SEQUENCE, init=False)
     last_acked_offset: Offset = attrs.field(default=NO_OFFSET, init=False)
@@ -60,7 +60,7 @@ class PartitionQueue:
     # Sending.
 
     def next_batch(
-        self, identity: ProducerIdentity | None, *, one_at_a_time: bool
+        self, identity: ProducerIdAndEpoch | None, *, one_at_a_time: bool
     ) -> ProducerBatch | None:
         """Return the batch that may be sent next, whether or not its time has come.
 
@@ -82,7 +82,7 @@ class PartitionQueue:
             return None
         return batch
 
-    def take(self, batch: ProducerBatch, identity: ProducerIdentity | None) -> None:
+    def take(self, batch: ProducerBatch, identity: ProducerIdAndEpoch | None) -> None:
         """Send the batch that `next_batch` has just returned."""
         assert self.waiting[0] is batch, "in order"
         self.waiting.popleft()
@@ -166,7 +166,7 @@ class PartitionQueue:
             return sequence == 0
         return sequence == next_sequence(self.last_acked_sequence)
 
-    def start_sequences_at_beginning(self, identity: ProducerIdentity) -> None:
+    def start_sequences_at_beginning(self, identity: ProducerIdAndEpoch) -> None:
         """Give all unanswered batches new sequences, from 0 on, under `identity`."""
         sequence = 0
         for batch in self.sent:

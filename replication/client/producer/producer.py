@@ -43,7 +43,7 @@ from replication.client.network_client import NetworkClient
 from replication.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from replication.client.producer.accumulator import RecordAccumulator
 from replication.client.producer.appending import Filling, Room
-from replication.client.producer.batch import ProducerBatch, Run, record_size
+from replication.client.producer.batch import ProducerBatch, RecordRun, record_size
 from replication.client.producer.config import ProducerConfig
 from replication.client.producer.delivery import (
     Deliveries,
@@ -342,7 +342,7 @@ class Producer(Generic[K, V]):
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check_may_send()
         records = self._records(values, keys, timestamp_ms)
-        run, deliveries = Run(records), Deliveries()
+        run, deliveries = RecordRun(records), Deliveries()
         if run.largest > self._largest:
             raise self._too_large(run.largest)
         while not run.is_done:

@@ -29,12 +29,17 @@ from replication.client.coordinators import some_node
 from replication.client.errors import NO_ANSWER, UnsupportedVersionError
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
-from replication.client.producer.accumulator import Answer, Drained, RecordAccumulator, SentBatch
+from replication.client.producer.accumulator import (
+    BatchAnswer,
+    Drained,
+    RecordAccumulator,
+    SentBatch,
+)
 from replication.client.producer.batch import (
     NOBODY,
     Failed,
     ProducerBatch,
-    ProducerIdentity,
+    ProducerIdAndEpoch,
     identity_in,
 )
 from replication.client.producer.config import ProducerConfig
@@ -185,19 +190,19 @@ class Sender:
     # Answers.
 
     def _answered(self, pending: PendingResponse, batches: Sequence[SentBatch]) -> None:
-        answers: dict[TopicPartition, Answer] = {}
-        otherwise = Answer(
+        answers: dict[TopicPartition, BatchAnswer] = {}
+        otherwise = BatchAnswer(
             error=ErrorCode.NETWORK_EXCEPTION, message="the response does not name its partition"
         )
         try:
             response: ProduceResponse | None = pending.result()
         except NO_ANSWER as error:
-            otherwise = Answer(error=ErrorCode.NETWORK_EXCEPTION, message=str(error))
+            otherwise = BatchAnswer(error=ErrorCode.NETWORK_EXCEPTION, message=str(error))
         except UnsupportedVersionError as error:
-            otherwise = Answer(error=error.code, message=error.detail)
+            otherwise = BatchAnswer(error=error.code, message=error.detail)
         else:
             if response is None:  # acks=0
-                otherwise = Answer()
+                otherwise = BatchAnswer()
             else:
                 answers = _answers(response)
                 self._note_leaders(response)
@@ -207,7 +212,7 @@ class Sender:
         if self.accumulator.has_waiting or self.accumulator.identity == NOBODY:
             self.wake()
 
-    def _take_in(self, sent: SentBatch, answer: Answer) -> None:
+    def _take_in(self, sent: SentBatch, answer: BatchAnswer) -> None:
         now = self.clock.now()
         verdict = self.accumulator.answered(sent, answer, now=now)
         if verdict is Verdict.FAILED:
@@ -265,7 +270,7 @@ class Sender:
         self._asks_for_id = False
         self.wake()
 
-    async def _new_identity(self) -> ProducerIdentity:
+    async def _new_identity(self) -> ProducerIdAndEpoch:
         request = InitProducerIdRequest(transaction_timeout_ms=NO_TRANSACTION_TIMEOUT_MS)
         response: InitProducerIdResponse = await self.network.call(
             some_node(self.metadata), ask(request)
@@ -281,7 +286,7 @@ class Sender:
         self.on_room()
 
 
-def _answers(response: ProduceResponse) -> dict[TopicPartition, Answer]:
+def _answers(response: ProduceResponse) -> dict[TopicPartition, BatchAnswer]:
     return {
         TopicPartition(topic.name, each.index): _answer(each)
         for topic in response.responses
@@ -289,8 +294,8 @@ def _answers(response: ProduceResponse) -> dict[TopicPartition, Answer]:
     }
 
 
-def _answer(given: PartitionProduceResponse) -> Answer:
-    return Answer(
+def _answer(given: PartitionProduceResponse) -> BatchAnswer:
+    return BatchAnswer(
         error=ErrorCode.of(given.error_code),
         message=given.error_message or "",
         base_offset=given.base_offset,

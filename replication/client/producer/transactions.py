@@ -91,7 +91,7 @@ _ABORTABLE_OF_BATCHES: Final = frozenset(
 )
 
 
-class State(enum.Enum):
+class ProducerTransactionState(enum.Enum):
     """The states of the picture above."""
 
     UNINITIALIZED = "uninitialized"
@@ -130,7 +130,9 @@ class Transactions:
     """Returns the level of a feature of the cluster."""
     bumps_epoch: bool = attrs.field(default=False, init=False)
     """Whether the producer uses version 2."""
-    state: State = attrs.field(default=State.UNINITIALIZED, init=False)
+    state: ProducerTransactionState = attrs.field(
+        default=ProducerTransactionState.UNINITIALIZED, init=False
+    )
     error: Exception | None = attrs.field(default=None, init=False)
     """The reason why only an abort is left, or nothing at all."""
     _added: set[TopicPartition] = attrs.field(factory=set, init=False)
@@ -143,7 +145,10 @@ class Transactions:
     def may_send(self, partition: TopicPartition) -> bool:
         if partition in self._added:
             return True
-        if self.state not in (State.IN_TRANSACTION, State.ENDING):
+        if self.state not in (
+            ProducerTransactionState.IN_TRANSACTION,
+            ProducerTransactionState.ENDING,
+        ):
             return False
         if self.bumps_epoch:
             self._added.add(partition)
@@ -157,8 +162,11 @@ class Transactions:
         code = error.code if isinstance(error, KafkaError) else None
         if code in _FATAL and code not in _ABORTABLE_OF_BATCHES:
             self._fail(error)
-        elif self.state in (State.IN_TRANSACTION, State.ENDING):
-            self.state, self.error = State.ABORTABLE_ERROR, error
+        elif self.state in (
+            ProducerTransactionState.IN_TRANSACTION,
+            ProducerTransactionState.ENDING,
+        ):
+            self.state, self.error = ProducerTransactionState.ABORTABLE_ERROR, error
 
     async def run(self) -> None:
         """Add partitions as they are wanted, until cancelled."""
@@ -208,10 +216,10 @@ class Transactions:
 
     async def init(self) -> None:
         """Take the id over: its last producer is fenced, and its transaction aborted."""
-        self._expect(State.UNINITIALIZED)
+        self._expect(ProducerTransactionState.UNINITIALIZED)
         await self.coordinators.keep_asking(self._init)
         self.bumps_epoch = self._cluster_bumps_epoch
-        self.state = State.READY
+        self.state = ProducerTransactionState.READY
 
     @property
     def _cluster_bumps_epoch(self) -> bool:
@@ -230,13 +238,13 @@ class Transactions:
         self.accumulator.became(identity_in(response))
 
     def begin(self) -> None:
-        self._expect(State.READY)
-        self.state, self.error = State.IN_TRANSACTION, None
+        self._expect(ProducerTransactionState.READY)
+        self.state, self.error = ProducerTransactionState.IN_TRANSACTION, None
 
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> None:
-        self._expect(State.IN_TRANSACTION)
+        self._expect(ProducerTransactionState.IN_TRANSACTION)
         if not offsets:
             await trio.lowlevel.checkpoint()
             return
@@ -296,31 +304,31 @@ class Transactions:
 
     async def commit(self) -> None:
         """Commit all that was sent, as a whole; after an error the transaction must be aborted."""
-        if self.state is State.ABORTABLE_ERROR:
+        if self.state is ProducerTransactionState.ABORTABLE_ERROR:
             raise TransactionAbortedError(str(self.error)) from self.error
-        self._expect(State.IN_TRANSACTION)
+        self._expect(ProducerTransactionState.IN_TRANSACTION)
         await self.flush()
         if self.error is not None:
             raise TransactionAbortedError(str(self.error)) from self.error
-        self.state = State.ENDING
+        self.state = ProducerTransactionState.ENDING
         try:
             await self._end(commit=True)
             await self._change_version()
         except TransactionAbortedError as error:
-            self.state, self.error = State.ABORTABLE_ERROR, error
+            self.state, self.error = ProducerTransactionState.ABORTABLE_ERROR, error
             raise
         except BaseException:
             # It may be committed or not; the only way on is to commit again.
-            if self.state is State.ENDING:
-                self.state = State.IN_TRANSACTION
+            if self.state is ProducerTransactionState.ENDING:
+                self.state = ProducerTransactionState.IN_TRANSACTION
             raise
         self._ended()
 
     async def abort(self) -> None:
         """Abort: readers of committed records see nothing of it."""
-        if self.state is not State.ABORTABLE_ERROR:
-            self._expect(State.IN_TRANSACTION)
-        self.state = State.ENDING
+        if self.state is not ProducerTransactionState.ABORTABLE_ERROR:
+            self._expect(ProducerTransactionState.IN_TRANSACTION)
+        self.state = ProducerTransactionState.ENDING
         self._wanted.clear()
         self.accumulator.give_up_unsent(TransactionAbortedError("the transaction was aborted"))
         try:
@@ -332,8 +340,8 @@ class Transactions:
             await self._change_version()
         except BaseException:
             # The abort is not confirmed: nothing else can be done with it yet.
-            if self.state is State.ENDING:
-                self.state = State.ABORTABLE_ERROR
+            if self.state is ProducerTransactionState.ENDING:
+                self.state = ProducerTransactionState.ABORTABLE_ERROR
                 self.error = self.error or IllegalStateError("its abort was not answered")
             raise
         self._ended()
@@ -373,17 +381,17 @@ class Transactions:
         self._added.clear()
         self._wanted.clear()
         self._has_offsets = False
-        if self.state is State.ENDING:
-            self.state, self.error = State.READY, None
+        if self.state is ProducerTransactionState.ENDING:
+            self.state, self.error = ProducerTransactionState.READY, None
 
     def check_may_send(self) -> None:
         """Raise unless records may be sent: inside a transaction that has not failed."""
-        if self.state is State.ABORTABLE_ERROR:
+        if self.state is ProducerTransactionState.ABORTABLE_ERROR:
             raise TransactionAbortedError(str(self.error)) from self.error
-        self._expect(State.IN_TRANSACTION)
+        self._expect(ProducerTransactionState.IN_TRANSACTION)
 
-    def _expect(self, state: State) -> None:
-        if self.state is State.FATAL_ERROR:
+    def _expect(self, state: ProducerTransactionState) -> None:
+        if self.state is ProducerTransactionState.FATAL_ERROR:
             assert self.error is not None, "what is fatal has a reason"
             raise self.error
         if self.state is not state:
@@ -412,4 +420,4 @@ class Transactions:
         raise failure
 
     def _fail(self, error: Exception) -> None:
-        self.state, self.error = State.FATAL_ERROR, error
+        self.state, self.error = ProducerTransactionState.FATAL_ERROR, error

@@ -43,7 +43,7 @@ from replication.wire.broker_registration import (
 )
 
 
-class BrokerState(enum.Enum):
+class BrokerControlState(enum.Enum):
     """What the controller makes of a broker (BrokerControlState)."""
 
     FENCED = enum.auto()
@@ -130,31 +130,31 @@ def heartbeat(
     records: tuple[MetadataRecord, ...] = ()
     if now is not then:
         match then:
-            case BrokerState.UNFENCED:
+            case BrokerControlState.UNFENCED:
                 records = unfence(image, broker, rules_of)
-            case BrokerState.CONTROLLED_SHUTDOWN:
+            case BrokerControlState.CONTROLLED_SHUTDOWN:
                 records = begin_shutdown(image, broker, rules_of)
-            case BrokerState.FENCED | BrokerState.SHUTDOWN_NOW:
+            case BrokerControlState.FENCED | BrokerControlState.SHUTDOWN_NOW:
                 records = () if broker.fenced else fence(image, broker, rules_of)
-        if then is BrokerState.SHUTDOWN_NOW:
+        if then is BrokerControlState.SHUTDOWN_NOW:
             cause = "controlled shutdown"
     if not records:  # one thing at a time: every heartbeat repeats it
         records = lose_directories(image, broker, request.offline_log_dirs, rules_of)
         cause = "log directory offline"
     answer = BrokerHeartbeatResponse(
         is_caught_up=request.current_metadata_offset >= broker.broker_epoch,
-        is_fenced=then in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
-        should_shut_down=then is BrokerState.SHUTDOWN_NOW,
+        is_fenced=then in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW),
+        should_shut_down=then is BrokerControlState.SHUTDOWN_NOW,
     )
     return Decision(answer, records, cause)
 
 
-def _state(broker: BrokerRegistration) -> BrokerState:
+def _state(broker: BrokerRegistration) -> BrokerControlState:
     if broker.fenced:
-        return BrokerState.FENCED
+        return BrokerControlState.FENCED
     if broker.in_controlled_shutdown:
-        return BrokerState.CONTROLLED_SHUTDOWN
-    return BrokerState.UNFENCED
+        return BrokerControlState.CONTROLLED_SHUTDOWN
+    return BrokerControlState.UNFENCED
 
 
 def _next_state(
@@ -162,25 +162,35 @@ def _next_state(
     broker: BrokerRegistration,
     request: BrokerHeartbeatRequest,
     sessions: BrokerSessions,
-) -> BrokerState:
+) -> BrokerControlState:
     match _state(broker):
-        case BrokerState.FENCED:
+        case BrokerControlState.FENCED:
             if request.want_shut_down:
-                return BrokerState.SHUTDOWN_NOW
+                return BrokerControlState.SHUTDOWN_NOW
             caught_up = request.current_metadata_offset >= broker.broker_epoch
             fenced = request.want_fence or not caught_up
-            return BrokerState.FENCED if fenced else BrokerState.UNFENCED
-        case BrokerState.UNFENCED:
+            return BrokerControlState.FENCED if fenced else BrokerControlState.UNFENCED
+        case BrokerControlState.UNFENCED:
             if request.want_fence:
-                return BrokerState.SHUTDOWN_NOW if request.want_shut_down else BrokerState.FENCED
+                return (
+                    BrokerControlState.SHUTDOWN_NOW
+                    if request.want_shut_down
+                    else BrokerControlState.FENCED
+                )
             if not request.want_shut_down:
-                return BrokerState.UNFENCED
+                return BrokerControlState.UNFENCED
             leads = leads_any(image, broker.broker_id)
-            return BrokerState.CONTROLLED_SHUTDOWN if leads else BrokerState.SHUTDOWN_NOW
+            return (
+                BrokerControlState.CONTROLLED_SHUTDOWN if leads else BrokerControlState.SHUTDOWN_NOW
+            )
         case _:
             known = sessions.shutdown_is_known(broker.broker_id, image)
             may_go = known and not leads_any(image, broker.broker_id)
-            return BrokerState.SHUTDOWN_NOW if may_go else BrokerState.CONTROLLED_SHUTDOWN
+            return (
+                BrokerControlState.SHUTDOWN_NOW
+                if may_go
+                else BrokerControlState.CONTROLLED_SHUTDOWN
+            )
 
 
 def fence(

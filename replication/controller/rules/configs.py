@@ -37,7 +37,7 @@ from replication.wire.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from replication.wire.describe_configs import ResourceType
+from replication.wire.describe_configs import ConfigResourceType
 from replication.wire.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -61,7 +61,7 @@ def incremental_alter_configs(
     image: MetadataImage, request: IncrementalAlterConfigsRequest, *, config: BrokerConfig
 ) -> Decision[IncrementalAlterConfigsResponse]:
     def wanted(resource: Resource, changes: Sequence[ConfigChange]) -> Wanted:
-        of_topic = resource.resource_type == ResourceType.TOPIC
+        of_topic = resource.resource_type == ConfigResourceType.TOPIC
         known = TOPIC_SPECS if of_topic else DESCRIBED
         return lambda current: altered(current, changes, known)
 
@@ -160,9 +160,9 @@ def _changes(
     image: MetadataImage, resource: Resource, wanted: Wanted, config: BrokerConfig
 ) -> Iterable[MetadataRecord]:
     match resource.resource_type:
-        case ResourceType.TOPIC:
+        case ConfigResourceType.TOPIC:
             return _topic_changes(image, resource.resource_name, wanted, config)
-        case ResourceType.BROKER:
+        case ConfigResourceType.BROKER:
             return _broker_changes(image, resource.resource_name, wanted, config)
         case other:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {other}")

@@ -29,10 +29,10 @@ from replication.metadata.rules import (
     ReplicaDirectoryRecord,
 )
 from replication.wire.assign_replicas_to_dirs import (
+    AssignedPartitionResult,
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
     DirectoryResult,
-    PartitionResult,
     TopicResult,
 )
 from storage.types import TopicId
@@ -69,7 +69,7 @@ def assign_replicas(
             for each in topic.partitions:
                 error = _refusal(image, topic.topic_id, each.partition_index, broker_id)
                 partitions.append(
-                    PartitionResult(partition_index=each.partition_index, error_code=error)
+                    AssignedPartitionResult(partition_index=each.partition_index, error_code=error)
                 )
                 if error is ErrorCode.NONE:
                     records.append(

@@ -26,10 +26,10 @@ from replication.controller.rules.election import Wish
 from replication.errors import ErrorCode
 from replication.metadata.rules import LeaderRecoveryState, MetadataImage, PartitionRegistration
 from replication.wire.alter_partition import (
+    AlterPartitionData,
     AlterPartitionRequest,
     AlterPartitionResponse,
     PartitionAnswer,
-    PartitionData,
     TopicAnswer,
 )
 
@@ -65,7 +65,7 @@ def alter_partition(
     return Decision(AlterPartitionResponse(topics=topics), tuple(changes.records))
 
 
-def proposed_isr(data: PartitionData) -> dict[int, int]:
+def proposed_isr(data: AlterPartitionData) -> dict[int, int]:
     """Member -> the broker epoch its leader saw, -1 where it did not say (before version 3)."""
     if data.new_isr_with_epochs:
         return {each.broker_id: each.broker_epoch for each in data.new_isr_with_epochs}
@@ -76,7 +76,7 @@ def _judge(
     image: MetadataImage,
     partition: PartitionRegistration | None,
     sender: int,
-    data: PartitionData,
+    data: AlterPartitionData,
 ) -> ErrorCode:
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -98,7 +98,7 @@ def _judge(
     return ErrorCode.NONE
 
 
-def _is_isr_of(partition: PartitionRegistration, data: PartitionData) -> bool:
+def _is_isr_of(partition: PartitionRegistration, data: AlterPartitionData) -> bool:
     isr = proposed_isr(data)
     if len(isr) < len(data.new_isr_with_epochs or data.new_isr):
         return False  # somebody is named twice
@@ -119,7 +119,7 @@ def _may_join(image: MetadataImage, broker_id: int, broker_epoch: int) -> bool:
     return broker_epoch in (_ANY_EPOCH, image.brokers[broker_id].broker_epoch)
 
 
-def _wish(partition: PartitionRegistration, data: PartitionData) -> Wish:
+def _wish(partition: PartitionRegistration, data: AlterPartitionData) -> Wish:
     """Return a wish for the proposed ISR, in assignment order; unchanged where it has the same members."""
     asked = proposed_isr(data)
     same = asked.keys() == set(partition.isr)
@@ -129,11 +129,13 @@ def _wish(partition: PartitionRegistration, data: PartitionData) -> Wish:
     )
 
 
-def _refused(data: PartitionData, error: ErrorCode) -> PartitionAnswer:
+def _refused(data: AlterPartitionData, error: ErrorCode) -> PartitionAnswer:
     return PartitionAnswer(partition_index=data.partition_index, error_code=error)
 
 
-def _answer(data: PartitionData, partition: PartitionRegistration, sender: int) -> PartitionAnswer:
+def _answer(
+    data: AlterPartitionData, partition: PartitionRegistration, sender: int
+) -> PartitionAnswer:
     if partition.leader != sender:
         # The ISR completed a reassignment that it has no part in any more.
         return _refused(data, ErrorCode.NEW_LEADER_ELECTED)

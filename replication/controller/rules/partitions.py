@@ -45,11 +45,11 @@ from replication.wire.create_topics import CreatableReplicaAssignment
 from replication.wire.elect_leaders import (
     PREFERRED,
     UNCLEAN,
+    ElectionPartitionResult,
+    ElectionTopic,
     ElectLeadersRequest,
     ElectLeadersResponse,
-    PartitionResult,
     ReplicaElectionResult,
-    TopicPartitions,
 )
 
 _ELECTIONS = {PREFERRED: Election.PREFERRED, UNCLEAN: Election.UNCLEAN}
@@ -149,7 +149,7 @@ def elect_leaders(
     asked = request.topic_partitions
     if asked is None:
         asked = [
-            TopicPartitions(topic=name, partitions=sorted(image.topics[name].partitions))
+            ElectionTopic(topic=name, partitions=sorted(image.topics[name].partitions))
             for name in sorted(image.topics)
         ]
     results = []
@@ -164,9 +164,9 @@ def elect_leaders(
 
 def _elected(
     changes: PartitionChanges, name: str, number: int, election: Election
-) -> PartitionResult:
+) -> ElectionPartitionResult:
     error, why = _elect(changes, name, number, election)
-    return PartitionResult(partition_id=number, error_code=error, error_message=why)
+    return ElectionPartitionResult(partition_id=number, error_code=error, error_message=why)
 
 
 def _elect(

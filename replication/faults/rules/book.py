@@ -19,8 +19,8 @@ import attrs
 
 from replication.faults.rules.answers import has_place_for_error
 from replication.faults.rules.parts import NamedPart, NameOf, names_all, parts_of
-from replication.faults.rules.rule import Effect, FaultRule, FaultRuleError, Sender
-from replication.faults.rules.triggers import Chance, fires
+from replication.faults.rules.rule import Effect, FaultRule, FaultRuleError, RequestSender
+from replication.faults.rules.triggers import TriggerRandom, fires
 from replication.wire.apis import ApiKey
 
 KEPT_HITS = 1_000
@@ -162,11 +162,11 @@ class RuleBook:
     def matching(self, call: Call) -> tuple[AddedRule, ...]:
         return tuple(each for each in self.rules.values() if _matches(each, call))
 
-    def decide(self, call: Call, chance: Chance) -> Decision | None:
+    def decide(self, call: Call, chance: TriggerRandom) -> Decision | None:
         return judged(call, self.matching(call), chance)
 
 
-def judged(call: Call, matching: Iterable[AddedRule], chance: Chance) -> Decision | None:
+def judged(call: Call, matching: Iterable[AddedRule], chance: TriggerRandom) -> Decision | None:
     """Return the decision about a call that these rules match; each of them counts it."""
     fired = []
     for added in matching:
@@ -203,8 +203,8 @@ def _is_when(added: AddedRule, call: Call) -> bool:
         return False
 
 
-def _is_sent_by(sender: Sender, call: Call) -> bool:
-    return sender is Sender.ANYONE or call.of_broker == (sender is Sender.BROKERS)
+def _is_sent_by(sender: RequestSender, call: Call) -> bool:
+    return sender is RequestSender.ANYONE or call.of_broker == (sender is RequestSender.BROKERS)
 
 
 def _takes_some(added: AddedRule, call: Call) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from replication.wire.apis import ApiKey
-from replication.wire.describe_configs import ResourceType
+from replication.wire.describe_configs import ConfigResourceType
 from storage.types import NO_TOPIC_ID, TopicId
 
 NameOf: TypeAlias = Callable[[TopicId], str | None]
@@ -141,7 +141,7 @@ def topic_name(item: Any, name_of: NameOf) -> str | None:
     if isinstance(item, str):
         return item
     if hasattr(item, "resource_type"):
-        is_topic = item.resource_type == ResourceType.TOPIC
+        is_topic = item.resource_type == ConfigResourceType.TOPIC
         return str(item.resource_name) if is_topic else None
     name: str | None = getattr(item, "name", None) or getattr(item, "topic", None)
     return name or name_of(getattr(item, "topic_id", NO_TOPIC_ID))

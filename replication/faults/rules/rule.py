@@ -71,7 +71,7 @@ class Effect(enum.Enum):
     """The request is handled; the connection is closed in the middle of the response."""
 
 
-class Sender(enum.Enum):
+class RequestSender(enum.Enum):
     """The sender of the requests that a rule matches."""
 
     CLIENTS = "clients"
@@ -89,8 +89,8 @@ def _named(kind: type[E], field: str, given: Any) -> E | None:
     raise FaultRuleError(field, f"{given!r} is not one of {_listed(kind)}")
 
 
-def _sender(given: Any) -> Sender | None:
-    return _named(Sender, "sender", given)
+def _sender(given: Any) -> RequestSender | None:
+    return _named(RequestSender, "sender", given)
 
 
 def _effect(given: Any) -> Effect | None:
@@ -142,7 +142,7 @@ class FaultRule:
     """A shell pattern, such as `billing-*`."""
     broker: int | None = None
     """The node that gets the request; 0 is the controller."""
-    sender: Sender | None = attrs.field(default=None, converter=_sender)
+    sender: RequestSender | None = attrs.field(default=None, converter=_sender)
     """By default clients, or brokers for an API that only brokers use."""
     when: Callable[[Any], bool] | None = None
     """A condition on the decoded request (`replication.wire`); JSON has no such field."""
@@ -160,10 +160,10 @@ class FaultRule:
         self._check_trigger()
 
     @property
-    def senders(self) -> Sender:
+    def senders(self) -> RequestSender:
         if self.sender is not None:
             return self.sender
-        return Sender.BROKERS if self.api in ASKED_BY_BROKERS else Sender.CLIENTS
+        return RequestSender.BROKERS if self.api in ASKED_BY_BROKERS else RequestSender.CLIENTS
 
     @property
     def is_fault(self) -> bool:

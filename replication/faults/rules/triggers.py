@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 import attrs
 
 
-class Chance(Protocol):
+class TriggerRandom(Protocol):
     """The method of `random.Random` that a trigger needs."""
 
     def random(self) -> float:
@@ -78,7 +78,7 @@ def with_probability(probability: float) -> Trigger:
     return WithProbability(probability)
 
 
-def fires(trigger: Trigger, *, call: int, chance: Chance) -> bool:
+def fires(trigger: Trigger, *, call: int, chance: TriggerRandom) -> bool:
     """Return whether the trigger fires for matching request number `call`."""
     assert call >= 1, "calls are counted from 1"
     match trigger:

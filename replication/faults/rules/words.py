@@ -13,7 +13,7 @@ import attrs
 
 from replication.errors import ErrorCode
 from replication.faults.rules.book import Hit
-from replication.faults.rules.rule import MOST, Effect, FaultRule, FaultRuleError, Sender
+from replication.faults.rules.rule import MOST, Effect, FaultRule, FaultRuleError, RequestSender
 from replication.faults.rules.triggers import (
     EveryTime,
     OnCall,
@@ -70,7 +70,7 @@ RULE_SCHEMA: Mapping[str, Any] = {
         },
         "broker": _whole("The node that gets the request; 0 is the controller."),
         "sender": {
-            "enum": [each.value for each in Sender],
+            "enum": [each.value for each in RequestSender],
             "description": "By default clients, or brokers for an API that only brokers use.",
         },
         "error": {"enum": [code.name for code in ErrorCode if code is not ErrorCode.NONE]},

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 import attrs
 
 from replication.errors import ErrorCode
-from replication.wire.fetch import AbortedTransaction
+from replication.wire.fetch import AbortedTransactionData
 from storage.log.file_region import FileRegion
 from storage.types import (
     NO_LEADER_EPOCH,
@@ -115,7 +115,7 @@ class FetchPartitionData:
     log_start_offset: Offset = NO_OFFSET
     records: FileRegion | None = None
     diverging_epoch: OffsetAndEpoch | None = None
-    aborted_transactions: tuple[AbortedTransaction, ...] | None = None
+    aborted_transactions: tuple[AbortedTransactionData, ...] | None = None
     preferred_read_replica: int = NO_REPLICA
 
     @property

@@ -27,7 +27,7 @@ from replication.leader.rules.fetch_data import (
     FetchPartitionData,
     Isolation,
 )
-from replication.wire.fetch import AbortedTransaction
+from replication.wire.fetch import AbortedTransactionData
 from storage.errors import StorageError
 from storage.log.log import Log
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset, OffsetAndEpoch
@@ -101,10 +101,10 @@ class LogReader:
         )
         if data.records is None or (data.first_entry_incomplete and not allow_incomplete):
             return idle
-        aborted: tuple[AbortedTransaction, ...] | None = None
+        aborted: tuple[AbortedTransactionData, ...] | None = None
         if isolation is Isolation.LAST_STABLE:
             aborted = tuple(
-                AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+                AbortedTransactionData(producer_id=each.producer_id, first_offset=each.first_offset)
                 for each in self.log.aborted_transactions(data)
             )
         return FetchPartitionData(
@@ -118,7 +118,7 @@ class LogReader:
     def idle(self, isolation: Isolation) -> FetchPartitionData:
         """Return the answer without records (Rule 3)."""
         log, idle = self.log, self._idle_answer
-        aborted: tuple[AbortedTransaction, ...] | None = (
+        aborted: tuple[AbortedTransactionData, ...] | None = (
             () if isolation is Isolation.LAST_STABLE else None
         )
         if (

@@ -38,7 +38,7 @@ from replication.wire.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from replication.wire.describe_configs import ResourceType as ConfigResourceType
+from replication.wire.describe_configs import ConfigResourceType
 from replication.wire.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,

@@ -12,8 +12,8 @@ from functools import partial
 
 from scenarios.story.arguments import Options, Words, exactly, number_of, partition_of, seconds_of
 from scenarios.story.script import ScriptError
-from scenarios.story.stage import Stage, Work
-from scenarios.world.client import RETRY_SECONDS, Refused, SentBatch
+from scenarios.story.stage import BackgroundProducer, Stage
+from scenarios.world.client import RETRY_SECONDS, Refused, SentRecords
 from storage.types import TopicPartition
 
 ATTEMPT_MS = 2_000
@@ -26,13 +26,13 @@ async def load(stage: Stage, words: Words, options: Options) -> list[str]:
     where, name = exactly(words, 2, options)
     if name in stage.work:
         raise ScriptError(f"{name} is at work already")
-    work = stage.work[name] = Work(records)
+    work = stage.work[name] = BackgroundProducer(records)
     stage.ask_in_background(partial(_produce, stage, partition_of(where), name, work, every))
     return []
 
 
 async def _produce(
-    stage: Stage, partition: TopicPartition, name: str, work: Work, every: float
+    stage: Stage, partition: TopicPartition, name: str, work: BackgroundProducer, every: float
 ) -> None:
     for number in range(1, work.records + 1):
         batch = stage.new_batch(partition, (f"{name}-{number}",), ACKS_ALL)
@@ -45,7 +45,7 @@ async def _produce(
         await stage.cluster.clock.sleep(every)
 
 
-async def _is_acked(stage: Stage, batch: SentBatch) -> bool:
+async def _is_acked(stage: Stage, batch: SentRecords) -> bool:
     while True:
         await stage.client.send(batch, timeout_ms=ATTEMPT_MS)
         if isinstance(batch.outcome, Refused) and not batch.outcome.error.retriable:

@@ -34,11 +34,11 @@ from scenarios.story.commands.produce import outcome_of
 from scenarios.story.expected_records import all_is_copied, all_is_read, nothing_is_open, wrongs
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
-from scenarios.world.client import SentBatch
+from scenarios.world.client import SentRecords
 from scenarios.world.clients.machine import Program
 from scenarios.world.clients.reading import Reader
-from scenarios.world.clients.sending import Sender
-from scenarios.world.clients.witness import Given, Transaction
+from scenarios.world.clients.sending import SendingClient
+from scenarios.world.clients.witness import Given, WitnessedTransaction
 from storage.types import TopicPartition
 
 ACKS_ALL = -1
@@ -112,7 +112,7 @@ async def transact(stage: Stage, words: Words, options: Options) -> list[str]:
             raise ScriptError("transact NAME PARTITION VALUE...")
         else:
             batches.append(_new_batch(stage, sender, where, word))
-    transaction = Transaction(producer=name, batches=batches)
+    transaction = WitnessedTransaction(producer=name, batches=batches)
     stage.programs.witness.transactions.append(transaction)
     sender.transact(transaction, end)
     if in_background:
@@ -125,20 +125,22 @@ async def transact(stage: Stage, words: Words, options: Options) -> list[str]:
     return [f"{name}: {transaction.ending.value}"]
 
 
-def _sender(stage: Stage, name: str) -> Sender:
-    found = stage.programs.named(name, lambda each: isinstance(each, Sender))
-    assert isinstance(found, Sender), "that was asked for"
+def _sender(stage: Stage, name: str) -> SendingClient:
+    found = stage.programs.named(name, lambda each: isinstance(each, SendingClient))
+    assert isinstance(found, SendingClient), "that was asked for"
     return found
 
 
-def _new_batch(stage: Stage, sender: Sender, partition: TopicPartition, value: str) -> SentBatch:
+def _new_batch(
+    stage: Stage, sender: SendingClient, partition: TopicPartition, value: str
+) -> SentRecords:
     batch = stage.new_batch(partition, (value,), ACKS_ALL)
     batch.attempts = 2  # at least: our client does not say
     batch.producer = f"{sender.name}/{stage.programs.lives(sender.name)}"
     return batch
 
 
-async def _answers(stage: Stage, batches: list[SentBatch], *, in_background: bool) -> list[str]:
+async def _answers(stage: Stage, batches: list[SentRecords], *, in_background: bool) -> list[str]:
     if in_background:
         for batch in batches:
             stage.waits_for(batch)

@@ -33,7 +33,7 @@ from scenarios.checkers.loss_ledger import loss_ledger
 from scenarios.story.arguments import Options, Words, exactly, partition_of
 from scenarios.story.log_drawing import batches_of
 from scenarios.story.stage import Stage
-from scenarios.world.client import Acked, ReadRecord, Refused, SentBatch, key_of
+from scenarios.world.client import AckedBatch, ReadRecord, Refused, SentRecords, key_of
 from scenarios.world.cluster import log_directory, node_name, partition_directory
 from scenarios.world.history import History, Polled, Sent, anomalies
 from scenarios.world.trace import DiskReplaced, PowerCut, TraceEntry
@@ -127,7 +127,7 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
     return [f"{partition}: may have lost what was committed"] if may_have_lost else []
 
 
-def repeated_values(batches: Iterable[SentBatch], *, trimmed: bool) -> frozenset[str]:
+def repeated_values(batches: Iterable[SentRecords], *, trimmed: bool) -> frozenset[str]:
     """Return the values that may be there twice: they were sent again without a sequence, or with
     one whose records, by which brokers know it, may be deleted.
     """
@@ -139,13 +139,13 @@ def repeated_values(batches: Iterable[SentBatch], *, trimmed: bool) -> frozenset
     return frozenset(value for batch in again for value in batch.values)
 
 
-def _as_sent(batch: SentBatch, *, may_lose_acks_1: bool, in_order: bool) -> Sent:
+def _as_sent(batch: SentRecords, *, may_lose_acks_1: bool, in_order: bool) -> Sent:
     """Return a batch for the history, without an ack that may be lost.
 
     Its producer is named only while the records last by which brokers know the sequences.
     """
     promised = batch.acks == ACKS_ALL or not may_lose_acks_1
-    base_offset = batch.outcome.base_offset if isinstance(batch.outcome, Acked) else None
+    base_offset = batch.outcome.base_offset if isinstance(batch.outcome, AckedBatch) else None
     return Sent(
         values=batch.values,
         sent_at=batch.sent_at,
@@ -272,7 +272,7 @@ def differences(
 
 
 def broken_promises(
-    batches: Sequence[SentBatch],
+    batches: Sequence[SentRecords],
     there: Iterable[ReadRecord],
     *,
     log_start: Offset = 0,
@@ -295,7 +295,7 @@ def broken_promises(
     for batch in batches:
         lost = [value for value in batch.values if value not in offsets]
         match batch.outcome:
-            case Acked(base_offset):
+            case AckedBatch(base_offset):
                 ends_before = batch.values[: max(0, log_start - base_offset)]
                 lost = [value for value in lost if value not in ends_before]
                 if compacted:  # a record may be gone once its key has a later one
@@ -313,7 +313,7 @@ def broken_promises(
                 pass
 
 
-def _acks(batch: SentBatch) -> str:
+def _acks(batch: SentRecords) -> str:
     return "all" if batch.acks == ACKS_ALL else str(batch.acks)
 
 

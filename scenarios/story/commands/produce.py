@@ -29,7 +29,7 @@ from scenarios.story.arguments import (
 )
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
-from scenarios.world.client import Acked, Address, NoAnswer, Refused, SentBatch
+from scenarios.world.client import AckedBatch, Address, NoAnswer, Refused, SentRecords
 from scenarios.world.cluster import BROKER_PORT
 
 PRODUCE_TIMEOUT_MS = 30_000
@@ -85,7 +85,7 @@ def _how(stage: Stage, options: Options) -> tuple[int, Address | None]:
 
 
 async def _send(
-    stage: Stage, batch: SentBatch, timeout_ms: int, to: Address | None, *, in_background: bool
+    stage: Stage, batch: SentRecords, timeout_ms: int, to: Address | None, *, in_background: bool
 ) -> list[str]:
     if in_background:
         stage.send_in_background(batch, timeout_ms=timeout_ms, to=to)
@@ -99,10 +99,10 @@ async def answers(stage: Stage, words: Words, options: Options) -> list[str]:
     return [outcome_of(batch) for batch in await stage.answers()]
 
 
-def outcome_of(batch: SentBatch) -> str:
+def outcome_of(batch: SentRecords) -> str:
     values = " ".join(batch.values)
     match batch.outcome:
-        case Acked(base_offset):
+        case AckedBatch(base_offset):
             last = base_offset + len(batch.values) - 1
             return f"{values}: acked at {base_offset}" + (f"-{last}" if last > base_offset else "")
         case Refused(error):

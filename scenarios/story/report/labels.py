@@ -14,9 +14,9 @@ from functools import singledispatch
 
 from replication.errors import ErrorCode
 from replication.wire.alter_partition import (
+    AlterPartitionData as ProposedIsr,
     AlterPartitionRequest,
     AlterPartitionResponse,
-    PartitionData as ProposedIsr,
 )
 from replication.wire.broker_registration import BrokerRegistrationRequest
 from replication.wire.fetch import (

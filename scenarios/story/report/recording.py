@@ -18,7 +18,7 @@ import attrs
 from replication.events import Event, TopicCreated
 from replication.leader.partition import ReplicaSnapshot
 from replication.metadata.rules import METADATA_TOPIC, METADATA_TOPIC_ID
-from scenarios.story.log_drawing import Run, batches_of, runs_of
+from scenarios.story.log_drawing import EpochRun, batches_of, runs_of
 from scenarios.story.report.messages import Message, Wiretap
 from scenarios.world.cluster import SimulatedCluster, partition_directory
 from scenarios.world.streams import Pipe
@@ -28,7 +28,7 @@ from storage.types import LeaderEpoch, Offset, TopicPartition
 
 
 @attrs.frozen(kw_only=True)
-class Standing:
+class ReplicaStatus:
     """The state of one replica from a moment on; `role` is "leads", "follows", "waits" or "down"."""
 
     at: float = attrs.field(eq=False)
@@ -40,7 +40,7 @@ class Standing:
     high_watermark: Offset
     log_end_offset: Offset
     isr: tuple[int, ...]
-    runs: tuple[Run, ...] = attrs.field(default=(), eq=False)
+    runs: tuple[EpochRun, ...] = attrs.field(default=(), eq=False)
     """The runs of its log, one for each leader epoch."""
 
 
@@ -55,14 +55,14 @@ class Recording:
     """The tap of a simulated network and a watcher of its cluster."""
 
     commands: list[CarriedOut] = attrs.field(factory=list, init=False)
-    standings: list[Standing] = attrs.field(factory=list, init=False)
+    standings: list[ReplicaStatus] = attrs.field(factory=list, init=False)
     entries: list[TraceEntry] = attrs.field(factory=list, init=False)
     """The entries of the world's trace, until the end."""
     world: World | None = attrs.field(default=None, init=False)
     cluster: SimulatedCluster | None = attrs.field(default=None, init=False)
     _over: bool = attrs.field(default=False, init=False)
     _wiretap: Wiretap = attrs.field(init=False)
-    _last: dict[tuple[str, TopicPartition], Standing] = attrs.field(factory=dict, init=False)
+    _last: dict[tuple[str, TopicPartition], ReplicaStatus] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._wiretap = Wiretap({METADATA_TOPIC_ID: METADATA_TOPIC})
@@ -136,7 +136,7 @@ class Recording:
             if key not in seen and last.role != "down":
                 self._put(attrs.evolve(last, at=now, role="down", isr=()))
 
-    def _note(self, standing: Standing) -> None:
+    def _note(self, standing: ReplicaStatus) -> None:
         key = standing.node, standing.partition
         if self._last.get(key) == standing:
             return
@@ -144,16 +144,16 @@ class Recording:
         batches = batches_of(self.cluster.disk(standing.node), partition_directory(*key))
         self._put(attrs.evolve(standing, runs=tuple(runs_of(batches))))
 
-    def _put(self, standing: Standing) -> None:
+    def _put(self, standing: ReplicaStatus) -> None:
         self._last[standing.node, standing.partition] = standing
         self.standings.append(standing)
 
 
 def _standing(
     node: str, partition: TopicPartition, snapshot: ReplicaSnapshot, now: float
-) -> Standing:
+) -> ReplicaStatus:
     follows = "follows" if snapshot.leader >= 0 else "waits"
-    return Standing(
+    return ReplicaStatus(
         at=now,
         node=node,
         partition=partition,

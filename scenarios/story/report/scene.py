@@ -18,7 +18,7 @@ from replication.metadata.rules import METADATA_TOPIC
 from replication.observe.sentences import FAULT, kind
 from scenarios.story.report.causes import cause
 from scenarios.story.report.messages import Message
-from scenarios.story.report.recording import Recording, Standing
+from scenarios.story.report.recording import Recording, ReplicaStatus
 from scenarios.story.script import Step
 from scenarios.world import trace
 from scenarios.world.client import CLIENT
@@ -127,5 +127,5 @@ def _kind(message: Message) -> str:
     return DATA if message.api in _DATA_APIS else CONTROL
 
 
-def _log(standing: Standing) -> Facts:
+def _log(standing: ReplicaStatus) -> Facts:
     return attrs.asdict(standing, recurse=False) | {"partition": str(standing.partition)}

@@ -18,29 +18,29 @@ import trio
 from replication.client.producer import Producer
 from replication.errors import KafkaError
 from replication.net.seams import Seams
-from scenarios.world.client import Acked, NoAnswer, Outcome, SentBatch, key_of
+from scenarios.world.client import AckedBatch, NoAnswer, Outcome, SentRecords, key_of
 from scenarios.world.clients.machine import Program
-from scenarios.world.clients.witness import Ending, Transaction
+from scenarios.world.clients.witness import Ending, WitnessedTransaction
 
 OurProducer: TypeAlias = Producer[bytes, bytes]
 Job: TypeAlias = Callable[[OurProducer, trio.Nursery], Awaitable[None]]
-Finish: TypeAlias = Callable[[SentBatch, Outcome], None]
+Finish: TypeAlias = Callable[[SentRecords, Outcome], None]
 
 LEFT = NoAnswer("its producer was gone")
 
 
 @attrs.define(eq=False, kw_only=True)
-class Sender(Program):
+class SendingClient(Program):
     finish: Finish
     _jobs: deque[Job] = attrs.field(factory=deque, init=False)
-    _unanswered: list[SentBatch] = attrs.field(factory=list, init=False)
+    _unanswered: list[SentRecords] = attrs.field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.when_ended.append(self._leave)
 
     # Tasks.
 
-    def send(self, batches: list[SentBatch]) -> None:
+    def send(self, batches: list[SentRecords]) -> None:
         """Send batches of one value each."""
         self._unanswered += batches
 
@@ -50,7 +50,7 @@ class Sender(Program):
 
         self._put(job)
 
-    def transact(self, transaction: Transaction, end: str) -> None:
+    def transact(self, transaction: WitnessedTransaction, end: str) -> None:
         """Send batches in one transaction; `end` says whether to commit it, abort it once all is
         sent, or drop it at any point.
         """
@@ -92,7 +92,7 @@ class Sender(Program):
                 return error
         return None
 
-    async def _send(self, producer: OurProducer, nursery: trio.Nursery, batch: SentBatch) -> None:
+    async def _send(self, producer: OurProducer, nursery: trio.Nursery, batch: SentRecords) -> None:
         (value,) = batch.values
         key = key_of(value)
         batch.sent_at = self.world.time.now
@@ -114,7 +114,9 @@ class Sender(Program):
                 self._answered(batch, self._failed(error))
             else:
                 there = metadata.offset >= 0
-                outcome = Acked(metadata.offset) if there else NoAnswer("there, nobody says where")
+                outcome = (
+                    AckedBatch(metadata.offset) if there else NoAnswer("there, nobody says where")
+                )
                 self._answered(batch, outcome)
 
         nursery.start_soon(wait)
@@ -123,7 +125,7 @@ class Sender(Program):
         self,
         producer: OurProducer,
         nursery: trio.Nursery,
-        transaction: Transaction,
+        transaction: WitnessedTransaction,
         end: str,
     ) -> None:
         try:
@@ -145,7 +147,7 @@ class Sender(Program):
         self.note(error)
         return NoAnswer(error.code.name)
 
-    def _answered(self, batch: SentBatch, outcome: Outcome) -> None:
+    def _answered(self, batch: SentRecords, outcome: Outcome) -> None:
         if batch.outcome is None:
             self._unanswered.remove(batch)
             self.finish(batch, outcome)

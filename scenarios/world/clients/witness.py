@@ -5,7 +5,7 @@ Given       a reader received a record
 Committed   the commit of a group's position was acknowledged
 Lost        a reader no longer reads a partition
 
-Transaction what was sent in one, and how it ended, as far as its producer knows
+WitnessedTransaction   what was sent in it, and how it ended, as far as its producer knows
 """
 
 import enum
@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import attrs
 
-from scenarios.world.client import SentBatch
+from scenarios.world.client import SentRecords
 from storage.types import Offset, TopicPartition
 
 
@@ -55,9 +55,9 @@ class Ending(enum.Enum):
 
 
 @attrs.define(eq=False, kw_only=True)
-class Transaction:
+class WitnessedTransaction:
     producer: str
-    batches: list[SentBatch]
+    batches: list[SentRecords]
     ending: Ending = Ending.UNKNOWN
     done: bool = False
     """Whether nothing more will happen to it."""
@@ -68,7 +68,7 @@ class Witness:
     happened: dict[TopicPartition, list[Happening]] = attrs.field(
         factory=lambda: defaultdict(list), init=False
     )
-    transactions: list[Transaction] = attrs.field(factory=list, init=False)
+    transactions: list[WitnessedTransaction] = attrs.field(factory=list, init=False)
 
     def note(self, partition: TopicPartition, happening: Happening) -> None:
         self.happened[partition].append(happening)

@@ -90,7 +90,7 @@ class Bodies(NamedTuple):
 
 
 @attrs.frozen
-class Headers:
+class HeaderArrays:
     """The headers of all records in one row of arrays; `counts` says how many each record has."""
 
     counts: Integers
@@ -111,7 +111,7 @@ class Fields:
     value_starts: Integers
     value_lengths: Integers
     # None where no record has any.
-    headers: Headers | None
+    headers: HeaderArrays | None
 
 
 def read_headers(data: Bytes, positions: Integers) -> npt.NDArray[Any]:
@@ -299,12 +299,12 @@ def _run_length(data: Bytes, position: int, length_size: int, stride: int, most:
 
 def _read_headers(
     data: Bytes, positions: Integers, ends: Integers, counts: Integers
-) -> tuple[Headers, Integers]:
+) -> tuple[HeaderArrays, Integers]:
     """Return the headers of every record, and where each record's fields end."""
     if counts.min() < 0 or (counts > (ends - positions) // _LEAST_HEADER_SIZE).any():
         raise CorruptRecordError("more headers counted than there are bytes for")
     total = int(counts.sum())
-    found = Headers(counts, *(np.empty(total, np.int64) for _ in range(4)))
+    found = HeaderArrays(counts, *(np.empty(total, np.int64) for _ in range(4)))
     firsts = np.cumsum(counts) - counts
     order = np.argsort(-counts, kind="stable")
     row_counts, row_firsts = counts[order], firsts[order]
@@ -327,7 +327,9 @@ def _read_headers(
     return found, after
 
 
-def _headers_at(data: Bytes, positions: Integers, found: Headers, places: Integers) -> Integers:
+def _headers_at(
+    data: Bytes, positions: Integers, found: HeaderArrays, places: Integers
+) -> Integers:
     """Read one header at each of `positions`."""
     key_lengths, key_starts = varints(data, positions)
     _check_lengths(key_lengths, data.size, least=0)
@@ -338,7 +340,7 @@ def _headers_at(data: Bytes, positions: Integers, found: Headers, places: Intege
     return value_starts + np.maximum(value_lengths, 0)
 
 
-def _one_record(data: Bytes, position: int, end: int, found: Headers, places: slice) -> int:
+def _one_record(data: Bytes, position: int, end: int, found: HeaderArrays, places: slice) -> int:
     """Read the headers of one record one by one; return the position after the last."""
     raw = data[position:end].tobytes()
     origin, position = position, 0

@@ -102,7 +102,7 @@ class ProducerEntry:
 
 
 @attrs.frozen(kw_only=True)
-class AbortedTransaction:
+class AbortedTransactionEntry:
     version: int
     producer_id: int
     first_offset: Offset
@@ -231,7 +231,7 @@ Entry: TypeAlias = (
     | EmptyIndex
     | SanityPassed
     | ProducerEntry
-    | AbortedTransaction
+    | AbortedTransactionEntry
     | CheckpointEntry
     | LeaderEpochEntry
     | PartitionMetadata

@@ -25,7 +25,7 @@ from storage.checkpoint import (
 from storage.filesystem import FileSystem
 from storage.producers.snapshot import SNAPSHOT_BYTES, decode_snapshot
 from storage.tools.dump.entries import (
-    AbortedTransaction,
+    AbortedTransactionEntry,
     CheckpointEntry,
     Damage,
     DirectoryMetadata,
@@ -57,7 +57,7 @@ def _aborted_transactions(file_system: FileSystem, path: str) -> Iterator[Entry]
             if version != 0:
                 yield Damage(path, at, f"an entry of version {version}")
                 return
-            yield AbortedTransaction(
+            yield AbortedTransactionEntry(
                 version=version,
                 producer_id=producer_id,
                 first_offset=first,

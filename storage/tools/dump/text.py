@@ -17,7 +17,7 @@ from storage.batch.record_batch import CODEC_MASK, BatchHeader, TimestampType
 from storage.batch.records import Record
 from storage.checkpoint import uuid_text
 from storage.tools.dump.entries import (
-    AbortedTransaction,
+    AbortedTransactionEntry,
     BatchEntry,
     CheckpointEntry,
     Damage,
@@ -208,7 +208,7 @@ def _small_file(entry: Entry) -> str | None:
     match entry:
         case ProducerEntry():
             return _producer(entry)
-        case AbortedTransaction():
+        case AbortedTransactionEntry():
             return (
                 f"version: {entry.version} producerId: {entry.producer_id}"
                 f" firstOffset: {entry.first_offset} lastOffset: {entry.last_offset}"

@@ -19,7 +19,7 @@ from replication.wire.alter_partition_reassignments import (
 from replication.wire.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from replication.wire.create_topics import CreatableTopic, CreateTopicsRequest
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from replication.wire.elect_leaders import ElectLeadersRequest, TopicPartitions
+from replication.wire.elect_leaders import ElectionTopic, ElectLeadersRequest
 
 LEAST, MOST = -(1 << 31), (1 << 31) - 1
 TIMEOUTS = [LEAST, -1, 0, 1, 5, MOST]
@@ -62,7 +62,7 @@ def _grow(topic: str, timeout_ms: int) -> CreatePartitionsRequest:
 
 
 def _elect(topic: str, timeout_ms: int) -> ElectLeadersRequest:
-    elected = TopicPartitions(topic=topic, partitions=[0])
+    elected = ElectionTopic(topic=topic, partitions=[0])
     return ElectLeadersRequest(topic_partitions=[elected], timeout_ms=timeout_ms)
 
 

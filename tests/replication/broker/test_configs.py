@@ -9,21 +9,21 @@ from replication.config import ConfigOperation
 from replication.controller.controller import TELL_SECONDS
 from replication.errors import ErrorCode
 from replication.wire.alter_configs import (
-    AlterableConfig as LegacyConfig,
+    AlterableConfig,
     AlterConfigsRequest,
-    AlterConfigsResource as LegacyResource,
+    AlterConfigsResource,
 )
 from replication.wire.describe_configs import (
+    ConfigResourceType,
     ConfigSource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
-    ResourceType,
 )
 from replication.wire.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
 from scenarios.world.world import World
 from storage.config import LogConfig
@@ -31,17 +31,17 @@ from storage.types import TopicPartition
 from tests.replication.broker.stage import Stage, play, staged
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
-TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
+TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
 TP = TopicPartition("t", 0)
 
 
-def resource(kind: int, name: str, **values: str | None) -> AlterConfigsResource:
+def resource(kind: int, name: str, **values: str | None) -> IncrementalAlterConfigsResource:
     """Each key set to its value, or deleted for None; underscores stand for dots."""
-    return AlterConfigsResource(
+    return IncrementalAlterConfigsResource(
         resource_type=kind,
         resource_name=name,
         configs=[
-            AlterableConfig(
+            IncrementalAlterableConfig(
                 name=key.replace("_", "."),
                 config_operation=DELETE if value is None else SET,
                 value=value,
@@ -52,7 +52,10 @@ def resource(kind: int, name: str, **values: str | None) -> AlterConfigsResource
 
 
 async def alter(
-    stage: Stage, *resources: AlterConfigsResource, broker: int = 1, validate_only: bool = False
+    stage: Stage,
+    *resources: IncrementalAlterConfigsResource,
+    broker: int = 1,
+    validate_only: bool = False,
 ) -> list[tuple[int, str | None]]:
     request = IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
     answer = await stage.client.ask(stage.address(broker), request)
@@ -294,7 +297,11 @@ def test_what_was_set_outlives_those_it_was_set_for() -> None:
             "INVALID_REQUEST",
             "Invalid value for log.retention.ms=x",
         ),
-        (resource(ResourceType.BROKER_LOGGER, "1"), "INVALID_REQUEST", "Unknown resource type 8"),
+        (
+            resource(ConfigResourceType.BROKER_LOGGER, "1"),
+            "INVALID_REQUEST",
+            "Unknown resource type 8",
+        ),
         (resource(TOPIC, "no"), "UNKNOWN_TOPIC_OR_PARTITION", "The topic 'no' does not exist."),
         (
             resource(TOPIC, "t", segment_bytes="x"),
@@ -304,7 +311,7 @@ def test_what_was_set_outlives_those_it_was_set_for() -> None:
     ],
 )
 def test_each_resource_is_answered_for_whoever_judged_it(
-    changes: AlterConfigsResource, error: str, message: str
+    changes: IncrementalAlterConfigsResource, error: str, message: str
 ) -> None:
     async def story(world: World) -> None:
         async with staged(world, brokers=1) as stage:
@@ -334,10 +341,14 @@ def test_validating_changes_nothing_and_a_null_is_refused() -> None:
             before = stage.cluster.image.offset
             answers = await alter(stage, resource(TOPIC, "t", retention_ms="5"), validate_only=True)
             assert answers == [(ErrorCode.NONE, None)]
-            null = AlterConfigsResource(
+            null = IncrementalAlterConfigsResource(
                 resource_type=TOPIC,
                 resource_name="t",
-                configs=[AlterableConfig(name="retention.ms", config_operation=SET, value=None)],
+                configs=[
+                    IncrementalAlterableConfig(
+                        name="retention.ms", config_operation=SET, value=None
+                    )
+                ],
             )
             (answer,) = await alter(stage, null)
             assert answer == (
@@ -355,10 +366,10 @@ def test_the_older_api_sets_all_there_is_to_set() -> None:
             await stage.client.create_topic(stage.address(1), "t", retention_ms="7", segment_ms="8")
             await until_every_log(stage, retention_ms=7, segment_ms=8)
             topic, broker, refused = (
-                LegacyResource(
+                AlterConfigsResource(
                     resource_type=kind,
                     resource_name=name,
-                    configs=[LegacyConfig(name=key, value=value)],
+                    configs=[AlterableConfig(name=key, value=value)],
                 )
                 for kind, name, key, value in (
                     (TOPIC, "t", "segment.ms", "9"),

@@ -20,10 +20,10 @@ from replication.wire.describe_client_quotas import (
 )
 from replication.wire.describe_cluster import CONTROLLERS, DescribeClusterRequest
 from replication.wire.describe_configs import (
+    ConfigResourceType,
     ConfigSource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
-    ResourceType,
 )
 from replication.wire.fetch import (
     FetchPartition,
@@ -126,7 +126,9 @@ def test_a_name_that_no_topic_can_have_is_refused_as_such(name: str, create: boo
             )
             answer = await stage.client.ask(stage.address(1), request)
             assert answer.topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-            resource = DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name=name)
+            resource = DescribeConfigsResource(
+                resource_type=ConfigResourceType.TOPIC, resource_name=name
+            )
             described = await stage.client.ask(
                 stage.address(1), DescribeConfigsRequest(resources=[resource])
             )
@@ -604,11 +606,11 @@ def test_a_topic_and_a_broker_are_described_with_every_key_and_its_source() -> N
                     resource_type=kind, resource_name=name, configuration_keys=keys
                 )
                 for kind, name, keys in (
-                    (ResourceType.TOPIC, "t", ["segment.bytes", "min.insync.replicas"]),
-                    (ResourceType.BROKER, "1", ["broker.session.timeout.ms"]),
-                    (ResourceType.BROKER, "2", None),
-                    (ResourceType.TOPIC, "nothing", None),
-                    (ResourceType.BROKER_LOGGER, "1", None),
+                    (ConfigResourceType.TOPIC, "t", ["segment.bytes", "min.insync.replicas"]),
+                    (ConfigResourceType.BROKER, "1", ["broker.session.timeout.ms"]),
+                    (ConfigResourceType.BROKER, "2", None),
+                    (ConfigResourceType.TOPIC, "nothing", None),
+                    (ConfigResourceType.BROKER_LOGGER, "1", None),
                 )
             ]
             request = DescribeConfigsRequest(resources=resources, include_synonyms=True)
@@ -634,7 +636,7 @@ def test_naming_no_key_at_all_asks_for_every_one() -> None:
     async def story(world: World) -> None:
         async with staged(world, brokers=1) as stage:
             every_key = DescribeConfigsResource(
-                resource_type=ResourceType.BROKER, resource_name="1", configuration_keys=None
+                resource_type=ConfigResourceType.BROKER, resource_name="1", configuration_keys=None
             )
             described = []
             for resource in (every_key, attrs.evolve(every_key, configuration_keys=[])):

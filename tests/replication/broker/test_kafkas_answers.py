@@ -16,7 +16,7 @@ from replication.wire.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
-from replication.wire.describe_producers import DescribeProducersRequest, TopicRequest
+from replication.wire.describe_producers import DescribeProducersRequest, DescribeProducersTopic
 from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from replication.wire.find_coordinator import FindCoordinatorRequest
 from replication.wire.init_producer_id import InitProducerIdRequest
@@ -146,7 +146,9 @@ def test_records_for_a_partition_that_is_not_there_are_not_looked_at() -> None:
 
 
 def test_no_topic_can_have_a_name_that_is_not_valid_and_producers() -> None:
-    request = DescribeProducersRequest(topics=[TopicRequest(name="a b", partition_indexes=[0])])
+    request = DescribeProducersRequest(
+        topics=[DescribeProducersTopic(name="a b", partition_indexes=[0])]
+    )
     (topic,) = asked(request).topics
     assert topic.partitions[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 

@@ -19,7 +19,7 @@ from replication.wire.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     TopicRequest,
 )
-from replication.wire.elect_leaders import PREFERRED, UNCLEAN, ElectLeadersRequest, TopicPartitions
+from replication.wire.elect_leaders import PREFERRED, UNCLEAN, ElectionTopic, ElectLeadersRequest
 from replication.wire.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -62,7 +62,7 @@ async def reassignments(stage: Stage) -> ListPartitionReassignmentsResponse:
 
 async def elect(stage: Stage, kind: int) -> ErrorCode:
     request = ElectLeadersRequest(
-        election_type=kind, topic_partitions=[TopicPartitions(topic="t", partitions=[0])]
+        election_type=kind, topic_partitions=[ElectionTopic(topic="t", partitions=[0])]
     )
     response = await ask(stage, request)
     return ErrorCode(response.replica_election_results[0].partition_result[0].error_code)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from replication.wire.describe_configs import ResourceType
+from replication.wire.describe_configs import ConfigResourceType
 from scenarios.world.world import World
 from tests.replication.broker.stage import play, staged
 from tests.replication.broker.test_configs import alter, resource
@@ -40,8 +40,8 @@ def test_catching_up_takes_as_long_as_the_rate_says(side: str) -> None:
             rate = {f"{side}_replication_throttled_rate": str(RATE)}
             await alter(
                 stage,
-                resource(ResourceType.TOPIC, "t", **throttled),
-                resource(ResourceType.BROKER, "", **rate),
+                resource(ConfigResourceType.TOPIC, "t", **throttled),
+                resource(ConfigResourceType.BROKER, "", **rate),
                 broker=leader,
             )
             seconds = await catch_up()
@@ -49,7 +49,7 @@ def test_catching_up_takes_as_long_as_the_rate_says(side: str) -> None:
             # Before the window has filled, what has been sent counts over less time.
             assert 0.8 * expected <= seconds <= 2 * expected + WINDOW_SECONDS
             for name in (throttled, rate):
-                kind = ResourceType.TOPIC if name is throttled else ResourceType.BROKER
+                kind = ConfigResourceType.TOPIC if name is throttled else ConfigResourceType.BROKER
                 gone = resource(kind, "t" if name is throttled else "", **dict.fromkeys(name))
                 await alter(stage, gone, broker=leader)
             assert await catch_up() < 1, "and no more"

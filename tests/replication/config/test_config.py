@@ -12,7 +12,7 @@ from replication.config import (
     ConfigSynonym,
     DynamicBrokerConfig,
     HostPort,
-    Listener,
+    ListenerConfig,
     TopicConfig,
     Voter,
     parse_properties,
@@ -93,9 +93,9 @@ def test_a_stock_file_loads_and_says_what_it_leaves_out() -> None:
     assert config.node_id == 1
     assert config.is_broker
     assert config.is_controller
-    assert config.broker_listeners == (Listener("PLAINTEXT", "", 9092),)
-    assert config.controller_listeners == (Listener("CONTROLLER", "", 9093),)
-    assert config.advertised_broker_listeners == (Listener("PLAINTEXT", "localhost", 9092),)
+    assert config.broker_listeners == (ListenerConfig("PLAINTEXT", "", 9092),)
+    assert config.controller_listeners == (ListenerConfig("CONTROLLER", "", 9093),)
+    assert config.advertised_broker_listeners == (ListenerConfig("PLAINTEXT", "localhost", 9092),)
     assert config.controller_address == HostPort("localhost", 9093)
     assert config.inter_broker_listener == "PLAINTEXT"
     assert config.log_dirs == ("/tmp/kraft-combined-logs",)
@@ -120,8 +120,8 @@ def test_defaults_are_kafkas() -> None:
     assert config.broker_session_timeout_ms == 9000
     assert config.message_max_bytes == 1_048_588
     assert config.controlled_shutdown_enable
-    assert config.broker_listeners == (Listener("PLAINTEXT", "", 9092),)
-    assert config.advertised_broker_listeners == (Listener("PLAINTEXT", "localhost", 9092),)
+    assert config.broker_listeners == (ListenerConfig("PLAINTEXT", "", 9092),)
+    assert config.advertised_broker_listeners == (ListenerConfig("PLAINTEXT", "localhost", 9092),)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import trio
 
-from replication.config import BrokerConfig, Listener
+from replication.config import BrokerConfig, ListenerConfig
 from replication.controller.controller import Controller
 from replication.errors import ErrorCode
 from replication.metadata.rules import MetadataImage, PartitionRegistration
@@ -16,7 +16,7 @@ from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHear
 from replication.wire.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
-    Listener as WireListener,
+    RegisteredListener,
 )
 from replication.wire.create_topics import (
     CreatableReplicaAssignment,
@@ -32,7 +32,7 @@ from storage.types import TopicPartition
 CONFIG = BrokerConfig(
     node_id=100,
     process_roles=("controller",),
-    listeners=(Listener("CONTROLLER", "controller", 9093),),
+    listeners=(ListenerConfig("CONTROLLER", "controller", 9093),),
     log_dirs=("/controller",),
     log_index_size_max_bytes=4096,
 )
@@ -73,7 +73,7 @@ class Registered:
             broker_id=self.broker_id,
             cluster_id=self.controller.cluster_id,
             incarnation_id=bytes([self.broker_id, self.incarnation]) * 8,
-            listeners=[WireListener(name="PLAINTEXT", host=f"b{self.broker_id}", port=9092)],
+            listeners=[RegisteredListener(name="PLAINTEXT", host=f"b{self.broker_id}", port=9092)],
         )
         response = await self.controller.broker_registration(attrs.evolve(request, **fields))
         if response.error_code == ErrorCode.NONE:

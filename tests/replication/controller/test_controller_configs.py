@@ -18,22 +18,22 @@ from replication.metadata.rules import (
     TopicRecord,
 )
 from replication.wire.alter_configs import (
-    AlterableConfig as LegacyConfig,
+    AlterableConfig,
     AlterConfigsRequest,
-    AlterConfigsResource as LegacyResource,
+    AlterConfigsResource,
     AlterConfigsResourceResponse,
 )
-from replication.wire.describe_configs import ResourceType
+from replication.wire.describe_configs import ConfigResourceType
 from replication.wire.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
 from tests.replication.controller.running_controller import CONFIG, partition_of
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 ORDERS = bytes(range(16))
-TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
+TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
 
 
 def image(*more: MetadataRecord) -> MetadataImage:
@@ -51,19 +51,19 @@ def image(*more: MetadataRecord) -> MetadataImage:
 
 def change(
     kind: int, name: str, *changes: tuple[str, ConfigOperation, str | None]
-) -> AlterConfigsResource:
-    return AlterConfigsResource(
+) -> IncrementalAlterConfigsResource:
+    return IncrementalAlterConfigsResource(
         resource_type=kind,
         resource_name=name,
         configs=[
-            AlterableConfig(name=key, config_operation=operation, value=value)
+            IncrementalAlterableConfig(name=key, config_operation=operation, value=value)
             for key, operation, value in changes
         ],
     )
 
 
 def incrementally(
-    before: MetadataImage, *resources: AlterConfigsResource, validate_only: bool = False
+    before: MetadataImage, *resources: IncrementalAlterConfigsResource, validate_only: bool = False
 ) -> tuple[list[AlterConfigsResourceResponse], MetadataImage]:
     request = IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
     decision = incremental_alter_configs(before, request, config=CONFIG)
@@ -75,10 +75,10 @@ def incrementally(
 def as_a_whole(
     before: MetadataImage, kind: int, name: str, configs: Mapping[str, str]
 ) -> tuple[AlterConfigsResourceResponse, MetadataImage]:
-    resource = LegacyResource(
+    resource = AlterConfigsResource(
         resource_type=kind,
         resource_name=name,
-        configs=[LegacyConfig(name=key, value=value) for key, value in configs.items()],
+        configs=[AlterableConfig(name=key, value=value) for key, value in configs.items()],
     )
     decision = alter_configs(before, AlterConfigsRequest(resources=[resource]), config=CONFIG)
     (answer,) = decision.answer.responses
@@ -163,11 +163,15 @@ def test_a_broker_and_all_of_them_are_kept_apart() -> None:
         ),
         (change(BROKER, "9"), "BROKER_ID_NOT_REGISTERED", "No broker with id 9 found."),
         (change(BROKER, "one"), "INVALID_REQUEST", "Unable to parse broker name"),
-        (change(ResourceType.BROKER_LOGGER, "1"), "INVALID_REQUEST", "Unexpected resource type 8"),
+        (
+            change(ConfigResourceType.BROKER_LOGGER, "1"),
+            "INVALID_REQUEST",
+            "Unexpected resource type 8",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_in_kafkas_kind_of_words(
-    resource: AlterConfigsResource, error: str, message: str
+    resource: IncrementalAlterConfigsResource, error: str, message: str
 ) -> None:
     (answer,), after = incrementally(image(), resource)
     assert answer.error_code == ErrorCode[error]
@@ -229,7 +233,7 @@ def test_what_is_set_already_is_not_written_again() -> None:
         ),
     ],
 )
-def test_who_may_lead_uncleanly_from_now_on_does(resource: AlterConfigsResource) -> None:
+def test_who_may_lead_uncleanly_from_now_on_does(resource: IncrementalAlterConfigsResource) -> None:
     assert partition_of(image(), "orders").leader == NO_LEADER
     _, after = incrementally(image(), resource)
     assert partition_of(after, "orders").leader == 2

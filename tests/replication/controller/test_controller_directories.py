@@ -16,11 +16,11 @@ from replication.metadata.rules import (
     TopicImage,
 )
 from replication.wire.assign_replicas_to_dirs import (
+    AssignedPartitionData,
+    AssignedTopicData,
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
     DirectoryData,
-    PartitionData,
-    TopicData,
 )
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest
 from storage.types import TopicId, TopicPartition
@@ -95,9 +95,9 @@ def assign(
     broker_id: int = 1,
     epoch: int = EPOCH,
 ) -> tuple[MetadataImage, AssignReplicasToDirsResponse]:
-    topic = TopicData(
+    topic = AssignedTopicData(
         topic_id=topic_id,
-        partitions=[PartitionData(partition_index=index) for index in partitions],
+        partitions=[AssignedPartitionData(partition_index=index) for index in partitions],
     )
     request = AssignReplicasToDirsRequest(
         broker_id=broker_id,

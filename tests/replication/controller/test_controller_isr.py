@@ -18,12 +18,12 @@ from replication.metadata.rules import (
 from replication.wire.alter_partition import (
     RECOVERED,
     RECOVERING,
+    AlterPartitionData,
     AlterPartitionRequest,
     AlterPartitionResponse,
-    BrokerState,
+    AlterPartitionTopic,
+    BrokerIdAndEpoch,
     PartitionAnswer,
-    PartitionData,
-    TopicData,
 )
 from storage.types import TopicPartition
 
@@ -61,15 +61,17 @@ RECOVERING_IMAGE = IMAGE.apply_all(
 )
 
 
-def members(*broker_ids: int) -> list[BrokerState]:
-    return [BrokerState(broker_id=each, broker_epoch=EPOCHS.get(each, -1)) for each in broker_ids]
+def members(*broker_ids: int) -> list[BrokerIdAndEpoch]:
+    return [
+        BrokerIdAndEpoch(broker_id=each, broker_epoch=EPOCHS.get(each, -1)) for each in broker_ids
+    ]
 
 
-ASKED = PartitionData(leader_epoch=1, partition_epoch=1, new_isr_with_epochs=members(1, 2, 3))
+ASKED = AlterPartitionData(leader_epoch=1, partition_epoch=1, new_isr_with_epochs=members(1, 2, 3))
 
 
 def ask(
-    *data: PartitionData,
+    *data: AlterPartitionData,
     image: MetadataImage = IMAGE,
     broker_id: int = 1,
     broker_epoch: int = 10,
@@ -80,7 +82,7 @@ def ask(
         AlterPartitionRequest(
             broker_id=broker_id,
             broker_epoch=broker_epoch,
-            topics=[TopicData(topic_id=topic_id, partitions=list(data))],
+            topics=[AlterPartitionTopic(topic_id=topic_id, partitions=list(data))],
         ),
         rules_of=lambda _: ElectionRules(),
     )
@@ -146,7 +148,7 @@ def test_asking_for_what_is_changes_nothing() -> None:
             {
                 "new_isr_with_epochs": [
                     *members(1, 2),
-                    BrokerState(broker_id=3, broker_epoch=29),
+                    BrokerIdAndEpoch(broker_id=3, broker_epoch=29),
                 ]
             },
             "INELIGIBLE_REPLICA",

@@ -33,7 +33,7 @@ from replication.wire.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from replication.wire.elect_leaders import PREFERRED, UNCLEAN, ElectLeadersRequest, TopicPartitions
+from replication.wire.elect_leaders import PREFERRED, UNCLEAN, ElectionTopic, ElectLeadersRequest
 from replication.wire.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
@@ -185,7 +185,7 @@ def test_an_election_that_is_asked_for(
 ) -> None:
     request = ElectLeadersRequest(
         election_type=kind,
-        topic_partitions=[TopicPartitions(topic="orders", partitions=[number])],
+        topic_partitions=[ElectionTopic(topic="orders", partitions=[number])],
     )
     decision = elect_leaders(ALL, request, rules_of=lambda _: PLAIN)
     ((result,),) = [each.partition_result for each in decision.answer.replica_election_results]
@@ -206,7 +206,7 @@ def test_of_all_partitions_those_that_need_no_election_are_left_out() -> None:
 
 def test_a_partition_named_twice_is_elected_once() -> None:
     request = ElectLeadersRequest(
-        topic_partitions=[TopicPartitions(topic="orders", partitions=[1, 1])]
+        topic_partitions=[ElectionTopic(topic="orders", partitions=[1, 1])]
     )
     decision = elect_leaders(TWO, request, rules_of=lambda _: PLAIN)
     (topic,) = decision.answer.replica_election_results

@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from replication.errors import ErrorCode
-from replication.faults import FaultRule, Sender
+from replication.faults import FaultRule, RequestSender
 from replication.faults.rules.answers import errors_in
 from replication.faults.rules.parts import (
     ANSWERED_AS_A_WHOLE,
@@ -24,7 +24,7 @@ from replication.wire.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from replication.wire.apis import API, Api, ApiKey
-from replication.wire.describe_configs import ResourceType
+from replication.wire.describe_configs import ConfigResourceType
 from replication.wire.fetch import FetchRequest, FetchResponse, ForgottenTopic
 from replication.wire.frames import decode_response, encode_response
 from replication.wire.metadata import (
@@ -84,7 +84,7 @@ def read_by_a_client(response: Any, api: Api, version: int) -> Any:
 def test_every_answer_of_every_version_has_a_place_for_an_error(api: Api) -> None:
     for version in versions(api):
         asked = call(api, received(sample(api.request), version), version)
-        plan = Met().plan(asked, FaultRule(error=CODE, sender=Sender.ANYONE))
+        plan = Met().plan(asked, FaultRule(error=CODE, sender=RequestSender.ANYONE))
         real = None if plan.rest is None else refused(api.response, plan.rest, ErrorCode.NONE)
         read = read_by_a_client(plan.answer(real), api, version)
         assert CODE in errors_in(read, version), f"version {version}"
@@ -112,7 +112,7 @@ def named(item: Any, name: str, topic_id: bytes) -> Any:
         "topic": name,
         "topic_id": topic_id,
         "resource_name": name,
-        "resource_type": ResourceType.TOPIC,
+        "resource_type": ConfigResourceType.TOPIC,
     }
     kind: type = type(item)
     fields = {field.name for field in fields_of(kind)}

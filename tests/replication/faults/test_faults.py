@@ -19,7 +19,7 @@ from replication.wire.list_offsets import (
     ListOffsetsTopic,
 )
 from replication.wire.metadata import MetadataRequest
-from scenarios.world.client import Acked, NoAnswer, Outcome, Refused, SentBatch
+from scenarios.world.client import AckedBatch, NoAnswer, Outcome, Refused, SentRecords
 from scenarios.world.world import World
 from storage.types import TopicPartition
 from tests.replication.client.scene import T0, Scene, now, play, scene
@@ -29,7 +29,7 @@ LATER = 60_000
 
 async def send(stage: Scene, value: str, *, acks: int = -1, timeout_ms: int = 1_000) -> Outcome:
     """Once."""
-    batch = SentBatch(T0, (value,), acks=acks)
+    batch = SentRecords(T0, (value,), acks=acks)
     await stage.client.send(batch, timeout_ms=timeout_ms)
     assert batch.outcome is not None
     return batch.outcome
@@ -54,7 +54,7 @@ def test_an_error_is_answered_instead_of_the_work_as_often_as_the_rule_says() ->
             )
             outcomes = [await send(stage, value) for value in "abc"]
             refused = Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
-            assert outcomes == [refused, refused, Acked(0)]
+            assert outcomes == [refused, refused, AckedBatch(0)]
             assert await stage.values() == ["c"]
             assert (rule.calls, rule.hits) == (3, 2)
             assert {hit.answer for hit in rule.observed} == {"NOT_ENOUGH_REPLICAS"}
@@ -137,7 +137,7 @@ def test_a_delay_is_on_the_brokers_clock_and_ends_with_its_rule() -> None:
             faults = stage.cluster.nodes.faults
             added = faults.add(FaultRule(api="PRODUCE", delay_ms=700, throttle_ms=5))
             before = now(world)
-            assert await send(stage, "a") == Acked(0)
+            assert await send(stage, "a") == AckedBatch(0)
             assert 0.7 <= now(world) - before < 0.8
             faults.remove(added)
             added = faults.add(FaultRule(api="PRODUCE", delay_ms=LATER))
@@ -295,7 +295,7 @@ def test_followers_and_heartbeats_are_met_by_rules_for_brokers() -> None:
             assert elsewhere.calls == 0
             assert {hit.broker for hit in heartbeats.observed} == {0}
             faults.clear()
-            assert await send(stage, "c", timeout_ms=10_000) == Acked(2)
+            assert await send(stage, "c", timeout_ms=10_000) == AckedBatch(2)
 
     play(story)
 

@@ -10,8 +10,8 @@ from replication.faults import (
     Effect,
     FaultRule,
     FaultRuleError,
+    RequestSender,
     RuleBook,
-    Sender,
     on_call,
     once,
     with_probability,
@@ -152,7 +152,7 @@ def test_brokers_are_met_by_rules_that_say_so() -> None:
     assert is_hit(brokers, *asked, of_broker=True)
     assert not is_hit(brokers, *asked)
     markers = FaultRule(api="WRITE_TXN_MARKERS", error=6)
-    assert markers.senders is Sender.BROKERS
+    assert markers.senders is RequestSender.BROKERS
     assert not is_hit(markers, ApiKey.WRITE_TXN_MARKERS, WriteTxnMarkersRequest(), of_broker=True)
 
 

@@ -17,7 +17,7 @@ from replication.leader.rules.log_reader import diverging_end
 from replication.net.clock import TrioClock
 from replication.net.seams import NodeClock
 from replication.wire.fetch import (
-    EpochEndOffset,
+    DivergingEpoch,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -184,7 +184,7 @@ class FakeLeader:
                 data.error_code = refused.code
                 return data
             if diverging is not None:
-                data.diverging_epoch = EpochEndOffset(
+                data.diverging_epoch = DivergingEpoch(
                     epoch=diverging.leader_epoch, end_offset=diverging.offset
                 )
                 return data

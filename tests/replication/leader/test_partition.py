@@ -15,7 +15,7 @@ from replication.leader.rules.fetch_data import (
     Isolation,
 )
 from replication.wire import list_offsets as wire
-from replication.wire.fetch import AbortedTransaction
+from replication.wire.fetch import AbortedTransactionData
 from storage.batch.records import (
     ControlRecordType,
     EndTransactionMarker,
@@ -302,7 +302,7 @@ def test_read_committed_gets_the_aborted_transactions_of_its_records() -> None:
 
     answer = read(1, Isolation.LAST_STABLE)
     assert (answer.high_watermark, answer.last_stable_offset) == (7, 5)
-    assert answer.aborted_transactions == (AbortedTransaction(producer_id=7, first_offset=0),)
+    assert answer.aborted_transactions == (AbortedTransactionData(producer_id=7, first_offset=0),)
     assert read(3, Isolation.LAST_STABLE).aborted_transactions == ()
     assert read(5, Isolation.LAST_STABLE).aborted_transactions == ()
     assert read(1, Isolation.HIGH_WATERMARK).aborted_transactions is None

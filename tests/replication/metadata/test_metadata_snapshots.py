@@ -26,9 +26,9 @@ from replication.net.tcp import TcpTransport
 from replication.wire.fetch import (
     FetchPartition,
     FetchRequest,
+    FetchSnapshotId,
     FetchTopic,
     PartitionData,
-    SnapshotId,
 )
 from replication.wire.fetch_snapshot import (
     FetchSnapshotRequest,
@@ -235,14 +235,14 @@ async def test_who_is_behind_the_log_is_told_which_snapshot_to_fetch(
     await write(log, range(3, 5))
     await log.take_snapshot()
     await write(log, range(5, 7))
-    needed = SnapshotId(end_offset=5, epoch=1)
+    needed = FetchSnapshotId(end_offset=5, epoch=1)
     assert (await ask(log, 0, epoch=-1)).snapshot_id == needed
     assert (await ask(log, 4, epoch=1)).snapshot_id == needed
     assert (await ask(log, 5, epoch=0)).snapshot_id == needed, "another branch"
     assert (await ask(log, 6, epoch=0)).snapshot_id == needed, "a leader epoch that is forgotten"
     for offset, epoch in ((5, 1), (5, -1), (6, 1), (7, 1)):
         data = await ask(log, offset, epoch=epoch)
-        assert (data.snapshot_id, data.error_code) == (SnapshotId(), ErrorCode.NONE)
+        assert (data.snapshot_id, data.error_code) == (FetchSnapshotId(), ErrorCode.NONE)
     assert (await ask(log, 8, epoch=1)).diverging_epoch.end_offset == 7
 
 

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from replication.errors import PeerUnavailableError
-from replication.net.detach import DetachableFileSystem, DetachableTransport, DetachedError
+from replication.net.detach import DetachableFileSystem, DetachableTransport, DetachedDiskError
 from replication.net.tcp import TcpTransport
 from storage.errors import LogDirectoryLockedError
 from storage.filesystem import OsFileSystem
@@ -37,7 +37,7 @@ async def test_a_detached_broker_flushes_nothing_when_cancelled(tmp_path: Path) 
                 lambda: file_system.rename(path, path + ".gone"),
                 lambda: file_system.remove(path),
             ):
-                with pytest.raises(DetachedError):
+                with pytest.raises(DetachedDiskError):
                     harm()
                 refused.append("disk")
             with trio.CancelScope(shield=True):
@@ -100,7 +100,7 @@ def test_the_next_incarnation_takes_the_lock_and_reads_what_was_written(tmp_path
     assert second.open_for_reading(str(tmp_path / "log")).read(0, 10) == b"abc"
     lock.release()
     first.abandon()
-    with pytest.raises(DetachedError):
+    with pytest.raises(DetachedDiskError):
         file.size()
 
 

@@ -5,7 +5,7 @@ import gc
 import pytest
 import trio
 
-from replication.net.pace import LONG, MOST_PAUSES, WORK, Work, in_steps
+from replication.net.pace import LONG, MOST_PAUSES, WORK, RequestWork, in_steps
 from replication.steps import STEP, Steps, each_of
 
 
@@ -95,7 +95,7 @@ async def test_while_work_is_long_garbage_is_not_collected() -> None:
             seen.append(gc.isenabled())
             yield STEP
 
-    work, other = Work(), Work()
+    work, other = RequestWork(), RequestWork()
     WORK.set(work)
     assert gc.isenabled()
     await in_steps(long())
@@ -116,7 +116,7 @@ async def test_long_work_that_never_ends_does_not_put_off_collections_for_ever(
 ) -> None:
     collected: list[None] = []
     monkeypatch.setattr(gc, "collect", lambda: collected.append(None))
-    work = Work()
+    work = RequestWork()
     for _ in range(LONG + 2 * MOST_PAUSES):
         work.paused()
     work.ended()

@@ -21,9 +21,9 @@ from replication.server.connection_quotas import (
     ConnectionSlot,
 )
 from replication.wire.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
 from replication.wire.metadata import MetadataRequest
 from scenarios.world.world import World
@@ -180,8 +180,10 @@ def test_addresses_are_the_same_however_they_are_written() -> None:
 
 
 async def altered(stage: Stage, name: str, value: str) -> None:
-    change = AlterableConfig(name=name, config_operation=0, value=value)
-    resource = AlterConfigsResource(resource_type=BROKER, resource_name="1", configs=[change])
+    change = IncrementalAlterableConfig(name=name, config_operation=0, value=value)
+    resource = IncrementalAlterConfigsResource(
+        resource_type=BROKER, resource_name="1", configs=[change]
+    )
     request = IncrementalAlterConfigsRequest(resources=[resource])
     answer = await stage.client.ask(stage.address(1), request)
     assert [each.error_code for each in answer.responses] == [0]

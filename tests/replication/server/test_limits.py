@@ -18,7 +18,7 @@ from replication.wire.create_topics import (
     CreateTopicsRequest,
 )
 from replication.wire.delete_topics import DeleteTopicsRequest
-from replication.wire.elect_leaders import ElectLeadersRequest, TopicPartitions
+from replication.wire.elect_leaders import ElectionTopic, ElectLeadersRequest
 from tests.replication.wire.samples import sample
 
 CONTEXT = RequestContext(ApiKey.CREATE_TOPICS, 7, "test", "h:1", "PLAINTEXT")
@@ -51,7 +51,7 @@ async def test_items_of_items_count_and_so_do_bare_names_and_numbers() -> None:
     assert (await answered(ApiKey.CREATE_TOPICS, many)).topics[0].error_code
     names = DeleteTopicsRequest(topic_names=["t"] * (MAX_RECORDS + 1))
     assert len((await answered(ApiKey.DELETE_TOPICS, names)).responses) == MAX_RECORDS + 1
-    numbers = [TopicPartitions(topic="t", partitions=[0] * (MAX_NUMBERS + 1))]
+    numbers = [ElectionTopic(topic="t", partitions=[0] * (MAX_NUMBERS + 1))]
     elections = ElectLeadersRequest(topic_partitions=numbers)
     assert await answered(ApiKey.ELECT_LEADERS, elections) is not None
 

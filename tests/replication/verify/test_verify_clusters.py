@@ -23,7 +23,12 @@ from replication.verify import (
 )
 from replication.verify.compacted import taken
 from replication.verify.fetched import FetchOptions
-from replication.verify.sources import ResultListener, Selection, Verification, nothing_compared
+from replication.verify.sources import (
+    PartitionSelection,
+    ResultListener,
+    VerificationPlan,
+    nothing_compared,
+)
 from scenarios.world.cluster import partition_directory
 from scenarios.world.world import World
 from storage.batch.batch_stream import BatchStream
@@ -46,8 +51,8 @@ async def verify(
         seams = attrs.evolve(seams, file_system=disk)
     options.setdefault("bootstrap_servers", [",".join(on.bootstrap_servers)])
     options.setdefault("fetching", SMALL)
-    options.setdefault("selection", Selection(topics="t"))
-    return await Verification(directories=directories, **options).run(seams)
+    options.setdefault("selection", PartitionSelection(topics="t"))
+    return await VerificationPlan(directories=directories, **options).run(seams)
 
 
 def batches_of(on: Scene, broker: str) -> list[bytes]:
@@ -178,7 +183,7 @@ def test_a_time_says_where_to_begin() -> None:
             times = [read_header(each).max_timestamp for each in batches]
             disk = copy_of(batches)
             for timestamp, start in ((-2, 0), (times[4], times.index(times[4])), (-1, 20)):
-                selection = Selection(topics="t", timestamp=timestamp)
+                selection = PartitionSelection(topics="t", timestamp=timestamp)
                 result = one(await verify(on, "/copy", disk=disk, selection=selection))
                 assert isinstance(result, Same)
                 assert result.compared.start_offset == start
@@ -223,13 +228,15 @@ def test_what_is_not_there_cannot_be_compared() -> None:
     async def story(world: World) -> None:
         async with scene(world) as on:
             with pytest.raises(CannotCompareError, match="that is selected"):
-                await verify(on, selection=Selection(topics="nothing"))
+                await verify(on, selection=PartitionSelection(topics="nothing"))
             with pytest.raises(CannotCompareError, match="not a directory"):
                 await verify(on, "/nowhere")
             config = {"default_api_timeout_ms": 2000}
             with pytest.raises(CannotCompareError, match="not done within"):
                 await verify(on, bootstrap_servers=["b1:1"], client_config=config)
-            alone = await verify(on, selection=Selection(topics="t", partitions=frozenset({0})))
+            alone = await verify(
+                on, selection=PartitionSelection(topics="t", partitions=frozenset({0}))
+            )
             assert nothing_compared(alone)
 
     play(story)
@@ -248,7 +255,7 @@ def test_a_partition_that_nobody_leads_is_named_with_the_brokers_that_are_away()
             for servers in (["b1:9092"], ["b1:9092", "b1:9092"]):
                 began = world.clock("b1").now()
                 found = await verify(
-                    on, bootstrap_servers=servers, selection=Selection(topics="t|u")
+                    on, bootstrap_servers=servers, selection=PartitionSelection(topics="t|u")
                 )
                 led, *others = map(str, found.partitions)
                 assert led.startswith("t-0: only in" if len(servers) == 1 else "t-0: same in 2")
@@ -261,11 +268,13 @@ def test_a_partition_that_nobody_leads_is_named_with_the_brokers_that_are_away()
                 assert not found.same
                 assert not found.differences
             # What is not selected is not waited for.
-            chosen = Selection(topics="t", partitions=frozenset({0}))
+            chosen = PartitionSelection(topics="t", partitions=frozenset({0}))
             pair = ["b1:9092", "b1:9092"]
             assert isinstance(one(await verify(on, bootstrap_servers=pair, selection=chosen)), Same)
             # What is nowhere else need not be led.
-            alone = await verify(on, "/copy", disk=copy_of([]), selection=Selection(topics="u"))
+            alone = await verify(
+                on, "/copy", disk=copy_of([]), selection=PartitionSelection(topics="u")
+            )
             assert nothing_compared(alone)
             # Nor is anything lost of what comes back in time.
             async with trio.open_nursery() as nursery:
@@ -333,7 +342,7 @@ def test_who_leads_is_asked_again_of_a_partition_whose_leader_went_while_another
                     on,
                     bootstrap_servers=[servers, servers],
                     listener=ResultListener(on_progress=kill, interval_ms=0.001),
-                    selection=Selection(topics="t|u"),
+                    selection=PartitionSelection(topics="t|u"),
                 )
             assert killed
             assert [type(each) for each in found.partitions] == [Same, Same]

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from replication.verify import Cause, Difference, Different, PartitionResult, Same
 from replication.verify.compacted import records_part
-from replication.verify.comparing import Comparing, Copy, Rules
+from replication.verify.comparing import Comparing, PartitionCopy, Rules
 from replication.verify.key_ledger import KeyLedger, LostRecord, digest
 from replication.verify.lock_step import Past
 from storage.batch.batch_stream import BatchStream
@@ -114,7 +114,7 @@ def compare(
     *copies: tuple[Sequence[bytes], Offset], start: Offset = 0, exact: bool = False
 ) -> PartitionResult:
     held = [
-        Copy(
+        PartitionCopy(
             name="abc"[n],
             stream=stream_of(batches),
             start_offset=start,

@@ -19,7 +19,7 @@ from replication.wire.fetch import (
 )
 from replication.wire.frames import (
     RequestHeader,
-    UnsupportedVersionError,
+    UnsupportedApiVersionError,
     decode_request,
     decode_response,
     encode_request,
@@ -81,7 +81,7 @@ def test_the_response_to_api_versions_has_the_old_header() -> None:
 
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
     frame = struct.pack(">hhih", 18, 99, 4, 2) + b"me" + b"\xff\xff what was it?"
-    with pytest.raises(UnsupportedVersionError) as caught:
+    with pytest.raises(UnsupportedApiVersionError) as caught:
         decode_request(memoryview(frame))
     answer = refusal(caught.value.header)
     assert answer is not None
@@ -116,7 +116,7 @@ def test_what_is_not_served_carries_its_header_and_has_no_answer(
     api_key: int, version: int
 ) -> None:
     frame = struct.pack(">hhih", api_key, version, 5, 1) + b"c"
-    with pytest.raises(UnsupportedVersionError) as caught:
+    with pytest.raises(UnsupportedApiVersionError) as caught:
         decode_request(memoryview(frame))
     assert isinstance(caught.value, ProtocolError)
     assert caught.value.header == RequestHeader(

@@ -11,7 +11,7 @@ from replication.steps import STEP, Steps, T, at_once
 from replication.wire.apis import Api
 from replication.wire.codec import decode, decode_in_steps, encode, encode_in_steps
 from replication.wire.decoder_source import STEP_BYTES
-from replication.wire.describe_producers import DescribeProducersRequest, TopicRequest
+from replication.wire.describe_producers import DescribeProducersRequest, DescribeProducersTopic
 from replication.wire.frames import MAX_ITEMS
 from replication.wire.metadata import MetadataRequest, MetadataRequestTopic
 from replication.wire.primitives import MAX_TAGS, uvarint
@@ -70,7 +70,7 @@ def test_pauses_come_by_the_bytes_read_and_by_the_items_written() -> None:
 
 
 def test_a_long_array_of_numbers_is_read_in_pieces() -> None:
-    topic = TopicRequest(name="t", partition_indexes=list(range(10_000)))
+    topic = DescribeProducersTopic(name="t", partition_indexes=list(range(10_000)))
     message = DescribeProducersRequest(topics=[topic])
     body = memoryview(joined(encode(message, version=0, flexible=True)))
     read, again = pauses(read_in_steps(DescribeProducersRequest, body, 0, flexible=True))

@@ -34,7 +34,7 @@ class RebalanceProtocol(enum.Enum):
 
 
 @attrs.frozen(kw_only=True)
-class GroupMember:
+class MemberSubscription:
     """The subscription of one member, and the partitions that it owns."""
 
     topics: frozenset[str]
@@ -44,7 +44,7 @@ class GroupMember:
     group_instance_id: str | None = None
 
 
-Members: TypeAlias = Mapping[str, GroupMember]
+Members: TypeAlias = Mapping[str, MemberSubscription]
 PartitionCounts: TypeAlias = Mapping[str, int]
 Assigned: TypeAlias = dict[str, list[TopicPartition]]
 Assign: TypeAlias = Callable[[PartitionCounts, Members], Assigned]

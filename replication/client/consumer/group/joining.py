@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from replication.client.consumer.config import ConsumerConfig
-from replication.client.consumer.group.assignors import ASSIGNORS, GroupMember
+from replication.client.consumer.group.assignors import ASSIGNORS, MemberSubscription
 from replication.client.consumer.group.discovery import CoordinatorFinder
 from replication.client.consumer.group.membership import (
     JOIN,
@@ -275,7 +275,7 @@ class Joining:
         return {topic: len(each) for topic, each in found.items() if each is not None}
 
 
-def _member(metadata: bytes, instance_id: str | None, protocol: str | None) -> GroupMember:
+def _member(metadata: bytes, instance_id: str | None, protocol: str | None) -> MemberSubscription:
     """Read the subscription of one member; one that cannot be read has no topics."""
     try:
         subscription = decode_subscription(metadata)
@@ -286,8 +286,8 @@ def _member(metadata: bytes, instance_id: str | None, protocol: str | None) -> G
         elif protocol == "cooperative-sticky" and generation < 0 and subscription.user_data:
             (generation,) = _GENERATION.unpack_from(subscription.user_data)
     except (ProtocolError, struct.error):
-        return GroupMember(topics=frozenset(), group_instance_id=instance_id)
-    return GroupMember(
+        return MemberSubscription(topics=frozenset(), group_instance_id=instance_id)
+    return MemberSubscription(
         topics=frozenset(subscription.topics),
         owned=tuple(owned),
         generation=generation,

@@ -30,7 +30,7 @@ EVICTION_MS = 120_000
 _MAX_ID = 2**31 - 1
 
 
-class Chance(Protocol):
+class SessionIdRandom(Protocol):
     """What a cache needs of a `random.Random`."""
 
     def randrange(self, start: int, stop: int) -> int: ...
@@ -52,7 +52,7 @@ class CacheShard:
     max_sessions: int
     first_id: int
     end_id: int
-    chance: Chance
+    chance: SessionIdRandom
     eviction_ms: int = EVICTION_MS
     sink: EventSink = ignore
     partitions: int = 0
@@ -156,7 +156,7 @@ class FetchSessionCache:
     def __init__(
         self,
         *,
-        chance: Chance,
+        chance: SessionIdRandom,
         slots: int = 1000,
         shards: int = SHARDS,
         eviction_ms: int = EVICTION_MS,

@@ -28,7 +28,7 @@ from replication.follower.rules.fetch_session_handler import FetchRequestData, F
 from replication.metrics import MetricsRegistry
 from replication.wire.apis import ApiKey
 from replication.wire.fetch import (
-    AbortedTransaction,
+    AbortedTransactionData,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -67,10 +67,10 @@ def data(*batches: bytes, error: ErrorCode = ErrorCode.NONE, **options: Any) -> 
     return {"records": b"".join(batches), "error_code": error, **options}
 
 
-def aborted(*transactions: tuple[int, int]) -> list[AbortedTransaction]:
+def aborted(*transactions: tuple[int, int]) -> list[AbortedTransactionData]:
     """(producer id, first offset) each."""
     return [
-        AbortedTransaction(producer_id=each, first_offset=first) for each, first in transactions
+        AbortedTransactionData(producer_id=each, first_offset=first) for each, first in transactions
     ]
 
 

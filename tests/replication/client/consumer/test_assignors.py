@@ -9,8 +9,8 @@ from hypothesis import given, settings, strategies as st
 from replication.client.consumer.group.assignors import (
     ASSIGNORS,
     Assigned,
-    GroupMember,
     Members,
+    MemberSubscription,
     RebalanceProtocol,
     assign_cooperative_sticky,
     assign_eager_sticky,
@@ -37,8 +37,8 @@ T, U = frozenset("t"), frozenset("u")
 TU = T | U
 
 
-def group(**topics: frozenset[str]) -> dict[str, GroupMember]:
-    return {name: GroupMember(topics=wanted) for name, wanted in topics.items()}
+def group(**topics: frozenset[str]) -> dict[str, MemberSubscription]:
+    return {name: MemberSubscription(topics=wanted) for name, wanted in topics.items()}
 
 
 def as_text(assigned: Assigned) -> dict[str, str]:
@@ -91,16 +91,18 @@ def test_round_robin(counts: Mapping[str, int], members: Members, expected: dict
 
 def test_static_members_come_first_in_the_order_of_their_names() -> None:
     members = {
-        "x": GroupMember(topics=T, group_instance_id="2"),
-        "y": GroupMember(topics=T, group_instance_id="1"),
-        "a": GroupMember(topics=T),
+        "x": MemberSubscription(topics=T, group_instance_id="2"),
+        "y": MemberSubscription(topics=T, group_instance_id="1"),
+        "a": MemberSubscription(topics=T),
     }
     assert as_text(assign_range({"t": 3}, members)) == {"y": "t0", "x": "t1", "a": "t2"}
 
 
-def having(assigned: Assigned, members: Members, generation: int = 1) -> dict[str, GroupMember]:
+def having(
+    assigned: Assigned, members: Members, generation: int = 1
+) -> dict[str, MemberSubscription]:
     return {
-        name: GroupMember(
+        name: MemberSubscription(
             topics=member.topics, owned=tuple(assigned.get(name, ())), generation=generation
         )
         for name, member in members.items()
@@ -123,8 +125,8 @@ def test_who_leaves_and_who_comes_moves_no_more_than_its_share() -> None:
 
 def test_of_two_who_claim_the_same_the_younger_generation_has_it() -> None:
     members = {
-        "a": GroupMember(topics=T, owned=(TopicPartition("t", 0),), generation=4),
-        "b": GroupMember(topics=T, owned=(TopicPartition("t", 0),), generation=5),
+        "a": MemberSubscription(topics=T, owned=(TopicPartition("t", 0),), generation=4),
+        "b": MemberSubscription(topics=T, owned=(TopicPartition("t", 0),), generation=5),
     }
     assert TopicPartition("t", 0) in assign_eager_sticky({"t": 2}, members)["b"]
 

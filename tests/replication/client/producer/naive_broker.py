@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from replication.client.producer.accumulator import Answer
+from replication.client.producer.accumulator import BatchAnswer
 from replication.client.producer.batch import Stamp
 from replication.errors import ErrorCode
 
@@ -21,25 +21,25 @@ class NaiveBroker:
     # By producer id: its epoch, and (base sequence, how many, base offset) of its last batches.
     _producers: dict[int, tuple[int, list[tuple[int, int, int]]]] = attrs.field(factory=dict)
 
-    def append(self, stamp: Stamp, values: Sequence[int]) -> Answer:
+    def append(self, stamp: Stamp, values: Sequence[int]) -> BatchAnswer:
         if len(values) > self.most_records:
-            return Answer(error=ErrorCode.MESSAGE_TOO_LARGE)
+            return BatchAnswer(error=ErrorCode.MESSAGE_TOO_LARGE)
         if any(value % self.refuses_every == 1 for value in values):
-            return Answer(error=ErrorCode.INVALID_RECORD)
+            return BatchAnswer(error=ErrorCode.INVALID_RECORD)
         (producer_id, producer_epoch), sequence = stamp
         epoch, batches = self._producers.get(producer_id, (producer_epoch, []))
         if producer_epoch < epoch:
-            return Answer(error=ErrorCode.INVALID_PRODUCER_EPOCH)
+            return BatchAnswer(error=ErrorCode.INVALID_PRODUCER_EPOCH)
         if producer_epoch > epoch:
             batches = []
         for base_sequence, count, base_offset in batches:
             if (base_sequence, count) == (sequence, len(values)):
-                return Answer(base_offset=base_offset)
+                return BatchAnswer(base_offset=base_offset)
         expected = batches[-1][0] + batches[-1][1] if batches else 0
         if sequence != expected:
-            return Answer(error=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+            return BatchAnswer(error=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
         batches = [*batches, (sequence, len(values), len(self.log))][-REMEMBERED:]
         self._producers[producer_id] = (producer_epoch, batches)
         base_offset = len(self.log)
         self.log.extend(values)
-        return Answer(base_offset=base_offset)
+        return BatchAnswer(base_offset=base_offset)

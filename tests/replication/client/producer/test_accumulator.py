@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import attrs
 import pytest
 
-from replication.client.producer.accumulator import Answer, RecordAccumulator, SentBatch
+from replication.client.producer.accumulator import BatchAnswer, RecordAccumulator, SentBatch
 from replication.client.producer.batch import (
     Acked,
     Failed,
     InParts,
     ProducerBatch,
-    ProducerIdentity,
+    ProducerIdAndEpoch,
     record_size,
 )
 from replication.client.producer.verdict import Verdict
@@ -51,7 +51,7 @@ def accumulator(
         idempotent=idempotent,
         one_at_a_time=one_at_a_time,
         transactional=transactional,
-        identity=ProducerIdentity(7, 0),
+        identity=ProducerIdAndEpoch(7, 0),
     )
 
 
@@ -73,8 +73,8 @@ def values(batch: ProducerBatch) -> list[int]:
     return [int(Record(*record).value or b"-1") for record in batch.records]
 
 
-def refused(error: ErrorCode) -> Answer:
-    return Answer(error=error)
+def refused(error: ErrorCode) -> BatchAnswer:
+    return BatchAnswer(error=error)
 
 
 # When a batch goes out.
@@ -147,7 +147,7 @@ def test_room_is_taken_until_the_outcome() -> None:
     assert not buffer.has_room(SIZE)
     (sent,) = drain(buffer)
     assert not buffer.has_room(SIZE)
-    buffer.answered(sent, Answer(base_offset=0), now=0.0)
+    buffer.answered(sent, BatchAnswer(base_offset=0), now=0.0)
     assert buffer.used == 0
     assert not buffer.unfinished()
 
@@ -161,7 +161,7 @@ def test_an_ack_says_where_the_records_are() -> None:
     outcomes: list[object] = []
     batch.on_outcome.append(lambda: outcomes.append(batch.outcome))
     (sent,) = drain(buffer)
-    assert buffer.answered(sent, Answer(base_offset=42), now=0.0) is Verdict.ACKED
+    assert buffer.answered(sent, BatchAnswer(base_offset=42), now=0.0) is Verdict.ACKED
     assert outcomes == [Acked(42)]
 
 
@@ -181,7 +181,7 @@ def test_what_cannot_be_fails_and_the_epoch_goes_up() -> None:
     batch = append(buffer, 0)
     append(buffer, 1)
     first, second = drain(buffer) + drain(buffer)
-    answer = Answer(error=ErrorCode.INVALID_RECORD, record_errors={0: "no key"})
+    answer = BatchAnswer(error=ErrorCode.INVALID_RECORD, record_errors={0: "no key"})
     assert buffer.answered(first, answer, now=0.0) is Verdict.FAILED
     assert isinstance(batch.outcome, Failed)
     assert str(batch.outcome.of_records[0]) == "INVALID_RECORD: no key"
@@ -214,7 +214,7 @@ def test_a_batch_that_is_too_large_is_sent_in_halves() -> None:
     (first,) = drain(buffer)
     assert (values(first.batch), first.stamp.base_sequence) == ([0], 0)
     assert buffer.used == 3 * SIZE
-    buffer.answered(first, Answer(base_offset=0), now=0.0)
+    buffer.answered(first, BatchAnswer(base_offset=0), now=0.0)
     (second,) = drain(buffer)
     assert (values(second.batch), second.stamp.base_sequence) == ([1, 2], 1)
     assert sent.batch.outcome == InParts(((0, first.batch), (1, second.batch)))
@@ -238,7 +238,7 @@ def test_a_delivery_has_so_much_time() -> None:
     assert isinstance(travels.outcome, Failed)
     assert isinstance(travels.outcome.error, KafkaError)
     # Its answer still says which sequence comes next: there is no gap.
-    assert buffer.answered(sent, Answer(base_offset=0), now=12.0) is Verdict.ACKED
+    assert buffer.answered(sent, BatchAnswer(base_offset=0), now=12.0) is Verdict.ACKED
     append(buffer, 2, partition=T1, now=12.0)
     (following,) = drain(buffer, now=12.0)
     assert following.stamp == ((7, 0), 1)
@@ -258,13 +258,13 @@ def test_after_a_batch_that_nobody_answered_for_the_epoch_goes_up() -> None:
 
 def test_when_epochs_run_out_another_producer_id_is_waited_for() -> None:
     buffer = accumulator(batch_records=1)
-    buffer.identity = ProducerIdentity(7, 2**15 - 1)
+    buffer.identity = ProducerIdAndEpoch(7, 2**15 - 1)
     append(buffer, 0)
     append(buffer, 1)
     (sent,) = drain(buffer)
     buffer.answered(sent, refused(ErrorCode.INVALID_RECORD), now=0.0)
     assert drain(buffer, now=1.0) == []
-    buffer.became(ProducerIdentity(8, 0))
+    buffer.became(ProducerIdAndEpoch(8, 0))
     (again,) = drain(buffer, now=1.0)
     assert again.stamp == ((8, 0), 0)
 
@@ -295,7 +295,7 @@ def test_without_sequences_one_at_a_time_keeps_the_order() -> None:
     (sent,) = drain(buffer)
     assert drain(buffer) == []
     assert sent.stamp.base_sequence == -1
-    buffer.answered(sent, Answer(base_offset=0), now=0.0)
+    buffer.answered(sent, BatchAnswer(base_offset=0), now=0.0)
     assert [values(each.batch) for each in drain(buffer)] == [[1]]
 
 
@@ -318,7 +318,7 @@ class Cluster:
     appended: int = 0
     batches: list[ProducerBatch] = attrs.field(factory=list)
     _sent: dict[int, deque[SentBatch]] = attrs.field(factory=lambda: {1: deque(), 2: deque()})
-    _answers: dict[int, deque[tuple[SentBatch, Answer]]] = attrs.field(
+    _answers: dict[int, deque[tuple[SentBatch, BatchAnswer]]] = attrs.field(
         factory=lambda: {1: deque(), 2: deque()}
     )
 
@@ -342,7 +342,7 @@ class Cluster:
             sent = self._sent[node].popleft()
             broker = self.brokers[sent.batch.partition]
             # What was sent is what it was stamped with then; it may have another one by now.
-            answer = Answer(error=error)
+            answer = BatchAnswer(error=error)
             if error in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
                 answered = broker.append(sent.stamp, values(sent.batch))
                 answer = answered if error is ErrorCode.NONE else answer

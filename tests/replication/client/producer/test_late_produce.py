@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from replication.client.errors import TransactionAbortedError
-from replication.client.producer.batch import ProducerIdentity
+from replication.client.producer.batch import ProducerIdAndEpoch
 from replication.errors import KafkaError
 from replication.transactions.rules import Slot
 from replication.transactions.rules.transaction import MAX_PRODUCER_EPOCH
@@ -79,7 +79,7 @@ def test_a_late_message_of_an_aborted_transaction(properties: dict[str, str], ha
 # The epochs of version 2.
 
 
-def identity(producer: object) -> ProducerIdentity:
+def identity(producer: object) -> ProducerIdAndEpoch:
     return producer._accumulator.identity  # type: ignore[attr-defined,no-any-return] # who it is
 
 
@@ -125,7 +125,7 @@ def test_epochs_run_out_and_the_producer_hears_nothing_of_it() -> None:
     async def story(world: World) -> None:
         async with scene(world) as stage, stage.producer() as producer:
             first = identity(producer)
-            nearly = ProducerIdentity(first.producer_id, MAX_PRODUCER_EPOCH - 2)
+            nearly = ProducerIdAndEpoch(first.producer_id, MAX_PRODUCER_EPOCH - 2)
             slot = slot_of(stage)
             slot.current = attrs.evolve(slot.current, producer_epoch=nearly.producer_epoch)
             producer._accumulator.became(nearly)

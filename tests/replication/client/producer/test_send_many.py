@@ -5,7 +5,7 @@ import trio
 from hypothesis import given, settings, strategies as st
 
 from replication.client.errors import RecordTooLargeError
-from replication.client.producer.batch import Run, record_size
+from replication.client.producer.batch import RecordRun, record_size
 from replication.errors import ErrorCode, KafkaError
 from scenarios.world.world import World
 from storage.batch.records import Record, RecordFields
@@ -116,7 +116,7 @@ def test_a_run_is_taken_in_order_and_within_the_room_there_is(
     sizes: list[int], rooms: list[int]
 ) -> None:
     records = [Record(value=bytes(size)) for size in sizes]
-    run, taken = Run(records), list[RecordFields]()
+    run, taken = RecordRun(records), list[RecordFields]()
     for room in (*rooms, 10**6):
         if run.is_done:
             break
