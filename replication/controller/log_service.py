@@ -20,6 +20,7 @@ from replication.wire import (
     fetch_snapshot as snapshots,
     offset_for_leader_epoch as epochs,
 )
+from replication.wire.current_leader import LeaderIdAndEpoch
 from replication.wire.list_offsets import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -178,7 +179,7 @@ def _answer(
         last_stable_offset=log.high_watermark,
         log_start_offset=log.log.log_start_offset,
         diverging_epoch=diverging,
-        current_leader=wire.LeaderIdAndEpoch(
+        current_leader=LeaderIdAndEpoch(
             leader_id=log.image.controller_id, leader_epoch=log.leader_epoch
         ),
     )

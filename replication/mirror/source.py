@@ -21,6 +21,7 @@ from replication.client.errors import NO_ANSWER, UnsupportedVersionError
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
 from replication.client.requests import ask
+from replication.config import ConfigSource
 from replication.errors import ErrorCode
 from replication.mirror.options import MirrorOptions
 from replication.net.exchange import Versions
@@ -29,7 +30,6 @@ from replication.wire.api_versions import ApiVersionsRequest
 from replication.wire.apis import API, ApiKey
 from replication.wire.describe_configs import (
     ConfigResourceType,
-    ConfigSource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )

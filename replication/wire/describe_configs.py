@@ -1,7 +1,7 @@
 """DescribeConfigs (KIP-133, 226, 569): what a topic or a broker is set to, and by whom.
 
-The numbers below are ConfigResource.Type, ConfigSource and ConfigType of Kafka's
-DescribeConfigsResponse.
+`ConfigResourceType` is ConfigResource.Type in Kafka; `replication.config` has the numbers of
+ConfigSource and ConfigType.
 """
 
 import enum
@@ -16,29 +16,6 @@ class ConfigResourceType(enum.IntEnum):
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
-
-
-class ConfigSource(enum.IntEnum):
-    UNKNOWN = 0
-    TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-
-
-class ConfigType(enum.IntEnum):
-    UNKNOWN = 0
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    CLASS = 8
-    PASSWORD = 9
 
 
 @attrs.define(kw_only=True)

@@ -15,6 +15,7 @@ version   what it brought
 
 import attrs
 
+from replication.wire.current_leader import NO_CURRENT_LEADER, LeaderIdAndEpoch, NodeEndpoint
 from replication.wire.schema import (
     Kind,
     Part,
@@ -101,19 +102,12 @@ class DivergingEpoch:
 
 
 @attrs.frozen(kw_only=True)
-class LeaderIdAndEpoch:
-    leader_id: int = int32("12+", default=-1)
-    leader_epoch: int = int32("12+", default=-1)
-
-
-@attrs.frozen(kw_only=True)
 class FetchSnapshotId:
     end_offset: int = int64("12+", default=-1)
     epoch: int = int32("12+", default=-1)
 
 
 NO_DIVERGENCE = DivergingEpoch()
-NO_LEADER = LeaderIdAndEpoch()
 NO_SNAPSHOT = FetchSnapshotId()
 
 
@@ -131,7 +125,9 @@ class PartitionData:
     last_stable_offset: int = int64("4+", default=-1)
     log_start_offset: int = int64("5+", default=-1)
     diverging_epoch: DivergingEpoch = struct(DivergingEpoch, "12+", default=NO_DIVERGENCE, tag=0)
-    current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, "12+", default=NO_LEADER, tag=1)
+    current_leader: LeaderIdAndEpoch = struct(
+        LeaderIdAndEpoch, "12+", default=NO_CURRENT_LEADER, tag=1
+    )
     snapshot_id: FetchSnapshotId = struct(FetchSnapshotId, "12+", default=NO_SNAPSHOT, tag=2)
     aborted_transactions: list[AbortedTransactionData] | None = array(
         AbortedTransactionData, "4+", nullable="4+", null_by_default=True
@@ -146,14 +142,6 @@ class FetchableTopicResponse:
     topic: str = string("0-12")
     topic_id: bytes = uuid("13+")
     partitions: list[PartitionData] = array(PartitionData)
-
-
-@attrs.define(kw_only=True)
-class NodeEndpoint:
-    node_id: int = int32("16+")
-    host: str = string("16+")
-    port: int = int32("16+")
-    rack: str | None = string("16+", nullable="16+", default=None)
 
 
 @attrs.define(kw_only=True)

@@ -12,6 +12,7 @@ version   what it brought
 
 import attrs
 
+from replication.wire.current_leader import NO_CURRENT_LEADER, LeaderIdAndEpoch, NodeEndpoint
 from replication.wire.schema import Part, array, int16, int32, int64, records, string, struct
 
 
@@ -41,15 +42,6 @@ class BatchIndexAndErrorMessage:
     batch_index_error_message: str | None = string("8+", nullable="8+", default=None)
 
 
-@attrs.frozen(kw_only=True)
-class LeaderIdAndEpoch:
-    leader_id: int = int32("10+", default=-1)
-    leader_epoch: int = int32("10+", default=-1)
-
-
-NO_LEADER = LeaderIdAndEpoch()
-
-
 @attrs.define(kw_only=True)
 class PartitionProduceResponse:
     index: int = int32()
@@ -59,21 +51,15 @@ class PartitionProduceResponse:
     log_start_offset: int = int64("5+", default=-1)
     record_errors: list[BatchIndexAndErrorMessage] = array(BatchIndexAndErrorMessage, "8+")
     error_message: str | None = string("8+", nullable="8+", default=None)
-    current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, "10+", default=NO_LEADER, tag=0)
+    current_leader: LeaderIdAndEpoch = struct(
+        LeaderIdAndEpoch, "10+", default=NO_CURRENT_LEADER, tag=0
+    )
 
 
 @attrs.define(kw_only=True)
 class TopicProduceResponse:
     name: str = string()
     partition_responses: list[PartitionProduceResponse] = array(PartitionProduceResponse)
-
-
-@attrs.define(kw_only=True)
-class NodeEndpoint:
-    node_id: int = int32("10+")
-    host: str = string("10+")
-    port: int = int32("10+")
-    rack: str | None = string("10+", nullable="10+", default=None)
 
 
 @attrs.define(kw_only=True)

@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from replication.cli.isolated import IsolatedCluster
-from replication.config import ConfigOperation
+from replication.config import ConfigOperation, ConfigSource
 from replication.config.described import DESCRIBED
 from replication.config.dynamic import is_dynamic
 from replication.config.topic import TOPIC_KEYS
@@ -20,7 +20,6 @@ from replication.errors import ErrorCode
 from replication.wire.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from replication.wire.describe_configs import (
     ConfigResourceType,
-    ConfigSource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,

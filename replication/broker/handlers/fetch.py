@@ -32,14 +32,13 @@ from replication.metadata.rules import MetadataImage
 from replication.net.pace import in_steps
 from replication.server.server import RequestContext
 from replication.steps import STEP, Steps, each_of
+from replication.wire.current_leader import LeaderIdAndEpoch, NodeEndpoint
 from replication.wire.fetch import (
     NO_DIVERGENCE,
     DivergingEpoch,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionData,
 )
 from storage.types import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, TopicId

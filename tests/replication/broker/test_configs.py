@@ -5,7 +5,7 @@ from typing import Any
 import attrs
 import pytest
 
-from replication.config import ConfigOperation
+from replication.config import ConfigOperation, ConfigSource
 from replication.controller.controller import TELL_SECONDS
 from replication.errors import ErrorCode
 from replication.wire.alter_configs import (
@@ -15,7 +15,6 @@ from replication.wire.alter_configs import (
 )
 from replication.wire.describe_configs import (
     ConfigResourceType,
-    ConfigSource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,

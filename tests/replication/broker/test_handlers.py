@@ -6,10 +6,12 @@ import trio
 
 from replication.broker.handlers.legacy_offsets import as_a_consumer_sees
 from replication.broker.handlers.metadata import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from replication.config import ConfigSource
 from replication.errors import ErrorCode
 from replication.events import FetchSessionClosed, FetchSessionOpened
 from replication.metadata.rules import MAX_RECORDS
 from replication.wire.create_topics import CreatableTopic, CreateTopicsRequest
+from replication.wire.current_leader import LeaderIdAndEpoch
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from replication.wire.describe_client_quotas import (
     DEFAULT,
@@ -21,7 +23,6 @@ from replication.wire.describe_client_quotas import (
 from replication.wire.describe_cluster import CONTROLLERS, DescribeClusterRequest
 from replication.wire.describe_configs import (
     ConfigResourceType,
-    ConfigSource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
@@ -29,7 +30,6 @@ from replication.wire.fetch import (
     FetchPartition,
     FetchRequest,
     FetchTopic,
-    LeaderIdAndEpoch,
     ReplicaState,
 )
 from replication.wire.find_coordinator import TRANSACTION, FindCoordinatorRequest
