@@ -160,7 +160,7 @@ def test_a_swarm_goes_on_after_a_seed_without_an_end(monkeypatch: pytest.MonkeyP
         return []
 
     monkeypatch.setitem(commands.COMMANDS, "run", run)
-    monkeypatch.setattr(swarm, "_drawn", one_line)
+    monkeypatch.setattr(swarm, "drawn_run", one_line)
     monkeypatch.setattr(swarm, "limit_cpu_time", lambda _: limit_cpu_time(0.3))
     result = CliRunner().invoke(command, ["swarm", "--seeds", "2", "--from", "5", "--jobs", "1"])
     assert result.exit_code == 1

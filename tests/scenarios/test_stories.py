@@ -268,7 +268,7 @@ b2  []         down, 00000000000000000000.log is damaged at byte 0: 35 bytes aft
         ("cluster brokers=1\ntopic t replicas=b1\nreader r1 t-0 fetch=5", "unknown key fetch"),
         (
             "cluster brokers=2\nkill b1\ntopic t replicas=b1,b2\nwait isr t-0 b1",
-            "not within 60 vir",
+            "not within 60 s: the isr of t-0 is b1",
         ),
     ],
 )
