@@ -69,8 +69,8 @@ MUTANTS = (
         (
             Edit(
                 TRANSACTIONS,
-                "        self._expect(State.IN_TRANSACTION)\n        await self.flush()\n",
-                "        self._expect(State.IN_TRANSACTION)\n",
+                "        self._expect(TransactionPhase.IN_TRANSACTION)\n        await self.flush()\n",
+                "        self._expect(TransactionPhase.IN_TRANSACTION)\n",
             ),
         ),
         without_it="a part of the transaction comes after its end",
@@ -81,8 +81,8 @@ MUTANTS = (
         (
             Edit(
                 TRANSACTIONS,
-                "        elif self.state in (State.IN_TRANSACTION, State.ENDING):\n"
-                "            self.state, self.error = State.ABORTABLE_ERROR, error\n",
+                "        elif self.state in (TransactionPhase.IN_TRANSACTION, TransactionPhase.ENDING):\n"
+                "            self.state, self.error = TransactionPhase.ABORTABLE_ERROR, error\n",
                 "        else:\n            pass\n",
             ),
         ),

@@ -91,7 +91,7 @@ _ABORTABLE_OF_BATCHES: Final = frozenset(
 )
 
 
-class ProducerTransactionState(enum.Enum):
+class TransactionPhase(enum.Enum):
     """The states of the picture above."""
 
     UNINITIALIZED = "uninitialized"
@@ -130,9 +130,7 @@ class Transactions:
     """Returns the level of a feature of the cluster."""
     bumps_epoch: bool = attrs.field(default=False, init=False)
     """Whether the producer uses version 2."""
-    state: ProducerTransactionState = attrs.field(
-        default=ProducerTransactionState.UNINITIALIZED, init=False
-    )
+    state: TransactionPhase = attrs.field(default=TransactionPhase.UNINITIALIZED, init=False)
     error: Exception | None = attrs.field(default=None, init=False)
     """The reason why only an abort is left, or nothing at all."""
     _added: set[TopicPartition] = attrs.field(factory=set, init=False)
@@ -146,8 +144,8 @@ class Transactions:
         if partition in self._added:
             return True
         if self.state not in (
-            ProducerTransactionState.IN_TRANSACTION,
-            ProducerTransactionState.ENDING,
+            TransactionPhase.IN_TRANSACTION,
+            TransactionPhase.ENDING,
         ):
             return False
         if self.bumps_epoch:
@@ -162,11 +160,8 @@ class Transactions:
         code = error.code if isinstance(error, KafkaError) else None
         if code in _FATAL and code not in _ABORTABLE_OF_BATCHES:
             self._fail(error)
-        elif self.state in (
-            ProducerTransactionState.IN_TRANSACTION,
-            ProducerTransactionState.ENDING,
-        ):
-            self.state, self.error = ProducerTransactionState.ABORTABLE_ERROR, error
+        elif self.state in (TransactionPhase.IN_TRANSACTION, TransactionPhase.ENDING):
+            self.state, self.error = TransactionPhase.ABORTABLE_ERROR, error
 
     async def run(self) -> None:
         """Add partitions as they are wanted, until cancelled."""
@@ -216,10 +211,10 @@ class Transactions:
 
     async def init(self) -> None:
         """Take the id over: its last producer is fenced, and its transaction aborted."""
-        self._expect(ProducerTransactionState.UNINITIALIZED)
+        self._expect(TransactionPhase.UNINITIALIZED)
         await self.coordinators.keep_asking(self._init)
         self.bumps_epoch = self._cluster_bumps_epoch
-        self.state = ProducerTransactionState.READY
+        self.state = TransactionPhase.READY
 
     @property
     def _cluster_bumps_epoch(self) -> bool:
@@ -238,13 +233,13 @@ class Transactions:
         self.accumulator.became(identity_in(response))
 
     def begin(self) -> None:
-        self._expect(ProducerTransactionState.READY)
-        self.state, self.error = ProducerTransactionState.IN_TRANSACTION, None
+        self._expect(TransactionPhase.READY)
+        self.state, self.error = TransactionPhase.IN_TRANSACTION, None
 
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> None:
-        self._expect(ProducerTransactionState.IN_TRANSACTION)
+        self._expect(TransactionPhase.IN_TRANSACTION)
         if not offsets:
             await trio.lowlevel.checkpoint()
             return
@@ -304,31 +299,31 @@ class Transactions:
 
     async def commit(self) -> None:
         """Commit all that was sent, as a whole; after an error the transaction must be aborted."""
-        if self.state is ProducerTransactionState.ABORTABLE_ERROR:
+        if self.state is TransactionPhase.ABORTABLE_ERROR:
             raise TransactionAbortedError(str(self.error)) from self.error
-        self._expect(ProducerTransactionState.IN_TRANSACTION)
+        self._expect(TransactionPhase.IN_TRANSACTION)
         await self.flush()
         if self.error is not None:
             raise TransactionAbortedError(str(self.error)) from self.error
-        self.state = ProducerTransactionState.ENDING
+        self.state = TransactionPhase.ENDING
         try:
             await self._end(commit=True)
             await self._change_version()
         except TransactionAbortedError as error:
-            self.state, self.error = ProducerTransactionState.ABORTABLE_ERROR, error
+            self.state, self.error = TransactionPhase.ABORTABLE_ERROR, error
             raise
         except BaseException:
             # It may be committed or not; the only way on is to commit again.
-            if self.state is ProducerTransactionState.ENDING:
-                self.state = ProducerTransactionState.IN_TRANSACTION
+            if self.state is TransactionPhase.ENDING:
+                self.state = TransactionPhase.IN_TRANSACTION
             raise
         self._ended()
 
     async def abort(self) -> None:
         """Abort: readers of committed records see nothing of it."""
-        if self.state is not ProducerTransactionState.ABORTABLE_ERROR:
-            self._expect(ProducerTransactionState.IN_TRANSACTION)
-        self.state = ProducerTransactionState.ENDING
+        if self.state is not TransactionPhase.ABORTABLE_ERROR:
+            self._expect(TransactionPhase.IN_TRANSACTION)
+        self.state = TransactionPhase.ENDING
         self._wanted.clear()
         self.accumulator.give_up_unsent(TransactionAbortedError("the transaction was aborted"))
         try:
@@ -340,8 +335,8 @@ class Transactions:
             await self._change_version()
         except BaseException:
             # The abort is not confirmed: nothing else can be done with it yet.
-            if self.state is ProducerTransactionState.ENDING:
-                self.state = ProducerTransactionState.ABORTABLE_ERROR
+            if self.state is TransactionPhase.ENDING:
+                self.state = TransactionPhase.ABORTABLE_ERROR
                 self.error = self.error or IllegalStateError("its abort was not answered")
             raise
         self._ended()
@@ -381,17 +376,17 @@ class Transactions:
         self._added.clear()
         self._wanted.clear()
         self._has_offsets = False
-        if self.state is ProducerTransactionState.ENDING:
-            self.state, self.error = ProducerTransactionState.READY, None
+        if self.state is TransactionPhase.ENDING:
+            self.state, self.error = TransactionPhase.READY, None
 
     def check_may_send(self) -> None:
         """Raise unless records may be sent: inside a transaction that has not failed."""
-        if self.state is ProducerTransactionState.ABORTABLE_ERROR:
+        if self.state is TransactionPhase.ABORTABLE_ERROR:
             raise TransactionAbortedError(str(self.error)) from self.error
-        self._expect(ProducerTransactionState.IN_TRANSACTION)
+        self._expect(TransactionPhase.IN_TRANSACTION)
 
-    def _expect(self, state: ProducerTransactionState) -> None:
-        if self.state is ProducerTransactionState.FATAL_ERROR:
+    def _expect(self, state: TransactionPhase) -> None:
+        if self.state is TransactionPhase.FATAL_ERROR:
             assert self.error is not None, "what is fatal has a reason"
             raise self.error
         if self.state is not state:
@@ -420,4 +415,4 @@ class Transactions:
         raise failure
 
     def _fail(self, error: Exception) -> None:
-        self.state, self.error = ProducerTransactionState.FATAL_ERROR, error
+        self.state, self.error = TransactionPhase.FATAL_ERROR, error
