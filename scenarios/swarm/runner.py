@@ -79,7 +79,8 @@ class SwarmRun:
 def run_seeds(seeds: Iterable[int], *, jobs: int) -> Iterator[SwarmRun]:
     """Yield the runs of these seeds, in that order, from `jobs` processes.
 
-    Ctrl-C reaches each of them: the runs that have begun are ended quietly, and no other begins.
+    Ctrl-C reaches all processes of a terminal, and these ignore it: the runs that have begun end,
+    and no other begins.
     """
     if jobs == 1:
         yield from map(run_seed, seeds)
@@ -88,10 +89,16 @@ def run_seeds(seeds: Iterable[int], *, jobs: int) -> Iterator[SwarmRun]:
         jobs,
         mp_context=multiprocessing.get_context("spawn"),
         initializer=signal.signal,
-        initargs=(signal.SIGINT, signal.SIG_DFL),
+        initargs=(signal.SIGINT, signal.SIG_IGN),
     )
     try:
-        yield from executor.map(run_seed, seeds)
+        # A process inherits what is blocked: a Ctrl-C while it starts waits for the initializer.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            runs = executor.map(run_seed, seeds)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        yield from runs
     finally:
         executor.shutdown(cancel_futures=True)
 
