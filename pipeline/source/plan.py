@@ -76,9 +76,10 @@ def cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
 
 
 def limit(start: Offsets, end: Offsets, most: int) -> dict[TopicPartition, Offset]:
-    """Return an end at most `most` offsets after the start, in proportion to what waits.
+    """Return an end about `most` offsets after the start, in proportion to what waits.
 
-    As in Spark's source, every partition that has waiting records moves on by at least one.
+    As in Spark's source (KafkaMicroBatchStream.rateLimit), every partition that has waiting
+    records moves on by at least one, and their sum may exceed `most` by as many.
     """
     waiting = {tp: max(0, end[tp] - start.get(tp, end[tp])) for tp in end}
     total = sum(waiting.values())

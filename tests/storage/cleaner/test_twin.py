@@ -192,12 +192,17 @@ def is_told_of(log: Log, batch: TwinBatch) -> bool:
 
 
 def reopen_and_compare(log: Log, before: dict[Offset, Pair]) -> None:
-    """After a crash that left no snapshot: the producers, from what compaction has left."""
+    """After a crash that left no snapshot: the producers, from what compaction has left.
+
+    As in Kafka (ProducerAppendInfo.append), a marker that was emptied brings no producer back.
+    """
+    found = headers(log)
+    left = {each.producer_id for each in found if each.record_count or not each.is_control}
     producers = {
         each.producer_id: (each.producer_epoch, each.last_sequence, each.transaction_first_offset)
         for each in log.producers.producers.values()
+        if each.producer_id in left
     }
-    found = headers(log)
     log.close_uncleanly()
     for name in log.local.file_system.list_directory(log.directory):
         if name.endswith(".snapshot"):
