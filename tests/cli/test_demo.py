@@ -63,6 +63,7 @@ def test_nothing_acknowledged_is_lost_whoever_dies(
     assert seen == sorted(seen)
 
 
+@pytest.mark.deep
 @pytest.mark.spark
 def test_spark_says_the_same(audited: dict[str, Any]) -> None:
     audit = audited["audit"]

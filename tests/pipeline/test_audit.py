@@ -273,7 +273,10 @@ def test_what_cannot_be_compared_is_one_line_and_code_2(spark: Any, tmp_path: Pa
     assert done.exit_code == 2
     assert "has no headers of batches" in done.stderr
     both = ["pipeline", "audit", str(tmp_path / "a"), "--compacted"]
-    for further, reason in (("--exact", "contradict each other"), ("--headers", "needs the records")):
+    for further, reason in (
+        ("--exact", "contradict each other"),
+        ("--headers", "needs the records"),
+    ):
         done = CliRunner().invoke(group, [*both, further])
         assert (done.exit_code, reason in done.stderr) == (2, True)
     done = CliRunner().invoke(group, ["pipeline", "audit", "a", "--output", "x.csv"])

@@ -106,6 +106,7 @@ def applications(
         )
 
 
+@pytest.mark.deep
 def test_every_job_says_on_a_cluster_what_it_says_here(
     spark: Any, applications: Applications, failed_over: FailoverRun, tmp_path: Path
 ) -> None:

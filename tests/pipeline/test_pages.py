@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from replication.testing import ThreadedCluster
+from tests.deep import one_in
 from tests.docs.running import Place, cluster_at_work, fill
 from tests.docs.snippets import Block, blocks_of, is_of_spark, pages
 from tests.pipeline.failover_run import FailoverRun
@@ -46,7 +47,7 @@ def place(
     return Place(tmp_path, cluster, {"spark": spark, "table": table}, names_folder=True)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", one_in(len(PAGES), PAGES), ids=lambda page: page.stem)
 def test_what_a_page_shows_of_spark_runs(page: Path, place: Place, spark: Any) -> None:
     for block in shown(page):
         place.run(block)

@@ -13,6 +13,7 @@ pytest.importorskip("pyspark", reason="the Spark extra is not installed: underst
 pytest.importorskip("pyspark.sql.streaming.datasource", reason="streams need Spark 4.2")
 
 from replication.testing import ThreadedCluster
+from tests.deep import one_in
 from tests.pipeline.logs import segments, write_log
 from tests.pipeline.losing import AtBroker, InDirectory, Topic
 
@@ -30,7 +31,7 @@ def cluster() -> Iterator[ThreadedCluster]:
         yield running
 
 
-@pytest.fixture(params=["in a directory", "at a broker"])
+@pytest.fixture(params=one_in(2, ["at a broker", "in a directory"]))
 def topic_named(
     request: pytest.FixtureRequest, cluster: ThreadedCluster, tmp_path: Path
 ) -> Callable[[str], Topic]:
