@@ -62,7 +62,7 @@ pythons:
 sparks:
 	$(PYTHON) -m tests.sparks $(ARGS)
 
-## make fuzz   the readers of files against mutated ones, for five minutes or as long as told
+## make fuzz   the readers of files against mutated ones, for five minutes or --seconds
 fuzz: setup
 	$(BIN)/python -m tests.storage.fuzz $(ARGS)
 

@@ -42,7 +42,7 @@ def audited(source: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("victim", one_in(3, [1, 2, 3]))
-def test_nothing_acknowledged_is_lost_whoever_dies(
+def test_nothing_acknowledged_is_lost_when_any_broker_dies(
     audited: dict[str, Any], source: Path, victim: int
 ) -> None:
     report = audited

@@ -81,6 +81,7 @@ async def checkpointed(directory: Path, offset: int) -> None:
             await trio.sleep(0.05)
 
 
+@pytest.mark.deep
 async def test_a_flood_of_connections_ends_at_those_kept_for_files(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     few = ["sh", "-c", f'ulimit -n {LIMIT} && exec "$@"', "sh"]

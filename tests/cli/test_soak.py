@@ -97,7 +97,7 @@ def lines(chance: random.Random) -> list[bytes]:
     return [chance.randbytes(chance.randrange(0, 600)) for _ in range(BATCH)]
 
 
-def test_nothing_acknowledged_is_lost_whoever_dies(tmp_path: Path) -> None:
+def test_nothing_acknowledged_is_lost_when_any_node_dies(tmp_path: Path) -> None:
     chance = random.Random(SEED)
     with IsolatedCluster(tmp_path, brokers=3, config=SOAK_CONFIG) as cluster:
         cluster.wait_until_ready(PATIENCE_SECONDS)

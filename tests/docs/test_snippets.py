@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from replication.testing import ThreadedCluster
+from tests.deep import one_in
 from tests.docs.running import Place, at_rest, cluster_at_work, fill, in_order
 from tests.docs.snippets import ROOT, Block, blocks_of, every_block, is_of_spark, pages
 from tests.plugin.by_name import PLUGIN
@@ -56,7 +57,7 @@ def place(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "page", [page for page in pages() if runnable(page)], ids=lambda page: page.stem
+    "page", one_in(3, [page for page in pages() if runnable(page)]), ids=lambda page: page.stem
 )
 def test_what_a_page_shows_runs(page: Path, place: Place) -> None:
     pytest.importorskip("confluent_kafka")
@@ -66,6 +67,7 @@ def test_what_a_page_shows_runs(page: Path, place: Place) -> None:
     place.names.clear()  # a producer that is kept would go on asking for a cluster that is gone
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_the_tests_that_pages_show_pass(pytester: pytest.Pytester) -> None:
     for name in ("aiokafka", "confluent_kafka"):

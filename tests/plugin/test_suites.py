@@ -17,7 +17,7 @@ NAMES = sorted(each.name for each in SUITES.iterdir() if any(each.glob("test_*.p
 
 
 # One each for a thread of a stock client, for asyncio and for trio; `make deep` runs the others.
-QUICK = {"orders_confluent", "enrich_aiokafka", "meters_trio"}
+QUICK = {"orders_confluent", "meters_trio"}
 
 
 def marks_of(name: str) -> list[pytest.MarkDecorator]:

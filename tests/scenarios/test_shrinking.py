@@ -103,6 +103,7 @@ def test_mistakes_of_any_kind_are_shrunk_to_what_causes_them(
 
 
 @pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("plant", "seed", "lines"),
     [

@@ -174,6 +174,7 @@ def test_what_is_no_broker_is_named(cluster: ThreadedCluster, given: Any, named:
     assert cluster.brokers == [1, 2, 3]
 
 
+@pytest.mark.deep
 def test_a_frozen_broker_does_not_keep_topics_from_being_made_and_deleted(
     cluster: ThreadedCluster,
 ) -> None:
