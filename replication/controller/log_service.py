@@ -20,7 +20,6 @@ from replication.wire import (
     fetch_snapshot as snapshots,
     offset_for_leader_epoch as epochs,
 )
-from replication.wire.current_leader import LeaderIdAndEpoch
 from replication.wire.list_offsets import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -31,6 +30,7 @@ from replication.wire.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from replication.wire.metadata import LeaderIdAndEpoch
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TOPIC_ID, LeaderEpoch, OffsetAndEpoch
 
 

@@ -67,3 +67,23 @@ class MetadataResponse:
     topics: list[MetadataResponseTopic] = array(MetadataResponseTopic)
     cluster_authorized_operations: int = int32("8-10", default=UNKNOWN_OPERATIONS)
     error_code: int = int16("13+")
+
+
+# -- the current leader, in Fetch and Produce responses (KIP-951) --
+
+
+@attrs.frozen(kw_only=True)
+class LeaderIdAndEpoch:
+    leader_id: int = int32(default=-1)
+    leader_epoch: int = int32(default=-1)
+
+
+@attrs.define(kw_only=True)
+class NodeEndpoint:
+    node_id: int = int32()
+    host: str = string()
+    port: int = int32()
+    rack: str | None = string(nullable="0+", default=None)
+
+
+NO_CURRENT_LEADER = LeaderIdAndEpoch()

@@ -12,7 +12,7 @@ version   what it brought
 
 import attrs
 
-from replication.wire.current_leader import NO_CURRENT_LEADER, LeaderIdAndEpoch, NodeEndpoint
+from replication.wire.metadata import NO_CURRENT_LEADER, LeaderIdAndEpoch, NodeEndpoint
 from replication.wire.schema import Part, array, int16, int32, int64, records, string, struct
 
 

@@ -32,7 +32,6 @@ from replication.metadata.rules import MetadataImage
 from replication.net.pace import in_steps
 from replication.server.server import RequestContext
 from replication.steps import STEP, Steps, each_of
-from replication.wire.current_leader import LeaderIdAndEpoch, NodeEndpoint
 from replication.wire.fetch import (
     NO_DIVERGENCE,
     DivergingEpoch,
@@ -41,6 +40,7 @@ from replication.wire.fetch import (
     FetchResponse,
     PartitionData,
 )
+from replication.wire.metadata import LeaderIdAndEpoch, NodeEndpoint
 from storage.types import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, TopicId
 
 HARD_LIMIT_UNTIL = 2

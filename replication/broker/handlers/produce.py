@@ -23,7 +23,7 @@ from replication.replica_manager import (
 from replication.server.guards.records import MAGIC_AT, has_transactional_records
 from replication.server.server import CloseConnectionError, RequestContext
 from replication.steps import Steps, each_of
-from replication.wire.current_leader import LeaderIdAndEpoch, NodeEndpoint
+from replication.wire.metadata import LeaderIdAndEpoch, NodeEndpoint
 from replication.wire.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,

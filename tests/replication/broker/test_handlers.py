@@ -11,7 +11,6 @@ from replication.errors import ErrorCode
 from replication.events import FetchSessionClosed, FetchSessionOpened
 from replication.metadata.rules import MAX_RECORDS
 from replication.wire.create_topics import CreatableTopic, CreateTopicsRequest
-from replication.wire.current_leader import LeaderIdAndEpoch
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from replication.wire.describe_client_quotas import (
     DEFAULT,
@@ -43,7 +42,7 @@ from replication.wire.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from replication.wire.metadata import MetadataRequest, MetadataRequestTopic
+from replication.wire.metadata import LeaderIdAndEpoch, MetadataRequest, MetadataRequestTopic
 from replication.wire.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,

@@ -3,7 +3,7 @@
 import pytest
 
 from replication.errors import ErrorCode
-from replication.wire.current_leader import LeaderIdAndEpoch, NodeEndpoint
+from replication.wire.metadata import LeaderIdAndEpoch, NodeEndpoint
 from storage.types import TopicPartition
 from tests.replication.client.consumer.fetching import T0, T1, Rig, data, values
 
