@@ -35,7 +35,7 @@ define run_tests
 	$(PYTEST) $(2) -m "$(1) and spark and not interop" $(ARGS) || [ $$? = 5 ]
 endef
 
-## make test   tests of every kind, at most five minutes: rules, stories, seeds, real processes, Spark
+## make test   tests of every kind: rules, stories, seeds, real processes, Spark
 test: setup
 	$(call run_tests,not deep)
 

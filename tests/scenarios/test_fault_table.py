@@ -16,6 +16,7 @@ from scenarios.swarm.runner import play, run_seed
 from scenarios.swarm.settings import CONTEST, LONG_RUN, NOT_WITH_CLIENTS, RunPlan, drawn_plan
 from scenarios.swarm.situation import Situation, settled
 from scenarios.world.world import World
+from tests.deep import one_in
 
 PLANS = [drawn_plan(random.Random(seed)) for seed in range(400)]
 CONTESTS = [plan for plan in PLANS if plan.is_contest]
@@ -41,7 +42,7 @@ def test_names_are_unique() -> None:
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("fault", FAULTS + LAST_FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", one_in(3, [*FAULTS, *LAST_FAULTS]), ids=lambda fault: fault.name)
 def test_the_lines_of_a_fault_are_a_story(fault: FaultKind) -> None:
     drawn: list[str] = []
 
