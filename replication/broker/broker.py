@@ -70,7 +70,7 @@ from replication.server.request_metrics import RequestMetrics
 from replication.server.server import OnBug, Server
 from replication.steps import STEP
 from replication.transactions.coordinator import TransactionCoordinator
-from replication.transactions.peers import PeerChannels
+from replication.transactions.markers import PeerChannels
 from storage.config import LogConfig
 from storage.errors import KafkaStorageError, StorageError
 from storage.manager.log_manager import LogManager

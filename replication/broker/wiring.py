@@ -11,8 +11,7 @@ from replication.events import EventSink, SegmentsDeleted
 from replication.faults.node_faults import FaultGate, Faults
 from replication.follower.fetcher import FetcherConfig
 from replication.follower.fetcher_manager import RemoteFetcherFactory, ReplicaFetcherManager
-from replication.groups import gauges
-from replication.groups.coordinator import GroupCoordinator
+from replication.groups.coordinator import GroupCoordinator, register_gauges
 from replication.leader.rules.fetch_session.cache import FetchSessionCache
 from replication.leader.rules.fetch_session.context import FetchManager
 from replication.metadata.cache import MetadataCache
@@ -38,8 +37,7 @@ from replication.server.request_metrics import RequestMetrics
 from replication.server.server import AdvertisedFeatures, Handler, OnBug, Server
 from replication.transactions.asking import CoordinatorQuestions
 from replication.transactions.coordinator import TransactionCoordinator
-from replication.transactions.markers import MarkerSender, MarkerWriter
-from replication.transactions.peers import PeerChannels
+from replication.transactions.markers import MarkerSender, MarkerWriter, PeerChannels
 from replication.transactions.producer_ids import ProducerIds
 from replication.transactions.rules import EPOCH_BUMPING_VERSION
 from replication.wire.apis import ApiKey
@@ -150,7 +148,7 @@ class Wiring:
             sink=self.sink,
             on_bug=self.on_bug,
         )
-        gauges.register(self.metrics, coordinator)
+        register_gauges(self.metrics, coordinator)
         return coordinator
 
     def _handlers(self, node: BrokerNode, metadata: MetadataCache) -> dict[ApiKey, Handler]:

@@ -1,5 +1,7 @@
-"""What both coordinators share: a log that is written in order, and the leader epoch it is led in.
+"""The parts that both coordinators have: a log that is written in order, and shards.
 
-log             appends the records of a coordinator with acks=all, one batch after the other
-leader_epochs   loads a partition's state when this broker becomes its leader, unloads it after
+log       one partition of a coordinator's topic: read at first, then written, batch by batch
+shards    the state of each partition that this broker leads, for one leader epoch
+rules     the topics, the partition of a key, keys and values
+topics    the topics as a broker creates them
 """

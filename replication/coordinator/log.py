@@ -1,51 +1,66 @@
-"""Records into one partition of a coordinator's topic: in order, with acks=all, by the batch.
+"""One partition of a coordinator's topic: read to its end, then written in order, with acks=all.
 
     submit ─┐
     submit ─┤ queue ──> one batch ──> appended, replicated ──> each submission has its outcome
     submit ─┘            └ meanwhile the next batch gathers
 
-Rule 1: what was submitted first stands first in the log. One batch is out at a time, and
-what gathers behind it goes together: a slow follower costs a round trip, not one for each
-commit. What one submission holds is in one batch, and so there as a whole or not at all.
+Rule 1: nobody appends while the log is read: clients may not, and the coordinator is this broker.
+So the log holds all there is, and since this broker leads, all of it is or will be committed.
 
-Rule 2: a writer belongs to one leader epoch. Where the replica has another one by now nothing
-is written: another broker may have written since we read the log.
+Rule 2: the submission that came first stands first in the log. One batch is under way at a time,
+and the submissions that gather behind it go together: a slow follower costs one round trip, not
+one for each commit. The records of one submission are in one batch, so all of them are written
+or none.
+
+Rule 3: the log belongs to one leader epoch. Nothing is read or written once the replica has
+another one: another broker may have written meanwhile.
 """
 
 from collections import deque
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar
 
 import attrs
 import trio
 
-from replication.coordinator.rules.records import KeyAndValue
+from replication.coordinator.rules import KeyAndValue
 from replication.errors import ErrorCode, KafkaError
-from replication.net.seams import NodeClock
+from replication.net.seams import NodeClock, Offload
 from replication.replica_manager import ProduceResult, ReplicaManager
 from replication.replica_manager.produce import ACKS_ALL
 from storage.batch.compression import Codec
-from storage.batch.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from storage.batch.record_batch import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+    walk,
+)
 from storage.batch.records import Record, encode_batch
+from storage.log.file_region import FileRegion
 from storage.producers.verification import VerificationGuard
 from storage.types import NO_OFFSET, LeaderEpoch, Offset, TopicPartition
 
 GATHER_BYTES: Final = 256 << 10
-LONGEST_NAME: Final = 2**15 - 64  # what a record holds, and room for what a member id ends in
+LONGEST_NAME: Final = 2**15 - 64  # the most that a record holds, less the end of a member id
+
+Batch = TypeVar("Batch")
+BatchReader = Callable[[BatchHeader, memoryview], Batch]
 
 
 @attrs.define(eq=False)
 class Submission:
-    """Records on their way, and what came of them."""
+    """Records on their way into the log, and the outcome."""
 
     records: Sequence[KeyAndValue]
     producer: tuple[int, int] | None = None
-    """The producer id and epoch of the transaction that they belong to, if any."""
+    """The producer id and epoch of their transaction, if they have one."""
     guard: VerificationGuard | None = None
     """The guard of a submission that opens the transaction (KIP-890)."""
     error: ErrorCode = ErrorCode.NONE
     log_offset: Offset = NO_OFFSET
-    """Where their batch begins. Beside an error it says that they may be in the log after all."""
+    """Where their batch begins. With an error, it says that they may be in the log after all."""
     _done: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     @property
@@ -61,7 +76,7 @@ class Submission:
 
 
 @attrs.define(eq=False, kw_only=True)
-class LogWriter:
+class CoordinatorLog:
     partition: TopicPartition
     leader_epoch: LeaderEpoch
     replica_manager: ReplicaManager
@@ -72,6 +87,34 @@ class LogWriter:
     _submitted: trio.Event = attrs.field(factory=trio.Event, init=False)
     _closed: bool = attrs.field(default=False, init=False)
 
+    async def read(
+        self,
+        read_batch: BatchReader[Batch],
+        add: Callable[[Batch], None],
+        *,
+        chunk_bytes: int,
+        offload: Offload,
+    ) -> None:
+        """Call `add` with the result of `read_batch` for each batch that the log has now, in order.
+
+        `read_batch` is called in a worker thread, for `chunk_bytes` of the log at a time. Raise
+        KafkaError, StorageError or ProtocolError where the log cannot be read.
+        """
+        replica = self.replica_manager.hosted.get(self.partition)
+        log = replica.log
+        position, end = log.log_start_offset, log.log_end_offset
+        while position < end:
+            replica.check_access(self.leader_epoch, leader_only=True)
+            data = log.read(position, chunk_bytes, max_offset_exclusive=end, min_one=True)
+            if data.records is None:
+                break  # compacted to the end
+            batches = await offload(partial(_read_region, data.records, read_batch))
+            if not batches:
+                break
+            for _, batch in batches:
+                add(batch)
+            position, _ = batches[-1]
+
     def submit(
         self,
         records: Sequence[KeyAndValue],
@@ -79,7 +122,7 @@ class LogWriter:
         producer: tuple[int, int] | None = None,
         guard: VerificationGuard | None = None,
     ) -> Submission:
-        assert records, "nothing to write is nobody's to write"
+        assert records, "a submission has records"
         submission = Submission(records, producer, guard)
         if self._closed:
             submission.finish(ErrorCode.NOT_LEADER_OR_FOLLOWER, NO_OFFSET)
@@ -106,15 +149,15 @@ class LogWriter:
                 result = ProduceResult(error=ErrorCode.UNKNOWN_SERVER_ERROR)
                 try:
                     result = await self._append(records, batch[0].producer, batch[0].guard)
-                finally:  # whatever happens here, nobody is left waiting
+                finally:  # every submission has an outcome, also where this fails
                     for one in batch:
                         one.finish(result.error, result.base_offset)
 
     def _gather(self) -> list[Submission]:
         """Return the next submissions, which go into one batch.
 
-        A large one is alone, so that it alone is too large. One of a transaction is alone,
-        because its batch has its producer's id.
+        A large submission is alone, so that only itself can be too large. A submission of a
+        transaction is alone, because its batch has the id of its producer.
         """
         batch = [self._queue.popleft()]
         size = batch[0].size
@@ -142,9 +185,8 @@ class LogWriter:
             codec=self.codec,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
-            base_sequence=NO_SEQUENCE
-            if producer is None
-            else 0,  # nobody compares it (CoordinatorRuntime)
+            # No leader compares the sequence of a transaction's batch (CoordinatorRuntime).
+            base_sequence=NO_SEQUENCE if producer is None else 0,
             transactional=producer is not None,
         )
         results = await self.replica_manager.produce.append(
@@ -167,6 +209,18 @@ class LogWriter:
         return ErrorCode.NONE
 
 
+def _read_region(region: FileRegion, read_batch: BatchReader[Batch]) -> list[tuple[Offset, Batch]]:
+    """Return what the batches of `region` hold, each with the offset after it."""
+    try:
+        records = memoryview(region.read())
+    finally:
+        region.release()
+    return [
+        (header.next_offset, read_batch(header, records[position : position + header.size]))
+        for position, header in walk(records)
+    ]
+
+
 def is_too_long(*names: str | None) -> bool:
-    """Return whether a record cannot hold one of `names`: requests may carry longer ones."""
+    """Return whether a record cannot hold one of `names`; requests may contain longer names."""
     return any(len((name or "").encode()) > LONGEST_NAME for name in names)

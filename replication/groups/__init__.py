@@ -1,12 +1,12 @@
 """The group coordinator of a broker: the tasks around the rules in `replication/groups/rules`.
 
-metadata ─> GroupCoordinator ─ leads __consumer_offsets-7 at epoch 3 ─> Shard(7, 3)
+metadata ─> GroupCoordinator ─ leads __consumer_offsets-7 at epoch 3 ─> GroupShard
                │ requests, timers                                        │ groups
-               │                                                         └ LogWriter ─> log
+               │                                                         └ CoordinatorLog
 
 coordinator     answers requests with the groups of the partitions that this broker leads
-shard           the groups of one partition
-loading         builds the groups from the log when a leader epoch begins
-offsets_topic   creates `__consumer_offsets` when it is first needed
-commits         offset commits; forgetting expires them
+shard           the groups of one partition, and their deadlines
+commits         offset commits, in and out of transactions
+forgetting      expiry and deletion of offsets and groups
+administration  describing, listing and deleting groups
 """

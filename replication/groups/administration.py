@@ -89,8 +89,7 @@ def listed(
     loading = any(not shard.ready for shard in coordinator.shards.values())
     found = [
         hosted
-        for _, shard in sorted(coordinator.shards.items())
-        for _, hosted in shard
+        for hosted in coordinator.hosted_groups()
         if not wanted_states or hosted.group.state.value.lower() in wanted_states
     ]
     if wanted_types and CLASSIC not in wanted_types:

@@ -9,8 +9,14 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from replication.errors import ErrorCode, KafkaError
 from replication.groups.coordinator import GroupCoordinator
-from replication.groups.log_errors import commit_error, transaction_error
-from replication.groups.rules import CommittedOffset, Group, commit, offset_record
+from replication.groups.rules import (
+    CommittedOffset,
+    Group,
+    commit,
+    commit_error,
+    offset_record,
+    transaction_error,
+)
 from storage.producers.verification import VerificationGuard
 from storage.types import NO_OFFSET, TopicPartition
 
@@ -50,7 +56,7 @@ async def commit_offsets(
     if refusal is not ErrorCode.NONE or not offsets:
         return refusal
     hosted.offsets.begin(offsets)
-    submission = hosted.writer.submit(
+    submission = hosted.log.submit(
         [offset_record(group_id, each, offset.value()) for each, offset in offsets.items()]
     )
     await submission.wait()
@@ -79,7 +85,7 @@ async def commit_in_transaction(
     """
     try:
         shard = coordinator.serving_members(group_id)
-        guard = await verify(shard.writer.partition)
+        guard = await verify(shard.partition)
         shard = coordinator.serving_members(group_id)
     except KafkaError as refusal:
         return transaction_error(refusal.code)
@@ -104,7 +110,7 @@ async def commit_in_transaction(
     producer_id, _ = producer
     for each, offset in offsets.items():
         hosted.offsets.pend(producer_id, each, offset, log_offset=NO_OFFSET)
-    submission = hosted.writer.submit(
+    submission = hosted.log.submit(
         [offset_record(group_id, each, offset.value()) for each, offset in offsets.items()],
         producer=producer,
         guard=guard,

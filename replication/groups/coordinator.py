@@ -1,17 +1,18 @@
-"""Who looks after the groups that live in the partitions this broker leads.
+"""The coordinator of the groups in the partitions of `__consumer_offsets` that this broker leads.
 
     request ─> serving(group)? ─ no ──> COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR
                    │ yes
                    └> ClassicGroup ─> effects ─> answers, writes, events
 
 Rule: a group is changed on the loop, between two checkpoints, and only by its machine.
-A request waits for its answer by ticket, and gets it whatever becomes of the group.
+A request waits for its answer by ticket, and gets one even if the group ends.
 
 (Kafka: GroupCoordinator, GroupCoordinatorService.)
 """
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import count
 from typing import Any, assert_never
 
@@ -19,13 +20,12 @@ import attrs
 import trio
 
 from replication.config import BrokerConfig
-from replication.coordinator.leader_epochs import LedShards
-from replication.coordinator.log import LogWriter, Submission, is_too_long
+from replication.coordinator.log import Submission, is_too_long
+from replication.coordinator.rules import write_error
+from replication.coordinator.shards import LedShards
 from replication.errors import ErrorCode, KafkaError
 from replication.events import EventSink, GroupsLoaded, GroupsUnloaded
 from replication.groups.forgetting import Forgetting
-from replication.groups.loading import load
-from replication.groups.log_errors import group_error
 from replication.groups.rules import (
     GROUP_METADATA_TOPIC,
     Answer,
@@ -37,25 +37,26 @@ from replication.groups.rules import (
     JoinResult,
     Moment,
     Purpose,
+    Replayed,
     Store,
     SyncResult,
     heartbeat,
     join,
     leave,
+    read_batch,
     sync,
 )
-from replication.groups.shard import GroupShard, HostedGroup
-from replication.groups.timers import GroupTimers
+from replication.groups.shard import GroupShard, GroupTimers, HostedGroup
 from replication.metadata.rules import MetadataDelta, MetadataImage
+from replication.metrics import MetricName, MetricsRegistry
 from replication.net.seams import Seams
 from replication.replica_manager import ReplicaManager
 from storage.batch.compression import Codec
-from storage.types import LeaderEpoch, TopicId, TopicPartition
 
 
 @attrs.define(eq=False)
 class _Waiting:
-    """One request that has yet to be answered."""
+    """A request without an answer so far."""
 
     answered: trio.Event = attrs.field(factory=trio.Event)
     result: JoinResult | SyncResult | None = None
@@ -79,16 +80,27 @@ class GroupCoordinator:
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
+        config = self.config
+        limits = GroupLimits(
+            min_session_timeout_ms=config.group_min_session_timeout_ms,
+            max_session_timeout_ms=config.group_max_session_timeout_ms,
+            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            max_size=config.group_max_size,
+        )
         self._led = LedShards(
             topic=GROUP_METADATA_TOPIC,
             broker_id=self.broker_id,
-            begin=self._begin,
+            replica_manager=self.replica_manager,
+            clock=self.seams.clock,
+            timeout_ms=config.offsets_commit_timeout_ms,
+            codec=Codec(config.offsets_topic_compression_codec),
+            begin=partial(GroupShard, limits=limits),
             load=self._load,
             ended=self._ended,
             on_bug=self.on_bug,
         )
         self._timers = GroupTimers(self.seams.clock)
-        self.forgetting = Forgetting(config=self.config, clock=self.seams.clock, sink=self.sink)
+        self.forgetting = Forgetting(config=config, clock=self.seams.clock, sink=self.sink)
 
     @property
     def at(self) -> Moment:
@@ -98,7 +110,7 @@ class GroupCoordinator:
     # The tasks.
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled; `started` once metadata may be applied."""
+        """Run until cancelled; started once metadata may be applied."""
         async with trio.open_nursery() as nursery:
             self._nursery = self._led.nursery = nursery
             nursery.start_soon(self._timers.run, self._look)
@@ -127,41 +139,24 @@ class GroupCoordinator:
     def shards(self) -> dict[int, GroupShard]:
         return self._led.shards
 
+    def hosted_groups(self) -> Iterator[HostedGroup]:
+        for _, shard in sorted(self.shards.items()):
+            for _, hosted in shard:
+                yield hosted
+
     def apply_metadata(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Take over what this broker leads from here on, and let go of the rest."""
+        """Begin to coordinate what this broker leads from now on, and end the rest."""
         self._led.apply_metadata(image)
         gone = {each.topic_partition for each in delta.removed}
         if gone:
             for shard in self.shards.values():
                 self.forgetting.topics_deleted(shard, gone)
 
-    def _begin(self, number: int, topic_id: TopicId, leader_epoch: LeaderEpoch) -> GroupShard:
-        config = self.config
-        return GroupShard(
-            number=number,
-            topic_id=topic_id,
-            leader_epoch=leader_epoch,
-            limits=GroupLimits(
-                min_session_timeout_ms=config.group_min_session_timeout_ms,
-                max_session_timeout_ms=config.group_max_session_timeout_ms,
-                initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
-                max_size=config.group_max_size,
-            ),
-            writer=LogWriter(
-                partition=TopicPartition(GROUP_METADATA_TOPIC, number),
-                leader_epoch=leader_epoch,
-                replica_manager=self.replica_manager,
-                clock=self.seams.clock,
-                timeout_ms=config.offsets_commit_timeout_ms,
-                codec=Codec(config.offsets_topic_compression_codec),
-            ),
-        )
-
     async def _load(self, shard: GroupShard) -> None:
-        state = await load(
-            self.replica_manager,
-            shard.writer.partition,
-            leader_epoch=shard.leader_epoch,
+        state = Replayed()
+        await shard.log.read(
+            read_batch,
+            state.add,
             chunk_bytes=self.config.offsets_load_buffer_size,
             offload=self.seams.offload,
         )
@@ -171,7 +166,7 @@ class GroupCoordinator:
             self.carry_out(hosted)
         self.sink(
             GroupsLoaded(
-                partition=shard.writer.partition,
+                partition=shard.partition,
                 leader_epoch=shard.leader_epoch,
                 groups=len(shard.groups),
                 offsets=sum(len(each.offsets) for each in shard.groups.values()),
@@ -183,27 +178,27 @@ class GroupCoordinator:
             hosted.machine.unload(ErrorCode.NOT_COORDINATOR, self.at)
             self.carry_out(hosted)
         self.sink(
-            GroupsUnloaded(
-                partition=shard.writer.partition, leader_epoch=shard.leader_epoch, cause=cause
-            )
+            GroupsUnloaded(partition=shard.partition, leader_epoch=shard.leader_epoch, cause=cause)
         )
 
     # Requests.
 
     def serving(self, group_id: str) -> GroupShard:
-        """Return the shard of the group; KafkaError where it is not here, or not loaded yet."""
+        """Return the shard of the group; raise KafkaError where it is elsewhere, or not loaded yet."""
         if is_too_long(group_id):
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group's name has to fit a record")
+            raise KafkaError(
+                ErrorCode.INVALID_GROUP_ID, "the name of the group does not fit into a record"
+            )
         return self._led.serving(group_id)
 
     def serving_members(self, group_id: str) -> GroupShard:
         """Return the shard of a request of a member, whose group must have a name."""
         if not group_id:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group of members has a name")
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group with members needs a name")
         return self.serving(group_id)
 
     async def join_group(self, group_id: str, *, client_id: str, **request: Any) -> JoinResult:
-        """`request` as in `Join`; answered when the group has its next generation."""
+        """Return the answer of a `Join` with these fields, once the group has its next generation."""
         member_id = request["member_id"]
         try:
             shard = self.serving_members(group_id)
@@ -233,11 +228,11 @@ class GroupCoordinator:
         return uuid.UUID(bytes=self.seams.chance.randbytes(16), version=4)
 
     async def sync_group(self, group_id: str, *, member_id: str, **request: Any) -> SyncResult:
-        """`request` as in `sync`; answered once the assignment is stored."""
+        """Return the answer of `sync` with these fields, once the assignment is stored."""
         try:
             shard = self.serving_members(group_id)
         except KafkaError as error:
-            # The rebalance that this is about went with the old coordinator: begin again.
+            # The rebalance ended with the former coordinator: the member joins again.
             loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS if loading else error.code)
         hosted = shard.groups.get(group_id)
@@ -265,7 +260,7 @@ class GroupCoordinator:
         try:
             shard = self.serving_members(group_id)
         except KafkaError as error:
-            # Nobody is late for a coordinator that is still reading.
+            # No member is late while the coordinator reads its log.
             loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return ErrorCode.NONE if loading else error.code
         hosted = shard.groups.get(group_id)
@@ -280,7 +275,7 @@ class GroupCoordinator:
         )
 
     def leave_group(self, group_id: str, members: list[tuple[str, str | None]]) -> list[ErrorCode]:
-        """Remove members by member id, instance id, or both; KafkaError where we do not serve them."""
+        """Remove members by member id, instance id, or both; raise KafkaError as `serving` does."""
         hosted = self.serving_members(group_id).groups.get(group_id)
         if hosted is None:
             return [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
@@ -292,7 +287,7 @@ class GroupCoordinator:
         return errors
 
     def transaction_ended(self, producer_id: int, partitions: Iterable[int], commit: bool) -> None:  # noqa: FBT001 - how it ended
-        """Settle a transaction's offsets: its marker is in these partitions."""
+        """Commit or drop the offsets of a transaction, whose marker is in these partitions."""
         for number in partitions:
             shard = self.shards.get(number)
             if shard is not None and shard.ready:
@@ -302,17 +297,17 @@ class GroupCoordinator:
     # Effects.
 
     def carry_out(self, hosted: HostedGroup) -> None:
-        """Do what the group wants done, and look at it again when it is due."""
+        """Carry out the effects of the group, and watch its next deadline."""
         for effect in hosted.machine.take():
             match effect:
                 case Answer():
-                    # Who is not there any more was on a connection that is closed.
+                    # The connection of a request that no longer waits is closed.
                     if (waiting := self._waiting.get(effect.ticket)) is not None:
                         waiting.result = effect.result
                         waiting.answered.set()
                 case Store():
                     assert self._nursery is not None, "groups are hosted while it runs"
-                    submission = hosted.writer.submit([effect.record])
+                    submission = hosted.log.submit([effect.record])
                     self._nursery.start_soon(self._store, hosted, effect.purpose, submission)
                 case Emit():
                     self.sink(effect.event)
@@ -322,5 +317,26 @@ class GroupCoordinator:
 
     async def _store(self, hosted: HostedGroup, purpose: Purpose, submission: Submission) -> None:
         await submission.wait()
-        hosted.machine.on_stored(purpose, group_error(submission.error), self.at)
+        # Members whose group is not stored in time join again.
+        timed_out = submission.error is ErrorCode.REQUEST_TIMED_OUT
+        error = ErrorCode.REBALANCE_IN_PROGRESS if timed_out else write_error(submission.error)
+        hosted.machine.on_stored(purpose, error, self.at)
         self.carry_out(hosted)
+
+
+def register_gauges(registry: MetricsRegistry, coordinator: GroupCoordinator) -> None:
+    """Register the gauges of Kafka's GroupMetadataManager."""
+
+    def groups(state: GroupState | None) -> int:
+        return sum(state in (None, each.group.state) for each in coordinator.hosted_groups())
+
+    def offsets() -> int:
+        return sum(len(each.offsets) for each in coordinator.hosted_groups())
+
+    gauges: dict[str, Callable[[], float]] = {
+        "NumGroups": partial(groups, None),
+        "NumOffsets": offsets,
+    }
+    gauges |= {f"NumGroups{state.value}": partial(groups, state) for state in GroupState}
+    for name, read in gauges.items():
+        registry.gauge(MetricName("kafka.coordinator.group", "GroupMetadataManager", name), read)

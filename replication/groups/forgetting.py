@@ -11,11 +11,17 @@ import attrs
 
 from replication.config import BrokerConfig
 from replication.coordinator.log import Submission
-from replication.coordinator.rules.records import KeyAndValue
+from replication.coordinator.rules import KeyAndValue
 from replication.errors import ErrorCode
 from replication.events import EventSink, GroupOffsetsForgotten
-from replication.groups.log_errors import commit_error
-from replication.groups.rules import Group, GroupState, Moment, group_tombstone, offset_tombstone
+from replication.groups.rules import (
+    Group,
+    GroupState,
+    Moment,
+    commit_error,
+    group_tombstone,
+    offset_tombstone,
+)
 from replication.groups.shard import GroupShard, HostedGroup
 from replication.net.seams import NodeClock
 from storage.types import NO_OFFSET, TopicPartition
@@ -129,7 +135,7 @@ class Forgetting:
         self.sink(
             GroupOffsetsForgotten(group=group_id, offsets=len(partitions), whole=whole, cause=cause)
         )
-        return shard.writer.submit(records)
+        return shard.log.submit(records)
 
 
 def _was_refused(submission: Submission) -> bool:

@@ -1,11 +1,19 @@
-"""The groups of one partition of `__consumer_offsets`, for one leader epoch of ours."""
+"""The groups of one partition of `__consumer_offsets`, for one leader epoch of this broker.
 
-from collections.abc import Iterator
+A heap of deadlines says when a group has to be looked at next, and one task waits for the first.
+A heartbeat only ever moves a deadline back, so it costs nothing here: the group is looked at when
+it was first due, and goes back into the heap with its present deadline.
+"""
+
+import heapq
+from collections.abc import Callable, Iterator
+from itertools import count
 
 import attrs
+import trio
 
-from replication.coordinator.leader_epochs import Shard
-from replication.coordinator.log import LogWriter
+from replication.coordinator.log import CoordinatorLog
+from replication.coordinator.shards import Shard
 from replication.groups.rules import (
     ClassicGroup,
     Group,
@@ -14,17 +22,18 @@ from replication.groups.rules import (
     GroupState,
     Replayed,
 )
+from replication.net.seams import NodeClock
 
 
 @attrs.define(eq=False)
 class HostedGroup:
-    """A group at work, and how far it has read."""
+    """A group at work, and its committed offsets."""
 
     machine: ClassicGroup
-    writer: LogWriter
+    log: CoordinatorLog
     offsets: GroupOffsets = attrs.field(factory=GroupOffsets)
     timer_ms: int | None = None
-    """When somebody will look at its deadlines."""
+    """When its deadlines are looked at next; None where it has none."""
 
     @property
     def group(self) -> Group:
@@ -32,30 +41,30 @@ class HostedGroup:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing would be lost if it were forgotten."""
+        """Whether the group has neither members nor offsets."""
         empty = self.group.state is GroupState.EMPTY and not self.machine.pending
         return empty and self.offsets.is_empty
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False)
 class GroupShard(Shard):
     """The groups of one partition of `__consumer_offsets`."""
 
-    limits: GroupLimits
-    groups: dict[str, HostedGroup] = attrs.field(factory=dict)
+    limits: GroupLimits = attrs.field(kw_only=True)
+    groups: dict[str, HostedGroup] = attrs.field(factory=dict, init=False)
 
     def __iter__(self) -> Iterator[tuple[str, HostedGroup]]:
-        """Yield a copy of the groups, by name: some may be forgotten meanwhile."""
+        """Return an iterator over a copy of the groups, by name: some may be removed meanwhile."""
         return iter(sorted(self.groups.items()))
 
     def add(self, group: Group) -> HostedGroup:
         assert group.group_id not in self.groups, "a group is hosted once"
-        hosted = HostedGroup(ClassicGroup(group, self.limits), self.writer)
+        hosted = HostedGroup(ClassicGroup(group, self.limits), self.log)
         self.groups[group.group_id] = hosted
         return hosted
 
     def load(self, state: Replayed) -> None:
-        """Take up what the log says: groups, and offsets of groups that have no members."""
+        """Host the groups that the log contains, also those that have only offsets."""
         for group_id, value in state.groups.items():
             self.add(Group.of(group_id, value))
         for group_id, offsets in state.offsets.items():
@@ -63,3 +72,49 @@ class GroupShard(Shard):
                 hosted = self.groups.get(group_id) or self.add(Group(group_id))
                 hosted.offsets = offsets
         self.ready = True
+
+
+@attrs.define(eq=False)
+class GroupTimers:
+    """The deadlines of every group at this broker."""
+
+    clock: NodeClock
+    _due: list[tuple[int, int, HostedGroup]] = attrs.field(factory=list, init=False)
+    _order: "count[int]" = attrs.field(factory=count, init=False)
+    _sooner: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    def watch(self, hosted: HostedGroup) -> None:
+        """Have the group looked at when it is next due."""
+        due_ms = hosted.machine.next_deadline_ms
+        if due_ms is None or (hosted.timer_ms is not None and hosted.timer_ms <= due_ms):
+            return
+        hosted.timer_ms = due_ms
+        heapq.heappush(self._due, (due_ms, next(self._order), hosted))
+        if self._due[0][2] is hosted:
+            self._sooner.set()
+
+    async def run(self, look: Callable[[HostedGroup], None]) -> None:
+        """Call `look` for every group that is due, and watch it again."""
+        while True:
+            self._sooner = trio.Event()
+            now_ms = self.clock.now_ms()
+            for hosted in self._take(now_ms):
+                look(hosted)
+                self.watch(hosted)
+            if self._due:
+                # A group that is due again at once waits for the next millisecond.
+                wait_ms = max(self._due[0][0] - now_ms, 1)
+                with self.clock.move_on_after(wait_ms / 1000):
+                    await self._sooner.wait()
+            else:
+                await self._sooner.wait()
+
+    def _take(self, now_ms: int) -> list[HostedGroup]:
+        """Return the groups that are due."""
+        taken = []
+        while self._due and self._due[0][0] <= now_ms:
+            due_ms, _, hosted = heapq.heappop(self._due)
+            if hosted.timer_ms == due_ms:
+                hosted.timer_ms = None
+                taken.append(hosted)
+        return taken

@@ -13,7 +13,8 @@ from typing import Final
 import attrs
 
 from replication.groups.rules import GROUP_METADATA_TOPIC
-from replication.groups.rules.replay import Replayed, read_batches
+from replication.groups.rules.replay import Replayed, read_batch
+from storage.batch.record_batch import walk
 from storage.log.log import Log
 from storage.manager.log_manager import LogManager
 from storage.types import Offset, TopicPartition
@@ -56,12 +57,12 @@ def _replayed(log: Log) -> Replayed:
     while offset < log.log_end_offset:
         end = log.log_end_offset
         found = log.read(offset, _READ_BYTES, max_offset_exclusive=end, min_one=True)
-        batches = [] if found.records is None else read_batches(found.records.read())
-        if not batches:
+        if found.records is None:
             break  # compaction has removed the rest
-        for batch in batches:
-            replayed.add(batch)
-        offset = replayed.next_offset
+        records = memoryview(found.records.read())
+        for position, header in walk(records):
+            replayed.add(read_batch(header, records[position : position + header.size]))
+            offset = header.next_offset
     return replayed
 
 

@@ -21,12 +21,11 @@ from collections.abc import Mapping, Sequence
 import attrs
 import trio
 
-from replication.coordinator.rules.partitioner import partition_for
+from replication.coordinator.rules import TRANSACTION_STATE_TOPIC, partition_for
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.metadata.cache import MetadataCache
 from replication.transactions.coordinator import TransactionCoordinator
-from replication.transactions.peers import PeerChannels
-from replication.transactions.rules import TRANSACTION_STATE_TOPIC
+from replication.transactions.markers import PeerChannels
 from replication.wire.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,

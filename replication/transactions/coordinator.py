@@ -1,8 +1,9 @@
-"""Who looks after the transactions of the ids that live in the partitions this broker leads.
+"""The coordinator of the transactional ids in the partitions of `__transaction_state` that this
+broker leads.
 
     request ─> serving(id)? ─ no ──> COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR
                    │ yes
-                   └> rule ─> the answer, or a transaction that is written down first
+                   └> rule ─> the answer, or a transaction that is written first
                                    └ prepared: markers into every partition, then complete
 
 Rule 1: the leader epoch of the partition is also the coordinator epoch of its markers.
@@ -10,21 +11,21 @@ Rule 1: the leader epoch of the partition is also the coordinator epoch of its m
 Rule 2: a slot has one change at a time, and a change that is being written is completed
 whether or not its requester still waits.
 
-Rule 3: what a new coordinator finds prepared it completes, before anybody asks.
+Rule 3: a new coordinator completes the transactions that it finds prepared, without a request.
 
 (TransactionCoordinator, TransactionStateManager in Kafka.)
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import attrs
 import trio
 
 from replication.config import BrokerConfig
-from replication.coordinator.leader_epochs import LedShards, Shard
-from replication.coordinator.log import LogWriter, is_too_long
-from replication.coordinator.rules.records import KeyAndValue
+from replication.coordinator.log import is_too_long
+from replication.coordinator.rules import KeyAndValue, write_error
+from replication.coordinator.shards import LedShards, Shard
 from replication.errors import ErrorCode, KafkaError
 from replication.events import (
     EventSink,
@@ -36,7 +37,6 @@ from replication.events import (
 from replication.metadata.rules import MetadataDelta, MetadataImage
 from replication.net.seams import Seams
 from replication.replica_manager import ReplicaManager
-from replication.transactions.loading import load
 from replication.transactions.markers import MarkerRefusedError, MarkerSender
 from replication.transactions.producer_ids import ProducerIds
 from replication.transactions.rules import (
@@ -44,6 +44,7 @@ from replication.transactions.rules import (
     Fence,
     Slot,
     Transaction,
+    TransactionEntry,
     abort_fenced,
     add_partitions,
     created,
@@ -51,23 +52,39 @@ from replication.transactions.rules import (
     init_producer_id,
     is_forgotten,
     key_of,
+    read_batch,
     time_out,
     value_of,
     verify_partitions,
 )
-from replication.transactions.writing import PendingChange, error_of
 from storage.batch.compression import Codec
 from storage.batch.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from storage.types import LeaderEpoch, TopicId, TopicPartition
+from storage.types import TopicPartition
 
 RETRY_SECONDS: Final = 0.1
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False)
 class TransactionShard(Shard):
     """The transactional ids of one partition of `__transaction_state`."""
 
-    slots: dict[str, Slot] = attrs.field(factory=dict)
+    slots: dict[str, Slot] = attrs.field(factory=dict, init=False)
+
+    def load(self, entries: Iterable[TransactionEntry]) -> None:
+        """Take the last record of each id, in the order of the log."""
+        for name, transaction in entries:
+            if transaction is None:
+                self.slots.pop(name, None)
+            else:
+                self.slots[name] = Slot(transaction)
+
+
+@attrs.define(eq=False)
+class PendingChange:
+    """A change on its way into the log."""
+
+    error: ErrorCode = ErrorCode.NONE
+    done: trio.Event = attrs.field(factory=trio.Event)
 
 
 @attrs.frozen
@@ -98,7 +115,11 @@ class TransactionCoordinator:
         self._led = LedShards(
             topic=TRANSACTION_STATE_TOPIC,
             broker_id=self.broker_id,
-            begin=self._begin,
+            replica_manager=self.replica_manager,
+            clock=self.seams.clock,
+            timeout_ms=self.config.request_timeout_ms,
+            codec=Codec.NONE,
+            begin=TransactionShard,
             load=self._load,
             ended=self._ended,
             on_bug=self.on_bug,
@@ -107,7 +128,7 @@ class TransactionCoordinator:
     # The tasks.
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled; `started` once metadata may be applied."""
+        """Run until cancelled; started once metadata may be applied."""
         config = self.config
         try:
             async with trio.open_nursery() as nursery:
@@ -124,11 +145,11 @@ class TransactionCoordinator:
                 )
                 task_status.started()
         finally:
-            self.markers.close()
+            self.markers.channels.close()
 
     @property
     def nursery(self) -> trio.Nursery:
-        assert self._nursery is not None, "transactions are changed while it runs"
+        assert self._nursery is not None, "transactions change while the coordinator runs"
         return self._nursery
 
     async def _regularly(self, interval_ms: int, look: Callable[[TransactionShard], None]) -> None:
@@ -156,7 +177,7 @@ class TransactionCoordinator:
 
     async def _forget(self, shard: TransactionShard, name: str, slot: Slot) -> None:
         """Forget the id, by a tombstone."""
-        submission = shard.writer.submit([KeyAndValue(key_of(name), None)])
+        submission = shard.log.submit([KeyAndValue(key_of(name), None)])
         await submission.wait()
         slot.pending = None
         if submission.error is ErrorCode.NONE and shard.slots.get(name) is slot:
@@ -173,37 +194,21 @@ class TransactionCoordinator:
         return self._led.shards
 
     def apply_metadata(self, image: MetadataImage, _: MetadataDelta) -> None:
-        """Take over what this broker leads from here on, and let go of the rest."""
+        """Begin to coordinate what this broker leads from now on, and end the rest."""
         self._led.apply_metadata(image)
 
-    def _begin(self, number: int, topic_id: TopicId, leader_epoch: LeaderEpoch) -> TransactionShard:
-        return TransactionShard(
-            number=number,
-            topic_id=topic_id,
-            leader_epoch=leader_epoch,
-            writer=LogWriter(
-                partition=TopicPartition(TRANSACTION_STATE_TOPIC, number),
-                leader_epoch=leader_epoch,
-                replica_manager=self.replica_manager,
-                clock=self.seams.clock,
-                timeout_ms=self.config.request_timeout_ms,
-                codec=Codec.NONE,
-            ),
-        )
-
     async def _load(self, shard: TransactionShard) -> None:
-        transactions = await load(
-            self.replica_manager,
-            shard.writer.partition,
-            leader_epoch=shard.leader_epoch,
+        await shard.log.read(
+            read_batch,
+            shard.load,
             chunk_bytes=self.config.transaction_state_log_load_buffer_size,
             offload=self.seams.offload,
         )
-        shard.slots = {name: Slot(each) for name, each in sorted(transactions.items())}
+        shard.slots = dict(sorted(shard.slots.items()))
         shard.ready = True
         self.sink(
             TransactionsLoaded(
-                partition=shard.writer.partition,
+                partition=shard.partition,
                 leader_epoch=shard.leader_epoch,
                 transactions=len(shard.slots),
             )
@@ -215,19 +220,19 @@ class TransactionCoordinator:
     def _ended(self, shard: TransactionShard, cause: str) -> None:
         self.sink(
             TransactionsUnloaded(
-                partition=shard.writer.partition, leader_epoch=shard.leader_epoch, cause=cause
+                partition=shard.partition, leader_epoch=shard.leader_epoch, cause=cause
             )
         )
 
-    # Who is asked.
-
     def serving(self, transactional_id: str) -> TransactionShard:
-        """Return the shard of the id; KafkaError where it is not here, or not loaded yet."""
+        """Return the shard of the id; raise KafkaError where it is elsewhere, or not loaded yet."""
         if not transactional_id or is_too_long(transactional_id):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id has to fit a record")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "the transactional id does not fit into a record"
+            )
         return self._led.serving(transactional_id)
 
-    # Requests. KafkaError where they are refused.
+    # Requests. Each raises KafkaError where it is refused.
 
     async def init_producer_id(
         self, transactional_id: str, *, timeout_ms: int, expected: tuple[int, int] | None
@@ -264,9 +269,7 @@ class TransactionCoordinator:
         )
         if isinstance(decision, Fence):
             await self._change(shard, slot, self._abort_fenced(slot))
-            raise KafkaError(
-                ErrorCode.CONCURRENT_TRANSACTIONS, "what was going on is aborted first"
-            )
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "the transaction is aborted first")
         given = await self._decided(shard, slot, decision)
         return ProducerIdentity(given.producer_id, given.producer_epoch)
 
@@ -309,7 +312,7 @@ class TransactionCoordinator:
             if verify_only:
                 await trio.lowlevel.checkpoint()
                 return self.verify_partitions(transactional_id, partitions=partitions, **identity)
-            # Only a producer of version 2 leaves it to the leaders.
+            # Only a producer of transaction version 2 leaves adding to the leaders.
             await self.add_partitions(
                 transactional_id, partitions=partitions, bumps_epoch=True, **identity
             )
@@ -341,7 +344,7 @@ class TransactionCoordinator:
         commit: bool,
         bumps_epoch: bool,
     ) -> ProducerIdentity:
-        """Answered when how it ends is written down: from then on nothing can change it."""
+        """Return once the end of the transaction is in the log: nothing can change it any more."""
         shard = self.serving(transactional_id)
         slot = shard.slots.get(transactional_id)
         exhausted = (
@@ -351,8 +354,8 @@ class TransactionCoordinator:
             and slot.current.is_epoch_exhausted
         )
         spare = await self._producer_id() if exhausted else NO_PRODUCER_ID
-        if exhausted and not self._led.goes_on(shard):
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, "not any more")
+        if exhausted and not self._led.is_current(shard):
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "the leader epoch has ended")
         decision = end(
             slot,
             producer_id=producer_id,
@@ -372,14 +375,14 @@ class TransactionCoordinator:
     async def _decided(
         self, shard: TransactionShard, slot: Slot | None, decision: ErrorCode | Transaction
     ) -> Transaction:
-        """Write the decision, and return the transaction as it is then."""
+        """Write the decision and return the transaction; raise KafkaError where it is an error."""
         if isinstance(decision, Transaction):
-            assert slot is not None, "there is something to change"
+            assert slot is not None, "a decision to change is about a slot"
             return await self._change(shard, slot, decision)
         await trio.lowlevel.checkpoint()
         if decision is not ErrorCode.NONE:
             raise KafkaError(decision)
-        assert slot is not None, "nothing is wrong with something that is there"
+        assert slot is not None, "a missing slot is an error"
         return slot.current
 
     async def _change(
@@ -388,7 +391,7 @@ class TransactionCoordinator:
         written = self._in_the_background(shard, slot, transaction)
         await written.done.wait()
         if written.error is not ErrorCode.NONE:
-            raise KafkaError(written.error, "the transaction could not be written down")
+            raise KafkaError(written.error, "the transaction could not be written")
         return transaction
 
     def _in_the_background(
@@ -403,7 +406,7 @@ class TransactionCoordinator:
         self, shard: TransactionShard, slot: Slot, transaction: Transaction, written: PendingChange
     ) -> None:
         record = KeyAndValue(key_of(transaction.transactional_id), value_of(transaction))
-        submission = shard.writer.submit([record])
+        submission = shard.log.submit([record])
         await submission.wait()
         if submission.error is ErrorCode.NONE:
             slot.appended()
@@ -420,18 +423,18 @@ class TransactionCoordinator:
                 self.nursery.start_soon(self._complete, shard, slot)
         else:
             slot.failed()
-        written.error = error_of(submission.error)
+        written.error = write_error(submission.error)
         written.done.set()
 
     async def _complete(self, shard: TransactionShard, slot: Slot) -> None:
-        """Write the markers everywhere and then complete, for as long as we lead the partition."""
+        """Write every marker and complete the transaction, while this broker leads the partition."""
         transaction = slot.current
         try:
             await self.markers.send(transaction, coordinator_epoch=shard.leader_epoch)
         except MarkerRefusedError as error:
             self._led.end(shard, str(error))
             return
-        while self._led.goes_on(shard):
+        while self._led.is_current(shard):
             written = self._in_the_background(
                 shard, slot, transaction.completed(now_ms=self._now_ms)
             )

@@ -1,17 +1,17 @@
-"""How a transaction ended, written into each partition that it wrote to (KIP-98).
+"""The end of a transaction, written into each of its partitions as a marker (KIP-98).
 
     coordinator ── WriteTxnMarkers ──> each leader ── a control batch ──> each partition
          ^                                                                    │
          └──────────────── until all have it, by their present leaders ──────────┘
 
-Rule 1: what is prepared is done: a partition whose leader is away, or whose ISR is too small,
-is asked again and again. Only a partition that is no more is left out.
+Rule 1: every prepared transaction ends: the marker of a partition whose leader is away, or whose
+ISR is too small, is sent again and again. Only a deleted partition is left out.
 
-Rule 2: under version 2 a marker bears the epoch after that of what it ends, and says so. One
-that is late, and would end what has begun since, is refused (KIP-890).
+Rule 2: under version 2 a marker bears the epoch after that of its transaction, and says so. A
+late marker, which would end a transaction that has begun since, is refused (KIP-890).
 
-Rule 3: a leader knows the epoch of the coordinator that wrote to it last. An older one is
-refused, and stops: somebody else goes on with it (TRANSACTION_COORDINATOR_FENCED).
+Rule 3: a leader knows the epoch of the coordinator that wrote to it last. A coordinator of an older
+epoch is refused, and stops: another one has taken over (TRANSACTION_COORDINATOR_FENCED).
 
 (TransactionMarkerChannelManager and KafkaApis.handleWriteTxnMarkersRequest in Kafka.)
 """
@@ -23,14 +23,15 @@ import attrs
 import trio
 
 from replication.config import BrokerConfig
+from replication.coordinator.rules import GROUP_METADATA_TOPIC
 from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
 from replication.metadata.cache import MetadataCache
+from replication.net.controller_channel import ControllerChannel
 from replication.net.pace import in_steps
 from replication.net.seams import Seams
 from replication.replica_manager import ReplicaManager
 from replication.replica_manager.produce import ACKS_ALL
 from replication.steps import Steps
-from replication.transactions.peers import PeerChannels
 from replication.transactions.rules import EPOCH_BUMPING_VERSION, Transaction
 from replication.wire.write_txn_markers import (
     WritableTxnMarker,
@@ -41,7 +42,6 @@ from replication.wire.write_txn_markers import (
 from storage.batch.records import ControlRecordType, EndTransactionMarker, encode_control_batch
 from storage.types import TopicPartition
 
-GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 RETRY_SECONDS: Final = 0.02
 _SENT_AGAIN: Final = frozenset(
     {
@@ -57,7 +57,7 @@ _SENT_AGAIN: Final = frozenset(
 
 
 class MarkerRefusedError(Exception):
-    """Somebody else coordinates this transaction by now."""
+    """Another coordinator has taken this transaction over."""
 
 
 OnGroupOffsets = Callable[[int, Iterable[int], bool], None]
@@ -66,7 +66,7 @@ OnGroupOffsets = Callable[[int, Iterable[int], bool], None]
 
 @attrs.define(eq=False, kw_only=True)
 class MarkerWriter:
-    """The leader's side: markers into the partitions that are here."""
+    """The leader's side: it writes markers into the partitions of this broker."""
 
     replica_manager: ReplicaManager
     seams: Seams
@@ -74,7 +74,7 @@ class MarkerWriter:
     on_group_offsets: OnGroupOffsets
 
     async def write(self, marker: WritableTxnMarker) -> Mapping[TopicPartition, ErrorCode]:
-        partitions, errors = await in_steps(self._sorted_out(marker))
+        partitions, errors = await in_steps(self._hosted_here(marker))
         if not partitions:
             return errors
         kind = ControlRecordType.COMMIT if marker.transaction_result else ControlRecordType.ABORT
@@ -101,10 +101,10 @@ class MarkerWriter:
             self.on_group_offsets(marker.producer_id, offsets, marker.transaction_result)
         return errors | {each: results[each].error for each in partitions}
 
-    def _sorted_out(
+    def _hosted_here(
         self, marker: WritableTxnMarker
     ) -> Steps[tuple[list[TopicPartition], dict[TopicPartition, ErrorCode]]]:
-        """Return the partitions that are led from here, and the errors of the others."""
+        """Return the partitions that have a replica here, and the errors of the others."""
         led: list[TopicPartition] = []
         errors: dict[TopicPartition, ErrorCode] = {}
         for topic in marker.topics:
@@ -121,8 +121,35 @@ class MarkerWriter:
 
 
 @attrs.define(eq=False, kw_only=True)
+class PeerChannels:
+    """Connections to the other brokers of the cluster, one for each address."""
+
+    client_id: str
+    listener: str
+    """The listener that brokers use for each other."""
+    seams: Seams
+    metadata: MetadataCache
+    _channels: dict[tuple[str, int], ControllerChannel] = attrs.field(factory=dict, init=False)
+
+    def to(self, broker_id: int) -> ControllerChannel:
+        """Return the channel to a broker; raise PeerUnavailableError where its address is unknown."""
+        registration = self.metadata.image.broker(broker_id)
+        endpoint = None if registration is None else registration.endpoint(self.listener)
+        if endpoint is None:
+            raise PeerUnavailableError(f"broker {broker_id} cannot be reached")
+        address = (endpoint.host, endpoint.port)
+        if address not in self._channels:
+            self._channels[address] = ControllerChannel(*address, self.client_id, self.seams)
+        return self._channels[address]
+
+    def close(self) -> None:
+        for channel in self._channels.values():
+            channel.close()
+
+
+@attrs.define(eq=False, kw_only=True)
 class MarkerSender:
-    """The coordinator's side."""
+    """The coordinator's side: it sends markers to the leaders until every partition has one."""
 
     broker_id: int
     config: BrokerConfig
@@ -132,7 +159,7 @@ class MarkerSender:
     channels: PeerChannels
 
     async def send(self, transaction: Transaction, *, coordinator_epoch: int) -> None:
-        """Return when every partition has its marker; MarkerRefusedError where another
+        """Return when every partition has its marker; raise MarkerRefusedError where another
         coordinator has taken over.
         """
         left = set(transaction.partitions)
@@ -194,9 +221,6 @@ class MarkerSender:
             for topic in result.topics
             for each in topic.partitions
         }
-
-    def close(self) -> None:
-        self.channels.close()
 
 
 def _marker(

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from replication.cluster.cluster import Cluster
-from replication.coordinator.rules.partitioner import partition_for
+from replication.coordinator.rules import partition_for
 from replication.groups.rules import GROUP_METADATA_TOPIC
 from tests.clients.readers import GROUP, Ledger, Read, Reader, aiokafka_, confluent, kafka_python
 from tests.clients.sample import (

@@ -10,7 +10,7 @@ from functools import partial
 from replication.broker.handlers.node import BrokerNode
 from replication.broker.handlers.topics import create_automatically
 from replication.broker.handlers.view import View
-from replication.coordinator.rules.partitioner import partition_for
+from replication.coordinator.rules import partition_for
 from replication.errors import ErrorCode, KafkaError
 from replication.groups.rules import GROUP_METADATA_TOPIC
 from replication.net.pace import in_steps

@@ -9,15 +9,13 @@ from collections.abc import Iterable
 
 from replication.broker.handlers.node import BrokerNode
 from replication.controller.rules.topic_names import fault_of
+from replication.coordinator.rules import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from replication.coordinator.topics import offsets_topic, transaction_state_topic
 from replication.errors import ErrorCode, PeerUnavailableError
-from replication.groups.offsets_topic import offsets_topic
-from replication.groups.rules import GROUP_METADATA_TOPIC
 from replication.metadata.rules import MAX_RECORDS, MetadataImage
 from replication.net.pace import in_steps
 from replication.server.server import RequestContext
 from replication.steps import Steps
-from replication.transactions.rules import TRANSACTION_STATE_TOPIC
-from replication.transactions.state_topic import state_topic
 from replication.wire.create_topics import (
     CreatableTopic,
     CreatableTopicResult,
@@ -163,7 +161,7 @@ def _creatable(node: BrokerNode, name: str) -> CreatableTopic:
     if name == GROUP_METADATA_TOPIC:
         return offsets_topic(node.config)
     if name == TRANSACTION_STATE_TOPIC:
-        return state_topic(node.config)
+        return transaction_state_topic(node.config)
     return CreatableTopic(
         name=name, num_partitions=BROKER_DEFAULT, replication_factor=BROKER_DEFAULT
     )

@@ -16,7 +16,7 @@ import trio
 from replication.broker.handlers.node import BrokerNode
 from replication.broker.handlers.topics import create_automatically
 from replication.controller.rules.topic_names import fault_of
-from replication.coordinator.rules.partitioner import partition_for
+from replication.coordinator.rules import partition_for
 from replication.errors import ErrorCode, KafkaError
 from replication.groups.rules import GROUP_METADATA_TOPIC
 from replication.net.pace import in_steps

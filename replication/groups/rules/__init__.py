@@ -1,19 +1,19 @@
-"""Consumer groups: who shares the partitions of a topic, and how far each has been read.
+"""Consumer groups: their members share the partitions of topics, and commit offsets.
 
-    records.py       what stands in `__consumer_offsets`, in Kafka's bytes
-    group.py         a group at rest: members, leader, generation, protocol
-    classic.py       the group at work: rebalances, timeouts, writes
+    records.py       the records of `__consumer_offsets`, in Kafka's bytes
+    group.py         the state of a group: members, leader, generation, protocol
+    classic.py       the classic group protocol: rebalances, timeouts, writes
     joining.py       JoinGroup
-    presence.py      SyncGroup, Heartbeat, LeaveGroup, and who may commit
-    offsets.py       how far a group has read
-    replay.py        from the log to the groups, for a new coordinator
-    effects.py       what a group wants done
-    member.py, subscription.py
+    presence.py      SyncGroup, Heartbeat, LeaveGroup, and the check of a commit
+    offsets.py       the committed offsets of a group
+    replay.py        the groups of a log, for a new coordinator
+    effects.py       the answers, writes and events that follow from a request
 
 All of it is values: requests and times go in, answers and records come out. The tasks that
 carry them are in replication/groups.
 """
 
+from replication.coordinator.rules import GROUP_METADATA_TOPIC
 from replication.groups.rules.classic import ClassicGroup, GroupLimits
 from replication.groups.rules.effects import (
     Answer,
@@ -25,19 +25,22 @@ from replication.groups.rules.effects import (
     Store,
     SyncResult,
 )
-from replication.groups.rules.group import Group, GroupState
+from replication.groups.rules.group import Group, GroupState, Member, Protocol
 from replication.groups.rules.joining import Join, join
-from replication.groups.rules.member import Member, Protocol
-from replication.groups.rules.offsets import CommittedOffset, GroupOffsets
+from replication.groups.rules.offsets import (
+    CommittedOffset,
+    GroupOffsets,
+    commit_error,
+    transaction_error,
+)
 from replication.groups.rules.presence import commit, heartbeat, leave, sync
 from replication.groups.rules.records import (
-    GROUP_METADATA_TOPIC,
     group_record,
     group_tombstone,
     offset_record,
     offset_tombstone,
 )
-from replication.groups.rules.replay import ReadBatch, Replayed, read_batches
+from replication.groups.rules.replay import Replayed, read_batch
 
 __all__ = [
     "GROUP_METADATA_TOPIC",
@@ -56,11 +59,11 @@ __all__ = [
     "Moment",
     "Protocol",
     "Purpose",
-    "ReadBatch",
     "Replayed",
     "Store",
     "SyncResult",
     "commit",
+    "commit_error",
     "group_record",
     "group_tombstone",
     "heartbeat",
@@ -68,6 +71,7 @@ __all__ = [
     "leave",
     "offset_record",
     "offset_tombstone",
-    "read_batches",
+    "read_batch",
     "sync",
+    "transaction_error",
 ]

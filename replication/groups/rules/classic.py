@@ -43,8 +43,7 @@ from replication.groups.rules.effects import (
     Store,
     SyncResult,
 )
-from replication.groups.rules.group import Group, GroupState
-from replication.groups.rules.member import Member, Protocol
+from replication.groups.rules.group import Group, GroupState, Member, Protocol
 from replication.groups.rules.records import group_record
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000

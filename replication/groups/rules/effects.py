@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import attrs
 
-from replication.coordinator.rules.records import KeyAndValue
+from replication.coordinator.rules import KeyAndValue
 from replication.errors import ErrorCode
 from replication.events import Event
 

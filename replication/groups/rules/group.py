@@ -22,13 +22,17 @@ into its state, by the wall clock.
 import enum
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 
-from replication.groups.rules.member import Member, Protocol
+from replication.coordinator.rules import decode_versioned, version_of
+from replication.errors import ProtocolError
 from replication.groups.rules.records import NO_TIMESTAMP, GroupMetadataMember, GroupMetadataValue
-from replication.groups.rules.subscription import CONSUMER, subscribed_topics
+from replication.wire.schema import Kind, array
+
+CONSUMER: Final = "consumer"
+"""The protocol type of consumers; Connect has another one."""
 
 
 class GroupState(enum.Enum):
@@ -52,6 +56,63 @@ _COMES_FROM: Final = {
     GroupState.STABLE: {GroupState.COMPLETING_REBALANCE},
     GroupState.DEAD: set(GroupState),
 }
+
+
+class Protocol(NamedTuple):
+    """A way to assign partitions, and the member's metadata for it."""
+
+    name: str
+    metadata: bytes
+
+
+@attrs.define(eq=False, kw_only=True)
+class Member:
+    """One member; `join_ticket` and `sync_ticket` name its requests that wait for an answer."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[Protocol, ...]
+    assignment: bytes = b""
+    is_new: bool = False
+    """Whether it has not been answered since it was added."""
+    join_ticket: int | None = None
+    sync_ticket: int | None = None
+    deadline_ms: int | None = None
+    """When its session expires; None while it waits for an answer."""
+
+    @property
+    def is_static(self) -> bool:
+        return self.group_instance_id is not None
+
+    @property
+    def awaits_join(self) -> bool:
+        return self.join_ticket is not None
+
+    @property
+    def awaits_us(self) -> bool:
+        """Whether it cannot send heartbeats, since its connection waits for an answer."""
+        return not self.is_new and (self.join_ticket is not None or self.sync_ticket is not None)
+
+    @property
+    def protocol_names(self) -> list[str]:
+        return [each.name for each in self.protocols]
+
+    def metadata(self, protocol: str) -> bytes:
+        """Return the member's metadata for `protocol`."""
+        return next(each.metadata for each in self.protocols if each.name == protocol)
+
+    def vote(self, candidates: Iterable[str]) -> str:
+        """Return the first of its protocols that is among `candidates`."""
+        wanted = set(candidates)
+        return next(each.name for each in self.protocols if each.name in wanted)
+
+    def heard_of(self, now_ms: int) -> None:
+        self.deadline_ms = now_ms + self.session_timeout_ms
 
 
 @attrs.define(eq=False)
@@ -254,3 +315,27 @@ def _member(value: GroupMetadataValue, written: GroupMetadataMember) -> Member:
         protocols=(Protocol(value.protocol, written.subscription),),
         assignment=written.assignment,
     )
+
+
+@attrs.define(kw_only=True)
+class _Subscription:
+    """The part of a consumer's metadata that the coordinator reads (ConsumerProtocol).
+
+    version i16 | topics: array of strings | fields of later versions
+
+    The coordinator hands these bytes on. It reads the topics so that the offsets of a topic that
+    is being read neither expire nor are deleted (KIP-211, KIP-496).
+    """
+
+    topics: list[str] = array(Kind.STRING)
+
+
+def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
+    """Return the subscribed topics; None where the bytes are not a consumer's."""
+    try:
+        if version_of(metadata) < 0:
+            return None
+        read = decode_versioned(_Subscription, metadata, version=0)
+    except ProtocolError:
+        return None
+    return frozenset(read.topics)

@@ -23,8 +23,7 @@ from replication.groups.rules.effects import (
     ReplacementStored,
     Store,
 )
-from replication.groups.rules.group import GroupState
-from replication.groups.rules.member import Member, Protocol
+from replication.groups.rules.group import GroupState, Member, Protocol
 from replication.groups.rules.presence import fault_of
 from replication.groups.rules.records import group_record
 

@@ -16,14 +16,14 @@ in doubt: what it would read may be taken back.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import attrs
 
+from replication.coordinator.rules import write_error
+from replication.errors import ErrorCode
 from replication.groups.rules.records import NO_TIMESTAMP, OffsetCommitValue
-from storage.types import Offset, TopicPartition
-
-NO_LEADER_EPOCH: Final = -1
+from storage.types import NO_LEADER_EPOCH, Offset, TopicPartition
 
 
 @attrs.frozen(kw_only=True)
@@ -72,11 +72,6 @@ class GroupOffsets:
     def is_empty(self) -> bool:
         """Whether there is nothing here, nor anything on its way."""
         return not (self._committed or self._being_written or self._in_doubt)
-
-    @property
-    def producers(self) -> set[int]:
-        """The producers whose transactions have offsets of this group in doubt."""
-        return set(self._in_doubt)
 
     def get(self, partition: TopicPartition) -> CommittedOffset | None:
         at = self._committed.get(partition)
@@ -199,3 +194,23 @@ def _is_expired(
         return wall_ms >= committed.expire_timestamp
     since = committed.commit_timestamp if idle_since_ms is None else idle_since_ms
     return wall_ms - since >= retention_ms
+
+
+def commit_error(error: ErrorCode) -> ErrorCode:
+    """Return the error of a commit whose records could not be written; a client tries again after
+    REQUEST_TIMED_OUT.
+    """
+    if error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
+        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    return error if error is ErrorCode.REQUEST_TIMED_OUT else write_error(error)
+
+
+def transaction_error(error: ErrorCode) -> ErrorCode:
+    """Return the error of a commit whose transaction could not be verified.
+
+    The client must not look for another coordinator of the group because the coordinator of the
+    transaction did not answer.
+    """
+    if error is ErrorCode.NETWORK_EXCEPTION:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return commit_error(error)

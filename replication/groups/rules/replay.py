@@ -1,41 +1,33 @@
-"""From the log of one partition of `__consumer_offsets` to the groups that live there.
+"""The groups of one partition of `__consumer_offsets`, from the batches of its log.
 
-    batches in order ──> of each key the last value, and what transactions have in doubt
+    batches in order ──> the last value of each key, and the pending offsets of transactions
 
-What is not a tombstone stands. Offsets that a transaction wrote count from its end marker
-on, where it is a commit; a transaction that is still open has them in doubt (KIP-98).
-(Kafka: GroupMetadataManager.doLoadGroupsAndOffsets.)
+The offsets of a transaction count from its end marker, if that is a commit; the offsets of a
+transaction that is still open are pending (KIP-98). (Kafka: GroupMetadataManager,
+doLoadGroupsAndOffsets.)
 """
 
 import attrs
 
 from replication.groups.rules.offsets import CommittedOffset, GroupOffsets
 from replication.groups.rules.records import Entry, GroupMetadataValue, OffsetEntry, parse
-from storage.batch.record_batch import BatchHeader, walk
+from storage.batch.record_batch import BatchHeader
 from storage.batch.records import ControlRecordType, decode_batch, read_marker
-from storage.types import NO_OFFSET, Buffer, Offset
 
 
 @attrs.frozen
 class ReadBatch:
-    """One batch as its entries; or as what it says of its producer's transaction."""
+    """The entries of a batch; or the end of a transaction, if it is a marker."""
 
     header: BatchHeader
     entries: tuple[Entry, ...] = ()
     ends_in_commit: bool | None = None
 
 
-def read_batches(records: Buffer) -> list[ReadBatch]:
-    """Return the whole batches of `records`; called in a worker thread. ProtocolError and
-    CorruptRecordError name what is not a coordinator's.
+def read_batch(header: BatchHeader, batch: memoryview) -> ReadBatch:
+    """Return what a batch holds; raise ProtocolError or CorruptRecordError where no coordinator
+    has written it.
     """
-    view = memoryview(records)
-    return [
-        _read(header, view[position : position + header.size]) for position, header in walk(view)
-    ]
-
-
-def _read(header: BatchHeader, batch: memoryview) -> ReadBatch:
     if header.is_control:
         marker = read_marker(batch)
         commits = None if marker is None else marker.type is ControlRecordType.COMMIT
@@ -46,15 +38,13 @@ def _read(header: BatchHeader, batch: memoryview) -> ReadBatch:
 
 @attrs.define(eq=False)
 class Replayed:
-    """What the batches so far add up to."""
+    """The groups and offsets that the batches so far add up to."""
 
     groups: dict[str, GroupMetadataValue] = attrs.field(factory=dict)
     offsets: dict[str, GroupOffsets] = attrs.field(factory=dict)
-    next_offset: Offset = NO_OFFSET
 
     def add(self, batch: ReadBatch) -> None:
         header = batch.header
-        self.next_offset = header.next_offset
         if batch.ends_in_commit is not None:
             for offsets in self.offsets.values():
                 offsets.end(header.producer_id, commit=batch.ends_in_commit)

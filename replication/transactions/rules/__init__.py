@@ -1,12 +1,13 @@
-"""Transactions: records of many partitions that are there together or not at all (KIP-98).
+"""Transactions: records in many partitions, of which all are committed or none (KIP-98).
 
-    transaction     one transactional id, as a value, and what it can turn into
-    rules           what its coordinator answers, and writes down before it does
-    records         what stands in `__transaction_state`, in Kafka's bytes
+    transaction     the state of one transactional id, and its transitions
+    decisions       the answer to a request, and the record that is written before it
+    records         the records of `__transaction_state`, in Kafka's bytes
 
 All of it is values; the tasks that carry them are in replication/transactions.
 """
 
+from replication.coordinator.rules import TRANSACTION_STATE_TOPIC
 from replication.transactions.rules.decisions import (
     Decision,
     Fence,
@@ -21,10 +22,10 @@ from replication.transactions.rules.decisions import (
     verify_partitions,
 )
 from replication.transactions.rules.records import (
-    TRANSACTION_STATE_TOPIC,
     TransactionEntry,
     key_of,
     parse,
+    read_batch,
     value_of,
 )
 from replication.transactions.rules.transaction import (
@@ -50,6 +51,7 @@ __all__ = [
     "is_forgotten",
     "key_of",
     "parse",
+    "read_batch",
     "time_out",
     "value_of",
     "verify_partitions",

@@ -1,33 +1,31 @@
-"""What stands in `__transaction_state`, in Kafka's bytes (TransactionLogKey, TransactionLogValue).
+"""The records of `__transaction_state`, in Kafka's bytes (TransactionLogKey, TransactionLogValue).
 
     key    version i16 = 0 | transactional id
     value  version i16 = 1 | producer id, epoch, timeout, state, partitions by topic, two times,
                              and tagged: previous and next producer id, transaction version
            none: a tombstone, the id is forgotten
 
-We write version 1, as Kafka 4.0 does, and read 0 too. A key of another version is somebody
-else's and is passed over.
+Values are written in version 1, as Kafka 4.0 writes them, and version 0 is read too. A key of
+another version belongs to another protocol and is passed over.
 """
 
-import struct
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import attrs
 
+from replication.coordinator.rules import decode_versioned, encode_versioned, version_of
 from replication.errors import ProtocolError
 from replication.transactions.rules.transaction import (
     EPOCH_BUMPING_VERSION,
     Transaction,
     TransactionState,
 )
-from replication.wire.codec import decode, encode
 from replication.wire.schema import Kind, array, int8, int16, int32, int64, string
-from storage.batch.record_batch import NO_PRODUCER_ID
+from storage.batch.record_batch import NO_PRODUCER_ID, BatchHeader
+from storage.batch.records import decode_batch
 from storage.types import TopicPartition
 
-TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
-_VERSION: Final = struct.Struct(">h")
 _KEY_VERSION: Final = 0
 _VALUE_VERSION: Final = 1
 
@@ -58,7 +56,7 @@ class TransactionLogValue:
 
 
 class TransactionEntry(NamedTuple):
-    """A record read: how a transaction stood, or that its id is forgotten."""
+    """The state of a transactional id; without a transaction the id is deleted."""
 
     transactional_id: str
     transaction: Transaction | None
@@ -66,7 +64,7 @@ class TransactionEntry(NamedTuple):
 
 def key_of(transactional_id: str) -> bytes:
     key = TransactionLogKey(transactional_id=transactional_id)
-    return _versioned(key, _KEY_VERSION, flexible=False)
+    return encode_versioned(key, _KEY_VERSION)
 
 
 def value_of(transaction: Transaction) -> bytes:
@@ -83,22 +81,28 @@ def value_of(transaction: Transaction) -> bytes:
         transaction_start_timestamp_ms=transaction.started_ms,
         client_transaction_version=EPOCH_BUMPING_VERSION if transaction.bumps_epoch else 0,
     )
-    return _versioned(value, _VALUE_VERSION, flexible=True)
+    return encode_versioned(value, _VALUE_VERSION, flexible=True)
+
+
+def read_batch(header: BatchHeader, batch: memoryview) -> list[TransactionEntry]:
+    """Return the entries of a batch; raise ProtocolError where no coordinator has written it."""
+    if header.is_control:
+        return []
+    parsed = (parse(record.key, record.value) for record in decode_batch(batch))
+    return [entry for entry in parsed if entry is not None]
 
 
 def parse(key: bytes | None, value: bytes | None) -> TransactionEntry | None:
-    """Return what a record says; None for a kind that we do not know."""
-    if _version_of(key) != _KEY_VERSION or key is None:
+    """Return the entry of a record; None for a key of an unknown version."""
+    if version_of(key) != _KEY_VERSION or key is None:
         return None
-    name = decode(TransactionLogKey, memoryview(key), _VERSION.size, version=0, flexible=False)
+    name = decode_versioned(TransactionLogKey, key, _KEY_VERSION)
     if value is None:
         return TransactionEntry(name.transactional_id, None)
-    version = _version_of(value)
+    version = version_of(value)
     if version not in (0, _VALUE_VERSION):
         raise ProtocolError(f"a transaction of version {version}")
-    read = decode(
-        TransactionLogValue, memoryview(value), _VERSION.size, version=version, flexible=version > 0
-    )
+    read = decode_versioned(TransactionLogValue, value, version, flexible=version > 0)
     return TransactionEntry(name.transactional_id, _transaction(name.transactional_id, read))
 
 
@@ -133,14 +137,3 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[PartitionsSchema]:
     return [
         PartitionsSchema(topic=topic, partition_ids=numbers) for topic, numbers in by_topic.items()
     ]
-
-
-def _versioned(message: object, version: int, *, flexible: bool) -> bytes:
-    parts = encode(message, version=version, flexible=flexible)
-    return b"".join([_VERSION.pack(version), *(bytes(part) for part in parts)])  # type: ignore[arg-type] # nothing of it lies in a file
-
-
-def _version_of(data: bytes | None) -> int:
-    if data is None or len(data) < _VERSION.size:
-        raise ProtocolError("a record of the transaction coordinator without a version")
-    return int(_VERSION.unpack_from(data)[0])

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import attrs
 import trio
 
-from replication.coordinator.rules.partitioner import partition_for
+from replication.coordinator.rules import partition_for
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.events import Event, GroupMemberLeft, GroupsLoaded, GroupsUnloaded
 from replication.groups.rules import GROUP_METADATA_TOPIC

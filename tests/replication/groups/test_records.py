@@ -4,8 +4,9 @@ import struct
 
 import pytest
 
-from replication.coordinator.rules.partitioner import java_hash, partition_for
+from replication.coordinator.rules import java_hash, partition_for
 from replication.errors import ProtocolError
+from replication.groups.rules.group import subscribed_topics
 from replication.groups.rules.offsets import CommittedOffset
 from replication.groups.rules.records import (
     GroupEntry,
@@ -19,7 +20,6 @@ from replication.groups.rules.records import (
     offset_tombstone,
     parse,
 )
-from replication.groups.rules.subscription import subscribed_topics
 from storage.types import TopicPartition
 
 TP = TopicPartition("orders", 7)

@@ -235,7 +235,7 @@ def _victim(stage: Scene, which: str) -> str:
     if which == "coordinator":
         brokers = stage.cluster.brokers.values()
         (partition,) = {
-            shard.writer.partition
+            shard.partition
             for broker in brokers
             for shard in broker.transactions.shards.values()
             if "tx" in shard.slots
