@@ -84,7 +84,7 @@ class GroupTimers:
     _sooner: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def watch(self, hosted: HostedGroup) -> None:
-        """Have the group looked at when it is next due."""
+        """Call back for the group when it is next due."""
         due_ms = hosted.machine.next_deadline_ms
         if due_ms is None or (hosted.timer_ms is not None and hosted.timer_ms <= due_ms):
             return
