@@ -127,12 +127,10 @@ async def run_node(
     faults = None if steered is None else steered.faults
     nodes: list[Node] = []
     if config.is_controller:
-        from replication.controller.node import ControllerNode
+        from replication.controller.controller import Controller
 
         own = controller_config(config)
-        controller = ControllerNode(
-            config=own, seams=seams, sink=sink, on_bug=on_bug, faults=faults
-        )
+        controller = Controller(config=own, seams=seams, sink=sink, on_bug=on_bug, faults=faults)
         nodes.append(controller)
         if served.metrics is not None:
             served.metrics.controllers = lambda: [controller]

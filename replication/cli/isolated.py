@@ -39,7 +39,7 @@ CONTROLLER = 0
 NODE_MODULES = (
     "replication.cli.broker",
     "replication.broker.broker",
-    "replication.controller.node",
+    "replication.controller.controller",
 )
 METRICS_MODULES = ("replication.observe.http", "replication.observe.served_metrics")
 STEERED_MODULES = ("replication.cli.steered_node",)

@@ -48,7 +48,7 @@ from replication.cluster.interface import (
     PartitionSummary,
 )
 from replication.config import BrokerConfig, Voter
-from replication.controller.node import ControllerNode
+from replication.controller.controller import Controller
 from replication.errors import UnderstudyError
 from replication.events import EventSink, ignore
 from replication.faults import AddedRule, FaultRule
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.01
 STOP_PATIENCE_SECONDS = 1.0  # of brokers that all leave
 
-Node: TypeAlias = Broker | ControllerNode
+Node: TypeAlias = Broker | Controller
 MakeSink: TypeAlias = Callable[[int], EventSink]
 
 
@@ -197,7 +197,7 @@ class Cluster:
         return {node_id: node for node_id, node in alive if isinstance(node, Broker)}
 
     @property
-    def controller(self) -> ControllerNode | None:
+    def controller(self) -> Controller | None:
         """The controller; None while it is down."""
         incarnation = self._alive.get(CONTROLLER_ID)
         node = None if incarnation is None else incarnation.node
@@ -246,7 +246,7 @@ class Cluster:
         """The newest metadata that the controller or any running broker has."""
         images = [broker.metadata.image for broker in self.brokers.values()]
         if self.controller is not None:
-            images.append(self.controller.image)
+            images.append(self.controller.synced_image)
         return max(images, key=lambda image: image.offset, default=MetadataImage())
 
     def partition(self, topic: str, partition: int) -> PartitionRegistration | None:
@@ -547,7 +547,7 @@ class Cluster:
                 self.on_bug(error)
 
         machine = self.make_machine(node_id)
-        make = ControllerNode if node_id == CONTROLLER_ID else Broker
+        make = Controller if node_id == CONTROLLER_ID else Broker
         node = make(
             config=self.configs[node_id],
             seams=machine.seams,

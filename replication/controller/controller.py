@@ -1,24 +1,26 @@
-"""The controller: the one node that decides who leads, and writes it down first.
+"""The controller: the node that elects leaders, and writes each decision down first.
 
     request ──> decision ──> append, apply to the image ──> synced ──> answer, events
                    ^                  │
                    └── the next one ──┘   decides from what this one has made
 
-Rule 1: decisions are pure (`replication/controller/rules`) and made one at a time:
-between reading the image and appending what changes it there is no other. One about many items
-is made away from the loop, and the others wait for it, but for heartbeats that change nothing.
+Rule 1: decisions are pure (`replication/controller/rules`) and made one at a time: no other
+decision comes between reading the image and appending the records. A decision about many items is
+made away from the loop, and the others wait for it, except heartbeats that change nothing.
 
 Rule 2: nothing is answered, served or reported before it is synced, not even that nothing
-changes: what an answer has seen must not be undone.
+changes: an answer must not be undone.
 
-Rule 3: while the controller is away nothing is decided. When it comes back it has its log,
-a new leader epoch, and a session for everyone who was alive; who stays silent is fenced.
+Rule 3: while the controller is away nothing is decided. When it comes back it has its log, a new
+leader epoch, and a session for every broker that was not fenced; a broker that stays silent is
+fenced.
 
 Rule 4: an administrator's change is answered when every unfenced broker has fetched it, but after
-`TELL_SECONDS` at the latest: whichever broker is asked next shows it. A broker that is silent and
-not fenced yet costs that much. Kafka's controller answers without waiting for brokers.
+`FETCH_WAIT_SECONDS` at the latest: then every broker shows it. A broker that is silent and not
+fenced yet costs that much. Kafka's controller answers without waiting for brokers.
 
-A log that cannot be written ends the controller: `run` raises KafkaStorageError.
+Rule 5: leaving in good order and being killed are the same, since everything that was answered is
+synced. A log that cannot be written ends the controller: `run` raises KafkaStorageError.
 """
 
 from collections import deque
@@ -34,7 +36,7 @@ from replication.config import BrokerConfig, ListenerConfig
 from replication.controller import log_service
 from replication.controller.metrics import ControllerMetrics
 from replication.controller.rules.acls import create_acls, delete_acls
-from replication.controller.rules.brokers import fence_expired, heartbeat, register
+from replication.controller.rules.brokers import BrokerSessions, fence_expired, heartbeat, register
 from replication.controller.rules.configs import (
     alter_configs,
     election_rules,
@@ -53,7 +55,6 @@ from replication.controller.rules.reassignments import (
     list_partition_reassignments,
 )
 from replication.controller.rules.scram import alter_user_scram_credentials, first_credentials
-from replication.controller.rules.sessions import BrokerSessions
 from replication.controller.rules.topics import allocate_producer_ids, create_topics, delete_topics
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.events import Event, EventSink, LogDirectoryFailed, ignore
@@ -71,6 +72,7 @@ from replication.metadata.rules import (
 from replication.metrics import MetricsRegistry
 from replication.net.idle import idle_limit_seconds
 from replication.net.pace import in_steps
+from replication.net.raising import raising_only_one, raising_the_first
 from replication.net.seams import Listener, Seams
 from replication.net.turns import Turns
 from replication.security.rules.acls import Authorizer
@@ -89,42 +91,33 @@ from replication.server.node_scope import listen
 from replication.server.request_metrics import RequestMetrics
 from replication.server.server import Handler, OnBug, RequestContext, Server
 from replication.steps import STEP, Steps
-from replication.wire.allocate_producer_ids import (
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
-)
-from replication.wire.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from replication.wire.apis import ApiKey, api_of
-from replication.wire.assign_replicas_to_dirs import (
-    AssignReplicasToDirsRequest,
-    AssignReplicasToDirsResponse,
-)
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from replication.wire.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
 from replication.wire.fetch import FetchRequest, FetchResponse
-from replication.wire.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
-from replication.wire.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from replication.wire.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-)
 from storage.checkpoint import MetaProperties, uuid_text
-from storage.errors import InconsistentMetadataError, KafkaStorageError, ShortageError
+from storage.errors import (
+    InconsistentMetadataError,
+    KafkaStorageError,
+    ShortageError,
+    StorageError,
+)
 from storage.types import Offset, TopicId
 
 A = TypeVar("A")
 Decide: TypeAlias = Callable[[MetadataImage, Any], Decision[Any]]
+Method: TypeAlias = Callable[[Any], Awaitable[Any]]
 _SALT_BYTES = 20
 SHORTAGE_PAUSE_SECONDS = 0.1
-TELL_SECONDS = 0.5
+FETCH_WAIT_SECONDS = 0.5
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, repr=False, kw_only=True)
 class Controller:
-    """One incarnation of the controller: made, run once, and thrown away."""
+    """One incarnation of the controller, which runs once."""
 
     config: BrokerConfig
     seams: Seams
@@ -135,11 +128,12 @@ class Controller:
     sessions: BrokerSessions = attrs.field(init=False)
     _counted: ControllerMetrics = attrs.field(init=False)
     listener: Listener | None = attrs.field(default=None, init=False)
-    """Where brokers reach it; known once `run` has started."""
+    """The listener for brokers; None before `run` has started."""
     _log: MetadataLog | None = attrs.field(default=None, init=False)
     _events: deque[tuple[Offset, Event]] = attrs.field(factory=deque, init=False)
     _fetched: trio.Event = attrs.field(factory=trio.Event, init=False)
     _deciding: Turns = attrs.field(factory=Turns, init=False)
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     def __attrs_post_init__(self) -> None:
         now = self.seams.clock.now
@@ -149,23 +143,45 @@ class Controller:
 
     @property
     def log(self) -> MetadataLog:
-        assert self._log is not None, "a controller that runs has its log"
+        assert self._log is not None, "a running controller has its log"
         return self._log
 
     @property
     def image(self) -> MetadataImage:
-        """Everything decided, be it synced or not."""
+        """The image of all decisions, synced or not."""
         return self.log.image
+
+    @property
+    def synced_image(self) -> MetadataImage:
+        """The image of all synced decisions; an empty one before the controller listens."""
+        return self.log.synced_image if self.port else MetadataImage()
+
+    @property
+    def port(self) -> int:
+        """The port that brokers connect to; 0 before the controller listens."""
+        return 0 if self.listener is None else self.listener.port
 
     @property
     def cluster_id(self) -> str:
         assert self.image.cluster_id is not None, "the first record of a log names its cluster"
         return self.image.cluster_id
 
-    async def run(
-        self, *, task_status: trio.TaskStatus["Controller"] = trio.TASK_STATUS_IGNORED
-    ) -> None:
-        """Recover, listen, decide until cancelled. Started once brokers can be answered."""
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Recover, listen and decide until `shut_down` or cancelled.
+
+        It has started once brokers can be answered, or when it was shut down before.
+        """
+        # A failing disk may fail the log's sync and a snapshot's, which run side by side.
+        with raising_only_one(), raising_the_first(StorageError), self._scope:
+            await self._run(task_status)
+        if self.listener is None:
+            task_status.started()
+
+    def shut_down(self) -> None:
+        """Stop; `run` returns when that is done."""
+        self._scope.cancel()
+
+    async def _run(self, task_status: trio.TaskStatus[None]) -> None:
         self._log = await MetadataLog.open(
             self.seams,
             self.config.metadata_directory,
@@ -200,7 +216,7 @@ class Controller:
                     nursery.start_soon(self._balance_leaders)
                 serve = partial(server.serve, self._listening, name=where.name, gate=self._gate())
                 nursery.start_soon(serve)
-                task_status.started(self)
+                task_status.started()
         finally:
             if self.listener is not None:
                 self.listener.close()
@@ -245,29 +261,40 @@ class Controller:
         return ListenerConfig("CONTROLLER", address.host, address.port)
 
     def handlers(self) -> dict[ApiKey, Handler]:
-        """Return the handlers of all that it serves, for a `Server`."""
+        """Return the handler of each API that the controller serves."""
 
-        def of(method: Callable[[Any], Awaitable[Any]]) -> Handler:
+        def of(method: Method) -> Handler:
             async def handle(_: RequestContext, request: Any) -> Any:
                 return await method(request)
 
             return handle
 
+        def decided_by(decide: Decide) -> Handler:
+            return of(lambda request: self._carry_out(lambda image: decide(image, request)))
+
+        def read_by(read: Callable[[MetadataLog, Any], Any]) -> Handler:
+            async def handle(_: RequestContext, request: Any) -> Any:
+                await trio.lowlevel.checkpoint()
+                return read(self.log, request)
+
+            return handle
+
+        rules_of = self._election_rules
         handlers = {
             ApiKey.BROKER_REGISTRATION: of(self.broker_registration),
             ApiKey.BROKER_HEARTBEAT: of(self.broker_heartbeat),
-            ApiKey.ALTER_PARTITION: of(self.alter_partition),
-            ApiKey.ALLOCATE_PRODUCER_IDS: of(self.allocate_producer_ids),
-            ApiKey.ASSIGN_REPLICAS_TO_DIRS: of(self.assign_replicas),
+            ApiKey.ALTER_PARTITION: decided_by(partial(alter_partition, rules_of=rules_of)),
+            ApiKey.ALLOCATE_PRODUCER_IDS: decided_by(allocate_producer_ids),
+            ApiKey.ASSIGN_REPLICAS_TO_DIRS: decided_by(partial(assign_replicas, rules_of=rules_of)),
             ApiKey.FETCH: of(self.fetch),
-            ApiKey.FETCH_SNAPSHOT: of(self.fetch_snapshot),
-            ApiKey.LIST_OFFSETS: of(self.list_offsets),
-            ApiKey.OFFSET_FOR_LEADER_EPOCH: of(self.offset_for_leader_epoch),
+            ApiKey.FETCH_SNAPSHOT: read_by(log_service.fetch_snapshot),
+            ApiKey.LIST_OFFSETS: read_by(log_service.list_offsets),
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: read_by(log_service.offset_for_leader_epoch),
         }
         return handlers | {key: limited(key, of(self.answer_client)) for key in LIMITED}
 
     def _client_decisions(self) -> dict[ApiKey, Decide]:
-        """Return how each request that brokers forward for their clients is decided."""
+        """Return the decision of each API whose requests brokers forward for their clients."""
         config, chance, rules_of = self.config, self.seams.chance, self._election_rules
         new_id = partial(chance.randbytes, 16)
         return {
@@ -336,25 +363,8 @@ class Controller:
     ) -> Decision[BrokerHeartbeatResponse]:
         return heartbeat(image, request, sessions=self.sessions, rules_of=self._election_rules)
 
-    async def assign_replicas(
-        self, request: AssignReplicasToDirsRequest
-    ) -> AssignReplicasToDirsResponse:
-        return await self._carry_out(
-            lambda image: assign_replicas(image, request, self._election_rules)
-        )
-
-    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        return await self._carry_out(
-            lambda image: alter_partition(image, request, rules_of=self._election_rules)
-        )
-
-    async def allocate_producer_ids(
-        self, request: AllocateProducerIdsRequest
-    ) -> AllocateProducerIdsResponse:
-        return await self._carry_out(lambda image: allocate_producer_ids(image, request))
-
     async def answer_client(self, request: Any) -> Any:
-        """Answer what a broker forwards for one of its clients (`limits.LIMITED`)."""
+        """Answer a request that a broker forwards for one of its clients (`limits.LIMITED`)."""
         key = api_of(type(request)).key
         decide = self._client_decisions()[key]
         size = await in_steps(size_of(request))
@@ -369,27 +379,13 @@ class Controller:
         self._note_fetch(request)
         return await log_service.fetch(self.log, request, self.seams.clock)
 
-    async def fetch_snapshot(self, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-        await trio.lowlevel.checkpoint()
-        return log_service.fetch_snapshot(self.log, request)
-
-    async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        await trio.lowlevel.checkpoint()
-        return log_service.list_offsets(self.log, request)
-
-    async def offset_for_leader_epoch(
-        self, request: OffsetForLeaderEpochRequest
-    ) -> OffsetForLeaderEpochResponse:
-        await trio.lowlevel.checkpoint()
-        return log_service.offset_for_leader_epoch(self.log, request)
-
     # Decisions into the log, and out of it.
 
     async def _carry_out(self, decide: Callable[[MetadataImage], Decision[A]], work: int = 0) -> A:
-        """Decide, append, and return the answer once that is synced.
+        """Decide, append the records, and return the answer once they are synced.
 
-        `work` is how many items a client's request is about, 0 for a broker's own: a decision
-        about many is made away from the loop.
+        `work` is the number of items in a client's request, and 0 for a request of a broker: a
+        decision about many items is made away from the loop.
         """
         async with self._deciding:
             image = self.image
@@ -409,12 +405,12 @@ class Controller:
             end = self.log.log_end_offset
         await self.log.wait_until_synced(end)
         if work and decision.records:
-            await self._tell_brokers(end)
+            await self._wait_for_brokers(end)
         return decision.answer
 
-    async def _tell_brokers(self, end: Offset) -> None:
-        """Wait until every broker can show what an administrator has changed (rule 4)."""
-        with self.seams.clock.move_on_after(TELL_SECONDS):
+    async def _wait_for_brokers(self, end: Offset) -> None:
+        """Wait until every broker has fetched the log below `end` (rule 4)."""
+        with self.seams.clock.move_on_after(FETCH_WAIT_SECONDS):
             while not self.sessions.all_have(end, self.image):
                 await self._fetched.wait()
 
@@ -437,8 +433,8 @@ class Controller:
             prepared = await self.seams.offload(lambda: self.log.prepare(records))
             events: list[Event] = []
             if self.sink is not ignore:
-                tell = partial(events_of, records, before, prepared.image, cause=decision.cause)
-                events = await self.seams.offload(lambda: list(tell()))
+                found = partial(events_of, records, before, prepared.image, cause=decision.cause)
+                events = await self.seams.offload(lambda: list(found()))
             self.log.append_prepared(prepared)
             self._counted.appended(records, end=self.log.log_end_offset)
             self._events.extend((prepared.image.offset, event) for event in events)
@@ -454,7 +450,7 @@ class Controller:
             self._events.extend((after.offset, event) for event in events)
 
     async def _begin_epoch(self) -> None:
-        """Write the first records of this leader epoch, and elect where nobody leads."""
+        """Write the first records of this leader epoch, and elect leaders where there are none."""
         records: list[MetadataRecord] = []
         known, wanted = self.image.cluster_id, self.config.cluster_id
         if known is None:
@@ -493,9 +489,9 @@ class Controller:
             )
             raise
         self._counted.synced(self.log.high_watermark)
-        await in_steps(self._tell_synced())
+        await in_steps(self._emit_synced())
 
-    def _tell_synced(self) -> Steps[None]:
+    def _emit_synced(self) -> Steps[None]:
         while self._events and self._events[0][0] < self.log.high_watermark:
             self.sink(self._events.popleft()[1])
             yield 1

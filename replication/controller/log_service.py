@@ -1,13 +1,13 @@
-"""Brokers read the metadata log: Fetch, ListOffsets, OffsetForLeaderEpoch and FetchSnapshot.
+"""The controller's answers about its log: Fetch, ListOffsets, OffsetForLeaderEpoch, FetchSnapshot.
 
     broker, an observer      ── Fetch from 57, last epoch 3 ──>      the controller's log
                              <── records 57 .. high watermark ──     or waits for some
-                             <── diverging at (2, 40) ──             or says where they part
-                             <── snapshot (90, 4) ──                 or that its own begins later
+                             <── diverging at (2, 40) ──             the logs diverge there
+                             <── snapshot (90, 4) ──                 the controller's begins later
                              ── FetchSnapshot (90, 4) from 0 ──>     piece by piece (KIP-630)
 
-Observers count for nobody's high watermark. They are sessionless: one partition is no
-longer to name than a session id (answering session 0 says so, KIP-227).
+The fetches of observers do not move the high watermark. They have no fetch session: the name of one
+partition is no longer than a session id. Session 0 in the answer says so (KIP-227).
 """
 
 from replication.errors import ErrorCode
@@ -76,7 +76,9 @@ def _read(log: MetadataLog, request: wire.FetchRequest) -> wire.FetchResponse:
         answers = []
         for asked in topic.partitions:
             if error is not ErrorCode.NONE or asked.partition != METADATA_PARTITION.partition:
-                answers.append(_failed(asked, error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, log))
+                answers.append(
+                    _answer(log, asked, error=error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                )
                 continue
             data = _read_partition(log, asked, max_bytes=min(left, asked.partition_max_bytes))
             left = max(0, left - _size(data))
@@ -103,9 +105,9 @@ def _read_partition(
 ) -> wire.PartitionData:
     error = _epoch_error(log, asked.current_leader_epoch)
     if error is not ErrorCode.NONE:
-        return _failed(asked, error, log)
+        return _answer(log, asked, error=error)
     if _needs_snapshot(log, asked):
-        assert log.snapshot is not None, "it was just looked at"
+        assert log.snapshot is not None, "a needed snapshot is there"
         end = log.snapshot.id
         answer = _answer(log, asked)
         answer.snapshot_id = wire.FetchSnapshotId(end_offset=end.offset, epoch=end.leader_epoch)
@@ -114,7 +116,7 @@ def _read_partition(
     if diverging is not None:
         return _answer(log, asked, diverging=diverging)
     if not log.log.log_start_offset <= asked.fetch_offset <= log.log_end_offset:
-        return _failed(asked, ErrorCode.OFFSET_OUT_OF_RANGE, log)
+        return _answer(log, asked, error=ErrorCode.OFFSET_OUT_OF_RANGE)
     found = log.log.read(
         asked.fetch_offset, max_bytes, max_offset_exclusive=log.high_watermark, min_one=True
     )
@@ -125,8 +127,8 @@ def _read_partition(
 
 
 def _needs_snapshot(log: MetadataLog, asked: wire.FetchPartition) -> bool:
-    """Return whether the observer's log ends before ours begins, or in a leader epoch that is
-    not in ours any more (KafkaRaftClient.validateFetchOffsetAndEpoch).
+    """Return whether the observer's log ends before this one begins, or in a leader epoch that
+    this one no longer has (KafkaRaftClient.validateFetchOffsetAndEpoch).
     """
     if log.snapshot is None:
         return False
@@ -148,7 +150,7 @@ def _divergence(log: MetadataLog, asked: wire.FetchPartition) -> wire.DivergingE
         return None
     end = log.log.end_offset_for_epoch(asked.last_fetched_epoch)
     if end.offset == NO_OFFSET:
-        # Our disk has lost that leader epoch: nothing the observer holds can be trusted.
+        # This disk has lost that leader epoch: no record of the observer can be trusted.
         return wire.DivergingEpoch(
             epoch=asked.last_fetched_epoch, end_offset=log.log.log_start_offset
         )
@@ -183,10 +185,6 @@ def _answer(
             leader_id=log.image.controller_id, leader_epoch=log.leader_epoch
         ),
     )
-
-
-def _failed(asked: wire.FetchPartition, error: ErrorCode, log: MetadataLog) -> wire.PartitionData:
-    return _answer(log, asked, error=error)
 
 
 def _size(data: wire.PartitionData) -> int:

@@ -34,7 +34,7 @@ from storage.types import Offset, TopicPartition
 if TYPE_CHECKING:
     from replication.broker.broker import Broker
     from replication.cluster.cluster import Cluster
-    from replication.controller.node import ControllerNode
+    from replication.controller.controller import Controller
 
 PATH: Final = "/metrics"
 PROBE_SECONDS: Final = 0.05
@@ -163,7 +163,7 @@ class ServedMetrics:
     """The metrics that one `/metrics` serves: of the nodes that run now, and of this process."""
 
     brokers: "Callable[[], Iterable[Broker]]" = tuple
-    controllers: "Callable[[], Iterable[ControllerNode]]" = tuple
+    controllers: "Callable[[], Iterable[Controller]]" = tuple
     process: ProcessMetrics = attrs.field(factory=lambda: ProcessMetrics(TrioClock()))
     cluster: MetricsRegistry | None = None
     mirror: MetricsRegistry | None = None
@@ -188,7 +188,7 @@ class ServedMetrics:
         found = [
             MetricsSource(each.metrics, broker_label(each.broker_id)) for each in self.brokers()
         ]
-        found += [MetricsSource(each.controller.metrics) for each in self.controllers()]
+        found += [MetricsSource(each.metrics) for each in self.controllers()]
         now = self.process.clock.now
         found += [
             MetricsSource(each.registry(now), labels) for labels, each in self._events.items()

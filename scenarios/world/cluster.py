@@ -137,7 +137,7 @@ class SimulatedCluster:
     def controller(self) -> Controller | None:
         """The controller that runs now; None until it listens."""
         node = self.nodes.controller
-        return None if node is None or node.controller.listener is None else node.controller
+        return None if node is None or node.listener is None else node
 
     @property
     def is_undisturbed(self) -> bool:

@@ -1,8 +1,13 @@
-"""What the controller decides, as functions from an image and a request to records.
+"""The decisions of the controller, as functions from an image and a request to records.
 
-election         who can be elected
-isr_changes      which ISR a leader may ask for (KIP-497)
-brokers, sessions   registration, fencing, shutdown
-topics, partitions, reassignments, configs, acls, scram, directories   the administration
-decisions        what a decision is: an answer, and the records that make it true
+decisions        a decision: an answer, and the records that it rests on
+election         the leader election of one partition, and the ISR after it
+isr_changes      AlterPartition: the ISR that a leader asks for (KIP-497)
+brokers          registration, heartbeats, sessions, fencing, controlled shutdown
+directories      log directories of brokers (KIP-858)
+topics           CreateTopics, DeleteTopics, AllocateProducerIds; topic_names checks a name
+partitions       CreatePartitions, ElectLeaders, the balance of leaders
+reassignments    AlterPartitionReassignments; reassignment holds its steps (KIP-455)
+configs, acls, scram    configuration, ACLs and SCRAM credentials
+events           the events that follow from the records of a decision
 """

@@ -1,18 +1,25 @@
-"""Brokers come, are heard of, and go (KIP-631, KIP-841, KIP-903).
+"""Registration, heartbeats, sessions and fencing of brokers (KIP-631, KIP-841, KIP-903).
 
     (unknown) ── registers ──> FENCED ── caught up ──> UNFENCED ── wants to leave ──> CONTROLLED_
                                  ^                        │                           SHUTDOWN
                                  └── session expired ─────┘                               │
                                  └──────────── SHUTDOWN_NOW: all know, nothing led ───────┘
 
-A fenced broker leads nothing and is in no ISR (without KIP-966: but as its last member). It
-may fetch, and must, to catch up. It is unfenced when it has applied its own registration: by then it
-knows of everything that was decided while it was away.
+Rule 1: a fenced broker leads nothing and is in no ISR (without KIP-966, it may be the last member
+of one). It may fetch, and must, to catch up. It is unfenced when it has applied its own
+registration: then it knows every decision that was made while it was away.
 
-(BrokerHeartbeatManager.calculateNextBrokerState, ReplicationControlManager.)
+Rule 2: a session is in the controller's memory, not in the log. A controller that comes back gives
+every broker that is not fenced a full session before it fences any: they may all have been well
+without a controller to send heartbeats to.
+
+Rule 3: only an unfenced broker has a session. A fenced one may register again at once.
+
+(Kafka: BrokerHeartbeatManager, ReplicationControlManager.)
 """
 
 import enum
+from collections.abc import Iterable
 
 import attrs
 
@@ -25,7 +32,6 @@ from replication.controller.rules.decisions import (
     leads_any,
 )
 from replication.controller.rules.directories import lose_directories
-from replication.controller.rules.sessions import BrokerSessions
 from replication.errors import ErrorCode
 from replication.metadata.rules import (
     BrokerDirectoriesRecord,
@@ -41,10 +47,84 @@ from replication.wire.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
+from storage.types import Offset
+
+_EVERYTHING = 2**63 - 1
+
+
+@attrs.define
+class BrokerSessions:
+    """The heartbeats and fetches of each broker, in the memory of the controller."""
+
+    session_timeout_ms: int
+    _heard_ms: dict[int, int] = attrs.field(factory=dict, init=False)
+    _metadata_offset: dict[int, Offset] = attrs.field(factory=dict, init=False)
+    _shutdown_offset: dict[int, Offset] = attrs.field(factory=dict, init=False)
+    _fetched: dict[int, Offset] = attrs.field(factory=dict, init=False)
+
+    def restart(self, image: MetadataImage, now_ms: int) -> None:
+        """Begin a full session for each broker that is not fenced."""
+        for broker in _unfenced(image):
+            self._heard_ms[broker.broker_id] = now_ms
+
+    def touch(self, broker_id: int, *, now_ms: int, metadata_offset: Offset) -> None:
+        self._heard_ms[broker_id] = now_ms
+        self._metadata_offset[broker_id] = metadata_offset
+
+    def begin(self, broker_id: int) -> None:
+        """Begin the session of a new incarnation, without what the last one had sent."""
+        self._heard_ms.pop(broker_id, None)
+        self._metadata_offset.pop(broker_id, None)
+        self._shutdown_offset.pop(broker_id, None)
+        self._fetched.pop(broker_id, None)
+
+    def is_valid(self, broker: BrokerRegistration, now_ms: int) -> bool:
+        return not broker.fenced and now_ms <= self._expires_ms(broker)
+
+    def expired(self, image: MetadataImage, now_ms: int) -> list[int]:
+        """Return the brokers whose session has expired, the longest silent first."""
+        stale = [broker for broker in _unfenced(image) if not self.is_valid(broker, now_ms)]
+        stale.sort(key=lambda broker: (self._expires_ms(broker), broker.broker_id))
+        return [broker.broker_id for broker in stale]
+
+    def next_expiry_ms(self, image: MetadataImage) -> int | None:
+        return min((self._expires_ms(broker) for broker in _unfenced(image)), default=None)
+
+    def silent_ms(self, broker_id: int, now_ms: int) -> int:
+        return now_ms - self._heard_ms.get(broker_id, now_ms)
+
+    # Controlled shutdown: a broker may stop once the others know that it is shutting down.
+
+    def shutdown_began(self, broker_id: int, offset: Offset) -> None:
+        """Note the offset of the last record that moved leaderships away from a broker."""
+        self._shutdown_offset[broker_id] = offset
+
+    def shutdown_is_known(self, broker_id: int, image: MetadataImage) -> bool:
+        """Return whether every active broker has applied the records that moved its leaderships."""
+        active = [each.broker_id for each in _unfenced(image) if not each.in_controlled_shutdown]
+        lowest = min((self._metadata_offset.get(each, -1) for each in active), default=_EVERYTHING)
+        return self._shutdown_offset.get(broker_id, -1) <= lowest
+
+    # The metadata log: how far each broker's copy reaches.
+
+    def fetches_from(self, broker_id: int, offset: Offset) -> None:
+        """Note that a broker has all of the metadata log below `offset`."""
+        self._fetched[broker_id] = offset
+
+    def all_have(self, offset: Offset, image: MetadataImage) -> bool:
+        """Return whether every unfenced broker has all of the metadata log below `offset`."""
+        return all(self._fetched.get(each.broker_id, 0) >= offset for each in _unfenced(image))
+
+    def _expires_ms(self, broker: BrokerRegistration) -> int:
+        return self._heard_ms.get(broker.broker_id, -_EVERYTHING) + self.session_timeout_ms
+
+
+def _unfenced(image: MetadataImage) -> Iterable[BrokerRegistration]:
+    return (broker for broker in image.brokers.values() if not broker.fenced)
 
 
 class BrokerControlState(enum.Enum):
-    """What the controller makes of a broker (BrokerControlState)."""
+    """The state of a broker, as the controller sees it (BrokerControlState)."""
 
     FENCED = enum.auto()
     UNFENCED = enum.auto()
@@ -85,8 +165,8 @@ def register(
     if request.log_dirs:
         records.append(BrokerDirectoriesRecord(request.broker_id, epoch, tuple(request.log_dirs)))
     if not same:
-        # Its former self was in sync; this one has yet to show what it still holds. Where
-        # the last thing its former self did was to sync all of it, it is as eligible as it was.
+        # The former incarnation was in sync; this one may have lost records. It is as eligible as
+        # before only if the former one shut down cleanly, which syncs everything.
         clean = known is not None and request.previous_broker_epoch == known.broker_epoch
         records += elections_without(image, request.broker_id, rules_of, lost_its_tail=not clean)
     answer = BrokerRegistrationResponse(broker_epoch=epoch)
@@ -107,8 +187,8 @@ def _refusal(
     known = image.broker(request.broker_id)
     if known is None or known.incarnation_id == request.incarnation_id:
         return ErrorCode.NONE
-    # Its former self may be killed or cut off. While its session lasts nobody can tell
-    # which, and two brokers of one number must not both serve.
+    # The former incarnation may be killed or only cut off; while its session lasts the
+    # controller cannot know, and two brokers of one id must not both serve.
     if sessions.is_valid(known, now_ms) and not known.in_controlled_shutdown:
         return ErrorCode.DUPLICATE_BROKER_REGISTRATION
     return ErrorCode.NONE
@@ -121,7 +201,7 @@ def heartbeat(
     sessions: BrokerSessions,
     rules_of: RulesOf,
 ) -> Decision[BrokerHeartbeatResponse]:
-    """Touch the session afterwards, if the answer has no error."""
+    """Decide the next state of the broker; touch its session if the answer has no error."""
     broker = image.broker(request.broker_id)
     if broker is None or not is_current_incarnation(image, request.broker_id, request.broker_epoch):
         return Decision(BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
@@ -138,7 +218,7 @@ def heartbeat(
                 records = () if broker.fenced else fence(image, broker, rules_of)
         if then is BrokerControlState.SHUTDOWN_NOW:
             cause = "controlled shutdown"
-    if not records:  # one thing at a time: every heartbeat repeats it
+    if not records:  # one change at a time: the next heartbeat repeats the request
         records = lose_directories(image, broker, request.offline_log_dirs, rules_of)
         cause = "log directory offline"
     answer = BrokerHeartbeatResponse(
@@ -204,7 +284,7 @@ def unfence(
     image: MetadataImage, broker: BrokerRegistration, rules_of: RulesOf
 ) -> tuple[MetadataRecord, ...]:
     change = BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=False)
-    # One that is fenced in the middle of its shutdown does not come back to lead.
+    # A broker that was fenced during its shutdown leads nothing again.
     if broker.in_controlled_shutdown:
         return (change,)
     return change, *elections_with(image, broker.broker_id, rules_of)
@@ -221,7 +301,7 @@ def begin_shutdown(
 
 @attrs.frozen
 class Fencing:
-    """A broker whose session has expired, and what follows from that."""
+    """A broker whose session has expired, and the records that fence it."""
 
     broker: BrokerRegistration
     records: tuple[MetadataRecord, ...]
@@ -230,7 +310,10 @@ class Fencing:
 def fence_expired(
     image: MetadataImage, *, sessions: BrokerSessions, rules_of: RulesOf, now_ms: int
 ) -> Fencing | None:
-    """Return what fences the longest silent broker; call again, with its records applied."""
+    """Return the fencing of the longest silent broker; None where no session has expired.
+
+    The next one is found with these records applied.
+    """
     for broker_id in sessions.expired(image, now_ms):
         broker = image.brokers[broker_id]
         return Fencing(broker, fence(image, broker, rules_of))

@@ -1,4 +1,4 @@
-"""What the controller answers, and what the log must say for the answer to be true.
+"""A decision: the controller's answer, and the records that must be in the log before it.
 
     request, image, time  ->  Decision(answer, records)      a pure function
     records               ->  the metadata log, synced       Controller
@@ -10,7 +10,7 @@ records before the next decision is made, so two never contradict each other.
 Rule 2: every path to a new leader goes through `election.after`, by `PartitionChanges`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Generic, TypeAlias, TypeVar
 
 import attrs
@@ -34,13 +34,13 @@ from storage.types import TopicId
 
 A = TypeVar("A")
 
-# What a topic's configuration says about elections.
 RulesOf: TypeAlias = Callable[[TopicImage], ElectionRules]
+"""Returns the election rules of a topic, which follow from its configuration."""
 
 
 @attrs.frozen
 class Decision(Generic[A]):
-    """An answer and the records it rests on. `cause` says why; events show it."""
+    """An answer and the records it rests on; events show the cause."""
 
     answer: A
     records: tuple[MetadataRecord, ...] = ()
@@ -49,8 +49,10 @@ class Decision(Generic[A]):
 
 @attrs.define
 class PartitionChanges:
-    """What one decision changes about partitions, each judged by what those before it made:
-    a request may name a partition twice.
+    """The changes of partitions in one decision.
+
+    Each one starts from the partition as the changes before have left it: a request may name a
+    partition twice.
     """
 
     image: MetadataImage
@@ -77,9 +79,7 @@ class PartitionChanges:
         election: Election | None = None,
         is_active: Callable[[int], bool] | None = None,
     ) -> PartitionChangeRecord | None:
-        """Return the record that fulfils `wish`, with all that follows from it; None
-        where nothing is to be changed.
-        """
+        """Return the record that fulfils `wish` and its consequences; None where nothing changes."""
         partition = self.partition(topic, number)
         assert partition is not None, "a wish is for a partition that is there"
         wanted = after(
@@ -175,16 +175,12 @@ def _elections(
     is_active: Callable[[int], bool],
 ) -> list[PartitionChangeRecord]:
     changes = PartitionChanges(image, rules_of)
-    for topic in _by_name(image.topics.values()):
+    for _, topic in sorted(image.topics.items()):
         for number in sorted(topic.partitions):
             wanted = wish(topic.partitions[number])
             if wanted is not None:
                 changes.make(topic, number, wanted, is_active=is_active)
     return changes.records
-
-
-def _by_name(topics: Iterable[TopicImage]) -> list[TopicImage]:
-    return sorted(topics, key=lambda topic: topic.name)
 
 
 def is_current_incarnation(image: MetadataImage, broker_id: int, broker_epoch: int) -> bool:

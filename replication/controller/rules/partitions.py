@@ -1,20 +1,17 @@
-"""Topics grow, and operators ask for elections (ReplicationControlManager).
+"""CreatePartitions, ElectLeaders and the balance of leaders (ReplicationControlManager).
 
-Growing is refused for a count that is not larger than what there is, and for an assignment
-that cannot be; the other topics of the request grow all the same. The new partitions have as
-many replicas as the first one is to have.
+CreatePartitions is refused for a count that is not larger than the present one, and for an invalid
+assignment; the other topics of the request grow all the same. The new partitions have as many
+replicas as the first one has, or will have after its reassignment.
 
-An election that is asked for is refused where it is not needed (the preferred replica leads,
-or for an unclean one: anybody leads), and where nobody may be elected. Asked for every
-partition at once, those that need none are left out of the answer.
+ElectLeaders is refused where no election is needed (the preferred replica leads; or, for an unclean
+election, any replica leads), and where no replica may be elected. For a request about all
+partitions, those that need no election are left out of the answer.
 
     balanced        every `leader.imbalance.check.interval.seconds`: preferred replicas lead again
 """
 
 from collections import Counter
-from collections.abc import Iterator
-
-import attrs
 
 from replication.controller.rules.decisions import Decision, PartitionChanges, RulesOf
 from replication.controller.rules.election import Election, Wish
@@ -51,6 +48,7 @@ from replication.wire.elect_leaders import (
     ElectLeadersResponse,
     ReplicaElectionResult,
 )
+from storage.types import TopicPartition
 
 _ELECTIONS = {PREFERRED: Election.PREFERRED, UNCLEAN: Election.UNCLEAN}
 
@@ -119,7 +117,7 @@ def _assignment(
     image: MetadataImage, asked: CreatePartitionsTopic, topic: TopicImage, chance: Chance
 ) -> list[tuple[int, ...]]:
     first = topic.partitions[0]
-    # While it is reassigned, Kafka counts whom it is to lose as well.
+    # During a reassignment, Kafka counts the replicas that are removed as well.
     factor = len(set(first.replicas) - set(first.removing))
     additional = asked.count - len(topic.partitions)
     if asked.assignments is None:
@@ -192,40 +190,24 @@ def _elect(
 # Leader balance.
 
 
-@attrs.frozen
-class _Preferred:
-    """A partition whose first replica is the broker in question."""
-
-    topic: TopicImage
-    number: int
-    partition: PartitionRegistration
-
-
 def balanced(
     image: MetadataImage, *, rules_of: RulesOf, imbalance_percentage: int
 ) -> tuple[PartitionChangeRecord, ...]:
-    """Elections of the preferred replicas of each broker that too many of its partitions are
-    not led by: more than `leader.imbalance.per.broker.percentage`.
+    """Return the elections of preferred leaders, for brokers that lead too few of their partitions.
 
-    The percentage is as it is documented, and as the controllers of ZooKeeper's time took it;
-    Kafka's QuorumController elects whatever it is (maybeBalancePartitionLeaders).
+    These are the brokers that do not lead more than `leader.imbalance.per.broker.percentage` of the
+    partitions whose first replica they are. That is the documented meaning, and that of the
+    controllers of ZooKeeper's time; Kafka's QuorumController elects at any percentage
+    (maybeBalancePartitionLeaders).
     """
     changes = PartitionChanges(image, rules_of)
-    of_broker: dict[int, list[_Preferred]] = {}
-    for each in _partitions(image):
-        of_broker.setdefault(each.partition.replicas[0], []).append(each)
-    for broker, preferred in sorted(of_broker.items()):
-        astray = [each for each in preferred if each.partition.leader not in (broker, NO_LEADER)]
-        if not image.may_join_isr(broker):
-            continue
-        if len(astray) * 100 > imbalance_percentage * len(preferred):
-            for each in astray:
-                changes.make(each.topic, each.number, Wish(), election=Election.PREFERRED)
+    preferred: dict[int, list[tuple[TopicPartition, PartitionRegistration]]] = {}
+    for each, _, registration in image.partitions():
+        preferred.setdefault(registration.replicas[0], []).append((each, registration))
+    for broker, partitions in sorted(preferred.items()):
+        others = [each for each, now in partitions if now.leader not in (broker, NO_LEADER)]
+        imbalanced = len(others) * 100 > imbalance_percentage * len(partitions)
+        if imbalanced and image.may_join_isr(broker):
+            for name, number in others:
+                changes.make(image.topics[name], number, Wish(), election=Election.PREFERRED)
     return tuple(changes.records)
-
-
-def _partitions(image: MetadataImage) -> Iterator[_Preferred]:
-    for name in sorted(image.topics):
-        topic = image.topics[name]
-        for number in sorted(topic.partitions):
-            yield _Preferred(topic, number, topic.partitions[number])

@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from replication.config import ConfigOperation, ConfigSource
-from replication.controller.controller import TELL_SECONDS
+from replication.controller.controller import FETCH_WAIT_SECONDS
 from replication.errors import ErrorCode
 from replication.wire.alter_configs import (
     AlterableConfig,
@@ -116,7 +116,7 @@ def test_a_broker_that_cannot_be_told_holds_a_change_up_for_a_bounded_time() -> 
                 (ErrorCode.NONE, None)
             ]
             took = world.time.current_time() - began
-            assert TELL_SECONDS <= took < TELL_SECONDS + 0.1
+            assert FETCH_WAIT_SECONDS <= took < FETCH_WAIT_SECONDS + 0.1
 
     play(story)
 

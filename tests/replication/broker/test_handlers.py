@@ -254,7 +254,7 @@ def test_a_topic_that_two_ask_for_at_once_is_asked_of_the_controller_once() -> N
             assert node is not None
             asked = {
                 dict(name.tags).get("request"): count
-                for name, count in node.controller.metrics.snapshot()
+                for name, count in node.metrics.snapshot()
                 if name.name == "RequestsPerSec"
             }
             assert asked["CreateTopics"] == 1

@@ -527,9 +527,9 @@ def test_a_disk_that_fails_ends_the_controller_and_nothing_is_answered() -> None
 
 
 async def _ends_with_its_disk(
-    controller: Controller, *, task_status: trio.TaskStatus[Controller]
+    controller: Controller, *, task_status: trio.TaskStatus[None]
 ) -> None:
-    with pytest.RaisesGroup(KafkaStorageError):
+    with pytest.raises(KafkaStorageError):
         await controller.run(task_status=task_status)
 
 

@@ -2,11 +2,10 @@
 
 import attrs
 
-from replication.controller.rules.brokers import heartbeat
+from replication.controller.rules.brokers import BrokerSessions, heartbeat
 from replication.controller.rules.decisions import PartitionChanges, elections_with
 from replication.controller.rules.directories import assign_replicas
 from replication.controller.rules.election import ElectionRules, Wish
-from replication.controller.rules.sessions import BrokerSessions
 from replication.errors import ErrorCode
 from replication.metadata.rules import (
     BrokerRegistration,

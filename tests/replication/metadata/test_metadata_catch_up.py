@@ -16,7 +16,7 @@ OFTEN = "1500"
 def controller_start(stage: Stage) -> int:
     node = stage.cluster.controller
     assert node is not None
-    return node.controller.log.log.log_start_offset
+    return node.log.log.log_start_offset
 
 
 def copy_start(stage: Stage, broker: int) -> int:
@@ -35,9 +35,7 @@ async def until_all_know(stage: Stage, count: int) -> None:
         node = stage.cluster.controller
         assert node is not None
         images = [broker.metadata.image for broker in stage.cluster.brokers.values()]
-        return all(each == node.controller.image for each in images) and (
-            len(node.controller.image.topics) == count
-        )
+        return all(each == node.image for each in images) and (len(node.image.topics) == count)
 
     await stage.cluster.until(known, what=f"every broker knows {count} topics")
 
@@ -131,13 +129,13 @@ def test_an_older_controllers_disk_is_followed_back_below_the_brokers_snapshots(
         async with staged(world, metadata_log_max_record_bytes_between_snapshots=OFTEN) as stage:
             node = stage.cluster.controller
             assert node is not None
-            directory = node.controller.log.directory
+            directory = node.log.directory
             await create(stage, range(12))
             await until_all_know(stage, 12)
             await stage.cluster.kill_controller()
             saved = tree(world.node("controller").file_system, directory)
             await stage.cluster.start_controller()
-            end = node.controller.log.log_end_offset
+            end = node.log.log_end_offset
             await create(stage, range(12, 40))
             await until_all_know(stage, 40)
             assert all(copy_start(stage, broker) > end for broker in (1, 2, 3))
