@@ -26,13 +26,17 @@ run: setup
 
 PYTEST := $(BIN)/python -m pytest
 
+# The files that name one of the markers: every worker collects what it is given. None where ARGS
+# has paths of its own.
+marked = $(if $(filter tests%,$(ARGS)),,$$(grep -rlE 'mark\.($(1))' tests --include='test_*.py' --exclude-dir=interop))
+
 # Runs the tests that the markers in $(1) select, with the options in $(2), in three parts: tests in
 # this process; files with real processes, which wait more than they compute, four at a time; and
 # Spark, whose tests share one session. pytest ends with 5 where a part has no such test.
 define run_tests
 	$(PYTEST) -n auto $(2) -m "$(1) and not (client or slow or spark or interop)" $(ARGS) || [ $$? = 5 ]
-	$(PYTEST) -n 4 --dist loadfile $(2) -m "$(1) and (client or slow) and not (spark or interop)" $(ARGS) || [ $$? = 5 ]
-	$(PYTEST) $(2) -m "$(1) and spark and not interop" $(ARGS) || [ $$? = 5 ]
+	$(PYTEST) -n 4 --dist loadfile $(2) -m "$(1) and (client or slow) and not (spark or interop)" $(call marked,client|slow) $(ARGS) || [ $$? = 5 ]
+	$(PYTEST) $(2) -m "$(1) and spark and not interop" $(call marked,spark) $(ARGS) || [ $$? = 5 ]
 endef
 
 ## make test   tests of every kind: rules, stories, seeds, real processes, Spark

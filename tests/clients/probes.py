@@ -10,34 +10,52 @@ from tests.interop.card.features import CLIENTS
 
 MODULES = {name: importlib.import_module(path) for name, path in CLIENTS.items() if name != "java"}
 
-PROBED = [
-    pytest.mark.client,
-    # Clients leave sockets to the garbage collector.
+# Clients leave sockets to the garbage collector.
+LEAVES_SOCKETS = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 # Our brokers do not serve KIP-848, and librdkafka waits for it until it is stopped.
 NOT_SERVED = {"new_group_protocol"}
 # Each of these waits for several seconds.
-LONG = {"reauthentication", "static_member"}
+LONG = {
+    "reauthentication",
+    "static_member",
+    "kafka-python-cooperative",
+    "kafka-python-group_shares",
+    "kcat-wrong_password",
+}
 
 
 def probes(functions: Mapping[str, str]) -> list[Any]:
     """Return each client with each name in `functions` whose probe its module has.
 
-    A probe that is known to fail is left out; one whose client is not installed is skipped.
+    A probe that is known to fail is left out; one whose client is not installed is skipped. Of
+    each name one stock client is tried by `make test`, in turn, and the others are `deep`.
     """
+    found = [
+        (name, client)
+        for name, function in functions.items()
+        for client, module in MODULES.items()
+        if function in vars(module) and name not in {*NOT_SERVED, *getattr(module, "KNOWN", {})}
+    ]
+    stock = {each for each, module in MODULES.items() if module.VERSION} - {"ours"}
+    quick = set()
+    for turn, name in enumerate(functions):
+        able = [each for each in found if each[0] == name and each[1] in stock]
+        short = [each for each in able if not {name, f"{each[1]}-{name}"} & LONG]
+        quick |= {short[turn % len(short)]} if short else set()
     return [
         pytest.param(
             client,
             name,
             id=f"{client}-{name}",
             marks=[
-                *([pytest.mark.deep] if name in LONG else []),
-                pytest.mark.skipif(module.VERSION is None, reason=f"{client} is not installed"),
+                *([] if (name, client) in quick else [pytest.mark.deep]),
+                pytest.mark.skipif(
+                    MODULES[client].VERSION is None, reason=f"{client} is not installed"
+                ),
             ],
         )
-        for client, module in MODULES.items()
-        for name, function in functions.items()
-        if function in vars(module) and name not in {*NOT_SERVED, *getattr(module, "KNOWN", {})}
+        for name, client in found
     ]

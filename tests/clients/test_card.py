@@ -11,11 +11,11 @@ import trio
 from replication.cli.isolated import IsolatedCluster
 from storage.batch.compression import Codec
 from storage.batch.record_batch import walk
-from tests.clients.probes import MODULES, PROBED, probes
+from tests.clients.probes import LEAVES_SOCKETS, MODULES, probes
 from tests.interop.card.__main__ import CONFIG, count_in_logs, make_topics, topic_of
 from tests.interop.card.features import CODECS, FEATURES
 
-pytestmark = PROBED
+pytestmark = [pytest.mark.client, *LEAVES_SOCKETS]
 
 
 @pytest.fixture(scope="module")

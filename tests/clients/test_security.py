@@ -18,12 +18,12 @@ from confluent_kafka.admin._scram import (
     UserScramCredentialUpsertion,
 )
 
-from tests.clients.probes import MODULES, PROBED, probes
+from tests.clients.probes import LEAVES_SOCKETS, MODULES, probes
 from tests.clients.sample import PATIENCE_SECONDS, until
 from tests.interop.card.__main__ import CONFIG, make, make_ways, topic_of
 from tests.interop.card.secured import WAYS, SecuredCluster
 
-pytestmark = PROBED
+pytestmark = [pytest.mark.client, *LEAVES_SOCKETS]
 
 TOPIC = "kept"
 
