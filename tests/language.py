@@ -39,9 +39,18 @@ def complaints(name: str, text: str) -> Iterator[str]:
         if found := PHRASES.search(line):
             yield f"{name}:{number}: {found[0]!r}"
     if name.endswith(".py"):
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, Documented) and (said := ast.get_docstring(node)):
+        for node in _documented(ast.parse(text)):
+            if said := ast.get_docstring(node):
                 yield from _of_docstring(name, node, said, is_test=name.startswith("tests/"))
+
+
+def _documented(node: ast.AST) -> Iterator[Documented]:
+    """Yield what may have a docstring; to walk through expressions too would take ten times as long."""
+    if isinstance(node, Documented):
+        yield node
+    for part in ("body", "orelse", "handlers", "finalbody", "cases"):
+        for each in getattr(node, part, ()):
+            yield from _documented(each)
 
 
 def _of_docstring(name: str, node: Documented, said: str, *, is_test: bool) -> Iterator[str]:
