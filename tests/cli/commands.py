@@ -8,14 +8,19 @@ from click.testing import CliRunner, Result
 
 from replication.cli import group
 
+# A consumer that closes waits for the fetch that is under way: half a second by default.
+SHORT_FETCHES = ("-X", "fetch.max.wait.ms=20")
+
 
 @attrs.frozen
 class Command:
     servers: str
 
     def __call__(self, *arguments: str, stdin: bytes = b"", exit_code: int = 0) -> Result:
-        """How it ended; anything but a click error or an exit raises."""
+        """Return how the command ended; anything but a click error or an exit raises."""
         given = ["-b", self.servers, *arguments]
+        if arguments[0] == "consume":
+            given += SHORT_FETCHES
         done = CliRunner().invoke(group, given, input=stdin, catch_exceptions=False)
         assert done.exit_code == exit_code, (arguments, done.output)
         return done
