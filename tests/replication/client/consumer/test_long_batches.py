@@ -48,12 +48,12 @@ def fetched(*batches: bytes, check_crcs: bool = True) -> Rig:
 @pytest.mark.parametrize(
     "batch",
     [
-        pytest.param(small_records(STEPS), id="as many records as are allowed"),
-        pytest.param(bomb(0, INFLATED // 2), id="half a megabyte"),
+        pytest.param(lambda: small_records(STEPS), id="as many records as are allowed"),
+        pytest.param(lambda: bomb(0, INFLATED // 2), id="half a megabyte"),
     ],
 )
-async def test_a_short_batch_is_decoded_at_once(batch: bytes) -> None:
-    rig, offload = fetched(batch), CountedOffload()
+async def test_a_short_batch_is_decoded_at_once(batch: Callable[[], bytes]) -> None:
+    rig, offload = fetched(batch()), CountedOffload()
     assert len(rig.collect()[T0]) in (1, STEPS)
     assert not await rig.collector.read_long_batch(offload)
     assert offload.calls == 0
@@ -62,12 +62,14 @@ async def test_a_short_batch_is_decoded_at_once(batch: bytes) -> None:
 @pytest.mark.parametrize(
     ("batch", "count"),
     [
-        pytest.param(small_records(STEPS + 1), STEPS + 1, id="one record more than is allowed"),
-        pytest.param(bomb(0, 64 * INFLATED), 1, id="64 megabytes in 64 kilobytes"),
+        pytest.param(
+            lambda: small_records(STEPS + 1), STEPS + 1, id="one record more than is allowed"
+        ),
+        pytest.param(lambda: bomb(0, 64 * INFLATED), 1, id="64 megabytes in 64 kilobytes"),
     ],
 )
-async def test_a_long_batch_waits_for_a_thread(batch: bytes, count: int) -> None:
-    rig, offload = fetched(batch), CountedOffload()
+async def test_a_long_batch_waits_for_a_thread(batch: Callable[[], bytes], count: int) -> None:
+    rig, offload = fetched(batch()), CountedOffload()
     assert rig.collect() == {}, "nothing is decoded on the loop"
     assert rig.position(T0) == 0
     assert await rig.collector.read_long_batch(offload)
