@@ -11,8 +11,14 @@ import pytest
 
 
 def one_in(count: int, values: Iterable[Any]) -> list[Any]:
-    """Return `values` as parameters of a test, of which all but every `count`th are `deep`."""
+    """Return `values` as parameters of a test, of which all but every `count`th are `deep`.
+
+    A tuple has a value for each name of the parameters.
+    """
     return [
-        value if number % count == 0 else pytest.param(value, marks=pytest.mark.deep)
+        pytest.param(
+            *(value if isinstance(value, tuple) else (value,)),
+            marks=[pytest.mark.deep] if number % count else [],
+        )
         for number, value in enumerate(values)
     ]

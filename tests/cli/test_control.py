@@ -151,6 +151,7 @@ def test_a_rule_counts_the_calls_of_all_brokers(controlled: Controlled) -> None:
     assert ask(f"{controlled.url}/faults/1")[0] == 404
 
 
+@pytest.mark.deep
 def test_a_rule_holds_for_a_broker_that_starts_later_and_goes_with_a_reset(
     controlled: Controlled,
 ) -> None:
@@ -163,6 +164,7 @@ def test_a_rule_holds_for_a_broker_that_starts_later_and_goes_with_a_reset(
     assert controlled.produce(2) != ErrorCode.INVALID_RECORD
 
 
+@pytest.mark.deep
 def test_a_black_hole_is_closed_with_its_rule(controlled: Controlled) -> None:
     controlled.post("faults", {"api": "PRODUCE", "effect": "drop-request"})
 
@@ -179,6 +181,7 @@ def test_a_black_hole_is_closed_with_its_rule(controlled: Controlled) -> None:
     trio.run(held)
 
 
+@pytest.mark.deep
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     arguments = ["up", "-n", "1", "--any-port", "--control"]
     with running(*arguments, "0", "--data-dir", str(tmp_path / "a")) as process:

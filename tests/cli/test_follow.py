@@ -184,6 +184,7 @@ async def spread(servers: list[str]) -> None:
         await asked_until(admin.list_partition_reassignments, lambda found: not found)
 
 
+@pytest.mark.deep
 def test_a_topic_that_is_not_there_ends_a_copy_that_is_to_catch_up(
     source: IsolatedCluster, tmp_path: Path
 ) -> None:

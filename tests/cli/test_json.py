@@ -218,21 +218,21 @@ def scenario_run(place: Place) -> Any:
 
 
 def scenario_swarm(place: Place) -> Any:
-    answer = place.process("scenario", "swarm", "--from", "3", "--seeds", "2", "--jobs", "1")
-    assert (answer["first"], answer["seeds"], answer["failures"]) == (3, 2, [])
+    answer = place.process("scenario", "swarm", "--from", "7", "--seeds", "1", "--jobs", "1")
+    assert (answer["first"], answer["seeds"], answer["failures"]) == (7, 1, [])
     assert answer["virtual_seconds"] > 0
     assert type(answer["elections"]) is int
     assert answer["reached"]
-    assert set(answer["reached"].values()) <= {0, 1, 2}, "in how many runs"
+    assert set(answer["reached"].values()) <= {0, 1}, "in how many runs"
     return answer
 
 
 def scenario_replay(place: Place) -> Any:
-    answer = place.process("scenario", "replay", "--seed", "3")
-    assert (answer["seed"], answer["wrong"], type(answer["may_have_lost"])) == (3, None, bool)
+    answer = place.process("scenario", "replay", "--seed", "7")
+    assert (answer["seed"], answer["wrong"], type(answer["may_have_lost"])) == (7, None, bool)
     assert answer["commands"]
     assert all(isinstance(line, str) for line in answer["commands"] + answer["answer"])
-    traced = place.process("scenario", "replay", "--seed", "3", "--trace")
+    traced = place.process("scenario", "replay", "--seed", "7", "--trace")
     lines = traced.pop("trace")
     assert traced == answer
     assert all(isinstance(line, str) for line in lines)

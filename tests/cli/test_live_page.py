@@ -68,6 +68,7 @@ def test_the_state_is_there_for_programs_and_top_tells_the_same(served: tuple[st
     assert ends == [(each["broker"], each["log_end_offset"]) for each in same["replicas"]]
 
 
+@pytest.mark.deep
 @needs_browser
 def test_a_leader_is_killed_by_its_button_and_another_one_is_shown(
     served: tuple[str, str], tmp_path: Path

@@ -10,6 +10,7 @@ import pytest
 
 from replication.cli.secrets import hide_in_arguments, secrets_of, write_private
 from tests.cli.test_up import TIMEOUT, running, table_of
+from tests.deep import one_in
 
 SECRET = "hunter2-hunter2"
 PROC = Path("/proc")
@@ -74,7 +75,7 @@ def family_of(pid: int) -> Iterator[int]:
 
 @linux
 @pytest.mark.slow
-@pytest.mark.parametrize("given", ["argument", "file"])
+@pytest.mark.parametrize("given", one_in(2, ["file", "argument"]))
 def test_no_process_of_a_cluster_shows_its_password(tmp_path: Path, given: str) -> None:
     data = tmp_path / "data"
     (data / "broker-1").mkdir(parents=True)

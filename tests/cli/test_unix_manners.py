@@ -56,7 +56,7 @@ def test_through_pipes(brokers: ThreadedCluster) -> None:
     assert cut.returncode == 128 + signal.SIGPIPE
 
 
-@pytest.mark.parametrize("to", [">&-", ">/dev/full"])
+@pytest.mark.parametrize("to", one_in(2, [">/dev/full", ">&-"]))
 def test_an_output_that_cannot_be_written_is_one_line(
     brokers: ThreadedCluster, understudy: Command, to: str
 ) -> None:
@@ -118,7 +118,8 @@ def test_ctrl_c_sends_whole_lines_and_aborts_a_transaction(
     assert understudy.lines("consume", "typed", *committed) == ["whole"]
 
 
-@pytest.mark.parametrize("jobs", one_in(2, ["2", "1"]))
+@pytest.mark.deep
+@pytest.mark.parametrize("jobs", ["1", "2"])
 def test_ctrl_c_ends_a_swarm_without_a_word(jobs: str) -> None:
     """A terminal sends it to every process of the command."""
     ours, its = pty.openpty()

@@ -147,6 +147,7 @@ def test_what_was_acked_is_there_again_after_up_was_killed(
         )
 
 
+@pytest.mark.deep
 def test_a_cluster_may_be_started_one_way_today_and_the_other_way_tomorrow(
     tmp_path: Path,
 ) -> None:
@@ -157,6 +158,7 @@ def test_a_cluster_may_be_started_one_way_today_and_the_other_way_tomorrow(
             assert stopped(process, signal.SIGTERM) == 0
 
 
+@pytest.mark.deep
 @IN_BOTH_WAYS
 def test_the_brokers_are_those_that_the_data_knows_and_one_left_out_is_named(
     tmp_path: Path, flags: list[str]
@@ -188,6 +190,7 @@ def test_a_second_cluster_on_the_same_directory_is_refused(tmp_path: Path) -> No
         assert stopped(process, signal.SIGTERM) == 0
 
 
+@pytest.mark.deep
 def test_a_second_isolated_cluster_leaves_the_files_of_the_first_alone(tmp_path: Path) -> None:
     arguments = ["up", "-n", "1", "--any-port", "--isolated", "--data-dir", str(tmp_path)]
     with running(*arguments) as process:
@@ -198,6 +201,7 @@ def test_a_second_isolated_cluster_leaves_the_files_of_the_first_alone(tmp_path:
         assert stopped(process, signal.SIGTERM) == 0
 
 
+@pytest.mark.deep
 def test_isolated_nodes_end_in_good_order_when_who_started_them_is_killed(tmp_path: Path) -> None:
     arguments = ["up", "-n", "1", "--any-port", "--isolated", "--data-dir", str(tmp_path)]
     with running(*arguments) as process:
@@ -254,6 +258,7 @@ def test_more_files_are_opened_than_a_shell_allows_at_first(tmp_path: Path) -> N
         assert stopped(process, signal.SIGTERM) == 0
 
 
+@pytest.mark.deep
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     with running("up", "-n", "1", "--any-port", "--data-dir", str(tmp_path / "1")) as process:
         ((_, _, address),) = table_of(process, 1)
@@ -298,6 +303,7 @@ def test_one_node_may_be_broker_and_controller(tmp_path: Path) -> None:
         assert stopped(process, signal.SIGTERM) == 0
 
 
+@pytest.mark.deep
 def test_a_directory_of_another_node_or_cluster_is_refused(tmp_path: Path) -> None:
     with running("up", "-n", "1", "--any-port", "--data-dir", str(tmp_path)) as process:
         table_of(process, 1)
@@ -312,6 +318,7 @@ def test_a_directory_of_another_node_or_cluster_is_refused(tmp_path: Path) -> No
     assert "belongs to node 1" in last_line("broker", "--config", str(other_node))
 
 
+@pytest.mark.deep
 def test_a_broker_whose_controller_is_away_ends_with_one_line(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     properties = {

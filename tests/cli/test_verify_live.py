@@ -35,6 +35,7 @@ def brokers() -> Iterator[ThreadedCluster]:
         yield cluster
 
 
+@pytest.mark.deep
 def test_one_that_nobody_leads_is_named_and_the_others_are_compared(
     brokers: ThreadedCluster, understudy: Command
 ) -> None:

@@ -13,6 +13,7 @@ import trio
 from replication.client.admin import NewTopic
 from replication.client.consumer import Consumer
 from tests.clients.sample import PARTITIONS, TOPIC, cluster_for_clients, in_thread
+from tests.deep import one_in
 
 pytestmark = pytest.mark.client
 
@@ -70,7 +71,7 @@ def telling(stop: threading.Event) -> Iterator[None]:
         stop.set()
 
 
-@pytest.mark.parametrize("poll", [poll_confluent, poll_kafka_python])
+@pytest.mark.parametrize("poll", one_in(2, [poll_confluent, poll_kafka_python]))
 async def test_ours_and_theirs_share_a_group(
     poll: Callable[[str, threading.Event, set[bytes]], int],
 ) -> None:

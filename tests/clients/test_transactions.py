@@ -215,7 +215,7 @@ async def kill_one_after(cluster: Cluster, copied: trio.Event, copy: Copy) -> No
     await cluster.start_broker(victim)
 
 
-@pytest.mark.parametrize("copy", one_in(2, [with_aiokafka, with_confluent, with_ours]))
+@pytest.mark.parametrize("copy", one_in(3, [with_aiokafka, with_confluent, with_ours]))
 async def test_a_copy_is_made_exactly_once_while_a_broker_is_killed(copy: Copy) -> None:
     async with cluster_for_clients(
         transaction_state_log_num_partitions="3",

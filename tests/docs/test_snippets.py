@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from replication.testing import ThreadedCluster
-from tests.deep import one_in
 from tests.docs.running import Place, at_rest, cluster_at_work, fill, in_order
 from tests.docs.snippets import ROOT, Block, blocks_of, every_block, is_of_spark, pages
 from tests.plugin.by_name import PLUGIN
 
 RUN = {"python", "sh", "console"}
+# `make deep` runs the other pages.
+QUICK = {"README", "tutorial"}
 KNOWN = {*RUN, "", "text", "{eval-rst}", "json", "properties", "ini", "toml", "dockerfile", "yaml"}
 
 
@@ -57,7 +58,13 @@ def place(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "page", one_in(3, [page for page in pages() if runnable(page)]), ids=lambda page: page.stem
+    "page",
+    [
+        pytest.param(page, marks=[] if page.stem in QUICK else [pytest.mark.deep])
+        for page in pages()
+        if runnable(page)
+    ],
+    ids=lambda page: page.stem,
 )
 def test_what_a_page_shows_runs(page: Path, place: Place) -> None:
     pytest.importorskip("confluent_kafka")

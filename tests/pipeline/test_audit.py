@@ -202,6 +202,7 @@ def test_how_many_copies_there_must_be_is_asked_for(spark: Any, tmp_path: Path) 
     assert row.difference == "missing copy"
 
 
+@pytest.mark.deep
 def test_a_fleet_is_audited_from_what_each_broker_wrote(spark: Any, tmp_path: Path) -> None:
     import pyarrow.parquet
 

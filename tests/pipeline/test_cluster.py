@@ -23,7 +23,7 @@ from tests.pipeline.failover_run import TOPIC, FailoverRun
 from tests.pipeline.standalone import environment, standalone_cluster
 from tests.pipeline.submission import submission
 
-pytestmark = [pytest.mark.spark, pytest.mark.client]
+pytestmark = [pytest.mark.spark, pytest.mark.client, pytest.mark.deep]
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 900
@@ -106,7 +106,6 @@ def applications(
         )
 
 
-@pytest.mark.deep
 def test_every_job_says_on_a_cluster_what_it_says_here(
     spark: Any, applications: Applications, failed_over: FailoverRun, tmp_path: Path
 ) -> None:

@@ -217,7 +217,11 @@ def test_an_answer_is_handed_out_in_every_form(
 @pytest.mark.slow
 @needs_browser
 @pytest.mark.parametrize(
-    ("width", "dark"), [(390, True), (1400, False)], ids=["phone, dark", "desktop"]
+    ("width", "dark"),
+    [
+        pytest.param(390, True, id="phone, dark", marks=pytest.mark.deep),
+        pytest.param(1400, False, id="desktop"),
+    ],
 )
 @pytest.mark.parametrize(
     ("name", "bars"),

@@ -155,6 +155,7 @@ async def test_a_leader_that_dies_is_waited_for() -> None:
         assert len(await rows(of(cluster))) == before == COUNT
 
 
+@pytest.mark.deep
 async def test_a_stream_goes_on_over_a_failover_and_names_a_topic_that_is_gone_or_made_anew() -> (
     None
 ):

@@ -24,7 +24,7 @@ from replication.cli.isolated import HOST, IsolatedCluster
 from replication.cli.probe import fetch_metadata
 from tests.pipeline.streaming_driver import start
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.deep]
 
 PATIENCE_SECONDS = 120
 

@@ -110,6 +110,7 @@ def test_bad_input_is_named_and_the_executor_lives(
     assert spark.read.format("understudy").load(str(log_dir)).count() == 240
 
 
+@pytest.mark.deep
 def test_damage_that_is_skipped_is_reported_and_the_rest_is_read(
     spark: Any, log_dir: Path, tmp_path: Path
 ) -> None:

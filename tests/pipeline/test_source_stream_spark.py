@@ -38,6 +38,7 @@ def test_a_stream_moves_by_its_limit_and_goes_on_where_it_was(spark: Any, tmp_pa
     assert sorted(offsets) == list(range(90))
 
 
+@pytest.mark.deep
 def test_a_query_ends_with_what_was_lost(spark: Any, tmp_path: Path) -> None:
     from pyspark.errors import StreamingQueryException
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import pytest
 
+from tests.deep import one_in
 from tests.plugin.by_name import PLUGIN
 
 pytestmark = pytest.mark.slow
@@ -69,6 +70,7 @@ def test_one_cluster_serves_the_session_and_is_whole_for_every_test(run: Run) ->
     result.stdout.fnmatch_lines(["*::test_a_marked_one_has_its_own PASSED*"])
 
 
+@pytest.mark.deep
 def test_it_is_whole_for_the_next_test_whatever_fails_in_a_teardown(run: Run) -> None:
     source = """
         import pytest
@@ -87,6 +89,7 @@ def test_it_is_whole_for_the_next_test_whatever_fails_in_a_teardown(run: Run) ->
     run(source).assert_outcomes(passed=2, errors=1)
 
 
+@pytest.mark.deep
 def test_it_is_whole_for_the_next_test_if_it_was_requested_by_name(run: Run) -> None:
     """A test that calls `getfixturevalue` does not name the fixture beforehand."""
     source = """
@@ -110,6 +113,7 @@ def test_it_is_whole_for_the_next_test_if_it_was_requested_by_name(run: Run) -> 
     result.stdout.fnmatch_lines(["*test_kills*", "*Kafka's events*", "*test_of_something_else*"])
 
 
+@pytest.mark.deep
 def test_a_test_may_delete_its_own_topic(run: Run) -> None:
     source = """
         def test_deletes(kafka_cluster, kafka_topic):
@@ -184,6 +188,7 @@ def test_settings_of_the_session(run: Run) -> None:
     run(source, ini=ini).assert_outcomes(passed=1)
 
 
+@pytest.mark.deep
 def test_a_marker_that_says_something_else_is_refused(run: Run) -> None:
     source = """
         import pytest
@@ -270,6 +275,7 @@ CONTRADICTING = {
 }
 
 
+@pytest.mark.deep
 def test_marks_that_would_be_dropped_are_refused(run: Run, pytester: pytest.Pytester) -> None:
     """Each is in a file of its own: pytest reads a file no further after the first such error."""
     files = {
@@ -309,15 +315,21 @@ def test_a_marker_whose_values_cannot_be_is_refused(run: Run, pytester: pytest.P
 
 @pytest.mark.parametrize(
     ("ini", "said"),
-    [
-        ("kafka_brokers = three", "ERROR: kafka_brokers, kafka_config: *three*"),
-        ("kafka_brokers = 0", "ERROR: kafka_brokers = 0: expected a whole number of at least 1"),
-        ("kafka_config = num.partitions", "ERROR: kafka_config: 'num.partitions': *key=value*"),
-        (
-            "kafka_config =\n  num.partitions=1\n  num.partitions=2",
-            "ERROR: kafka_config: both num.partitions=1 and num.partitions=2",
-        ),
-    ],
+    one_in(
+        4,
+        [
+            ("kafka_brokers = three", "ERROR: kafka_brokers, kafka_config: *three*"),
+            (
+                "kafka_brokers = 0",
+                "ERROR: kafka_brokers = 0: expected a whole number of at least 1",
+            ),
+            ("kafka_config = num.partitions", "ERROR: kafka_config: 'num.partitions': *key=value*"),
+            (
+                "kafka_config =\n  num.partitions=1\n  num.partitions=2",
+                "ERROR: kafka_config: both num.partitions=1 and num.partitions=2",
+            ),
+        ],
+    ),
 )
 def test_settings_of_the_session_that_cannot_be_are_refused(run: Run, ini: str, said: str) -> None:
     result = run("def test_one(): ...", ini=ini)
@@ -333,6 +345,7 @@ def test_a_number_of_brokers_may_stand_in_toml(run: Run, pytester: pytest.Pytest
         run(source, "-c", "pyproject.toml").assert_outcomes(passed=1)
 
 
+@pytest.mark.deep
 def test_a_marked_method_of_unittest_is_refused_what_it_would_not_be_given(run: Run) -> None:
     source = """
         import unittest
@@ -356,6 +369,7 @@ def test_a_marked_method_of_unittest_is_refused_what_it_would_not_be_given(run: 
     result.stdout.fnmatch_lines(["*brokers and config have no effect on a method of unittest*"])
 
 
+@pytest.mark.deep
 def test_a_project_s_own_package_of_our_name_is_named(run: Run, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(**{"storage/__init__": "", "tests/__init__": ""})
     result = run("def test_one(kafka_cluster): ...", "-o", "pythonpath=.")

@@ -16,8 +16,8 @@ ROOT = SUITES.parent.parent
 NAMES = sorted(each.name for each in SUITES.iterdir() if any(each.glob("test_*.py")))
 
 
-# One each for a thread of a stock client, for asyncio and for trio; `make deep` runs the others.
-QUICK = {"orders_confluent", "meters_trio"}
+# `make deep` runs the others.
+QUICK = {"orders_confluent"}
 
 
 def marks_of(name: str) -> list[pytest.MarkDecorator]:

@@ -162,7 +162,11 @@ def test_the_page_loads_nothing_and_nothing_in_it_ends_its_data() -> None:
 @pytest.mark.slow
 @needs_browser
 @pytest.mark.parametrize(
-    ("width", "dark"), [(390, False), (1400, True)], ids=["phone", "desktop, dark"]
+    ("width", "dark"),
+    [
+        pytest.param(390, False, id="phone", marks=pytest.mark.deep),
+        pytest.param(1400, True, id="desktop, dark"),
+    ],
 )
 def test_a_browser_draws_every_moment_without_a_fault(
     tmp_path: Path,

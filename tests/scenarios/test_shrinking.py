@@ -72,6 +72,7 @@ run 1s
 """
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("plant", "fault", "error", "left"),

@@ -56,6 +56,7 @@ def test_a_killed_leader_is_replaced_and_comes_back(cluster: ThreadedCluster) ->
     cluster.until(lambda: leader in cluster.isr("orders"))
 
 
+@pytest.mark.deep
 def test_a_frozen_leader_is_replaced_and_thaws(cluster: ThreadedCluster) -> None:
     leader = leader_of(cluster)
     cluster.freeze_broker(leader)
@@ -65,6 +66,7 @@ def test_a_frozen_leader_is_replaced_and_thaws(cluster: ThreadedCluster) -> None
     cluster.until(lambda: leader in cluster.isr("orders"))
 
 
+@pytest.mark.deep
 def test_a_leader_that_is_cut_off_is_replaced_and_joins_again(cluster: ThreadedCluster) -> None:
     leader = leader_of(cluster)
     cluster.partition_network([leader])

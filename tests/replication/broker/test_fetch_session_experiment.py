@@ -102,8 +102,7 @@ async def create_topic(cluster: Cluster, partitions: int) -> None:
 @pytest.mark.parametrize(
     ("version", "partitions"),
     [
-        (6, PARTITIONS),
-        pytest.param(7, PARTITIONS, marks=pytest.mark.deep),
+        *(pytest.param(each, PARTITIONS, marks=pytest.mark.deep) for each in (6, 7)),
         (12, FEW),
         (14, FEW),
         (15, FEW),

@@ -22,6 +22,7 @@ from replication.wire.apis import ApiKey
 from replication.wire.list_offsets import LATEST
 from scenarios.world.world import World
 from storage.types import TopicPartition
+from tests.deep import one_in
 from tests.replication.client.scene import T0, Scene, now, play, scene
 from tests.replication.client.tampering import (
     OF_FRAMES,
@@ -274,7 +275,7 @@ def test_a_spoilt_answer_is_asked_for_again(work: Work) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", one_in(4, CASES))
 def test_so_it_is_in_whichever_way_it_is_spoilt(case: str) -> None:
     async def story(world: World) -> None:
         async with one_broker(world, CASES[case][1]) as stage:
@@ -285,7 +286,7 @@ def test_so_it_is_in_whichever_way_it_is_spoilt(case: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", one_in(4, CASES))
 def test_what_is_spoilt_for_ever_is_an_exception_in_time(case: str) -> None:
     async def story(world: World) -> None:
         key, work = CASES[case]
@@ -299,7 +300,7 @@ def test_what_is_spoilt_for_ever_is_an_exception_in_time(case: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("key", OF_ADMINS)
+@pytest.mark.parametrize("key", one_in(4, OF_ADMINS))
 def test_an_admin_client_is_told_in_time(key: ApiKey) -> None:
     async def story(world: World) -> None:
         async with one_broker(world) as stage:

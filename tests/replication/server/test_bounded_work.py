@@ -34,6 +34,7 @@ async def test_a_request_leaves_its_neighbour_room(hostile: Hostile) -> None:
     assert weighed_cost.allocated <= most_allocated(cost.frame_bytes, cost.answer_bytes)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("hostile", ACCEPTED.values(), ids=ACCEPTED)
 async def test_a_change_that_is_granted_leaves_the_neighbour_room(hostile: Hostile) -> None:
     async with attacked() as stage:

@@ -399,6 +399,7 @@ class WithoutVerification(LateMessagesOfVersion1):
     verifies: ClassVar = False
 
 
+@pytest.mark.deep
 def test_without_verification_transactions_hang() -> None:
     # The first that hangs ends it; which one that is differs from Python to Python.
     many = settings(FEW, max_examples=2000, phases=[Phase.generate])
