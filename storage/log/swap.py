@@ -1,12 +1,12 @@
 """Putting a cleaned segment in the place of those that it was made from, through any crash.
 
                     0.log          9.log       0.log.cleaned
-    prepare         0.log          9.log       0.log.swap          then the directory is synced
+    prepare         0.log          9.log          0.log.swap
     set aside       0.log.deleted  9.log.deleted  0.log.swap
-    finish                                     0.log               and synced again
+    finish                                        0.log            then the directory is synced
 
-    a crash before the first sync      the old segments, or the new one
-    after it                           the new one: loading goes on from `.swap`
+    a crash before `prepare` is on the disk    the old segments
+    after it                                   the new one: loading goes on from `.swap`
 
 Rule 1: a group's files are synced before any of them is renamed, so a `.swap` is whole. As long
 as one of its files is still `.cleaned` none of them counts: loading removes them all.
@@ -14,9 +14,13 @@ as one of its files is still `.cleaned` none of them counts: loading removes the
 Rule 2: the `.log` is renamed first. While it is a `.swap` loading removes whatever stands under
 the names that it covers, and that must not be its own index.
 
-Rule 3: what loading does is synced step by step, so that a crash in there finds the same again.
+Rule 3: the names in one directory reach the disk in the order in which they were changed, as a
+journaling file system promises. So a crash leaves some first part of the changes, and loading goes
+on from there. `finish` syncs them: what is checkpointed after it as compacted does not come back.
+Loading syncs nothing, as another crash has it do the same again. It would find another end of the
+new segment only after a cut, which drops the segments behind it and syncs that first.
 
-(UnifiedLog.replaceSegments, LogLoader.load in Kafka.)
+(LocalLog.replaceSegments in Kafka, which syncs once too, and LogLoader.load.)
 """
 
 import os
@@ -38,9 +42,8 @@ _NOWHERE: Final = 2**63
 
 
 def prepare(file_system: FileSystem, directory: str, base_offset: Offset) -> None:
-    """Make the new segment count, whatever happens: the old ones may then be set aside."""
+    """Make the new segment count once this is on the disk: the old ones may then be set aside."""
     _rename(file_system, directory, base_offset, CLEANED_SUFFIX, SWAP_SUFFIX)
-    file_system.sync_directory(directory)
 
 
 def finish(file_system: FileSystem, directory: str, base_offset: Offset) -> None:
@@ -65,19 +68,15 @@ def finish_interrupted(file_system: FileSystem, directory: str) -> None:
     # (KAFKA-6264).
     invalid = [name for name in swapped if _base_of(name) >= min(incomplete, default=_NOWHERE)]
     _remove(file_system, directory, invalid)
-    if swapped:
-        file_system.sync_directory(directory)
     going = [name for name in names if name.endswith((CLEANED_SUFFIX, DELETED_SUFFIX))]
     _remove(file_system, directory, going)
     valid = [name for name in swapped if name not in invalid]
     if valid:
         _remove(file_system, directory, _covered(file_system, directory, names, valid))
-        file_system.sync_directory(directory)
         # The `.log` first (rule 2).
         for name in sorted(valid, key=lambda name: (_base_of(name), not _is_log(name))):
             path = os.path.join(directory, name)
             file_system.rename(path, path.removesuffix(SWAP_SUFFIX))
-        file_system.sync_directory(directory)
 
 
 def _covered(

@@ -37,4 +37,18 @@ MUTANTS = (
         source="TransactionCoordinator.onElection",
         caught_by=STORY,
     ),
+    Mutant(
+        "a coordinator that loads its log forgets the ids that were deleted",
+        (
+            Edit(
+                "replication.transactions.loading",
+                "                found.pop(entry.transactional_id, None)\n",
+                "                pass\n",
+            ),
+        ),
+        without_it="an expired transactional id is back, with the producer id of before",
+        source="TransactionStateManager.loadTransactionMetadata",
+        caught_by="tests/replication/transactions/test_loading.py"
+        "::test_the_last_record_of_an_id_counts_and_a_tombstone_forgets_it",
+    ),
 )

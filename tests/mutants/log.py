@@ -6,6 +6,11 @@ FLUSH = "storage.log.flush"
 LOG = "storage.log.log"
 SYNCED = "tests/storage/log/test_what_is_synced.py::"
 
+SWAPPED = (
+    "tests/storage/cleaner/test_manager.py::"
+    "test_segments_that_the_checkpoint_calls_clean_do_not_come_back"
+)
+
 MUTANTS = (
     Mutant(
         "a high watermark is inside its log",
@@ -197,5 +202,34 @@ MUTANTS = (
         without_it="a log that has gone on differently takes its producers from its former state",
         source="ProducerStateManager.truncateAndReload",
         caught_by=SYNCED + "test_a_snapshot_that_a_cut_deleted_does_not_come_back",
+    ),
+    Mutant(
+        "a compacted segment is synced before it is checkpointed as clean",
+        (
+            Edit(
+                "storage.log.swap",
+                '    _rename(file_system, directory, base_offset, SWAP_SUFFIX, "")\n'
+                "    file_system.sync_directory(directory)\n",
+                '    _rename(file_system, directory, base_offset, SWAP_SUFFIX, "")\n',
+            ),
+        ),
+        without_it="a tombstone goes before the record that it deletes, which came back as clean",
+        source="LocalLog.replaceSegments",
+        caught_by=SWAPPED,
+    ),
+    Mutant(
+        "later segments are gone for good before a file is cut",
+        (
+            Edit(
+                "storage.log.local_log",
+                "        if dropped:\n"
+                "            self.file_system.sync_directory(self.directory)\n"
+                "            self._report_deleted(DeletionCause.TRUNCATION",
+                "        if dropped:\n            self._report_deleted(DeletionCause.TRUNCATION",
+            ),
+        ),
+        without_it="a crash leaves a hole in the log",
+        source="docs/found.md",
+        caught_by=SYNCED + "test_a_crash_amid_a_cut_leaves_no_hole",
     ),
 )

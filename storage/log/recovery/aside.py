@@ -47,10 +47,13 @@ def keep_segment(segment: Segment) -> str:
 
 
 def keep_file(file_system: FileSystem, path: str) -> str:
-    """Rename a small file that does not parse out of the way, for good."""
+    """Rename a small file that does not parse out of the way.
+
+    Nothing is synced: until a new file of that name is, a crash may bring the old one back, and it
+    is put aside again.
+    """
     target = _free_name(file_system, path, "")
     file_system.rename(path, target)
-    file_system.sync_directory(os.path.dirname(path))
     return target
 
 

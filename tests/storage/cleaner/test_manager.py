@@ -13,7 +13,7 @@ from storage.errors import CleaningAbortedError, CorruptRecordError, KafkaStorag
 from storage.filesystem import FileSystem
 from storage.log.log import Log
 from storage.manager.log_manager import LogManager
-from storage.testing import Fault, FaultyFileSystem
+from storage.testing import Fate, Fault, FaultyFileSystem
 from storage.types import Offset, TopicPartition
 from tests.storage.cleaning import compacted, finish, pairs, put, roll
 from tests.storage.logs import WALL_MS, batch, new_disk, small_config
@@ -104,6 +104,21 @@ def test_the_checkpoint_is_read_at_the_next_start() -> None:
     dirty(log, 2)
     assert clean(logs) is log
     assert list(pairs(log)) == [4]
+
+
+def test_segments_that_the_checkpoint_calls_clean_do_not_come_back() -> None:
+    """A tombstone would go before the record that it deletes, which has come back as clean."""
+    disk = new_disk()
+    logs = manager(disk)
+    log = dirty(logs.get_or_create(T0), 3)
+    clean(logs)
+    left = pairs(log)
+    disk.crash(Fate.NOTHING)
+    logs = manager(disk.reopen())
+    found = logs.get(T0)
+    assert found is not None
+    assert checkpoint(logs) == {T0: 3}
+    assert pairs(found) == left
 
 
 def test_a_checkpoint_below_the_log_start_is_written_anew() -> None:
