@@ -1,12 +1,14 @@
 """One round over one log: what it reads is fixed when it is planned, on the loop.
 
-    plan      the closed segments; the transactions aborted in them
-    advance   read the dirty ones into the map, then group by group: read, judge, write
+    plan      which closed segments there are
+    advance   read the transactions aborted in them, and the keys of the dirty ones into the map;
+              then group by group: read, judge, write
     ready     a group's `.cleaned` files are on the disk: to be put in place, on the loop
     advance   ... until `done`
 
-Rule 1: `advance` may run in a worker thread: it touches its own files, reads those of closed
-segments, one at a time, and nothing of the log. It looks at `aborted` at every batch.
+Rule 1: `advance` may run in a worker thread: it touches its own files, and reads those of closed
+segments and the active one's transaction index by their paths, one at a time, and nothing of the
+log. It looks at `aborted` at every batch.
 
 Rule 2: a closed segment changes only when the log is cut, which aborts the round first; and it is
 removed only under another name. So what is found under its name until `commit` is what was planned.
@@ -18,7 +20,7 @@ dirty again the next time.
 """
 
 import contextlib
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import attrs
@@ -33,11 +35,27 @@ from storage.cleaner.grouping import group
 from storage.cleaner.offset_map import OffsetMap
 from storage.cleaner.transactions import CleanedTransactions
 from storage.config import LogConfig
-from storage.errors import CleaningAbortedError, CorruptRecordError, StorageError
+from storage.errors import (
+    CleaningAbortedError,
+    CorruptIndexError,
+    CorruptRecordError,
+    StorageError,
+)
 from storage.log import swap
-from storage.log.index.transaction_index import AbortedTransaction
+from storage.log.index.transaction_index import (
+    AbortedTransaction,
+    TransactionIndex,
+    aborted_between,
+)
 from storage.log.log import Log
-from storage.log.segment import CLEANED_SUFFIX, LOG_SUFFIX, Segment
+from storage.log.segment import (
+    CLEANED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+)
 from storage.log.segment_file import CHUNK_SIZE, read_batches
 from storage.types import NO_OFFSET, Offset
 
@@ -49,12 +67,25 @@ class SourceSegment:
     segment: Segment
     next_base_offset: Offset
     size: int
-    index_bytes: tuple[int, int]
-    aborted: list[AbortedTransaction]
 
     @property
     def base_offset(self) -> Offset:
         return self.segment.base_offset
+
+    @property
+    def index_bytes(self) -> tuple[int, int]:
+        """The sizes of its offset index and its time index, which are read from the disk."""
+        return self._file_size(INDEX_SUFFIX), self._file_size(TIME_INDEX_SUFFIX)
+
+    def _file_size(self, suffix: str) -> int:
+        try:
+            file = self.segment.file_system.open_for_reading(self.segment.path(suffix))
+        except FileNotFoundError:
+            return 0
+        try:
+            return file.size()
+        finally:
+            file.close()
 
 
 @attrs.frozen(kw_only=True)
@@ -65,8 +96,8 @@ class CleaningPlan:
     config: LogConfig
     dirty: DirtyRange
     sources: list[SourceSegment]
-    # In the dirty range; those of each source are its own.
-    aborted: list[AbortedTransaction]
+    # A transaction may have ended in any later segment, the active one too.
+    transaction_indexes: list[str]
     first_dirty_position: int
     last_records: Mapping[int, LastRecord]
     wall_ms: int
@@ -76,8 +107,6 @@ def plan(log: Log, dirty: DirtyRange, wall_ms: int) -> CleaningPlan:
     """Plan a round over `dirty`, on the loop."""
     segments = list(log.segments)
     first, end = dirty.first_dirty_offset, dirty.first_uncleanable_offset
-    # A transaction may have ended in any later segment, the active one too.
-    aborted = [entry for each in segments for entry in each.transaction_index.entries()]
     floor = log.segments.floor(first)
     position = floor.offset_index.lookup(first).position if floor else 0
     return CleaningPlan(
@@ -85,11 +114,11 @@ def plan(log: Log, dirty: DirtyRange, wall_ms: int) -> CleaningPlan:
         config=log.config,
         dirty=dirty,
         sources=[
-            _source(segment, after.base_offset, aborted)
+            SourceSegment(segment=segment, next_base_offset=after.base_offset, size=segment.size)
             for segment, after in pairwise(segments)
             if segment.base_offset < end
         ],
-        aborted=[each for each in aborted if each.overlaps(first, end)],
+        transaction_indexes=[each.path(TRANSACTION_INDEX_SUFFIX) for each in segments],
         first_dirty_position=position,
         last_records={
             state.producer_id: LastRecord(
@@ -98,21 +127,6 @@ def plan(log: Log, dirty: DirtyRange, wall_ms: int) -> CleaningPlan:
             for state in log.producers.producers.values()
         },
         wall_ms=wall_ms,
-    )
-
-
-def _source(
-    segment: Segment, next_base_offset: Offset, aborted: Iterable[AbortedTransaction]
-) -> SourceSegment:
-    sizes = segment.offset_index.size_in_bytes, segment.time_index.size_in_bytes
-    # Or every index of a large log would be open at once.
-    segment.release_indexes()
-    return SourceSegment(
-        segment=segment,
-        next_base_offset=next_base_offset,
-        size=segment.size,
-        index_bytes=sizes,
-        aborted=[each for each in aborted if each.overlaps(segment.base_offset, next_base_offset)],
     )
 
 
@@ -130,6 +144,7 @@ class Cleaning:
     ready: Sequence[SourceSegment] = ()
     done: bool = False
     _transactions: CleanedTransactions = attrs.field(factory=CleanedTransactions)
+    _aborted_in_log: list[AbortedTransaction] = attrs.field(init=False, factory=list)
     _filter: BatchFilter = attrs.field(init=False)
     _writing: Offset | None = None
     _work: Generator[int] = attrs.field(init=False)
@@ -173,7 +188,7 @@ class Cleaning:
         except (StorageError, OSError) as error:
             if self.aborted:
                 raise CleaningAbortedError(f"{self.log.topic_partition} has changed") from error
-            if isinstance(error, DamagedLogError):
+            if isinstance(error, DamagedLogError | CorruptIndexError):
                 raise CorruptRecordError(str(error)) from error
             raise
         self.done = True
@@ -205,6 +220,7 @@ class Cleaning:
             raise CleaningAbortedError(f"{self.log.topic_partition} has changed")
 
     def _run(self) -> Generator[int]:
+        self._read_aborted()
         yield from self._index()
         config = self.plan.config
         sources = [each for each in self.plan.sources if each.base_offset < self.end_offset]
@@ -215,12 +231,35 @@ class Cleaning:
             self.ready = members
             yield 0
 
+    def _read_aborted(self) -> None:
+        """Read which transactions were aborted among what may be cleaned."""
+        if self.plan.sources:
+            with contextlib.closing(self._transaction_indexes()) as indexes:
+                start, end = (
+                    self.plan.sources[0].base_offset,
+                    self.plan.dirty.first_uncleanable_offset,
+                )
+                self._aborted_in_log = aborted_between(indexes, start, end)
+
+    def _transaction_indexes(self) -> Generator[TransactionIndex]:
+        for path in self.plan.transaction_indexes:
+            self._check()
+            index = TransactionIndex.open(self.log.local.file_system, path)
+            try:
+                yield index
+            finally:
+                index.close()
+
+    def _aborted_between(self, start: Offset, end: Offset) -> list[AbortedTransaction]:
+        return [each for each in self._aborted_in_log if each.overlaps(start, end)]
+
     # Into the map.
 
     def _index(self) -> Iterator[int]:
         transactions = CleanedTransactions()
-        transactions.add_aborted(self.plan.aborted)
-        first_dirty = self.plan.dirty.first_dirty_offset
+        dirty = self.plan.dirty
+        first_dirty = dirty.first_dirty_offset
+        transactions.add_aborted(self._aborted_between(first_dirty, dirty.first_uncleanable_offset))
         position = self.plan.first_dirty_position
         for source in self.plan.sources:
             if source.next_base_offset <= first_dirty:
@@ -265,7 +304,9 @@ class Cleaning:
         writer = self._writer(members[0].base_offset)
         try:
             for source in members:
-                self._transactions.add_aborted(source.aborted)
+                self._transactions.add_aborted(
+                    self._aborted_between(source.base_offset, source.next_base_offset)
+                )
                 for header, batch in self._batches(source):
                     kept = self._filter.keep(header, batch)
                     if kept is not None:

@@ -368,6 +368,39 @@ def test_a_transaction_over_two_segments_is_aborted_in_both() -> None:
     assert aborted(again) == [(7, 0, 4)]
 
 
+def test_transaction_indexes_are_read_by_the_round_and_not_by_its_plan() -> None:
+    """The plan is made on an event loop, and the indexes may be long."""
+    log = fresh(segment_bytes=300)
+    transactional(log, 7, (A, bytes(150)))
+    roll(log)
+    put(log, (B, b"1"))
+    end_transaction(log, 7, commit=False)  # in the active segment
+    log.close()
+    disk = log.local.file_system
+    assert isinstance(disk, FaultyFileSystem)
+    log = open_log(disk, log.config, clean=True)
+    log.update_high_watermark(log.log_end_offset)
+    disk.inject(Fault(operation="open", names="*.txnindex"))
+    cleaning = begin(log)
+    with pytest.raises(OSError, match="Input/output error"):
+        cleaning.advance(1)
+    finish(begin(log))
+    assert pairs(log) == {1: (B, b"1")}
+
+
+def test_a_log_whose_transaction_index_is_damaged_cannot_be_cleaned() -> None:
+    log = fresh()
+    transactional(log, 7, (A, b"1"))
+    end_transaction(log, 7, commit=False)
+    roll(log)
+    disk = log.local.file_system
+    assert isinstance(disk, FaultyFileSystem)
+    cleaning = begin(log)
+    disk.disk.corrupt(f"{log.directory}/{0:020d}.txnindex", 0, b"\xff")
+    with pytest.raises(CorruptRecordError, match="version"):
+        cleaning.advance(1)
+
+
 # The map.
 
 
