@@ -61,7 +61,7 @@ _WINDOW = 4096 + HEADER_SIZE
 _EMPTY_WINDOW = 1000 * HEADER_SIZE
 # More than so many bytes are never left without an index entry, whatever `index.interval.bytes`
 # says: event loops walk the headers between two entries. (Kafka's requests walk in threads.)
-_MAX_INDEX_INTERVAL = 64 * 1024
+MAX_INDEX_INTERVAL = 64 * 1024
 # The last appends are what followers ask for next; they are found without reading.
 _REMEMBERED_APPENDS = 64
 
@@ -105,7 +105,7 @@ class SegmentRead(NamedTuple):
 
 
 def _bounded_interval(index_interval_bytes: int) -> int:
-    return min(index_interval_bytes, _MAX_INDEX_INTERVAL)
+    return min(index_interval_bytes, MAX_INDEX_INTERVAL)
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -484,8 +484,10 @@ class Segment:
 
     def _last_timestamp_on_disk(self) -> TimestampOffset:
         largest = self.time_index.last_entry
-        if self.time_index.entry_count and not self._is_open_ended:
-            return largest  # the closing entry, or what stood when nothing younger came
+        if not self._is_open_ended and (
+            self.time_index.entry_count or self.first_batch_timestamp == NO_TIMESTAMP
+        ):
+            return largest  # the closing entry, or none where no record carries a time
         start = self.offset_index.lookup(largest.offset).position
         for _, header in self.headers(start):
             if header.max_timestamp > largest.timestamp:

@@ -5,22 +5,30 @@
 
 One read of the index and two of the log show a file that was emptied, cut short, or written
 over at an end, an index that is longer than its log, and where the segment ends. The active
-segment's last batches have their CRC checked: a crash that no marker tells of hits them first.
+segment's last batches have their CRC checked: a crash that no marker reports hits them first.
 What lies in between is checked when it is read. (Kafka looks at none of this after a clean
 shutdown.)
+
+Apache Kafka's index may have its entries far apart (`index.interval.bytes`): its requests walk the
+batches between two of them in threads. An event loop cannot, so such a segment is read again, which
+makes its index anew.
 """
 
 import os
+from itertools import islice
 from typing import Final
 
-from storage.batch.record_batch import check_crc
+from storage.batch.record_batch import HEADER_SIZE, check_crc
 from storage.errors import CorruptIndexError, CorruptRecordError, OffsetOverflowError
-from storage.log.index.offset_index import OffsetPosition
-from storage.log.segment import INDEX_SUFFIX, LOG_SUFFIX, Segment
+from storage.log.index.offset_index import ENTRY_SIZE, OffsetPosition
+from storage.log.segment import INDEX_SUFFIX, LOG_SUFFIX, MAX_INDEX_INTERVAL, Segment
 from storage.types import LAST_LOG_END, Offset
 
 # A copy of a directory has files of new times, in any order, that have not changed.
 COPYING_MS: Final = 10_000
+# Twice what our own index leaves without an entry, and more batches than that holds.
+_WIDE_GAP: Final = 2 * MAX_INDEX_INTERVAL
+_MOST_WALKED: Final = MAX_INDEX_INTERVAL // HEADER_SIZE
 
 
 def end_of_believed(segment: Segment, *, active: bool, marker_ms: int | None) -> Offset:
@@ -35,6 +43,7 @@ def end_of_believed(segment: Segment, *, active: bool, marker_ms: int | None) ->
             raise CorruptIndexError(f"no {os.path.basename(segment.path(INDEX_SUFFIX))}")
         return segment.base_offset
     last = _last_entry(segment)
+    _check_gaps(segment, last)
     if last.position > 0:
         _check_order(segment, _first_offset(segment), last.offset)
     end = _walk(segment, last, check_crcs=active)
@@ -66,6 +75,19 @@ def _last_entry(segment: Segment) -> OffsetPosition:
             f"the last entry of its index leads to byte {last.position} of {segment.size}"
         )
     return last
+
+
+def _check_gaps(segment: Segment, last: OffsetPosition) -> None:
+    """Raise CorruptIndexError where too many batches lie before the first entry or behind the last."""
+    index = segment.offset_index
+    if index.size_in_bytes + ENTRY_SIZE > segment.max_index_bytes:
+        return  # it is full, and would be again
+    first = index.entry(0).position if index.entry_count else segment.size
+    for begin, end in ((0, first), (last.position, segment.size)):
+        if end - begin > _WIDE_GAP:
+            position, _ = next(islice(segment.headers(begin), _MOST_WALKED, None), (end, None))
+            if position < end:
+                raise CorruptIndexError(f"its index has no entry for {end - begin} bytes")
 
 
 def _first_offset(segment: Segment) -> Offset:

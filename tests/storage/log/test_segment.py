@@ -8,8 +8,10 @@ from hypothesis import given, strategies as st
 from storage.batch.record_batch import read_header, walk
 from storage.errors import CorruptRecordError, KafkaStorageError
 from storage.log.index.transaction_index import AbortedTransaction
+from storage.log.index.offset_index import ENTRY_SIZE
 from storage.log.segment import (
     DELETED_SUFFIX,
+    INDEX_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     TRANSACTION_INDEX_SUFFIX,
@@ -53,13 +55,20 @@ def test_an_offset_that_the_index_cannot_express_is_not_appended(base: int, larg
     assert segment.size == 0
 
 
-def test_little_is_read_to_find_an_offset_whatever_the_index_interval_is() -> None:
-    """An event loop walks from one index entry to the next."""
+@pytest.mark.parametrize("entries", [None, 0, 1], ids=["ours", "an empty index", "one entry"])
+def test_little_is_read_to_find_an_offset_whatever_the_index_interval_is(
+    entries: int | None,
+) -> None:
+    """An event loop walks from one index entry to the next. Apache Kafka leaves few of them."""
     disk = new_disk()
     log = open_log(disk, small_config(segment_bytes=1 << 20, index_interval_bytes=2**31 - 1))
     fill(log, 5000)
     log.close()
+    if entries is not None:
+        path = log.segments[0].path(INDEX_SUFFIX)
+        disk.open(path).truncate(entries * ENTRY_SIZE)
     log = open_log(disk, log.config, clean=True)
+    assert log.recovery.segments_recovered == (0 if entries is None else 1)
     (segment,) = log.segments
     disk.disk.costs = DiskCosts(read_per_byte=1)
     for find in (
@@ -147,6 +156,24 @@ def test_the_largest_timestamp_is_found_again_after_a_truncation() -> None:
     assert segment.time_index.entry_count == 0
     assert segment.max_timestamp.timestamp == 400
     assert segment.end_offset == 41
+
+
+@given(
+    times=st.lists(st.integers(-1, 50), min_size=1, max_size=12),
+    kept=st.integers(0, 12),
+    interval=st.sampled_from([0, 150, 10_000]),
+)
+def test_what_is_left_by_a_truncation_has_its_largest_timestamp(
+    times: list[int], kept: int, interval: int
+) -> None:
+    """By the last entry of the time index and the batches behind it (LogSegment.truncateTo)."""
+    segment = new_segment(0, interval=interval)
+    for offset, timestamp in enumerate(times):
+        put(segment, offset, timestamp=timestamp)
+    segment.truncate_to(kept)
+    left = times[:kept]
+    largest = max(left, default=-1)
+    assert segment.max_timestamp == (largest, left.index(largest) if largest >= 0 else 0)
 
 
 @pytest.mark.conformance("SG-10")
