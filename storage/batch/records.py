@@ -304,7 +304,7 @@ def last_record_offset(batch: Batch, *, max_size: int = MAX_DECOMPRESSED_SIZE) -
     """
     header = read_header(batch)
     data = unpack(header, batch, max_size=max_size)
-    position = _skip_records(header, data, 0, header.record_count - 1)
+    position = skip_records(data, 0, header.record_count - 1)
     try:
         _, position = read_varint(data, position)
         _, position = read_varlong(data, position + 1)
@@ -314,7 +314,7 @@ def last_record_offset(batch: Batch, *, max_size: int = MAX_DECOMPRESSED_SIZE) -
     return header.base_offset + offset_delta
 
 
-def _skip_records(header: BatchHeader, data: Buffer, position: int, count: int) -> int:
+def skip_records(data: Buffer, position: int, count: int) -> int:
     """Return the position after `count` records, of which only the lengths are read."""
     end = len(data)
     try:
@@ -328,7 +328,7 @@ def _skip_records(header: BatchHeader, data: Buffer, position: int, count: int) 
                 raise _out_of_range(length, end - position)
             position += length
     except IndexError:
-        raise _too_few(header) from None
+        raise CorruptRecordError(f"fewer than {count} records") from None
     return position
 
 
@@ -369,7 +369,9 @@ def _record_bounds(header: BatchHeader, data: Buffer) -> Iterator[tuple[int, int
         try:
             length, position = read_varint(data, position)
         except IndexError:
-            raise _too_few(header) from None
+            raise CorruptRecordError(
+                f"fewer records than the {header.record_count} that the batch counts"
+            ) from None
         following = position + length
         if length < 1 or following > end:
             raise _out_of_range(length, end - position)
@@ -377,10 +379,6 @@ def _record_bounds(header: BatchHeader, data: Buffer) -> Iterator[tuple[int, int
         position = following
     if position != end:
         raise CorruptRecordError(f"{end - position} bytes after the last record")
-
-
-def _too_few(header: BatchHeader) -> CorruptRecordError:
-    return CorruptRecordError(f"fewer records than the {header.record_count} that the batch counts")
 
 
 def _out_of_range(length: int, left: int) -> CorruptRecordError:

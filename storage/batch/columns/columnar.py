@@ -13,7 +13,9 @@ compressed batch was inflated into, and keeps it alive; only what has 12 bytes o
 stands in the view itself, as Arrow lays it down. `plain` copies, for readers without views.
 
 Rule 2: a batch is read whole or not at all. Its CRC-32C is checked first; the batches before
-a damaged one are yielded, then the error says where it stands.
+a damaged one are yielded, then the error says where it stands. A batch of more records than
+`_RECORDS_MOST` comes in several pieces, after each of them has been looked at: what vectors need
+for a record is many times the size of the smallest one.
 
 Rule 3: a control batch holds no records of the user's: it is left out, and its offsets are a
 gap, as they are to a consumer. Aborted transactions' records are not filtered.
@@ -23,7 +25,7 @@ this module only where columns are wanted.
 """
 
 import struct
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
@@ -44,7 +46,13 @@ from storage.batch.columns.arrow_columns import (
     plain,
     schema_of,
 )
-from storage.batch.columns.vectors import Integers, read_fields, read_headers, record_bodies
+from storage.batch.columns.vectors import (
+    LEAST_RECORD_SIZE,
+    Integers,
+    read_fields,
+    read_headers,
+    record_bodies,
+)
 from storage.batch.compression import decompress
 from storage.batch.record_batch import (
     CODEC_MASK,
@@ -55,7 +63,7 @@ from storage.batch.record_batch import (
     MAGIC,
     read_header,
 )
-from storage.batch.records import MAX_DECOMPRESSED_SIZE
+from storage.batch.records import MAX_DECOMPRESSED_SIZE, skip_records
 from storage.errors import CorruptRecordError, InvalidRecordError
 from storage.filesystem import File
 from storage.types import Buffer, Offset
@@ -82,6 +90,8 @@ __all__ = [
 CHUNK_SIZE: Final = 8 * 1024 * 1024
 # What compressed batches of one chunk may grow to before it is cut.
 _INFLATED_MOST: Final = 64 * 1024 * 1024
+# The records that are taken apart at once: as many as a chunk of the smallest ones has.
+_RECORDS_MOST: Final = CHUNK_SIZE // LEAST_RECORD_SIZE
 
 _INT64_END: Final = 2**63
 
@@ -274,10 +284,11 @@ def _no_batch(length: int, magic: int) -> str:
 
 
 def _decode_whole(view: memoryview, begins: list[int], wanted: _Wanted) -> Iterator[pa.RecordBatch]:
-    """Decode the batches that begin at `begins` and fill `view`, about `CHUNK_SIZE` at a time."""
-    first = 0
+    """Decode the batches that begin at `begins` and fill `view`, at most `CHUNK_SIZE` at a time."""
+    first, ends = 0, [*begins[1:], len(view)]
     while first < len(begins):
-        following = bisect_left(begins, begins[first] + CHUNK_SIZE, first + 1)
+        # A larger batch stands alone.
+        following = max(first + 1, bisect_right(ends, begins[first] + CHUNK_SIZE))
         yield from _decode_chunk(view, begins[first:following], wanted)
         first = following
 
@@ -330,10 +341,9 @@ def _decode_batches(
             origin, end = int(begins[first]), int(ends[last - 1])
             places = begins[run] - origin + HEADER_SIZE, ends[run] - origin
             found = _assemble(view[origin:end], headers[run], *places, wanted)
-            pieces = iter([(end, found)])
-        for end, found in pieces:
-            if found is not None:
-                yield positions[0] + end, found
+            pieces = ((end, piece) for piece in found)
+        for end, piece in pieces:
+            yield positions[0] + end, piece
 
 
 def _runs(flags: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
@@ -349,23 +359,69 @@ def _inflate(
     begins: Integers,
     ends: Integers,
     wanted: _Wanted,
-) -> Iterator[tuple[int, pa.RecordBatch | None]]:
+) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Decompress batches into one buffer, decode that, and begin another where it is full."""
-    inflated, stops, first = bytearray(), [0], 0
+    inflated, stops, first, records = bytearray(), [0], 0, 0
+    counts = headers["record_count"].tolist()
     for index, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
         codec = read_header(view, begin).codec
         body = view[begin + HEADER_SIZE : end]
         # Copied at once: a codec's output may lie in a memory map of the largest size it might have had.
         inflated += decompress(codec, body, max_size=MAX_DECOMPRESSED_SIZE)
         stops.append(len(inflated))
-        if len(inflated) >= _INFLATED_MOST or index + 1 == len(headers):
+        records += counts[index]
+        if (
+            index + 1 == len(headers)
+            or len(inflated) >= _INFLATED_MOST
+            or records + counts[index + 1] > _RECORDS_MOST
+        ):
             places = np.array(stops, np.int64)
             rows = headers[first : index + 1]
-            yield end, _assemble(memoryview(inflated), rows, places[:-1], places[1:], wanted)
-            inflated, stops, first = bytearray(), [0], index + 1
+            for piece in _assemble(memoryview(inflated), rows, places[:-1], places[1:], wanted):
+                yield end, piece
+            inflated, stops, first, records = bytearray(), [0], index + 1, 0
 
 
 def _assemble(
+    view: memoryview,
+    headers: npt.NDArray[np.void],
+    begins: Integers,
+    ends: Integers,
+    wanted: _Wanted,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the columns of the batches whose records stand in `view`: one piece, unless it is one
+    batch of too many records, and none where there are no records.
+    """
+    count, size = int(headers["record_count"][0]), int(ends[0] - begins[0])
+    if len(headers) > 1 or not _RECORDS_MOST < count <= size // LEAST_RECORD_SIZE:
+        found = _columns(view, headers, begins, ends, wanted)
+        if found is not None:
+            yield found
+        return
+    view = view[int(begins[0]) : int(ends[0])]
+    for _ in _pieces(view, headers, wanted):
+        pass  # nothing is yielded of a batch that is damaged further on
+    yield from _pieces(view, headers, wanted)
+
+
+def _pieces(
+    view: memoryview, headers: npt.NDArray[np.void], wanted: _Wanted
+) -> Iterator[pa.RecordBatch]:
+    """Yield the columns of one large batch, `_RECORDS_MOST` records at a time."""
+    begin, left = 0, int(headers["record_count"][0])
+    while left:
+        part = headers.copy()
+        part["record_count"] = count = min(left, _RECORDS_MOST)
+        left -= count
+        end = skip_records(view, begin, count) if left else len(view)
+        place = np.array([0, end - begin], np.int64)
+        found = _columns(view[begin:end], part, place[:1], place[1:], wanted)
+        if found is not None:
+            yield found
+        begin = end
+
+
+def _columns(
     view: memoryview,
     headers: npt.NDArray[np.void],
     begins: Integers,

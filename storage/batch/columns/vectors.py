@@ -58,7 +58,7 @@ HEADER_TYPE: Final = np.dtype(
 assert HEADER_TYPE.itemsize == HEADER_SIZE
 
 # A length, the attributes, two deltas, two lengths and a count, of a byte each.
-_LEAST_RECORD_SIZE: Final = 7
+LEAST_RECORD_SIZE: Final = 7
 _LEAST_HEADER_SIZE: Final = 2
 # What an Arrow view has room for beside the length.
 _INLINE_MOST: Final = 12
@@ -123,7 +123,7 @@ def read_headers(data: Bytes, positions: Integers) -> npt.NDArray[Any]:
 
 def record_bodies(data: Bytes, begins: Integers, ends: Integers, counts: Integers) -> Bodies:
     """Find the records of batches, whose bytes after the header go from `begins` to `ends`."""
-    if counts.size and (counts.min() < 0 or (counts * _LEAST_RECORD_SIZE > ends - begins).any()):
+    if counts.size and (counts.min() < 0 or (counts * LEAST_RECORD_SIZE > ends - begins).any()):
         raise CorruptRecordError("more records counted than there are bytes for")
     places = np.empty(int(counts.sum()), np.int64)
     firsts = np.cumsum(counts) - counts

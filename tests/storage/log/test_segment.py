@@ -7,8 +7,8 @@ from hypothesis import given, strategies as st
 
 from storage.batch.record_batch import read_header, walk
 from storage.errors import CorruptRecordError, KafkaStorageError
-from storage.log.index.transaction_index import AbortedTransaction
 from storage.log.index.offset_index import ENTRY_SIZE
+from storage.log.index.transaction_index import AbortedTransaction
 from storage.log.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,

@@ -103,9 +103,11 @@ def rows(found: Sequence[pa.RecordBatch]) -> list[dict[str, Any]]:
     return listed
 
 
-@given(logs())
-def test_the_columns_say_what_the_records_say(batches: list[bytes]) -> None:
-    assert rows(list(columnar.decode(b"".join(batches)))) == slowly(batches)
+@given(logs(), st.sampled_from([1, 2, 3, columnar._RECORDS_MOST]))
+def test_the_columns_say_what_the_records_say(batches: list[bytes], most: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columnar, "_RECORDS_MOST", most)
+        assert rows(list(columnar.decode(b"".join(batches)))) == slowly(batches)
 
 
 @given(logs(), st.data())
@@ -346,7 +348,7 @@ def test_a_name_that_is_no_text_is_read_as_java_reads_it() -> None:
 def test_a_log_is_cut_into_batches_of_bounded_size() -> None:
     one = encode_batch([Record(timestamp=1, value=bytes(1024 * 1024))])
     found = [batch.num_rows for batch in columnar.decode(one * 10)]
-    assert found == [8, 2]
+    assert found == [7, 3]
     zeroes = [Record(timestamp=1, value=bytes(8 * 1024 * 1024))]
     small = encode_batch(zeroes, codec=Codec.ZSTD)
     assert [batch.num_rows for batch in columnar.decode(small * 10)] == [8, 2]
@@ -364,6 +366,37 @@ def test_one_piece_of_what_inflates_is_in_memory_at_a_time(monkeypatch: pytest.M
     finally:
         tracemalloc.stop()
     assert most < 8 * size
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_records_are_taken_apart_so_many_at_a_time(
+    codec: Codec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columnar, "_RECORDS_MOST", 100)
+    large = encode_batch([Record(timestamp=1)] * 250, codec=codec)
+    assert [each.num_rows for each in columnar.decode(large)] == [100, 100, 50]
+
+
+def test_compressed_batches_of_many_records_are_taken_apart_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(columnar, "_RECORDS_MOST", 100)
+    counts = [250, 60, 40, 60, 250]
+    batches = [encode_batch([Record(timestamp=1)] * each, codec=Codec.ZSTD) for each in counts]
+    found = [each.num_rows for each in columnar.decode(b"".join(batches))]
+    assert found == [100, 100, 50, 100, 60, 100, 100, 50]
+
+
+def test_a_large_batch_that_is_damaged_at_its_end_gives_no_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(columnar, "_RECORDS_MOST", 10)
+    batch = encode_batch([Record(timestamp=1)] * 25)
+    damaged = batch[:-1] + b"\x01"  # a header that is not there
+    found: list[pa.RecordBatch] = []
+    with pytest.raises(CorruptBatchError):
+        found.extend(columnar.decode(damaged, check_crcs=False))
+    assert found == []
 
 
 def test_offsets_that_fall_from_batch_to_batch_are_read_within_bounds() -> None:
