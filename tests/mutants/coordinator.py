@@ -41,14 +41,14 @@ MUTANTS = (
         "a coordinator that loads its log forgets the ids that were deleted",
         (
             Edit(
-                "replication.transactions.loading",
-                "                found.pop(entry.transactional_id, None)\n",
-                "                pass\n",
+                "replication.transactions.coordinator",
+                "                self.slots.pop(name, None)\n            else:\n                self.slots[name]",
+                "                pass\n            else:\n                self.slots[name]",
             ),
         ),
         without_it="an expired transactional id is back, with the producer id of before",
         source="TransactionStateManager.loadTransactionMetadata",
-        caught_by="tests/replication/transactions/test_loading.py"
-        "::test_the_last_record_of_an_id_counts_and_a_tombstone_forgets_it",
+        caught_by="tests/replication/coordinator/test_coordinator_log.py"
+        "::test_the_last_record_of_an_id_counts_and_a_tombstone_deletes_it",
     ),
 )
