@@ -15,7 +15,8 @@ with an error code are plain integers, because a newer peer may send an unknown 
 """
 
 import enum
-from typing import Self
+from collections.abc import Callable
+from typing import Self, TypeAlias
 
 
 class ErrorCode(enum.IntEnum):
@@ -256,3 +257,12 @@ class AuthenticationError(PeerUnavailableError):
 
     A retry helps only after the configuration is corrected.
     """
+
+
+OnBug: TypeAlias = Callable[[BaseException], None]
+"""Called by a boundary with a mistake of ours that it has caught, instead of raising it."""
+
+
+def raise_bug(error: BaseException) -> None:
+    """Raise the error: the default `OnBug`, by which a mistake of ours ends the program."""
+    raise error

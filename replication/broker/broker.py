@@ -32,7 +32,7 @@ from replication.broker.lifecycle import BrokerLifecycle
 from replication.broker.nodes import CONTROLLER_ID
 from replication.broker.wiring import Wiring
 from replication.config import BrokerConfig
-from replication.errors import ConfigError, UnderstudyError
+from replication.errors import ConfigError, OnBug, UnderstudyError
 from replication.events import (
     BrokerStarted,
     BrokerStopped,
@@ -67,7 +67,7 @@ from replication.replica_manager.log_loading import load_logs
 from replication.server.connection_quotas import ConnectionQuotas
 from replication.server.node_scope import ListenError, listen
 from replication.server.request_metrics import RequestMetrics
-from replication.server.server import OnBug, Server
+from replication.server.server import Server
 from replication.steps import STEP
 from replication.transactions.coordinator import TransactionCoordinator
 from replication.transactions.markers import PeerChannels

@@ -7,6 +7,7 @@ import attrs
 
 from replication.broker.handlers import BrokerNode, broker_handlers
 from replication.config import BrokerConfig, TopicConfig
+from replication.errors import OnBug
 from replication.events import EventSink, SegmentsDeleted
 from replication.faults.node_faults import FaultGate, Faults
 from replication.follower.fetcher import FetcherConfig
@@ -34,7 +35,7 @@ from replication.server.authentication import Gate, gate
 from replication.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from replication.server.guards import guarded
 from replication.server.request_metrics import RequestMetrics
-from replication.server.server import AdvertisedFeatures, Handler, OnBug, Server
+from replication.server.server import AdvertisedFeatures, Handler, Server
 from replication.transactions.asking import CoordinatorQuestions
 from replication.transactions.coordinator import TransactionCoordinator
 from replication.transactions.markers import MarkerSender, MarkerWriter, PeerChannels

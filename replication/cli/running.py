@@ -26,7 +26,7 @@ from storage.log import open_segments
 
 if TYPE_CHECKING:  # a controller's process imports no broker
     from replication.cluster.cluster import Node
-    from replication.server.server import OnBug
+    from replication.errors import OnBug
 
 STANDARD_INPUT = 0
 

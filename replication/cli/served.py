@@ -20,13 +20,13 @@ from replication.events import EventSink
 if TYPE_CHECKING:
     from replication.cluster.cluster import Cluster
     from replication.cluster.interface import AnyCluster
+    from replication.errors import OnBug
     from replication.observe.http.sites import Site
     from replication.observe.isr_reasons import IsrReasons
     from replication.observe.journal import JournalEntry
     from replication.observe.page import LivePage
     from replication.observe.served_metrics import ServedMetrics
     from replication.observe.state_reader import StateReader
-    from replication.server.server import OnBug
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

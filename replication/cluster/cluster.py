@@ -49,7 +49,7 @@ from replication.cluster.interface import (
 )
 from replication.config import BrokerConfig, Voter
 from replication.controller.controller import Controller
-from replication.errors import UnderstudyError
+from replication.errors import OnBug, UnderstudyError, raise_bug
 from replication.events import EventSink, ignore
 from replication.faults import AddedRule, FaultRule
 from replication.faults.impairments import Impairments
@@ -60,7 +60,6 @@ from replication.net.clock import TrioClock
 from replication.net.detach import DetachableFileSystem, DetachableTransport
 from replication.net.raising import raising_only_one, raising_the_first
 from replication.net.seams import NodeClock, Seams
-from replication.server.server import OnBug
 from storage.errors import StorageError
 from storage.types import TopicPartition
 
@@ -139,11 +138,6 @@ class _Incarnation:
                 self.on_failure(self, error)
         finally:
             self.ended.set()
-
-
-def raise_bug(error: BaseException) -> None:
-    """Raise the error: the default `on_bug`, by which a mistake of ours ends the program."""
-    raise error
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)

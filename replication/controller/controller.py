@@ -56,7 +56,7 @@ from replication.controller.rules.reassignments import (
 )
 from replication.controller.rules.scram import alter_user_scram_credentials, first_credentials
 from replication.controller.rules.topics import allocate_producer_ids, create_topics, delete_topics
-from replication.errors import ErrorCode, PeerUnavailableError
+from replication.errors import ErrorCode, OnBug, PeerUnavailableError
 from replication.events import Event, EventSink, LogDirectoryFailed, ignore
 from replication.faults.node_faults import FaultGate, Faults
 from replication.metadata.log import MetadataLog
@@ -89,7 +89,7 @@ from replication.server.limits import (
 )
 from replication.server.node_scope import listen
 from replication.server.request_metrics import RequestMetrics
-from replication.server.server import Handler, OnBug, RequestContext, Server
+from replication.server.server import Handler, RequestContext, Server
 from replication.steps import STEP, Steps
 from replication.wire.apis import ApiKey, api_of
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse

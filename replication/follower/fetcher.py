@@ -33,7 +33,13 @@ from collections.abc import Callable, Iterable, Mapping
 import attrs
 import trio
 
-from replication.errors import ErrorCode, PeerUnavailableError, ProtocolError, UnderstudyError
+from replication.errors import (
+    ErrorCode,
+    OnBug,
+    PeerUnavailableError,
+    ProtocolError,
+    UnderstudyError,
+)
 from replication.events import EventSink, ignore
 from replication.follower.fetcher_stats import FetcherStats
 from replication.follower.followed_replicas import AppendInfo, FollowedReplicas
@@ -43,7 +49,7 @@ from replication.follower.log_truncation import (
     maybe_truncate,
     truncate_to_epoch_ends,
 )
-from replication.follower.partitions import FollowedPartitions, OnBug
+from replication.follower.partitions import FollowedPartitions
 from replication.follower.rules.fetch_session_handler import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     FetchRequestData,

@@ -24,6 +24,7 @@ from typing import NamedTuple
 import attrs
 import trio
 
+from replication.errors import OnBug
 from replication.events import EventSink, FetcherStarted, FetcherStopped, ignore
 from replication.follower.fetcher import (
     FetcherConfig,
@@ -38,7 +39,6 @@ from replication.follower.leader_endpoint import (
     LeaderEndpoint,
     RemoteLeaderEndpoint,
 )
-from replication.follower.partitions import OnBug
 from replication.follower.rules.fetch_state import (
     BrokerEndPoint,
     InitialFetchState,

@@ -9,12 +9,12 @@ Rule 2: a partition is in `states`, in `failed`, or unknown. A failed one is fol
 is added again: at a newer leader epoch, or because its log was created anew.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 import trio
 
-from replication.errors import ErrorCode, UnderstudyError
+from replication.errors import ErrorCode, OnBug, UnderstudyError
 from replication.events import EventSink, FetchRefused, FollowerFetching, PartitionFailed
 from replication.follower.fetcher_stats import FetcherStats
 from replication.follower.followed_replicas import FollowedReplicas
@@ -29,8 +29,6 @@ from replication.follower.rules.fetch_state import (
 from replication.net.seams import NodeClock
 from storage.errors import ShortageError, StorageError
 from storage.types import LeaderEpoch, TopicId, TopicPartition
-
-OnBug = Callable[[BaseException], None]
 
 
 @attrs.define(kw_only=True)

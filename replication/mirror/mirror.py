@@ -14,7 +14,6 @@ Rule 3: a mirror may be killed at any moment. One that is stopped, or refuses to
 logs as a broker does at a clean shutdown.
 """
 
-from collections.abc import Callable
 from functools import partial
 
 import attrs
@@ -23,6 +22,7 @@ import trio
 from replication.client.config import ClientConfig
 from replication.client.errors import NO_ANSWER
 from replication.config import BrokerConfig, TopicConfig
+from replication.errors import OnBug, raise_bug
 from replication.events import (
     Event,
     EventSink,
@@ -65,10 +65,6 @@ class _NoLeader:
         raise AssertionError(f"a mirror leads nothing: {proposal} of {partition}, {topic_id.hex()}")
 
 
-def raise_bug(error: BaseException) -> None:
-    raise error
-
-
 @attrs.define(eq=False, kw_only=True)
 class Mirror:
     """A mirror, to be run once; `directory` holds the copy and its `state`."""
@@ -78,7 +74,7 @@ class Mirror:
     directory: str
     seams: Seams
     sink: EventSink = ignore
-    on_bug: Callable[[BaseException], None] = raise_bug
+    on_bug: OnBug = raise_bug
     metrics: MetricsRegistry = attrs.field(init=False)
     logs: LogManager | None = attrs.field(init=False, default=None)
     _fetchers: ReplicaFetcherManager | None = attrs.field(init=False, default=None)

@@ -22,13 +22,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from replication.errors import OnBug
 from replication.events import Event, EventSink, LogDeleted, LogTruncated
 from replication.metrics import Histogram, MetricName, MetricsRegistry
 from replication.net.clock import TrioClock
 from replication.net.seams import NodeClock
 from replication.observe.exposition import CONTENT_TYPE, Labels, MetricsSource, exposition
 from replication.observe.http import LOOPBACK, Site
-from replication.server.server import OnBug
 from storage.types import Offset, TopicPartition
 
 if TYPE_CHECKING:

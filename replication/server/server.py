@@ -31,6 +31,7 @@ import trio
 from replication.errors import (
     AuthenticationError,
     ErrorCode,
+    OnBug,
     PeerUnavailableError,
     ProtocolError,
     TooManyConnectionsError,
@@ -69,8 +70,6 @@ from replication.wire.schema import Part
 from storage.errors import RegionAbortedError
 from storage.log.file_region import FileRegion
 from storage.types import Buffer
-
-OnBug: TypeAlias = Callable[[BaseException], None]
 
 # ApiVersionsRequest.isValid
 _CLIENT_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

@@ -29,10 +29,11 @@ import trio
 
 from replication.broker.broker import Broker
 from replication.broker.nodes import CONTROLLER_ID
-from replication.cluster.cluster import POLL_SECONDS, Cluster, raise_bug
+from replication.cluster.cluster import POLL_SECONDS, Cluster
 from replication.cluster.interface import NotInTimeError
 from replication.config import BrokerConfig
 from replication.controller.controller import Controller
+from replication.errors import raise_bug
 from replication.events import EventSink, fan_out, ignore
 from replication.metadata.rules import MetadataImage, PartitionRegistration
 from replication.net.raising import raising_only_one

@@ -29,7 +29,7 @@ import trio
 from replication.broker.handlers.fetch import fetch
 from replication.broker.handlers.node import BrokerNode
 from replication.broker.wiring import Wiring
-from replication.errors import PeerUnavailableError
+from replication.errors import PeerUnavailableError, raise_bug
 from replication.events import ignore
 from replication.follower.fetcher import FetcherConfig, ReplicaFetcher
 from replication.follower.fetcher_stats import FetcherStats
@@ -74,10 +74,6 @@ ROUNDS = 200
 VERSION = 17
 LEADER = BrokerEndPoint(LOCAL, "leader", 9092)
 CLOCK = production_seams().clock
-
-
-def raise_bug(error: BaseException) -> None:
-    raise error
 
 
 # The two sides.

@@ -22,8 +22,8 @@ import trio
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Scope
 
+from replication.errors import OnBug
 from replication.net.clock import TrioClock
-from replication.server.server import OnBug
 
 IDLE_SECONDS = 75.0  # longer than between two scrapes
 MOST_UNREAD_BYTES = 1 << 20

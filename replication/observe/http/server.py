@@ -12,12 +12,11 @@ import attrs
 import trio
 from starlette.types import ASGIApp
 
-from replication.cluster.cluster import raise_bug
+from replication.errors import OnBug, raise_bug
 from replication.net.clock import TrioClock
 from replication.net.tcp import listening_socket
 from replication.observe.http.connection import Closing, HttpConnection
 from replication.server.node_scope import ListenError
-from replication.server.server import OnBug
 
 GRACE_SECONDS = 1.0
 

@@ -10,11 +10,10 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
-from replication.cluster.cluster import raise_bug
+from replication.errors import OnBug, raise_bug
 from replication.net.raising import raising_only_one
 from replication.observe.http.origins import SameOrigin
 from replication.observe.http.server import HttpAddress, serve_http
-from replication.server.server import OnBug
 
 LOOPBACK = "127.0.0.1"
 

@@ -18,7 +18,7 @@ import trio
 
 from replication.client.config import ClientConfig
 from replication.client.network_client import NetworkClient
-from replication.errors import PeerUnavailableError
+from replication.errors import PeerUnavailableError, raise_bug
 from replication.events import ignore
 from replication.net.clock import TrioClock
 from replication.net.seams import Listener
@@ -32,10 +32,6 @@ from scenarios.world.virtual_time import VirtualTime
 PORT = 9092
 CLOCK = TrioClock()
 CLIENT = "client"
-
-
-def raise_bug(error: BaseException) -> None:
-    raise error
 
 
 @attrs.define(eq=False)
