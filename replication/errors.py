@@ -209,6 +209,9 @@ _RETRIABLE = frozenset(
     }
 )
 
+NO_SUCH_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+"""The errors by which a broker says that it has no such topic, by name or by id."""
+
 
 class UnderstudyError(Exception):
     """The root of the tree above."""

@@ -22,6 +22,7 @@ NO_OFFSET: Offset = -1
 # A log can end there: no record stands at it, for a log's end is an offset too.
 LAST_LOG_END: Offset = 2**63 - 1
 NO_LEADER_EPOCH: LeaderEpoch = -1
+NO_BROKER_EPOCH = -1
 NO_TOPIC_ID: TopicId = bytes(16)
 
 

@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,30 @@ ENTRY_POINTS = {"replication.cli.__main__"}
 IMPORT_FROM = re.compile(r"^\s*from ([\w.]+) import (\([^)]*\)|.*)$", re.MULTILINE)
 IMPORT = re.compile(r"^\s*import ([\w.]+)", re.MULTILINE)
 QUOTED = re.compile(r"""["']((?:\w+\.)+\w+)["']""")
+
+# A name and its value; not what is called or goes on in another line.
+CONSTANT = re.compile(r"^_?([A-Z][A-Z0-9_]+)(?:: .*?)? = ([^(\n]+(?<![\[({]))$", re.MULTILINE)
+CLASS = re.compile(r"^class ([A-Z]\w*)", re.MULTILINE)
+
+# Constants that are equal by chance: times, sizes and versions that change for reasons of their own.
+EQUAL_BY_CHANCE = {
+    "ANSWER_MS",
+    "LISTENER",
+    "LOOK_SECONDS",
+    "OPEN_END",
+    "PATIENCE_SECONDS",
+    "POLL_MS",
+    "READ_BYTES",
+    "RETRY_SECONDS",
+    "START_SECONDS",
+    "VERSION",
+    "WAIT_SECONDS",
+    "WINDOW_BYTES",
+}
+# A command that starts quickly, or a room that imports no other, says again what it may not import.
+DEFINED_AGAIN = {"COULD_NOT_COMPARE", "HOST", "KEY", "LOOPBACK"}
+# Both have the name of Kafka's exception: one is of the log, and one is what a client raises.
+NAMED_ALIKE = {"OffsetOutOfRangeError", "RecordTooLargeError"}
 
 
 def sources() -> list[Path]:
@@ -63,6 +88,20 @@ def test_no_module_hides_a_name_that_its_package_re_exports() -> None:
 def test_every_module_opens_with_its_theory() -> None:
     texts = ((path, path.read_text()) for path in sources())
     assert [path.name for path, text in texts if text and not re.match('r?"""', text)] == []
+
+
+def repeated(pattern: re.Pattern[str]) -> set[str]:
+    """Return the first group of each match that several modules have."""
+    found = Counter(match for path in sources() for match in pattern.findall(path.read_text()))
+    return {match if isinstance(match, str) else match[0] for match, n in found.items() if n > 1}
+
+
+def test_a_constant_is_defined_once() -> None:
+    assert repeated(CONSTANT) == EQUAL_BY_CHANCE | DEFINED_AGAIN
+
+
+def test_the_name_of_a_class_is_used_once() -> None:
+    assert repeated(CLASS) == NAMED_ALIKE
 
 
 def test_a_todo_has_a_name() -> None:

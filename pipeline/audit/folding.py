@@ -41,7 +41,7 @@ MOST_HEADERS: Final = 65_536
 # An empty segment takes as much memory as this many headers.
 _SEGMENT_COST: Final = 8
 
-_EVERY_OFFSET: Final = 2**63 - 1
+EVERY_OFFSET: Final = 2**63 - 1
 _SIXTY_FOUR_BITS: Final = 2**64
 # Odd multipliers of no pattern (SplitMix64 and MurmurHash3 end with these): two for each hash.
 _MULTIPLIERS: Final = (
@@ -180,7 +180,7 @@ class _Headers:
 
 def _limit(segment: SegmentHeaders) -> Offset:
     """Return the base offset of the next segment, which this one must not reach."""
-    return _EVERY_OFFSET if segment.next_base is None else segment.next_base
+    return EVERY_OFFSET if segment.next_base is None else segment.next_base
 
 
 def _hashes(header: npt.NDArray[np.void]) -> Iterator[Words]:

@@ -26,6 +26,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from pipeline.audit.depth import CheckBatch, CompareRecords
+from pipeline.audit.folding import EVERY_OFFSET
 from pipeline.audit.header_stream import FINGERPRINT, HeaderStream, ReplicaHeaders, equal_rows
 from pipeline.audit.headers import OVERLAP
 from replication.verify.comparing import Rules
@@ -43,7 +44,6 @@ from storage.batch.record_batch import BatchHeader
 from storage.types import Offset, TopicPartition
 
 EVERYTHING: Final = Rules()
-_EVERY_OFFSET: Final = 2**63 - 1
 
 
 @attrs.frozen(kw_only=True)
@@ -119,7 +119,7 @@ def judge(
     pairs = tuple(_pair(of_two(two), two) for two in combinations(copies, 2))
     start = result.compared.start_offset
     if read is not None:  # offsets that are missing below may have been cleaned
-        start = max(start, _EVERY_OFFSET if rules.compacted else _cleaned_before(copies))
+        start = max(start, EVERY_OFFSET if rules.compacted else _cleaned_before(copies))
     return Judgement(result, pairs, tuple(find(copies, result, start)))
 
 

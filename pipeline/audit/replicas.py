@@ -18,6 +18,7 @@ import attrs
 import pyarrow as pa
 
 from pipeline.audit.headers import SegmentHeaders, segment_path
+from pipeline.source.plan import TASK_BYTES
 from replication.errors import UnderstudyError
 from replication.verify.directories import IGNORED_TOPICS, Pasts, topic_id_in
 from replication.verify.lock_step import Past
@@ -26,7 +27,6 @@ from storage.batch.spare_room import LOG_FILE
 from storage.filesystem import FileSystem
 from storage.types import Offset, TopicPartition
 
-TASK_BYTES: Final = 64 * 1024 * 1024
 # Each task of a survey returns a row for each replica: few large tasks return few rows.
 MOST_TASK_BYTES: Final = 1024 * 1024 * 1024
 TASKS_PER_CORE: Final = 2

@@ -30,13 +30,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.export.deserialisers import Deserialiser
+from pipeline.source.columns import HEADERS
 
 NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
 ROWS_PER_GROUP: Final = 131_072
 
 # The columns that are read, in the order of the files' columns; topic and date name directories.
 READ: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-HEADERS: Final = "headers"
 
 
 @attrs.frozen(kw_only=True)

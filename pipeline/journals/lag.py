@@ -23,7 +23,8 @@ from pyspark.sql import DataFrame, Window, functions as f
 
 from pipeline.journals.gathered import KEY, LEADER_EPOCH, fold, gather, shown_order
 from pipeline.journals.rows import DAMAGED, SKIPPED
-from pipeline.journals.timeline import NO_LEADER, Interval, intervals
+from pipeline.journals.timeline import Interval, intervals
+from replication.wire.metadata import NO_LEADER
 from storage.types import TopicPartition
 
 QUANTILES: Final = (0.5, 0.9, 0.99, 1.0)

@@ -23,10 +23,11 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from replication.wire.metadata import NO_LEADER
+
 # An event's columns, as `rows.SCHEMA` names them.
 Fact: TypeAlias = dict[str, Any]
 
-NO_LEADER: Final = -1
 PLANNED: Final = "controlled shutdown"  # the cause of a fencing that a broker asked for
 # The names of the events that are folded; the next two name rows that the job makes of many.
 FOLDED: Final = (

@@ -7,9 +7,18 @@ import plotly.graph_objects as go
 
 from pipeline.journals.failover import OutageReport, PartitionFailover, cause_of
 from pipeline.journals.timeline import Failover
-from pipeline.reports.page import details, heading, page, paragraph, plot, seconds, table, tiles
+from pipeline.reports.page import (
+    MOST_BARS,
+    details,
+    heading,
+    page,
+    paragraph,
+    plot,
+    seconds,
+    table,
+    tiles,
+)
 
-MOST_BARS = 60
 BAR_HEIGHT = 20
 
 # name -> (from, to, colour): a phase ends where the next one begins.

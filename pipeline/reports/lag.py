@@ -7,11 +7,10 @@ import plotly.graph_objects as go
 
 from pipeline.journals.gathered import shown_order
 from pipeline.journals.lag import QUANTILES, LagPoint, LagReport, LagState, PartitionLag
-from pipeline.reports.page import heading, page, paragraph, plot, seconds, table, tiles
+from pipeline.reports.page import MOST_BARS, heading, page, paragraph, plot, seconds, table, tiles
 from storage.types import TopicPartition
 
 # The worst ones: more bars or lines than this nobody tells apart.
-MOST_BARS = 60
 MOST_LINES = 8
 BAR_HEIGHT = 18
 

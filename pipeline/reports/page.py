@@ -14,6 +14,8 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import plotly.io
 
+MOST_BARS: Final = 60
+
 # Dragging zooms and a double click goes back; the row of buttons would cover the plot.
 _CONFIG: Final = {"responsive": True, "displayModeBar": False}
 

@@ -35,14 +35,20 @@ from pipeline.source.errors import (
 )
 from pipeline.source.files import Aborted, keep_of
 from pipeline.source.filters import Narrowing
-from pipeline.source.offsets import EARLIEST, LATEST
 from pipeline.source.options import Fetching, ReadOptions
 from pipeline.source.plan import OffsetRange, split
 from pipeline.source.settings import SourceReadSettings
-from replication.client.requests import MAX_VERSION, ask
+from replication.client.requests import ask
 from replication.errors import ErrorCode, PeerUnavailableError
-from replication.follower.rules.fetch_session_handler import FIRST_VERSION_WITH_TOPIC_IDS
-from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from replication.wire.fetch import (
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionData,
+)
+from replication.wire.list_offsets import EARLIEST, LATEST
+from replication.wire.schema import MAX_VERSION
 from storage.batch.columns import columnar
 from storage.batch.record_batch import walk
 from storage.errors import CorruptRecordError

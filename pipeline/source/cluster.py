@@ -23,21 +23,25 @@ import attrs
 from pipeline.source.errors import BrokerError, OptionError, UnknownTopicError
 from replication.client.blocking import BlockingConnection, Credentials
 from replication.client.config import ClientConfig
+from replication.client.errors import NO_ANSWER
 from replication.client.requests import ClientRequest, ask
 from replication.errors import (
+    NO_SUCH_TOPIC,
     AuthenticationError,
     ConfigError,
     ErrorCode,
     PeerUnavailableError,
-    ProtocolError,
 )
 from replication.wire.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from replication.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from replication.wire.metadata import (
+    NO_LEADER,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from storage.checkpoint import uuid_text
 from storage.types import NO_TOPIC_ID, Offset, TopicId, TopicPartition
 
-NO_ANSWER = (PeerUnavailableError, ProtocolError)
-NO_LEADER = -1
 NEW_TOPIC_MS = 15_000
 
 _T = TypeVar("_T")
@@ -193,15 +197,12 @@ class SourceCluster:
 
     def _check(self, tp: TopicPartition, code: int) -> None:
         error = ErrorCode.of(code)
-        if error in _GONE:
+        if error in NO_SUCH_TOPIC:
             raise _NotThereError(tp)
         if error.retriable:
             raise PeerUnavailableError(f"{tp}: {error.name}")
         if error is not ErrorCode.NONE:
             raise BrokerError(f"{tp}: {error.name}")
-
-
-_GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 class _NotThereError(Exception):

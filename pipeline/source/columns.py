@@ -27,7 +27,7 @@ from storage.types import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_HEADERS: Final = "headers"
+HEADERS: Final = "headers"
 _REPLICA: Final = "replica"
 
 ALWAYS: Final = {
@@ -49,7 +49,7 @@ BATCH: Final = {
 }
 KINDS: Final = {
     **ALWAYS,
-    _HEADERS: "array<struct<key:string,value:binary>>",
+    HEADERS: "array<struct<key:string,value:binary>>",
     **BATCH,
     _REPLICA: "string",
 }
@@ -61,7 +61,7 @@ _STORED: Final = {
     "offset": "offset",
     "timestamp": "timestamp",
     "timestampType": "timestamp_type",
-    _HEADERS: _HEADERS,
+    HEADERS: HEADERS,
     "leaderEpoch": "leader_epoch",
     "producerId": "producer_id",
     "producerEpoch": "producer_epoch",
@@ -79,7 +79,7 @@ def names_for(options: ReadOptions) -> list[str]:
             check_name("option columns", name)
         return list(options.columns)
     names = list(ALWAYS)
-    names += [_HEADERS] if options.include_headers else []
+    names += [HEADERS] if options.include_headers else []
     names += list(BATCH) if options.include_batch else []
     return names + ([_REPLICA] if options.all_replicas else [])
 
@@ -136,7 +136,7 @@ class Projection:
 
 
 def _arrow_type(pa: Any, kind: str) -> Any:
-    if kind == KINDS[_HEADERS]:
+    if kind == KINDS[HEADERS]:
         return pa.list_(
             pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))
         )
@@ -145,7 +145,7 @@ def _arrow_type(pa: Any, kind: str) -> Any:
 
 
 def _converted(pa: Any, found: Any, field: Any) -> Any:
-    if field.name == _HEADERS:
+    if field.name == HEADERS:
         return _headers(pa, found, field.type)
     if field.name == "timestamp":
         return _microseconds(pa, found, field.type)

@@ -20,10 +20,8 @@ from typing import Any, Final
 import attrs
 
 from pipeline.source.errors import OptionError
+from replication.wire.list_offsets import EARLIEST, LATEST
 from storage.types import Offset, TopicPartition
-
-EARLIEST: Final = -2
-LATEST: Final = -1
 
 _TOPIC_IDS: Final = "@topicIds"
 

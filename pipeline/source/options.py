@@ -20,10 +20,11 @@ from typing import Final
 import attrs
 
 from pipeline.source.errors import OptionError
-from pipeline.source.offsets import EARLIEST, LATEST, parse_numbers, parse_partitions
+from pipeline.source.offsets import parse_numbers, parse_partitions
 from replication.client.config import ClientConfig
 from replication.config.known import nearest
 from replication.errors import ConfigError
+from replication.wire.list_offsets import EARLIEST, LATEST
 from storage.types import TopicPartition
 
 COMMON: Final = (

@@ -21,10 +21,11 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pipeline.source.columns import Projection
 from pipeline.source.errors import OptionError
 from pipeline.source.filters import Narrowing, narrow
-from pipeline.source.offsets import EARLIEST, LATEST, check_same_partitions
+from pipeline.source.offsets import check_same_partitions
 from pipeline.source.options import Bound, ReadOptions
 from pipeline.source.plan import OffsetRange, ranges_between
 from pipeline.source.settings import SourceReadSettings
+from replication.wire.list_offsets import EARLIEST, LATEST
 from storage.types import Offset, TopicPartition
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from replication.broker.nodes import CONTROLLER_ID
 from replication.errors import UnderstudyError
 from replication.metadata.log import MetadataLog
 from replication.metadata.rules import (
+    NO_LEADER,
     ClusterRecord,
     ConfigRecord,
     ControllerRecord,
@@ -33,9 +34,7 @@ from replication.metadata.rules import (
 )
 from replication.net.seams import Seams
 from storage.checkpoint import MetaProperties
-from storage.types import LeaderEpoch, TopicId
-
-_NOBODY = -1
+from storage.types import NO_BROKER_EPOCH, LeaderEpoch, TopicId
 
 
 class AdoptionError(UnderstudyError):
@@ -69,7 +68,7 @@ async def adopt(
             raise AdoptionError(f"{directory} belongs to cluster {image.cluster_id}")
         news = list(_news(image, broker_id, topics))
         if image.next_producer_id < next_producer_id:
-            news.append(ProducerIdsRecord(broker_id, _NOBODY, next_producer_id))
+            news.append(ProducerIdsRecord(broker_id, NO_BROKER_EPOCH, next_producer_id))
         if not news:
             return
         begin: list[MetadataRecord] = [] if image.cluster_id else [ClusterRecord(cluster_id)]
@@ -108,7 +107,7 @@ def _partitions(known: TopicImage, broker_id: int, topic: AdoptedTopic) -> Itera
             partition=number,
             replicas=(broker_id,),
             isr=(broker_id,),
-            leader=_NOBODY,
+            leader=NO_LEADER,
             leader_epoch=epoch,
             partition_epoch=0 if before is None else before.partition_epoch + 1,
         )

@@ -29,7 +29,6 @@ import attrs
 import trio
 
 from replication.errors import ErrorCode, PeerUnavailableError, UnderstudyError
-from replication.leader.rules.fetch_data import NO_BROKER_EPOCH
 from replication.metadata.rules import Endpoint
 from replication.net.controller_channel import ControllerCalls
 from replication.net.seams import NodeClock
@@ -39,7 +38,7 @@ from replication.wire.broker_registration import (
     BrokerRegistrationResponse,
     RegisteredListener,
 )
-from storage.types import Offset
+from storage.types import NO_BROKER_EPOCH, Offset
 
 PLAINTEXT = 0  # SecurityProtocol's id
 RETRY_SECONDS = 0.1

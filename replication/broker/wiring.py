@@ -40,7 +40,7 @@ from replication.transactions.asking import CoordinatorQuestions
 from replication.transactions.coordinator import TransactionCoordinator
 from replication.transactions.markers import MarkerSender, MarkerWriter, PeerChannels
 from replication.transactions.producer_ids import ProducerIds
-from replication.transactions.rules import EPOCH_BUMPING_VERSION
+from replication.wire.api_versions import EPOCH_BUMPING_VERSION
 from replication.wire.apis import ApiKey
 from storage.log.open_segments import OpenSegments, limit_within
 from storage.log.retention import DeletedSegments

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from scenarios.swarm.runner import SwarmRun
 
 AT_LEAST_ONE = click.IntRange(min=1)
-DIVIDER = "----"
 REPORT = click.option(
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -309,6 +308,8 @@ def replay(
 
 
 def _show_run(run: "SwarmRun", took: float, *, trace: bool) -> None:
+    from scenarios.story.script import DIVIDER
+
     show_line("\n".join([*run.lines, DIVIDER, *run.answer, ""]))
     if trace:
         show_line(run.trace + "\n")

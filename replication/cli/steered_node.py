@@ -21,7 +21,7 @@ import trio
 from replication.cli.running import STANDARD_INPUT
 from replication.cli.steering_line import SteeringLine, Word, facts_of
 from replication.events import Event, FollowersBehind, HighWatermarkAdvanced, MetadataApplied
-from replication.faults import AddedRule, Call, Decision, applied
+from replication.faults import AddedRule, Call, FaultDecision, applied
 from replication.faults.impairments import Impairments
 from replication.faults.node_faults import Faults
 from replication.faults.rules.words import rule_of
@@ -117,7 +117,7 @@ class SteeredNode:
             if (partition := hosted.get(name)) is not None
         ]
 
-    async def _judge(self, call: Call, matching: Sequence[AddedRule]) -> Decision | None:
+    async def _judge(self, call: Call, matching: Sequence[AddedRule]) -> FaultDecision | None:
         number, question = next(self._numbers), _FiringQuestion()
         self._questions[number] = question
         self._line.say(Word.MATCHED, number, [each.number for each in matching], facts_of(call))

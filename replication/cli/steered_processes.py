@@ -37,7 +37,7 @@ from replication.cluster.interface import (
 )
 from replication.errors import ProtocolError
 from replication.events import ignore
-from replication.faults import AddedRule, Decision, FaultRule
+from replication.faults import AddedRule, FaultDecision, FaultRule
 from replication.faults.node_faults import Faults
 from replication.faults.rules.book import KEPT_HITS
 from replication.faults.rules.words import words_of
@@ -102,12 +102,12 @@ class _Conversation:
     line: SteeringLine
     heard: int = attrs.field(init=False, default=-1)
     """The sequence number of the newest state that it applies."""
-    decisions: dict[int, Decision] = attrs.field(init=False, factory=dict)
+    decisions: dict[int, FaultDecision] = attrs.field(init=False, factory=dict)
     """The last decisions by number. The result of a request may be reported twice: a request that
     was held may be closed in the end.
     """
 
-    def remember(self, number: int, decision: Decision) -> None:
+    def remember(self, number: int, decision: FaultDecision) -> None:
         self.decisions[number] = decision
         if len(self.decisions) > KEPT_HITS:
             del self.decisions[next(iter(self.decisions))]

@@ -14,7 +14,7 @@ from replication.client.cluster_view import Node
 from replication.client.config import ClientConfig
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
-from replication.client.requests import MAX_VERSION, ask
+from replication.client.requests import ask
 from replication.client.retries import keep_asking
 from replication.errors import ErrorCode, KafkaError
 from replication.net.seams import NodeClock
@@ -23,6 +23,7 @@ from replication.wire.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from replication.wire.schema import MAX_VERSION
 
 T = TypeVar("T")
 

@@ -20,9 +20,8 @@ import trio
 from replication.client.errors import UnsupportedVersionError, raised_again
 from replication.net.exchange import SentRequest
 from replication.wire.apis import API, ApiKey, api_of
+from replication.wire.schema import MAX_VERSION
 from storage.types import TopicPartition
-
-MAX_VERSION = 32767
 
 T = TypeVar("T")
 

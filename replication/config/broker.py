@@ -17,7 +17,6 @@ import attrs
 from replication.config import keys
 from replication.config.keys import (
     INT_MAX,
-    LONG_MAX,
     ConfigType,
     Spec,
     flag,
@@ -49,10 +48,10 @@ from replication.config.security import (
 from replication.config.without_effect import OF_BROKERS
 from replication.errors import ConfigError
 from storage.batch.compression import GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL
+from storage.config import DAY_MS, LONG_MAX
 
-_MINUTE_MS = 60_000
-_HOUR_MS = 60 * _MINUTE_MS
-_DAY_MS = 24 * _HOUR_MS
+MINUTE_MS = 60_000
+_HOUR_MS = 60 * MINUTE_MS
 _SELECTORS = (
     "org.apache.kafka.common.replica.LeaderSelector",
     "org.apache.kafka.common.replica.RackAwareReplicaSelector",
@@ -490,7 +489,7 @@ class BrokerConfig(SecurityKeys):
         topic="segment.bytes",
     )
     log_roll_ms: int = long(
-        7 * _DAY_MS,
+        7 * DAY_MS,
         "The time in milliseconds after which a log starts a new segment even if the active one"
         " is not full. Retention and compaction work on closed segments only, so lower it for"
         " topics with little traffic.",
@@ -524,13 +523,13 @@ class BrokerConfig(SecurityKeys):
         topic="index.interval.bytes",
     )
     log_retention_ms: int = long(
-        7 * _DAY_MS,
+        7 * DAY_MS,
         "The time in milliseconds for which records are kept, where the cleanup policy has"
         " `delete`. A whole segment is deleted when its newest record is older. -1 means no"
         " limit.",
         at_least=-1,
         topic="retention.ms",
-        synonyms={"log.retention.minutes": _MINUTE_MS, "log.retention.hours": _HOUR_MS},
+        synonyms={"log.retention.minutes": MINUTE_MS, "log.retention.hours": _HOUR_MS},
     )
     log_retention_bytes: int = long(
         -1,
@@ -602,7 +601,7 @@ class BrokerConfig(SecurityKeys):
         topic="cleanup.policy",
     )
     log_cleaner_delete_retention_ms: int = long(
-        _DAY_MS,
+        DAY_MS,
         "The time in milliseconds for which compaction keeps a tombstone, a record without a"
         " value. A consumer that reads from the beginning must finish within it to be sure to"
         " see every deletion.",
@@ -706,7 +705,7 @@ class BrokerConfig(SecurityKeys):
         topic="preallocate",
     )
     producer_id_expiration_ms: int = whole(
-        _DAY_MS,
+        DAY_MS,
         "The time in milliseconds without a write after which a partition forgets an idempotent"
         " producer. A producer that retries later than that may write a record twice.",
         at_least=1,
@@ -724,7 +723,7 @@ class BrokerConfig(SecurityKeys):
         at_least=1,
     )
     transactional_id_expiration_ms: int = whole(
-        7 * _DAY_MS,
+        7 * DAY_MS,
         "The time in milliseconds without a transaction after which the coordinator forgets a"
         " transactional id.",
         at_least=1,

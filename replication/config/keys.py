@@ -13,11 +13,11 @@ from typing import Any, TypeVar, cast
 import attrs
 
 from replication.errors import ConfigError
+from storage.config import LONG_MAX
 
 T = TypeVar("T")
 
 INT_MAX = 2**31 - 1
-LONG_MAX = 2**63 - 1
 _SPEC = "spec"
 
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from replication.config.keys import INT_MAX, LONG_MAX, Spec, flag, long, specs, whole, words
+from replication.config.keys import INT_MAX, Spec, flag, long, specs, whole, words
+from storage.config import LONG_MAX
 
 
 @attrs.frozen(kw_only=True)

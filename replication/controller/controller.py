@@ -76,6 +76,7 @@ from replication.net.raising import raising_only_one, raising_the_first
 from replication.net.seams import Listener, Seams
 from replication.net.turns import Turns
 from replication.security.rules.acls import Authorizer
+from replication.security.rules.scram import SALT_BYTES
 from replication.server.authentication import Gate, gate
 from replication.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from replication.server.guards import for_brokers
@@ -110,7 +111,6 @@ from storage.types import Offset, TopicId
 A = TypeVar("A")
 Decide: TypeAlias = Callable[[MetadataImage, Any], Decision[Any]]
 Method: TypeAlias = Callable[[Any], Awaitable[Any]]
-_SALT_BYTES = 20
 SHORTAGE_PAUSE_SECONDS = 0.1
 FETCH_WAIT_SECONDS = 0.5
 
@@ -455,7 +455,7 @@ class Controller:
         known, wanted = self.image.cluster_id, self.config.cluster_id
         if known is None:
             records.append(ClusterRecord(wanted or uuid_text(self.seams.chance.randbytes(16))))
-            salts = iter(partial(self.seams.chance.randbytes, _SALT_BYTES), b"")
+            salts = iter(partial(self.seams.chance.randbytes, SALT_BYTES), b"")
             records += first_credentials(self.config.understudy_add_scram, salts)
         elif wanted not in (None, known):
             raise InconsistentMetadataError(

@@ -28,7 +28,7 @@ from replication.coordinator.rules import KeyAndValue
 from replication.errors import ErrorCode, KafkaError
 from replication.net.seams import NodeClock, Offload
 from replication.replica_manager import ProduceResult, ReplicaManager
-from replication.replica_manager.produce import ACKS_ALL
+from replication.wire.produce import ACKS_ALL
 from storage.batch.compression import Codec
 from storage.batch.record_batch import (
     NO_PRODUCER_EPOCH,

@@ -13,7 +13,15 @@
 handlers. Rules are added through `cluster.faults` and the fixture `kafka_faults`.
 """
 
-from replication.faults.rules.book import AddedRule, Call, Decision, Hit, RuleBook, applied, judged
+from replication.faults.rules.book import (
+    AddedRule,
+    Call,
+    FaultDecision,
+    Hit,
+    RuleBook,
+    applied,
+    judged,
+)
 from replication.faults.rules.rule import Effect, FaultRule, FaultRuleError, RequestSender
 from replication.faults.rules.triggers import (
     Trigger,
@@ -27,8 +35,8 @@ from replication.faults.rules.triggers import (
 __all__ = [
     "AddedRule",
     "Call",
-    "Decision",
     "Effect",
+    "FaultDecision",
     "FaultRule",
     "FaultRuleError",
     "Hit",

@@ -11,7 +11,7 @@ import attrs
 import trio
 
 from replication.errors import ErrorCode, PeerUnavailableError
-from replication.faults import AddedRule, Decision, Effect
+from replication.faults import AddedRule, Effect, FaultDecision
 from replication.faults.rules.answers import errors_in
 from replication.faults.rules.parts import NameOf
 from replication.faults.rules.refusing import refusing
@@ -38,7 +38,7 @@ class FaultInjectedError(Exception):
 class AppliedFaults:
     """One decision while it is carried out."""
 
-    decision: Decision
+    decision: FaultDecision
     header: RequestHeader
     connection: Connection
     clock: NodeClock

@@ -28,7 +28,7 @@ from replication.events import EventSink, FaultApplied
 from replication.faults import (
     AddedRule,
     Call,
-    Decision,
+    FaultDecision,
     FaultRule,
     FaultRuleError,
     RuleBook,
@@ -44,7 +44,7 @@ from replication.wire.frames import RequestHeader
 
 SessionOf: TypeAlias = Callable[[int], FetchSession | None]
 """Returns a fetch session by its id; None if there is none."""
-Judge: TypeAlias = Callable[[Call, Sequence[AddedRule]], Awaitable[Decision | None]]
+Judge: TypeAlias = Callable[[Call, Sequence[AddedRule]], Awaitable[FaultDecision | None]]
 """Returns the decision about a call that these rules match, from the process that counts."""
 
 _OF_A_BROKER = re.compile(r"broker-\d+-")
@@ -141,7 +141,7 @@ class Faults:
     def concern(self, api: ApiKey) -> bool:
         return self._book.concerns(api)
 
-    async def decide(self, call: Call, chance: random.Random) -> Decision | None:
+    async def decide(self, call: Call, chance: random.Random) -> FaultDecision | None:
         matching = self._book.matching(call)
         if self.judge is not None:
             return await self.judge(call, matching) if matching else None
@@ -149,7 +149,7 @@ class Faults:
 
     def judged(
         self, call: Call, matching: Iterable[AddedRule], chance: random.Random
-    ) -> Decision | None:
+    ) -> FaultDecision | None:
         """Return the decision about a call that these rules match; each of them counts it."""
         decision = judged(call, matching, chance)
         if decision is not None or any(each.mistake for each in self.rules.values()):
@@ -244,7 +244,7 @@ class FaultGate:
             if not {(topic_id, "", partition), (topic_id, name, partition)} & forgotten
         ]
 
-    def _report(self, decision: Decision) -> None:
+    def _report(self, decision: FaultDecision) -> None:
         for added in decision.fired:
             if added.rule.is_fault:
                 self.sink(

@@ -51,7 +51,6 @@ from replication.follower.log_truncation import (
 )
 from replication.follower.partitions import FollowedPartitions
 from replication.follower.rules.fetch_session_handler import (
-    FIRST_VERSION_WITH_TOPIC_IDS,
     FetchRequestData,
     FetchRequestParams,
     FetchSessionHandler,
@@ -59,7 +58,7 @@ from replication.follower.rules.fetch_session_handler import (
 )
 from replication.follower.rules.fetch_state import PartitionFetchState
 from replication.net.seams import NodeClock
-from replication.wire.fetch import PartitionData
+from replication.wire.fetch import FIRST_VERSION_WITH_TOPIC_IDS, PartitionData
 from storage.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -67,7 +66,7 @@ from storage.errors import (
     RecordTooLargeError,
     StorageError,
 )
-from storage.types import NO_LEADER_EPOCH, Offset, OffsetAndEpoch, TopicPartition
+from storage.types import NO_BROKER_EPOCH, NO_LEADER_EPOCH, Offset, OffsetAndEpoch, TopicPartition
 
 _NO_RESPONSE = (PeerUnavailableError, ProtocolError)
 
@@ -93,7 +92,7 @@ def never_throttled(_: TopicPartition) -> bool:
 
 
 def no_broker_epoch() -> int:
-    return -1
+    return NO_BROKER_EPOCH
 
 
 @attrs.define

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import attrs
 
 from replication.config import BrokerConfig
+from replication.config.broker import MINUTE_MS
 from replication.coordinator.log import Submission
 from replication.coordinator.rules import KeyAndValue
 from replication.errors import ErrorCode
@@ -25,8 +26,6 @@ from replication.groups.rules import (
 from replication.groups.shard import GroupShard, HostedGroup
 from replication.net.seams import NodeClock
 from storage.types import NO_OFFSET, TopicPartition
-
-_MINUTE_MS = 60_000
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -57,7 +56,7 @@ class Forgetting:
                 return []
         return hosted.offsets.expired(
             wall_ms=self.clock.wall_ms(),
-            retention_ms=self.config.offsets_retention_minutes * _MINUTE_MS,
+            retention_ms=self.config.offsets_retention_minutes * MINUTE_MS,
             idle_since_ms=idle_since_ms,
             kept_topics=kept,
         )

@@ -14,14 +14,13 @@ be behind what its predecessor answered, and answers OFFSET_NOT_AVAILABLE until 
 
 from replication.errors import ErrorCode, KafkaError
 from replication.leader.partition import Partition
-from replication.leader.rules.fetch_data import DEBUGGING_REPLICA_ID, Isolation
+from replication.leader.rules.fetch_data import Isolation
 from replication.wire import list_offsets as wire
+from replication.wire.fetch import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID
 from storage.batch.allowance import Allowance
+from storage.batch.record_batch import NO_TIMESTAMP
 from storage.log.time_lookup import LongSearch
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
-
-NO_TIMESTAMP = -1
-
 
 Found = tuple[int, Offset, LeaderEpoch]
 NOT_FOUND: Found = (NO_TIMESTAMP, NO_OFFSET, NO_LEADER_EPOCH)
@@ -43,7 +42,7 @@ def offset_for_timestamp(
     than `allowance` (`storage.log.time_lookup`).
     """
     partition.check_access(current_leader_epoch, leader_only=replica_id != DEBUGGING_REPLICA_ID)
-    if replica_id != -1:
+    if replica_id != CONSUMER_REPLICA_ID:
         isolation = None
     match timestamp:
         case wire.LATEST:

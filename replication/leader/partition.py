@@ -23,8 +23,6 @@ import attrs
 
 from replication.errors import ErrorCode, KafkaError
 from replication.leader.rules.fetch_data import (
-    CONSUMER_REPLICA_ID,
-    NO_BROKER_EPOCH,
     NO_REPLICA,
     FetchInfo,
     FetchParams,
@@ -35,16 +33,24 @@ from replication.leader.rules.isr import committed
 from replication.leader.rules.leadership import Leadership, Surroundings
 from replication.leader.rules.log_reader import LogReader
 from replication.leader.rules.settled import SessionWatch, Settled
-from replication.metadata.rules import PartitionRegistration
+from replication.metadata.rules import NO_LEADER, PartitionRegistration
+from replication.wire.delete_records import HIGH_WATERMARK
+from replication.wire.fetch import CONSUMER_REPLICA_ID
+from replication.wire.produce import ACKS_ALL
 from storage.batch.allowance import Allowance
 from storage.errors import UnexpectedAppendOffsetError
 from storage.log.append import LogAppendInfo
 from storage.log.log import Log, PreparedAppend
 from storage.producers.verification import NO_TERMS, TransactionTerms, VerificationGuard
-from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
+from storage.types import (
+    NO_BROKER_EPOCH,
+    NO_LEADER_EPOCH,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
 
-NO_LEADER = -1
-HIGH_WATERMARK = -1  # as an offset to delete records up to
 _NOBODY: frozenset[int] = frozenset()
 
 
@@ -244,7 +250,7 @@ class Partition:
         """
         leadership = self._lead()
         self._check_may_change()
-        if required_acks == -1 and leadership.under_min_isr:
+        if required_acks == ACKS_ALL and leadership.under_min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.topic_partition} has {len(leadership.isr)} replicas in sync,"

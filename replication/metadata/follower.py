@@ -35,6 +35,7 @@ from replication.follower.rules.fetch_state import (
 )
 from replication.metadata.cache import MetadataCache
 from replication.metadata.endpoint import MetadataEndpoint
+from replication.metadata.log import REPLAY_BYTES
 from replication.metadata.rules import (
     METADATA_PARTITION,
     METADATA_TOPIC_ID,
@@ -60,7 +61,6 @@ from storage.types import (
 
 FETCHER_NAME = "MetadataFetcherThread"
 BACKOFF_MS = 100  # a broker without its controller looks for it more often than for a leader
-_REPLAY_BYTES = 1 << 20
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)
@@ -117,7 +117,7 @@ class MetadataFollower:
         """Return the first megabyte of the log that `image` does not contain yet."""
         data = self.log.read(
             image.offset + 1,
-            _REPLAY_BYTES,
+            REPLAY_BYTES,
             max_offset_exclusive=self.log.log_end_offset,
             min_one=True,
         )

@@ -47,10 +47,10 @@ from storage.errors import InconsistentMetadataError, ShortageError
 from storage.filesystem import FileSystem, Lock, make_lasting_directory
 from storage.log.local_log import LogHooks
 from storage.log.log import Log
+from storage.manager.log_directory import LOCK
 from storage.types import LeaderEpoch, Offset
 
-_LOCK = ".lock"
-_REPLAY_BYTES = 1 << 20
+REPLAY_BYTES = 1 << 20
 # A decision is one batch, however many partitions it is about.
 _LOG_CONFIG = LogConfig(max_message_bytes=1 << 30, retention_ms=-1, retention_bytes=-1)
 
@@ -105,7 +105,7 @@ class MetadataLog:
     ) -> "MetadataLog":
         file_system = seams.file_system
         make_lasting_directory(file_system, directory)
-        lock = file_system.lock(f"{directory}/{_LOCK}")
+        lock = file_system.lock(f"{directory}/{LOCK}")
         try:
             _check_owner(file_system, directory, node_id)
             snapshot_file = SnapshotFile.beside(file_system, f"{directory}/{METADATA_PARTITION}")
@@ -282,7 +282,7 @@ def _read(log: Log, snapshot: Snapshot | None, due: SnapshotDue) -> MetadataImag
         )
     while (position := image.offset + 1) < log.log_end_offset:
         found = log.read(
-            position, _REPLAY_BYTES, max_offset_exclusive=log.log_end_offset, min_one=True
+            position, REPLAY_BYTES, max_offset_exclusive=log.log_end_offset, min_one=True
         )
         assert found.records is not None, "below the log end there are records"
         records = found.records.read()

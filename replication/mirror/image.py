@@ -14,7 +14,7 @@ from collections.abc import Container, Mapping
 import attrs
 
 from replication.client.cluster_view import ClusterView, PartitionInfo, TopicView
-from replication.errors import ErrorCode
+from replication.errors import NO_SUCH_TOPIC, ErrorCode
 from replication.metadata.rules import (
     BrokerRegistration,
     Endpoint,
@@ -26,8 +26,6 @@ from replication.mirror.options import LISTENER, MirrorOptions
 from storage.types import TopicPartition
 
 MIRROR_ID = -2
-
-_GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 def image_of(
@@ -84,7 +82,7 @@ def _topic(
     topic: TopicView, before: TopicImage | None, configs: Mapping[str, str]
 ) -> TopicImage | None:
     if topic.error is not ErrorCode.NONE:
-        return None if topic.error in _GONE else before
+        return None if topic.error in NO_SUCH_TOPIC else before
     if before is not None and before.topic_id != topic.topic_id:
         before = None
     known = {} if before is None else dict(before.partitions)

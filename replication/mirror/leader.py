@@ -18,10 +18,9 @@ from replication.follower.leader_endpoint import (
     RemoteLeaderEndpoint,
 )
 from replication.follower.rules.fetch_state import BrokerEndPoint
-from replication.leader.rules.fetch_data import CONSUMER_REPLICA_ID
 from replication.mirror.source import MirrorSource
 from replication.wire.apis import ApiKey
-from replication.wire.fetch import FetchRequest, FetchResponse
+from replication.wire.fetch import CONSUMER_REPLICA_ID, FetchRequest, FetchResponse
 from storage.types import LeaderEpoch, OffsetAndEpoch, TopicPartition
 
 T = TypeVar("T")

@@ -33,7 +33,6 @@ from replication.events import (
 )
 from replication.follower.fetcher import FetcherConfig, no_broker_epoch
 from replication.follower.fetcher_manager import ReplicaFetcherManager
-from replication.leader.rules.fetch_data import DEBUGGING_REPLICA_ID
 from replication.leader.rules.isr import IsrAnswer, IsrProposal
 from replication.metadata.rules import MetadataImage, delta_between
 from replication.metrics import MetricsRegistry
@@ -49,6 +48,7 @@ from replication.net.seams import Seams
 from replication.net.secure import introduced
 from replication.replica_manager import LocalReplicas, ReplicaManager, assemble_replica_manager
 from replication.replica_manager.log_loading import load_logs
+from replication.wire.fetch import DEBUGGING_REPLICA_ID
 from replication.wire.metadata import INTERNAL_TOPICS
 from storage.errors import KafkaStorageError
 from storage.log.log import Log

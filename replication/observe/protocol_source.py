@@ -19,7 +19,7 @@ from typing import Final
 import attrs
 
 from replication.client.admin import Admin
-from replication.client.admin.offsets import CONSUMER, Replica
+from replication.client.admin.offsets import Replica
 from replication.client.admin.values import (
     ClusterDescription,
     ListedOffset,
@@ -27,6 +27,7 @@ from replication.client.admin.values import (
     TopicDescription,
 )
 from replication.errors import ErrorCode, KafkaError
+from replication.metadata.rules import MIN_INSYNC_REPLICAS
 from replication.observe.cluster_state import (
     ClusterState,
     ObservedBroker,
@@ -35,12 +36,12 @@ from replication.observe.cluster_state import (
     Role,
     Status,
 )
+from replication.wire.fetch import CONSUMER_REPLICA_ID
 from replication.wire.list_offsets import EARLIEST, LATEST
 from storage.checkpoint import EpochEntry
 from storage.types import LeaderEpoch, Offset, TopicPartition
 
 MOST_EPOCHS: Final = 8
-MIN_ISR: Final = "min.insync.replicas"
 
 
 @attrs.frozen(kw_only=True)
@@ -115,7 +116,11 @@ class ProtocolSource:
         except KafkaError:
             configs = {}  # it may not be asked, or the topic is gone
         for name in new:
-            value = configs[name][MIN_ISR].value if MIN_ISR in configs.get(name, {}) else None
+            value = (
+                configs[name][MIN_INSYNC_REPLICAS].value
+                if MIN_INSYNC_REPLICAS in configs.get(name, {})
+                else None
+            )
             self._min_isr[name] = None if value is None else int(value)
 
     async def _ask(self, topics: Sequence[TopicDescription], alive: set[int]) -> _Answers:
@@ -131,7 +136,9 @@ class ProtocolSource:
         list_offsets = self.admin.list_replica_offsets
         ends = await list_offsets(hosted, LATEST, timeout_ms=self.timeout_ms)
         starts = await list_offsets(hosted, EARLIEST, timeout_ms=self.timeout_ms)
-        marks = await list_offsets(led, LATEST, asker=CONSUMER, timeout_ms=self.timeout_ms)
+        marks = await list_offsets(
+            led, LATEST, asker=CONSUMER_REPLICA_ID, timeout_ms=self.timeout_ms
+        )
         sizes: dict[Replica, int] = {}
         if self.in_detail:
             sizes = await self.admin.list_replica_sizes(hosted, timeout_ms=self.timeout_ms)

@@ -23,13 +23,13 @@ import attrs
 import trio
 
 from replication.config import BrokerConfig
-from replication.config.keys import LONG_MAX
 from replication.events import EventSink, LogDeleted
 from replication.leader.partition import Partition
 from replication.leader.purgatory import Purgatory
 from replication.net.seams import NodeClock, Offload
 from replication.replica_manager.followed import FetcherManager
 from replication.replica_manager.hosted import HostedPartitions
+from storage.config import LONG_MAX
 from storage.errors import KafkaStorageError, ShortageError
 from storage.log.log import Log
 from storage.manager.checkpoint_plan import CheckpointPlan

@@ -31,6 +31,7 @@ from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.results import ProduceResult, code_of
 from replication.replica_manager.topic_meters import TopicMeters
 from replication.wire.metadata import INTERNAL_TOPICS
+from replication.wire.produce import ACKS_ALL
 from storage.batch.allowance import STEPS_PER_BATCH, Allowance
 from storage.errors import (
     CorruptRecordError,
@@ -47,7 +48,6 @@ from storage.log.log import Log, PreparedAppend, prepare_append
 from storage.producers.verification import TransactionTerms, VerificationGuard
 from storage.types import NO_OFFSET, Offset, TopicPartition
 
-ACKS_ALL: Final = -1
 _ACKS: Final = frozenset({ACKS_ALL, 0, 1})
 NO_GUARDS: Final[Mapping[TopicPartition, VerificationGuard]] = {}
 _EXPECTED: Final = (CorruptRecordError, RecordTooLargeError, RecordBatchTooLargeError)

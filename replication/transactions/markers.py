@@ -30,9 +30,10 @@ from replication.net.controller_channel import ControllerChannel
 from replication.net.pace import in_steps
 from replication.net.seams import Seams
 from replication.replica_manager import ReplicaManager
-from replication.replica_manager.produce import ACKS_ALL
 from replication.steps import Steps
-from replication.transactions.rules import EPOCH_BUMPING_VERSION, Transaction
+from replication.transactions.rules import Transaction
+from replication.wire.api_versions import EPOCH_BUMPING_VERSION
+from replication.wire.produce import ACKS_ALL
 from replication.wire.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,

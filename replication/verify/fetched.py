@@ -22,13 +22,19 @@ import attrs
 from replication.client.cluster_view import Node
 from replication.client.errors import raise_for
 from replication.client.network_client import NetworkClient
-from replication.client.requests import MAX_VERSION, PendingResponse, ask
+from replication.client.requests import PendingResponse, ask
 from replication.client.retries import keep_asking
 from replication.errors import ErrorCode, KafkaError
-from replication.follower.rules.fetch_session_handler import FIRST_VERSION_WITH_TOPIC_IDS
 from replication.net.seams import Seams
 from replication.verify.results import CannotCompareError
-from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from replication.wire.fetch import (
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionData,
+)
+from replication.wire.schema import MAX_VERSION
 from storage.batch.batch_stream import DamagedLogError, out_of_order
 from storage.batch.record_batch import HEADER_SIZE, BatchHeader, read_header, walk
 from storage.errors import CorruptRecordError

@@ -9,6 +9,10 @@ import attrs
 
 from replication.wire.schema import array, boolean, int16, int32, int64, string
 
+TRANSACTION_VERSION = "transaction.version"
+EPOCH_BUMPING_VERSION = 2
+"""The level of this feature at which each end of a transaction bumps the producer epoch."""
+
 
 @attrs.define(kw_only=True)
 class ApiVersionsRequest:

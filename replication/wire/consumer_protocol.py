@@ -20,13 +20,13 @@ import attrs
 
 from replication.errors import ProtocolError
 from replication.wire.codec import decode, encode
+from replication.wire.join_group import NO_GENERATION
 from replication.wire.schema import Kind, array, int32, octets, string
 from storage.types import TopicPartition
 
 PROTOCOL_TYPE: Final = "consumer"
 LATEST_SUBSCRIPTION: Final = 3
 LATEST_ASSIGNMENT: Final = 3
-NO_GENERATION: Final = -1
 
 _VERSION: Final = struct.Struct(">h")
 Message = TypeVar("Message")

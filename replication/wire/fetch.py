@@ -30,15 +30,17 @@ from replication.wire.schema import (
     uuid,
 )
 
-CONSUMER = -1
-"""The replica id of a client that is not a replica."""
+CONSUMER_REPLICA_ID = -1
+DEBUGGING_REPLICA_ID = -2
+"""The replica id of a client that may read from any replica."""
+FIRST_VERSION_WITH_TOPIC_IDS = 13
 
 
 @attrs.frozen(kw_only=True)
 class ReplicaState:
     """The follower that asks, and its incarnation."""
 
-    replica_id: int = int32(default=CONSUMER)
+    replica_id: int = int32(default=CONSUMER_REPLICA_ID)
     replica_epoch: int = int64(default=-1)
 
 
@@ -73,7 +75,7 @@ class FetchRequest:
     """A follower sets `replica_id` and `replica_state` both; the version takes its own."""
 
     cluster_id: str | None = string("12+", nullable="12+", default=None, tag=0)
-    replica_id: int = int32("0-14", default=CONSUMER)
+    replica_id: int = int32("0-14", default=CONSUMER_REPLICA_ID)
     replica_state: ReplicaState = struct(ReplicaState, "15+", default=ReplicaState(), tag=1)
     max_wait_ms: int = int32()
     min_bytes: int = int32()
@@ -88,7 +90,10 @@ class FetchRequest:
     @property
     def replica(self) -> ReplicaState:
         """The follower that asks, from the field that the version has for it."""
-        if self.replica_state.replica_id == CONSUMER and self.replica_id != CONSUMER:
+        if (
+            self.replica_state.replica_id == CONSUMER_REPLICA_ID
+            and self.replica_id != CONSUMER_REPLICA_ID
+        ):
             return ReplicaState(replica_id=self.replica_id)
         return self.replica_state
 

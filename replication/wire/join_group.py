@@ -11,6 +11,7 @@ from replication.wire.schema import array, boolean, int16, int32, octets, string
 
 NO_MEMBER = ""
 NO_GENERATION = -1
+NULL_PROTOCOL_SINCE = 7
 
 
 @attrs.define(kw_only=True)

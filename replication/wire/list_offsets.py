@@ -6,6 +6,7 @@ Version 0 asked for up to `max_num_offsets` segment bounds and got them in
 
 import attrs
 
+from replication.wire.fetch import CONSUMER_REPLICA_ID
 from replication.wire.schema import Kind, array, int8, int16, int32, int64, string
 
 LATEST = -1
@@ -13,9 +14,6 @@ EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
-
-CONSUMER = -1
-DEBUGGING = -2
 
 
 @attrs.define(kw_only=True)
@@ -34,7 +32,7 @@ class ListOffsetsTopic:
 
 @attrs.define(kw_only=True)
 class ListOffsetsRequest:
-    replica_id: int = int32(default=CONSUMER)
+    replica_id: int = int32(default=CONSUMER_REPLICA_ID)
     isolation_level: int = int8("2+")
     topics: list[ListOffsetsTopic] = array(ListOffsetsTopic)
 

@@ -11,6 +11,8 @@ from replication.wire.schema import Kind, array, boolean, int16, int32, string, 
 UNKNOWN_OPERATIONS = -(2**31)
 """The authorized operations of a request that did not ask for them."""
 
+NO_LEADER = -1
+
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """Topics that a broker marks as internal (org.apache.kafka.common.internals.Topic)."""
 

@@ -8,8 +8,6 @@ import attrs
 
 from replication.wire.schema import Kind, array, boolean, int16, int32, int64, string
 
-NO_OFFSET = -1
-
 
 @attrs.define(kw_only=True)
 class OffsetFetchTopic:

@@ -6,10 +6,8 @@ that the log they read from is still the one they remember.
 
 import attrs
 
+from replication.wire.fetch import DEBUGGING_REPLICA_ID
 from replication.wire.schema import array, int16, int32, int64, string
-
-CONSUMER = -1
-DEBUGGING = -2
 
 
 @attrs.define(kw_only=True)
@@ -28,7 +26,7 @@ class OffsetForLeaderTopic:
 @attrs.define(kw_only=True)
 class OffsetForLeaderEpochRequest:
     # Version 2 does not name the asker; Kafka then reads it as a debugging consumer.
-    replica_id: int = int32("3+", default=DEBUGGING)
+    replica_id: int = int32("3+", default=DEBUGGING_REPLICA_ID)
     topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic)
 
 

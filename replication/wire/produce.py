@@ -10,10 +10,15 @@ version   what it brought
 12        a partition is in the transaction by being written to (KIP-890)
 """
 
+from typing import Final
+
 import attrs
 
 from replication.wire.metadata import NO_CURRENT_LEADER, LeaderIdAndEpoch, NodeEndpoint
 from replication.wire.schema import Part, array, int16, int32, int64, records, string, struct
+
+ACKS_ALL: Final = -1
+"""The `acks` of a producer that waits for every replica in sync."""
 
 
 @attrs.define(kw_only=True)

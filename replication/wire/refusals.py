@@ -18,6 +18,7 @@ from typing import Any
 from replication.errors import ErrorCode
 from replication.steps import Steps, at_once
 from replication.wire.apis import API, ApiKey
+from replication.wire.join_group import NULL_PROTOCOL_SINCE
 from replication.wire.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
@@ -43,7 +44,6 @@ _WITH_ITEMS = {
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
 }
 _FETCH_HAS_ITEMS_UNTIL = 12
-_NULL_PROTOCOL_SINCE = 7  # of JoinGroup
 # Items without a place for an error, which Kafka returns all the same.
 _ECHOED = {OngoingTopicReassignment, OngoingPartitionReassignment}
 _ANSWERS = {
@@ -97,7 +97,7 @@ def refused_whole_in_steps(key: ApiKey, version: int, request: Any, code: ErrorC
         response.entries = None
     elif key is ApiKey.INIT_PRODUCER_ID:
         response.producer_epoch = -1
-    elif key is ApiKey.JOIN_GROUP and version >= _NULL_PROTOCOL_SINCE:
+    elif key is ApiKey.JOIN_GROUP and version >= NULL_PROTOCOL_SINCE:
         response.protocol_name = None
     return response
 

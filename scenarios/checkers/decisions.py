@@ -11,6 +11,7 @@ import attrs
 from replication.config import BrokerConfig
 from replication.controller.controller import Controller
 from replication.metadata.rules import (
+    MIN_INSYNC_REPLICAS,
     NO_LEADER,
     LeaderRecoveryState,
     MetadataImage,
@@ -21,7 +22,6 @@ from storage.types import TopicPartition
 
 FENCED_FETCH_VERSION = 9
 NAMED_FETCH_VERSION = 15
-MIN_ISR = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"
 
 
@@ -118,7 +118,11 @@ class Decisions:
             partition=partition,
             registration=registration,
             min_isr=min(
-                int(topic.get(MIN_ISR) or cluster.get(MIN_ISR) or self.config.min_insync_replicas),
+                int(
+                    topic.get(MIN_INSYNC_REPLICAS)
+                    or cluster.get(MIN_INSYNC_REPLICAS)
+                    or self.config.min_insync_replicas
+                ),
                 len(registration.replicas),
             ),
             may_be_in_isr=image.may_join_isr,

@@ -29,6 +29,7 @@ from replication.events import (
 )
 from replication.leader.rules.isr import PendingExpand
 from replication.leader.rules.leadership import Leadership
+from replication.wire.produce import ACKS_ALL
 from scenarios.checkers import (
     acks,
     budget,
@@ -61,8 +62,6 @@ from scenarios.world.trace import (
     TopicMadeAgain,
 )
 from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
-
-ACKS_ALL = -1
 
 
 @attrs.frozen

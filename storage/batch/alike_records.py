@@ -22,7 +22,7 @@ from storage.types import Buffer
 
 LEAST: Final = 16
 """Fewer are not worth the look."""
-_ONE_BYTE: Final = 64
+BELOW_TWO_BYTES: Final = 64  # a varint of a smaller number is one byte
 _SMALL: Final = 256
 """Larger records are not worth a copy, from which columns are taken faster."""
 _GOING_ON: Final = bytes(range(0x80, 0x100))  # a number's bytes but its last
@@ -30,10 +30,13 @@ _FAR: Final = 9
 """Bytes of a time that is within 62 bits, whatever they are."""
 # Of each width: below what such deltas are, and each of their bytes, by delta.
 _DELTAS: Final = {
-    1: (_ONE_BYTE, (b"".join(VARINTS[:_ONE_BYTE]),)),
+    1: (BELOW_TWO_BYTES, (b"".join(VARINTS[:BELOW_TWO_BYTES]),)),
     2: (
         len(VARINTS),
-        tuple(bytes(_ONE_BYTE) + bytes(each[at] for each in VARINTS[_ONE_BYTE:]) for at in (0, 1)),
+        tuple(
+            bytes(BELOW_TWO_BYTES) + bytes(each[at] for each in VARINTS[BELOW_TWO_BYTES:])
+            for at in (0, 1)
+        ),
     ),
 }
 

@@ -18,13 +18,11 @@ from typing import Final
 import attrs
 
 from storage.batch.record_batch import HEADER_SIZE, BatchHeader, read_header
-from storage.batch.spare_room import LOG_FILE, is_spare_room
+from storage.batch.spare_room import CHUNK_SIZE, LOG_FILE, is_spare_room
 from storage.checkpoint import LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint
 from storage.errors import CheckpointError, CorruptRecordError, StorageError
 from storage.filesystem import File, FileSystem
 from storage.types import Offset, TopicPartition
-
-CHUNK_SIZE: Final = 1024 * 1024
 
 _PARTITION_DIRECTORY: Final = re.compile(r"(.+)-([0-9]{1,10})")
 

@@ -19,7 +19,7 @@ from storage.batch.varint import ONE_BYTE, read_varint, read_varlong
 from storage.errors import CorruptRecordError
 from storage.types import Buffer
 
-_FAR: Final = 1 << 62
+FAR: Final = 1 << 62
 
 
 class PlainColumns(NamedTuple):
@@ -35,7 +35,7 @@ def decode_plain(  # noqa: PLR0912, PLR0915 - one loop
     data: bytes, count: int, *, base_offset: int, base_timestamp: int
 ) -> PlainColumns | None:
     """`count` records, which have to be all of `data`."""
-    if not (-_FAR < base_offset < _FAR and -_FAR < base_timestamp < _FAR):
+    if not (-FAR < base_offset < FAR and -FAR < base_timestamp < FAR):
         return None  # their sums may be of more than 64 bits
     offsets: list[int] = []
     timestamps: list[int] = []
@@ -63,7 +63,7 @@ def decode_plain(  # noqa: PLR0912, PLR0915 - one loop
                 timestamp_delta, position = signed[byte], position + 2
             else:
                 timestamp_delta, position = read_varlong(data, position + 1)
-                if not -_FAR < timestamp_delta < _FAR:
+                if not -FAR < timestamp_delta < FAR:
                     return None
             byte = data[position]
             if byte < 0x80:

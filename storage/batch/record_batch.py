@@ -42,6 +42,7 @@ NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
+MAX_PRODUCER_EPOCH: Final = 2**15 - 1
 MAX_SEQUENCE: Final = 2**31 - 1
 
 CODEC_MASK: Final = 0x07
@@ -57,17 +58,17 @@ _PREFIX: Final = struct.Struct(">qiib")
 MIN_LENGTH: Final = HEADER_SIZE - LENGTH_OVERHEAD
 _BASE_OFFSET: Final = struct.Struct(">q")
 _LENGTH: Final = struct.Struct(">i")
-_LENGTH_AT: Final = 8
+LENGTH_AT: Final = 8
 _LENGTH_OF_EMPTY: Final = _LENGTH.pack(MIN_LENGTH)
 _LEADER_EPOCH: Final = struct.Struct(">i")
 _LEADER_EPOCH_AT: Final = 12
-_MAGIC_AT: Final = 16
+MAGIC_AT: Final = 16  # the same in every record format
 _CRC: Final = struct.Struct(">I")
 _CRC_AT: Final = 17
 _ATTRIBUTES: Final = struct.Struct(">h")
-_ATTRIBUTES_AT: Final = 21
+ATTRIBUTES_AT: Final = 21
 # The CRC-32C is that of everything from here to the end of the batch.
-CRC_COVERS_FROM: Final = _ATTRIBUTES_AT
+CRC_COVERS_FROM: Final = ATTRIBUTES_AT
 _MAX_TIMESTAMP: Final = struct.Struct(">q")
 _MAX_TIMESTAMP_AT: Final = 35
 _CODECS: Final[dict[int, Codec]] = {each.value: each for each in Codec}
@@ -199,7 +200,7 @@ def leading_empty(buffer: bytes) -> int:
     """
     count = len(buffer) // HEADER_SIZE
     # A column at a time: there may be thousands of them.
-    for at, byte in enumerate(_LENGTH_OF_EMPTY, _LENGTH_AT):
+    for at, byte in enumerate(_LENGTH_OF_EMPTY, LENGTH_AT):
         column = buffer[at : count * HEADER_SIZE : HEADER_SIZE]
         count = len(column) - len(column.lstrip(bytes((byte,))))
     return count
@@ -231,7 +232,7 @@ def sound_magic(data: Buffer) -> int | None:
     if magic > MAGIC:
         return magic if check_crc(batch) else None
     (stored,) = _CRC.unpack_from(batch, LENGTH_OVERHEAD)
-    return magic if magic >= 0 and stored == zlib.crc32(batch[_MAGIC_AT:]) else None
+    return magic if magic >= 0 and stored == zlib.crc32(batch[MAGIC_AT:]) else None
 
 
 def stamp(
@@ -250,8 +251,8 @@ def stamp(
     _LEADER_EPOCH.pack_into(batch, _LEADER_EPOCH_AT, leader_epoch)
     if max_timestamp is None:
         return
-    (attributes,) = _ATTRIBUTES.unpack_from(batch, _ATTRIBUTES_AT)
-    _ATTRIBUTES.pack_into(batch, _ATTRIBUTES_AT, attributes | LOG_APPEND_TIME_BIT)
+    (attributes,) = _ATTRIBUTES.unpack_from(batch, ATTRIBUTES_AT)
+    _ATTRIBUTES.pack_into(batch, ATTRIBUTES_AT, attributes | LOG_APPEND_TIME_BIT)
     _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_AT, max_timestamp)
     _CRC.pack_into(batch, _CRC_AT, computed_crc(batch))
 
@@ -260,9 +261,9 @@ def with_records(batch: Batch, codec: Codec, records: Buffer) -> bytearray:
     """Return `batch` with `records` in place of its own, which are the same in another codec."""
     made = bytearray(memoryview(batch)[:HEADER_SIZE])
     made += records
-    _LENGTH.pack_into(made, _LENGTH_AT, len(made) - LENGTH_OVERHEAD)
-    (attributes,) = _ATTRIBUTES.unpack_from(made, _ATTRIBUTES_AT)
-    _ATTRIBUTES.pack_into(made, _ATTRIBUTES_AT, attributes & ~CODEC_MASK | codec)
+    _LENGTH.pack_into(made, LENGTH_AT, len(made) - LENGTH_OVERHEAD)
+    (attributes,) = _ATTRIBUTES.unpack_from(made, ATTRIBUTES_AT)
+    _ATTRIBUTES.pack_into(made, ATTRIBUTES_AT, attributes & ~CODEC_MASK | codec)
     _CRC.pack_into(made, _CRC_AT, computed_crc(made))
     return made
 

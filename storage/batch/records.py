@@ -25,6 +25,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import attrs
 
+from storage.batch.alike_records import BELOW_TWO_BYTES
 from storage.batch.allowance import STEPS_PER_OUTLINE, Allowance
 from storage.batch.checksum import crc32c
 from storage.batch.compression import Codec, compress, decompress
@@ -47,6 +48,7 @@ from storage.batch.record_batch import (
     next_sequence,
     read_header,
 )
+from storage.batch.sound_records import LEAST_LONG, MOST_LONG
 from storage.batch.varint import ONE_BYTE, VARINTS, read_varint, read_varlong, varint
 from storage.errors import CorruptRecordError, ExpansionError, LongCheckError
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, Buffer, LeaderEpoch, Offset
@@ -56,8 +58,6 @@ MAX_DECOMPRESSED_SIZE: Final = 256 * 1024 * 1024
 # Control batches hold one short record, and nobody compresses them; event loops read them.
 _MAX_CONTROL_SIZE: Final = 1024 * 1024
 
-_LEAST: Final = -(2**63)
-_MOST: Final = 2**63 - 1
 
 Header: TypeAlias = tuple[str, bytes | None]
 
@@ -102,7 +102,6 @@ _CRC_COVERED: Final = struct.Struct(">hiqqqhii")
 _UNCOVERED: Final = struct.Struct(">qiibI")
 assert _CRC_COVERED.size + _UNCOVERED.size == HEADER_SIZE
 
-_ONE_BYTE: Final = 64  # what a varint of one byte is below
 _new = tuple.__new__  # a Record's own costs three times as much
 _timestamp: Callable[[RecordFields], int] = itemgetter(Record._fields.index("timestamp"))
 
@@ -177,7 +176,9 @@ def _encode_records(
                 value_size == alike_size and since == alike_since and alike_from <= delta < alike_to
             ):
                 alike_since, alike_size = since, value_size
-                alike_from, alike_to = (0, _ONE_BYTE) if delta < _ONE_BYTE else (_ONE_BYTE, known)
+                alike_from, alike_to = (
+                    (0, BELOW_TWO_BYTES) if delta < BELOW_TWO_BYTES else (BELOW_TWO_BYTES, known)
+                )
                 time = varints[since] if 0 <= since < known else varint(since)
                 length = varints[value_size] if value_size < known else varint(value_size)
                 size = len(time) + len(varints[delta]) + len(length) + value_size + 3
@@ -293,7 +294,7 @@ def outline(
             raise CorruptRecordError(f"a record that does not parse: {error}") from error
         timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
         offset = header.base_offset + offset_delta
-        if not (_LEAST <= timestamp <= _MOST and _LEAST <= offset <= _MOST):
+        if not (LEAST_LONG <= timestamp <= MOST_LONG and LEAST_LONG <= offset <= MOST_LONG):
             raise _outside(offset, timestamp)
         yield RecordOutline(offset, timestamp, key_length >= 0, end - start)
 
@@ -400,7 +401,7 @@ def _decode_record(
         raise CorruptRecordError(f"a record of {end - start} bytes holds {position - start}")
     timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
     offset = header.base_offset + offset_delta
-    if not (_LEAST <= timestamp <= _MOST and _LEAST <= offset <= _MOST):
+    if not (LEAST_LONG <= timestamp <= MOST_LONG and LEAST_LONG <= offset <= MOST_LONG):
         raise _outside(offset, timestamp)
     sequence = NO_SEQUENCE
     if header.base_sequence != NO_SEQUENCE:

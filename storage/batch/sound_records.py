@@ -22,15 +22,14 @@ from typing import Final
 
 from storage.batch.alike_records import LEAST, sound_run
 from storage.batch.allowance import Allowance
-from storage.batch.plain_records import sound_plain
+from storage.batch.plain_records import FAR, sound_plain
 from storage.batch.record_batch import BatchHeader
 from storage.batch.varint import read_varint, read_varlong
 from storage.errors import CorruptRecordError
 from storage.types import Buffer
 
-_LEAST: Final = -(2**63)
-_MOST: Final = 2**63 - 1
-_FAR: Final = 1 << 62
+LEAST_LONG: Final = -(2**63)
+MOST_LONG: Final = 2**63 - 1
 # How many records that are alike are looked at together. Meanwhile no other thread runs.
 _MOST_AT_ONCE: Final = 1 << 14
 _STEPS_PER_LOOK: Final = 16
@@ -48,7 +47,7 @@ def check_records(
     """
     position, passed, patience = 0, 0, LEAST
     # Then no time of an ordinary record is of more than 64 bits.
-    is_near = -_FAR < header.base_timestamp < _FAR
+    is_near = -FAR < header.base_timestamp < FAR
     while (left := header.record_count - passed) > 0:
         count = size = 0
         delta = passed if counted else None
@@ -90,7 +89,7 @@ def _check_one(
                 f"a record of {length} bytes where {len(data) - position} are left"
             )
         since, position = read_varlong(data, position + 1)  # behind the attributes
-        if not _LEAST <= header.base_timestamp + since <= _MOST:
+        if not LEAST_LONG <= header.base_timestamp + since <= MOST_LONG:
             raise CorruptRecordError(f"{since} ms after {header.base_timestamp}: over 64 bits")
         found, position = read_varint(data, position)
         if delta is not None and found != delta:

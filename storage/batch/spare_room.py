@@ -17,7 +17,8 @@ from storage.filesystem import File, FileSystem
 
 LOG_FILE: Final = re.compile(r"([0-9]{20})\.log")
 
-_CHUNK_SIZE: Final = 1024 * 1024
+CHUNK_SIZE: Final = 1024 * 1024
+"""How much of a log is read at once."""
 
 
 def is_spare_room(file_system: FileSystem, file: File, position: int) -> bool:
@@ -37,7 +38,7 @@ def _may_be_active(file_system: FileSystem, path: str) -> bool:
 
 
 def _holds_only_zeroes(file: File, position: int) -> bool:
-    while data := file.read(position, _CHUNK_SIZE):
+    while data := file.read(position, CHUNK_SIZE):
         if data.count(0) != len(data):
             return False
         position += len(data)

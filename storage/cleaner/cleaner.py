@@ -28,6 +28,7 @@ import attrs
 from storage.batch.batch_stream import DamagedLogError
 from storage.batch.record_batch import BatchHeader
 from storage.batch.records import read_marker
+from storage.batch.spare_room import CHUNK_SIZE
 from storage.cleaner.candidates import DirtyRange
 from storage.cleaner.cleaned_segment import CleanedSegment
 from storage.cleaner.filter import BatchFilter, CleanerStats, LastRecord, places, records_of
@@ -56,7 +57,7 @@ from storage.log.segment import (
     TRANSACTION_INDEX_SUFFIX,
     Segment,
 )
-from storage.log.segment_file import CHUNK_SIZE, read_batches
+from storage.log.segment_file import read_batches
 from storage.types import NO_OFFSET, Offset
 
 

@@ -35,6 +35,7 @@ from storage.batch.compression import Codec
 from storage.batch.record_batch import (
     CRC_COVERS_FROM,
     MAGIC,
+    MAGIC_AT,
     NO_TIMESTAMP,
     BatchHeader,
     TimestampType,
@@ -65,7 +66,6 @@ from storage.log.index.segment_index import MAX_RELATIVE_OFFSET
 from storage.producers.snapshot import BatchMetadata
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, Buffer, LeaderEpoch, Offset
 
-_MAGIC_AT = 16
 _MAX_REPORTED = 100
 
 # Offset deltas count up, so no two records have the same bytes: zstd's best is 1.7 to a byte.
@@ -167,9 +167,9 @@ def validate(
 
     Raise LongCheckError where that costs more than `allowance`.
     """
-    if len(records) > _MAGIC_AT and records[_MAGIC_AT] != MAGIC:
+    if len(records) > MAGIC_AT and records[MAGIC_AT] != MAGIC:
         raise InvalidRecordError(
-            f"a batch of magic {records[_MAGIC_AT]}: only record batches of magic {MAGIC} are taken"
+            f"a batch of magic {records[MAGIC_AT]}: only record batches of magic {MAGIC} are taken"
         )
     batches = [PlacedBatch(position, header) for position, header in walk(records)]
     if not batches or (from_client and len(batches) > 1):

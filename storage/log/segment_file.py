@@ -32,13 +32,14 @@ from storage.batch.record_batch import (
     HEADER,
     HEADER_SIZE,
     LOG_APPEND_TIME_BIT,
+    MAGIC_AT,
     TRANSACTIONAL_BIT,
     BatchHeader,
     check_crc,
     read_header,
 )
 from storage.batch.records import Record, decode_batch
-from storage.batch.spare_room import LOG_FILE, is_spare_room
+from storage.batch.spare_room import CHUNK_SIZE, LOG_FILE, is_spare_room
 from storage.errors import CorruptRecordError, InvalidRecordError
 from storage.filesystem import File, FileSystem, OsFileSystem
 from storage.types import Offset
@@ -46,12 +47,9 @@ from storage.types import Offset
 if TYPE_CHECKING:
     import pyarrow as pa
 
-CHUNK_SIZE: Final = 1024 * 1024
-
 _T = TypeVar("_T")
 
 _MAGIC: Final = b"\x02"
-_MAGIC_AT: Final = 16
 _KNOWN_ATTRIBUTES: Final = (
     CODEC_MASK | LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
 )
@@ -216,10 +214,10 @@ def find_batch(file: File, position: int, end: int, *, least_offset: Offset) -> 
     cost = 0
     while end - position >= HEADER_SIZE:
         window = file.read(position, CHUNK_SIZE + HEADER_SIZE)
-        at = window.find(_MAGIC, _MAGIC_AT)
-        while at >= 0 and at - _MAGIC_AT + HEADER_SIZE <= len(window):
-            start = position + at - _MAGIC_AT
-            header = BatchHeader._make(HEADER.unpack_from(window, at - _MAGIC_AT))
+        at = window.find(_MAGIC, MAGIC_AT)
+        while at >= 0 and at - MAGIC_AT + HEADER_SIZE <= len(window):
+            start = position + at - MAGIC_AT
+            header = BatchHeader._make(HEADER.unpack_from(window, at - MAGIC_AT))
             if _is_plausible(header, least_offset, end - start):
                 cost += header.size
                 if cost > _SEARCH_COST_MOST:

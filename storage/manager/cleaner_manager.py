@@ -23,12 +23,12 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
+from storage.batch.spare_room import CHUNK_SIZE
 from storage.cleaner.candidates import DirtyRange, dirty_range
 from storage.cleaner.cleaner import Cleaning, plan
 from storage.cleaner.offset_map import OffsetMap
 from storage.errors import CorruptRecordError, InvalidRecordError, ShortageError, StorageError
 from storage.log.log import Log
-from storage.log.segment_file import CHUNK_SIZE
 from storage.manager.log_directory import LogDirectory
 from storage.types import Offset, TopicPartition
 

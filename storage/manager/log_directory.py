@@ -47,7 +47,7 @@ STRAY_SUFFIX = "-stray"
 _SET_ASIDE = ("-future", STRAY_SUFFIX)
 # Kafka's own metadata log (KRaft), in a directory that Kafka has used.
 _FOREIGN = "__cluster_metadata"
-_LOCK = ".lock"
+LOCK = ".lock"
 _LONGEST_NAME = 255
 _NAME = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)")
 
@@ -99,7 +99,7 @@ class LogDirectory:
         """
         make_lasting_directory(file_system, path)
         return cls(
-            file_system=file_system, path=path, lock=file_system.lock(os.path.join(path, _LOCK))
+            file_system=file_system, path=path, lock=file_system.lock(os.path.join(path, LOCK))
         )
 
     @property

@@ -55,9 +55,8 @@ from storage.manager.cleaner_manager import CleanerManager
 from storage.manager.log_directory import DELETE_SUFFIX, STRAY_SUFFIX, LogDirectory, owner_of
 from storage.manager.pending_deletes import DoomedFile, DoomedFiles
 from storage.producers.state import DEFAULT_EXPIRATION_MS
-from storage.types import Offset, TopicId, TopicPartition
+from storage.types import NO_BROKER_EPOCH, Offset, TopicId, TopicPartition
 
-NO_BROKER_EPOCH = -1
 LoadJob: TypeAlias = Callable[[], None]
 # Called with how many logs are loaded, and of how many.
 OnLoading: TypeAlias = Callable[[int, int], None]

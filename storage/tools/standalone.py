@@ -34,10 +34,10 @@ from storage.filesystem import FileSystem, OsFileSystem
 from storage.log.append import LogAppendInfo
 from storage.log.log import Log
 from storage.log.recovery.report import RecoveryReport
-from storage.manager.log_manager import NO_BROKER_EPOCH, LogManager, OnLoading
+from storage.manager.log_manager import LogManager, OnLoading
 from storage.tools.dump import DumpOptions, dump, is_damage
 from storage.tools.dump.entries import Entry
-from storage.types import LeaderEpoch, Offset
+from storage.types import NO_BROKER_EPOCH, LeaderEpoch, Offset
 
 Path = str | os.PathLike[str]
 

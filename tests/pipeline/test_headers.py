@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from pipeline.source.plan import TASK_BYTES
+
 pytest.importorskip("pyarrow", reason="the Arrow extra is not installed: understudy[arrow]")
 
 from pipeline.audit.headers import (
@@ -19,7 +21,6 @@ from pipeline.audit.headers import (
 from pipeline.audit.replicas import (
     FILE_COST_BYTES,
     MOST_TASK_BYTES,
-    TASK_BYTES,
     NoLogDirectoryError,
     directory_names,
     find_replicas,

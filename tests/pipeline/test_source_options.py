@@ -5,11 +5,13 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
+from replication.wire.list_offsets import EARLIEST, LATEST
+
 pytest.importorskip("pyspark", reason="the Spark extra is not installed: understudy[spark]")
 
 from pipeline.source.columns import check_schema
 from pipeline.source.errors import OptionError
-from pipeline.source.offsets import EARLIEST, LATEST, Position
+from pipeline.source.offsets import Position
 from pipeline.source.options import ReadOptions, parse_read_options
 from pipeline.source.plan import OffsetRange, group, limit, split
 from pipeline.source.stream import UnlimitedStream

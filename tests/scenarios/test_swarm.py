@@ -11,7 +11,8 @@ from click.testing import CliRunner
 
 from replication.cli.scenario import command
 from replication.errors import ErrorCode
-from scenarios.story.commands.judge import ACKS_ALL, broken_promises, of_former_topic
+from replication.wire.produce import ACKS_ALL
+from scenarios.story.commands.judge import broken_promises, of_former_topic
 from scenarios.story.runner import run_story
 from scenarios.story.script import parse
 from scenarios.swarm.runner import run_seed

@@ -25,12 +25,12 @@ from replication.wire.find_coordinator import (
     FindCoordinatorResponse,
 )
 from replication.wire.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from storage.batch.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from storage.types import TopicPartition
 
 MANY_KEYS_SINCE = 4  # KIP-699
 FENCING_HAS_A_NAME_SINCE = 4  # KIP-588
 NOBODY = -1
-NO_PRODUCER_ID, NO_PRODUCER_EPOCH = -1, -1
 _TOPICS = {GROUP: GROUP_METADATA_TOPIC, TRANSACTION: TRANSACTION_STATE_TOPIC}
 
 

@@ -33,6 +33,7 @@ from replication.net.pace import in_steps
 from replication.server.server import RequestContext
 from replication.steps import STEP, Steps, each_of
 from replication.wire.fetch import (
+    FIRST_VERSION_WITH_TOPIC_IDS,
     NO_DIVERGENCE,
     DivergingEpoch,
     FetchableTopicResponse,
@@ -46,7 +47,6 @@ from storage.types import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, TopicId
 HARD_LIMIT_UNTIL = 2
 STORAGE_ERROR_SINCE = 6
 CLIENT_METADATA_SINCE = 11  # KIP-392
-TOPIC_IDS_SINCE = 13  # KIP-516
 LEADER_HINTS_SINCE = 16  # KIP-951
 READ_COMMITTED = 1
 CATCH_UP_MS = 200
@@ -179,7 +179,7 @@ def _forgotten(
 def _identity(
     image: MetadataImage, topic_id: TopicId, name: str, version: int
 ) -> tuple[TopicId, str | None]:
-    if version >= TOPIC_IDS_SINCE:
+    if version >= FIRST_VERSION_WITH_TOPIC_IDS:
         return topic_id, image.topic_names_by_id.get(topic_id)
     return NO_TOPIC_ID, name
 

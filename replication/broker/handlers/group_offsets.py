@@ -31,7 +31,6 @@ from replication.wire.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from replication.wire.offset_fetch import (
-    NO_OFFSET,
     OffsetFetchGroup,
     OffsetFetchRequest,
     OffsetFetchResponse,
@@ -41,7 +40,7 @@ from replication.wire.offset_fetch import (
     OffsetFetchTopic,
 )
 from replication.wire.txn_offset_commit import TxnOffsetCommitRequestTopic
-from storage.types import TopicPartition
+from storage.types import NO_OFFSET, TopicPartition
 
 GROUP_NOT_FOUND_SINCE = 9  # of OffsetCommit (KIP-848)
 GROUP_ERROR_SINCE = 2  # of OffsetFetch; before, each partition had it

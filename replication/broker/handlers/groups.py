@@ -12,13 +12,17 @@ from replication.groups.rules import Protocol
 from replication.server.server import RequestContext
 from replication.steps import STEP
 from replication.wire.heartbeat import HeartbeatRequest, HeartbeatResponse
-from replication.wire.join_group import JoinGroupMember, JoinGroupRequest, JoinGroupResponse
+from replication.wire.join_group import (
+    NULL_PROTOCOL_SINCE,
+    JoinGroupMember,
+    JoinGroupRequest,
+    JoinGroupResponse,
+)
 from replication.wire.leave_group import LeaveGroupRequest, LeaveGroupResponse, LeftMember
 from replication.wire.sync_group import SyncGroupRequest, SyncGroupResponse
 
 OWN_REBALANCE_TIMEOUT_SINCE = 1  # of JoinGroup (KIP-62)
 MEMBER_ID_REQUIRED_SINCE = 4  # KIP-394
-NULL_PROTOCOL_SINCE = 7
 SKIP_ASSIGNMENT_SINCE = 9  # KIP-814
 PROTOCOL_NAMED_SINCE = 5  # of SyncGroup (KIP-559)
 MANY_LEAVE_SINCE = 3  # of LeaveGroup (KIP-345)

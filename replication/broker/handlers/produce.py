@@ -20,7 +20,7 @@ from replication.replica_manager import (
     support_of_produce,
     the_one_producer,
 )
-from replication.server.guards.records import MAGIC_AT, has_transactional_records
+from replication.server.guards.records import has_transactional_records
 from replication.server.server import CloseConnectionError, RequestContext
 from replication.steps import Steps, each_of
 from replication.wire.metadata import LeaderIdAndEpoch, NodeEndpoint
@@ -32,12 +32,18 @@ from replication.wire.produce import (
     TopicProduceResponse,
 )
 from storage.batch.compression import Codec
-from storage.batch.record_batch import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, read_header
+from storage.batch.record_batch import (
+    HEADER_SIZE,
+    LENGTH_AT,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    MAGIC_AT,
+    read_header,
+)
 from storage.errors import StorageError, UnsupportedCompressionTypeError
 from storage.producers.verification import VerificationGuard
 from storage.types import TopicPartition
 
-LENGTH_AT = 8
 LEAST_LENGTH = 14  # of a record of magic 0
 ZSTD_SINCE = 7  # KIP-110
 LEADER_HINTS_SINCE = 10  # KIP-951

@@ -22,12 +22,11 @@ from replication.cli.demo.workload import DemoWorkload, create_topic, read_back
 from replication.cli.isolated import CONTROLLER, HOST, IsolatedCluster
 from replication.cli.probe import fetch_metadata
 from replication.errors import UnderstudyError
-from replication.wire.metadata import MetadataResponsePartition
+from replication.wire.metadata import NO_LEADER, MetadataResponsePartition
 
 TOPIC = "demo"
 PARTITIONS = 3
 REPLICATION_FACTOR = 3
-NO_LEADER = -1
 KILL_AT = 0.45  # of the lines: more than a third is still to come
 RESTART_AFTER_SECONDS = 1.0  # after the first ack of a new leader
 IN_SYNC_TIMEOUT_SECONDS = 60.0

@@ -12,11 +12,9 @@ from replication.client.admin import Admin
 from replication.client.admin.values import GroupDescription, GroupMember
 from replication.client.offsets import OffsetAndMetadata
 from replication.errors import KafkaError, ProtocolError
-from replication.wire.consumer_protocol import decode_assignment, partitions_of
+from replication.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment, partitions_of
 from replication.wire.list_offsets import LATEST
 from storage.types import NO_LEADER_EPOCH, TopicPartition
-
-CONSUMER = "consumer"
 
 
 @attrs.frozen(kw_only=True)
@@ -81,7 +79,7 @@ def _epoch(committed: OffsetAndMetadata | None) -> int | None:
 
 def assigned(group: GroupDescription, member: GroupMember) -> list[TopicPartition]:
     """Return the partitions of a member; none if its assignment is not the consumer protocol's."""
-    if group.protocol_type != CONSUMER or not member.assignment:
+    if group.protocol_type != PROTOCOL_TYPE or not member.assignment:
         return []
     try:
         return partitions_of(decode_assignment(member.assignment).assigned_partitions)

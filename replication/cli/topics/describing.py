@@ -21,10 +21,9 @@ from replication.client.admin.values import (
     Reassignment,
     TopicDescription,
 )
+from replication.metadata.rules import MIN_INSYNC_REPLICAS
 from storage.checkpoint import uuid_text
 from storage.types import NO_TOPIC_ID, TopicPartition
-
-MIN_ISR = "min.insync.replicas"
 
 
 @attrs.frozen(kw_only=True)
@@ -43,7 +42,7 @@ class DescribedTopic:
 
     @property
     def min_isr(self) -> int:
-        return int(self.configs[MIN_ISR].value or 1)
+        return int(self.configs[MIN_INSYNC_REPLICAS].value or 1)
 
     def replication_factor(self, partition: PartitionDescription) -> int:
         """Return the replication factor, without replicas that a reassignment is adding."""

@@ -8,7 +8,7 @@ from replication.client.admin.values import (
     BrokerDescription,
     ClusterDescription,
     ConfigValue,
-    LogDirectory,
+    LogDirDescription,
     ReplicaSize,
 )
 from replication.client.arguments import list_of_names
@@ -187,15 +187,15 @@ async def _ask(
 
 async def describe_log_dirs(
     admin: OpenAdmin, broker_ids: Iterable[int] | None = None
-) -> dict[int, list[LogDirectory]]:
+) -> dict[int, list[LogDirDescription]]:
     """Return the log directories of these brokers, or of all, with the replicas in them."""
     calls = admin.calls
     if broker_ids is None:
         broker_ids = await calls.keep_asking(calls.broker_ids)
-    found: dict[int, list[LogDirectory]] = {}
+    found: dict[int, list[LogDirDescription]] = {}
     for broker_id in broker_ids:
 
-        async def once(broker_id: int = broker_id) -> list[LogDirectory]:
+        async def once(broker_id: int = broker_id) -> list[LogDirDescription]:
             response: DescribeLogDirsResponse = await calls.broker(
                 broker_id, DescribeLogDirsRequest(topics=None)
             )
@@ -206,9 +206,9 @@ async def describe_log_dirs(
     return found
 
 
-def _directory(result: DescribeLogDirsResult) -> LogDirectory:
+def _directory(result: DescribeLogDirsResult) -> LogDirDescription:
     error = ErrorCode.of(result.error_code)
-    return LogDirectory(
+    return LogDirDescription(
         path=result.log_dir,
         error="" if error is ErrorCode.NONE else error.name,
         replicas={

@@ -40,13 +40,12 @@ from replication.wire.offset_delete import (
     OffsetDeleteTopic,
 )
 from replication.wire.offset_fetch import (
-    NO_OFFSET,
     OffsetFetchGroup,
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchTopic,
 )
-from storage.types import TopicPartition
+from storage.types import NO_OFFSET, TopicPartition
 
 _DEAD = "Dead"
 

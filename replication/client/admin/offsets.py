@@ -29,6 +29,7 @@ from replication.wire.delete_records import (
     DeleteRecordsTopic,
 )
 from replication.wire.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from replication.wire.fetch import DEBUGGING_REPLICA_ID
 from replication.wire.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from replication.wire.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -36,9 +37,6 @@ from replication.wire.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from storage.types import LeaderEpoch, Offset, OffsetAndEpoch, TopicPartition
-
-CONSUMER = -1
-DEBUGGER = -2
 
 Replica = tuple[TopicPartition, int]
 """A partition, and the broker that has it."""
@@ -99,12 +97,12 @@ async def list_replica_offsets(
     replicas: ByBroker,
     timestamp: int,
     *,
-    asker: int = DEBUGGER,
+    asker: int = DEBUGGING_REPLICA_ID,
     timeout_ms: float = 1000.0,
 ) -> dict[Replica, ListedOffset]:
     """Return what brokers say of their own logs, by partition and broker.
 
-    To a DEBUGGER, EARLIEST and LATEST are the two ends of a log; to a CONSUMER, LATEST is the
+    EARLIEST and LATEST are the two ends of a log, or LATEST for CONSUMER_REPLICA_ID is the
     leader's high watermark. Brokers that do not answer within `timeout_ms` are left out.
     """
     asked = {

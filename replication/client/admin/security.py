@@ -12,7 +12,13 @@ from replication.client.admin.calls import OpenAdmin, Outcome, some_failed
 from replication.client.errors import raise_for
 from replication.errors import ConfigError, ErrorCode, KafkaError
 from replication.security.rules.acls import Acl, AclFilter
-from replication.security.rules.scram import MINIMUM_ITERATIONS, SHA_256, SHA_512, salted_password
+from replication.security.rules.scram import (
+    MINIMUM_ITERATIONS,
+    SALT_BYTES,
+    SHA_256,
+    SHA_512,
+    salted_password,
+)
 from replication.wire.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -28,7 +34,6 @@ from replication.wire.describe_user_scram_credentials import (
 
 _NUMBERS = {SHA_256: 1, SHA_512: 2}
 _NAMES = {number: name for name, number in _NUMBERS.items()}
-_SALT_BYTES = 20
 
 
 @attrs.frozen
@@ -97,7 +102,7 @@ async def alter_user_scram_credentials(
         if isinstance(each, UserScramCredentialDeletion)
     ]
     upsertions = [
-        _upsertion(each, calls.chance.randbytes(_SALT_BYTES) if each.salt is None else each.salt)
+        _upsertion(each, calls.chance.randbytes(SALT_BYTES) if each.salt is None else each.salt)
         for each in wanted
         if isinstance(each, UserScramCredentialUpsertion)
     ]

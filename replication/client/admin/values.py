@@ -109,7 +109,7 @@ class ReplicaSize:
 
 
 @attrs.frozen(kw_only=True)
-class LogDirectory:
+class LogDirDescription:
     """A log directory of a broker; the sizes of its volume are in bytes, -1 if not known."""
 
     path: str

@@ -22,7 +22,7 @@ from replication.follower.rules.fetch_session_handler import FetchRequestParams
 from replication.metrics import MetricsRegistry
 from replication.net.seams import Seams
 from replication.wire.apis import ApiKey
-from replication.wire.fetch import CONSUMER
+from replication.wire.fetch import CONSUMER_REPLICA_ID
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -121,7 +121,7 @@ class Assembly:
             view=metadata.view,
             buffer=FetchBuffer(),
             params=FetchRequestParams(
-                replica_id=CONSUMER,
+                replica_id=CONSUMER_REPLICA_ID,
                 max_wait_ms=config.fetch_max_wait_ms,
                 min_bytes=config.fetch_min_bytes,
                 max_bytes=config.fetch_max_bytes,

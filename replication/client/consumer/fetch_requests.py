@@ -30,17 +30,17 @@ from replication.client.consumer.fetch_buffer import FetchBuffer
 from replication.client.consumer.metrics import FetchMetrics, FetchTotal
 from replication.client.consumer.position import FetchPosition
 from replication.client.consumer.subscription import SubscriptionState
-from replication.client.requests import MAX_VERSION, ClientRequest
+from replication.client.requests import ClientRequest
 from replication.errors import ErrorCode
 from replication.follower.rules.fetch_session_handler import (
-    FIRST_VERSION_WITH_TOPIC_IDS,
     FetchRequestData,
     FetchRequestParams,
     FetchSessionHandler,
     WantedPartition,
 )
 from replication.wire.apis import ApiKey
-from replication.wire.fetch import FetchResponse, PartitionData
+from replication.wire.fetch import FIRST_VERSION_WITH_TOPIC_IDS, FetchResponse, PartitionData
+from replication.wire.schema import MAX_VERSION
 from storage.types import TopicPartition
 
 _SESSION_BEGINS_ANEW = (

@@ -18,6 +18,7 @@ from replication.client.consumer.position import FetchPosition
 from replication.client.consumer.records import OffsetAndTimestamp
 from replication.client.requests import nested
 from replication.errors import ErrorCode
+from replication.wire.fetch import CONSUMER_REPLICA_ID
 from replication.wire.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -25,7 +26,6 @@ from replication.wire.list_offsets import (
     ListOffsetsTopic,
 )
 from replication.wire.offset_for_leader_epoch import (
-    CONSUMER,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
@@ -109,7 +109,7 @@ def epochs_request(wanted: Mapping[TopicPartition, FetchPosition]) -> OffsetForL
             leader_epoch=wanted[tp].offset_epoch,
         ),
     )
-    return OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=topics)
+    return OffsetForLeaderEpochRequest(replica_id=CONSUMER_REPLICA_ID, topics=topics)
 
 
 def read_epochs(

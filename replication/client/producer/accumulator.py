@@ -43,11 +43,10 @@ from replication.client.producer.partition_queue import PartitionQueue
 from replication.client.producer.verdict import Verdict, judge
 from replication.errors import ErrorCode, KafkaError
 from storage.batch.compression import Codec
-from storage.batch.record_batch import HEADER_SIZE
+from storage.batch.record_batch import HEADER_SIZE, MAX_PRODUCER_EPOCH
 from storage.batch.records import RecordFields
 from storage.types import NO_OFFSET, Offset, TopicPartition
 
-MAX_PRODUCER_EPOCH = 2**15 - 1
 NEVER = float("inf")
 
 

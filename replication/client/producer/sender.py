@@ -44,7 +44,7 @@ from replication.client.producer.batch import (
 )
 from replication.client.producer.config import ProducerConfig
 from replication.client.producer.verdict import Verdict
-from replication.client.requests import MAX_VERSION, PendingResponse, ask
+from replication.client.requests import PendingResponse, ask
 from replication.client.retries import retry_backoff
 from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
 from replication.net.seams import NodeClock
@@ -56,6 +56,7 @@ from replication.wire.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from replication.wire.schema import MAX_VERSION
 from storage.batch.compression import Codec
 from storage.types import TopicPartition
 

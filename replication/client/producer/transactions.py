@@ -44,16 +44,18 @@ from replication.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from replication.client.producer.accumulator import RecordAccumulator
 from replication.client.producer.batch import identity_in
 from replication.client.producer.config import ProducerConfig
-from replication.client.requests import MAX_VERSION, nested
+from replication.client.requests import nested
 from replication.errors import ErrorCode, KafkaError
 from replication.wire.add_offsets_to_txn import AddOffsetsToTxnRequest
 from replication.wire.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
+from replication.wire.api_versions import EPOCH_BUMPING_VERSION, TRANSACTION_VERSION
 from replication.wire.end_txn import EndTxnRequest
 from replication.wire.find_coordinator import GROUP, TRANSACTION
 from replication.wire.init_producer_id import InitProducerIdRequest
+from replication.wire.schema import MAX_VERSION
 from replication.wire.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -65,8 +67,6 @@ from storage.types import TopicPartition
 _LAST_ADD_PARTITIONS: Final = 3
 _LAST_END_WITHOUT_BUMP: Final = 4
 _LAST_OFFSETS_WITHOUT_V2: Final = 4
-_FEATURE: Final = "transaction.version"
-_EPOCH_BUMPING_VERSION: Final = 2
 _COORDINATOR_MOVED: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE}
 )
@@ -218,7 +218,7 @@ class Transactions:
 
     @property
     def _cluster_bumps_epoch(self) -> bool:
-        return self.feature(_FEATURE) >= _EPOCH_BUMPING_VERSION
+        return self.feature(TRANSACTION_VERSION) >= EPOCH_BUMPING_VERSION
 
     async def _init(self) -> None:
         current = self.accumulator.identity

@@ -1,7 +1,7 @@
 """The rules in force, and their decision about each request.
 
     request ──> Call ──> matching ──> judged ──> None: no rule matches, or none fires
-                                             └─> Decision: wait, throttle, errors, or an end
+                                             └─> FaultDecision: wait, throttle, errors, or an end
 
 Rule 1: every matching rule counts the call, and every rule that fires is applied. Delays add up; for
 a partition the first error counts; the first effect counts.
@@ -106,7 +106,7 @@ class AddedRule:
 
 
 @attrs.frozen(kw_only=True)
-class Decision:
+class FaultDecision:
     """What is done with one request, and by which rules."""
 
     call: Call
@@ -162,11 +162,13 @@ class RuleBook:
     def matching(self, call: Call) -> tuple[AddedRule, ...]:
         return tuple(each for each in self.rules.values() if _matches(each, call))
 
-    def decide(self, call: Call, chance: TriggerRandom) -> Decision | None:
+    def decide(self, call: Call, chance: TriggerRandom) -> FaultDecision | None:
         return judged(call, self.matching(call), chance)
 
 
-def judged(call: Call, matching: Iterable[AddedRule], chance: TriggerRandom) -> Decision | None:
+def judged(
+    call: Call, matching: Iterable[AddedRule], chance: TriggerRandom
+) -> FaultDecision | None:
     """Return the decision about a call that these rules match; each of them counts it."""
     fired = []
     for added in matching:
@@ -176,9 +178,11 @@ def judged(call: Call, matching: Iterable[AddedRule], chance: TriggerRandom) -> 
     return applied(call, fired) if fired else None
 
 
-def applied(call: Call, fired: Sequence[AddedRule]) -> Decision:
+def applied(call: Call, fired: Sequence[AddedRule]) -> FaultDecision:
     """Return the decision that applies these rules to a call; each has a hit."""
-    return Decision(call=call, fired=tuple(fired), hits=tuple(_hit(each, call) for each in fired))
+    return FaultDecision(
+        call=call, fired=tuple(fired), hits=tuple(_hit(each, call) for each in fired)
+    )
 
 
 def _matches(added: AddedRule, call: Call) -> bool:

@@ -35,6 +35,7 @@ from replication.leader.rules.fetch_session import (
     next_epoch,
 )
 from replication.wire.fetch import (
+    FIRST_VERSION_WITH_TOPIC_IDS,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -52,8 +53,6 @@ from storage.types import (
     TopicId,
     TopicPartition,
 )
-
-FIRST_VERSION_WITH_TOPIC_IDS = 13
 
 
 class WantedPartition(NamedTuple):

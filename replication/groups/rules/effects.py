@@ -11,9 +11,9 @@ import attrs
 from replication.coordinator.rules import KeyAndValue
 from replication.errors import ErrorCode
 from replication.events import Event
+from replication.wire.join_group import NO_GENERATION
 
 NO_MEMBER_ID = ""
-NO_GENERATION = -1
 
 
 @attrs.frozen(kw_only=True)

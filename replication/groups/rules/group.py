@@ -28,11 +28,10 @@ import attrs
 
 from replication.coordinator.rules import decode_versioned, version_of
 from replication.errors import ProtocolError
-from replication.groups.rules.records import NO_TIMESTAMP, GroupMetadataMember, GroupMetadataValue
+from replication.groups.rules.records import GroupMetadataMember, GroupMetadataValue
+from replication.wire.consumer_protocol import PROTOCOL_TYPE
 from replication.wire.schema import Kind, array
-
-CONSUMER: Final = "consumer"
-"""The protocol type of consumers; Connect has another one."""
+from storage.batch.record_batch import NO_TIMESTAMP
 
 
 class GroupState(enum.Enum):
@@ -196,7 +195,7 @@ class Group:
 
     @property
     def is_consumers(self) -> bool:
-        return self.protocol_type == CONSUMER
+        return self.protocol_type == PROTOCOL_TYPE
 
     def is_leader(self, member_id: str) -> bool:
         return self.leader_id == member_id

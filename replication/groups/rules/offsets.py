@@ -22,7 +22,8 @@ import attrs
 
 from replication.coordinator.rules import write_error
 from replication.errors import ErrorCode
-from replication.groups.rules.records import NO_TIMESTAMP, OffsetCommitValue
+from replication.groups.rules.records import OffsetCommitValue
+from storage.batch.record_batch import NO_TIMESTAMP
 from storage.types import NO_LEADER_EPOCH, Offset, TopicPartition
 
 

@@ -25,9 +25,8 @@ from replication.coordinator.rules import (
 )
 from replication.errors import ProtocolError
 from replication.wire.schema import array, int32, int64, octets, string
+from storage.batch.record_batch import NO_TIMESTAMP
 from storage.types import NO_LEADER_EPOCH, TopicPartition
-
-NO_TIMESTAMP: Final = -1
 
 Message = TypeVar("Message")
 

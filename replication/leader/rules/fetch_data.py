@@ -14,9 +14,10 @@ from typing import NamedTuple, TypeAlias
 import attrs
 
 from replication.errors import ErrorCode
-from replication.wire.fetch import AbortedTransactionData
+from replication.wire.fetch import CONSUMER_REPLICA_ID, AbortedTransactionData
 from storage.log.file_region import FileRegion
 from storage.types import (
+    NO_BROKER_EPOCH,
     NO_LEADER_EPOCH,
     NO_OFFSET,
     NO_TOPIC_ID,
@@ -27,9 +28,6 @@ from storage.types import (
     TopicPartition,
 )
 
-CONSUMER_REPLICA_ID = -1
-DEBUGGING_REPLICA_ID = -2
-NO_BROKER_EPOCH = -1
 NO_REPLICA = -1
 
 
@@ -127,9 +125,6 @@ Wanted: TypeAlias = list[tuple[TopicIdPartition, FetchInfo]]
 Answers: TypeAlias = list[tuple[TopicIdPartition, FetchPartitionData]]
 
 __all__ = [
-    "CONSUMER_REPLICA_ID",
-    "DEBUGGING_REPLICA_ID",
-    "NO_BROKER_EPOCH",
     "NO_REPLICA",
     "NO_TOPIC_ID",
     "Answers",

@@ -32,8 +32,7 @@ from typing import TypeAlias
 import attrs
 
 from replication.errors import ErrorCode
-from replication.leader.rules.fetch_data import NO_BROKER_EPOCH
-from storage.types import NO_OFFSET, LeaderEpoch, Offset
+from storage.types import NO_BROKER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 
 NEVER_MS = -(2**62)
 """A time before any that a node's clock may show."""

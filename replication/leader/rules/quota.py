@@ -30,10 +30,10 @@ from typing import Final
 
 import attrs
 
+from replication.config.topic import EVERY_REPLICA
 from storage.types import TopicPartition
 
 UNLIMITED: Final = 2**63 - 1
-_EVERY_REPLICA: Final = "*"
 
 
 @attrs.define
@@ -99,7 +99,7 @@ class ReplicationQuota:
     def throttle(self, topic: str, replicas: Iterable[str], *, broker_id: int) -> None:
         """Throttle these replicas of `topic`, each `partition:broker` or a star for all; no others."""
         replicas = tuple(replicas)
-        if replicas == (_EVERY_REPLICA,):
+        if replicas == (EVERY_REPLICA,):
             self._throttled[topic] = None
             return
         pairs = (each.split(":") for each in replicas)

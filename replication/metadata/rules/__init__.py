@@ -20,8 +20,6 @@ from replication.metadata.rules.batches import apply_batches, batch_of
 from replication.metadata.rules.image import (
     FEATURES,
     MIN_INSYNC_REPLICAS,
-    NO_LEADER,
-    TRANSACTION_VERSION,
     BrokerRegistration,
     MetadataDelta,
     MetadataImage,
@@ -63,6 +61,8 @@ from replication.metadata.rules.records import (
 )
 from replication.metadata.rules.security_image import SecurityImage
 from replication.metadata.rules.snapshot import decode_snapshot, encode_snapshot, snapshot_id
+from replication.wire.api_versions import TRANSACTION_VERSION
+from replication.wire.metadata import NO_LEADER
 
 __all__ = [
     "FEATURES",

@@ -43,11 +43,11 @@ from replication.metadata.rules.records import (
     UnregisterBrokerRecord,
 )
 from replication.metadata.rules.security_image import SecurityDraft, SecurityImage, SecurityRecord
+from replication.wire.api_versions import TRANSACTION_VERSION
+from replication.wire.metadata import NO_LEADER
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset, TopicId, TopicPartition
 
-NO_LEADER = -1
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
-TRANSACTION_VERSION = "transaction.version"
 FEATURES: Mapping[str, tuple[int, int]] = {TRANSACTION_VERSION: (0, 2)}
 """What this release knows, and the levels of each; the highest holds where none was set."""
 

@@ -26,7 +26,6 @@ import msgpack
 
 from replication.errors import MetadataError
 from replication.metadata.rules.image import (
-    NO_LEADER,
     BrokerRegistration,
     MetadataImage,
     TopicImage,
@@ -47,12 +46,13 @@ from replication.metadata.rules.records import (
     decode_record,
     encode_record,
 )
+from replication.wire.metadata import NO_LEADER
 from storage.types import NO_OFFSET, Buffer, OffsetAndEpoch
 
 _TYPE = "metadata_snapshot"
 _VERSION = 1
 _CRC = struct.Struct(">I")
-_NOBODY = -1
+_NO_BROKER = -1
 
 
 def snapshot_id(image: MetadataImage) -> OffsetAndEpoch:
@@ -77,7 +77,7 @@ def records_of(image: MetadataImage) -> Iterator[MetadataRecord]:
     for name in sorted(image.topics):
         yield from _records_of_topic(image.topics[name])
     # Who was handed the last block does not matter any more; where the next one begins does.
-    yield ProducerIdsRecord(_NOBODY, NO_OFFSET, image.next_producer_id)
+    yield ProducerIdsRecord(_NO_BROKER, NO_OFFSET, image.next_producer_id)
 
 
 def _records_of_broker(broker: BrokerRegistration) -> Iterator[MetadataRecord]:

@@ -28,6 +28,7 @@ import attrs
 SHA_256 = "SCRAM-SHA-256"
 SHA_512 = "SCRAM-SHA-512"
 _HASHES = {SHA_256: "sha256", SHA_512: "sha512"}
+SALT_BYTES = 20
 MINIMUM_ITERATIONS = 4096
 MAXIMUM_ITERATIONS = 16384
 """The most iterations of a credential (ScramMechanism, KIP-554)."""

@@ -14,11 +14,16 @@ from replication.server.server import CloseConnectionError, Handler
 from replication.steps import Steps
 from replication.wire.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, FetchTopic
 from replication.wire.produce import ProduceRequest, ProduceResponse, TopicProduceResponse
-from storage.batch.record_batch import HEADER_SIZE, MAGIC, TRANSACTIONAL_BIT
+from storage.batch.record_batch import (
+    ATTRIBUTES_AT,
+    HEADER_SIZE,
+    MAGIC,
+    MAGIC_AT,
+    TRANSACTIONAL_BIT,
+)
 
-MAGIC_AT = 16  # the same in every record format
-_ATTRIBUTES_AT = 22  # the lower byte; the upper one has no meaning
-_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+_LOWER_ATTRIBUTES_AT = ATTRIBUTES_AT + 1  # the upper byte has no meaning
+DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _MOST_SESSIONS = 10_000
 
 
@@ -75,7 +80,7 @@ def _may_read(access: Access, topic: FetchTopic) -> bool:
 
 
 async def refused_topics(denied: list[FetchTopic]) -> list[FetchableTopicResponse]:
-    return await all_refused(FetchableTopicResponse, denied, _DENIED)
+    return await all_refused(FetchableTopicResponse, denied, DENIED)
 
 
 async def produce(access: Access, request: ProduceRequest, handler: Handler) -> Any:
@@ -97,7 +102,7 @@ async def produce(access: Access, request: ProduceRequest, handler: Handler) -> 
     if denied:
         _close_without_acks(request)
         assert response is not None, "only acks=0 has no response"
-        response.responses += await all_refused(TopicProduceResponse, denied, _DENIED)
+        response.responses += await all_refused(TopicProduceResponse, denied, DENIED)
     return response
 
 
@@ -129,5 +134,5 @@ def _is_transactional(records: object) -> bool:
         records is not None
         and len(records) >= HEADER_SIZE
         and records[MAGIC_AT] == MAGIC
-        and bool(records[_ATTRIBUTES_AT] & TRANSACTIONAL_BIT)
+        and bool(records[_LOWER_ATTRIBUTES_AT] & TRANSACTIONAL_BIT)
     )

@@ -17,7 +17,7 @@ from replication.server.guards.described import (
     fill_cluster_operations,
     fill_topic_operations,
 )
-from replication.server.guards.records import produce
+from replication.server.guards.records import DENIED, produce
 from replication.server.guards.required import BROKERS_ONLY, Each, Whole, by_rules
 from replication.server.guards.transactions import by_topic, not_attempted
 from replication.server.server import Handler
@@ -66,8 +66,6 @@ from replication.wire.schema import fields_of
 from replication.wire.write_txn_markers import WriteTxnMarkersRequest
 from storage.types import NO_TOPIC_ID
 
-_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-
 
 async def metadata(access: Access, request: MetadataRequest, handler: Handler) -> Any:
     """Leave out topics that the client may not see, and refuse those that it names."""
@@ -95,7 +93,7 @@ def _denied(asked: MetadataRequestTopic) -> MetadataResponseTopic:
     (KafkaApis.handleTopicMetadataRequest.)
     """
     return MetadataResponseTopic(
-        error_code=_DENIED,
+        error_code=DENIED,
         name=asked.name if asked.topic_id == NO_TOPIC_ID else None,
         topic_id=asked.topic_id,
     )
@@ -122,7 +120,7 @@ async def delete_topics(access: Access, request: DeleteTopicsRequest, handler: H
     response = DeleteTopicsResponse()
     if request.topics or request.topic_names or not (denied or names):
         response = await handler(access.context, request)
-    refusals = await all_refused(DeletableTopicResult, [*denied, *names], _DENIED)
+    refusals = await all_refused(DeletableTopicResult, [*denied, *names], DENIED)
     await in_steps(each_of(partial(_name_if_seen, access), refusals))
     response.responses += refusals
     return response
@@ -153,7 +151,7 @@ async def create_topics(access: Access, request: CreateTopicsRequest, handler: H
     response = CreateTopicsResponse()
     if request.topics:
         response = await handler(access.context, request)
-    response.topics += await all_refused(CreatableTopicResult, denied, _DENIED)
+    response.topics += await all_refused(CreatableTopicResult, denied, DENIED)
     return response
 
 
@@ -208,7 +206,7 @@ def _show(
             group.topics, lambda topic: access.topic(Operation.DESCRIBE, topic.name)
         )
         unseen = hidden.pop(group.group_id, [])
-        refusals = yield from each_refused(OffsetFetchResponseTopic, unseen, _DENIED)
+        refusals = yield from each_refused(OffsetFetchResponseTopic, unseen, DENIED)
         group.topics = seen + refusals
 
 
@@ -335,7 +333,7 @@ def _configs(operation: Operation, answered: str) -> Guard:
         kind = API[access.context.api_key].response
         answer = next(each for each in fields_of(kind) if each.name == answered)
         assert isinstance(answer.wire.items, type), "an array of structs answers"
-        refusals: list[Any] = await all_refused(answer.wire.items, denied, _DENIED)
+        refusals: list[Any] = await all_refused(answer.wire.items, denied, DENIED)
         await in_steps(each_of(_correct_code, refusals))
         getattr(response, answered).extend(refusals)
         return response

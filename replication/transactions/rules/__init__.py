@@ -9,9 +9,9 @@ All of it is values; the tasks that carry them are in replication/transactions.
 
 from replication.coordinator.rules import TRANSACTION_STATE_TOPIC
 from replication.transactions.rules.decisions import (
-    Decision,
     Fence,
     Slot,
+    TransactionDecision,
     abort_fenced,
     add_partitions,
     created,
@@ -29,18 +29,16 @@ from replication.transactions.rules.records import (
     value_of,
 )
 from replication.transactions.rules.transaction import (
-    EPOCH_BUMPING_VERSION,
     Transaction,
     TransactionState,
 )
 
 __all__ = [
-    "EPOCH_BUMPING_VERSION",
     "TRANSACTION_STATE_TOPIC",
-    "Decision",
     "Fence",
     "Slot",
     "Transaction",
+    "TransactionDecision",
     "TransactionEntry",
     "TransactionState",
     "abort_fenced",

@@ -17,12 +17,11 @@ import attrs
 
 from replication.errors import ErrorCode
 from replication.transactions.rules.transaction import (
-    MAX_PRODUCER_EPOCH,
     Transaction,
     TransactionState,
     is_exhausted,
 )
-from storage.batch.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from storage.batch.record_batch import MAX_PRODUCER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from storage.types import TopicPartition
 
 
@@ -76,7 +75,7 @@ class Fence:
     producer_epoch: int
 
 
-Decision: TypeAlias = ErrorCode | Transaction
+TransactionDecision: TypeAlias = ErrorCode | Transaction
 
 
 def created(
@@ -98,7 +97,7 @@ def init_producer_id(
     timeout_ms: int,
     spare_producer_id: int,
     now_ms: int,
-) -> Decision | Fence:
+) -> TransactionDecision | Fence:
     """Give a producer that begins, or goes on after an error (KIP-360), the next epoch.
 
     `expected` is the producer id and epoch that it believes to have.
@@ -158,7 +157,7 @@ def add_partitions(
     partitions: frozenset[TopicPartition],
     bumps_epoch: bool = False,
     now_ms: int,
-) -> Decision:
+) -> TransactionDecision:
     """Add partitions to the transaction, before the first record is written to them."""
     if slot is not None and slot.is_busy:
         return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -207,7 +206,7 @@ def end(
     bumps_epoch: bool,
     spare_producer_id: int,
     now_ms: int,
-) -> Decision:
+) -> TransactionDecision:
     """Commit or abort for the owner; NONE for a request that has been carried out already."""
     if slot is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING

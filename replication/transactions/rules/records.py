@@ -17,10 +17,10 @@ import attrs
 from replication.coordinator.rules import decode_versioned, encode_versioned, version_of
 from replication.errors import ProtocolError
 from replication.transactions.rules.transaction import (
-    EPOCH_BUMPING_VERSION,
     Transaction,
     TransactionState,
 )
+from replication.wire.api_versions import EPOCH_BUMPING_VERSION
 from replication.wire.schema import Kind, array, int8, int16, int32, int64, string
 from storage.batch.record_batch import NO_PRODUCER_ID, BatchHeader
 from storage.batch.records import decode_batch

@@ -29,13 +29,10 @@ from typing import Final
 
 import attrs
 
-from storage.batch.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from storage.batch.record_batch import MAX_PRODUCER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from storage.types import TopicPartition
 
 NO_TIME: Final = -1
-MAX_PRODUCER_EPOCH: Final = 2**15 - 1
-EPOCH_BUMPING_VERSION: Final = 2
-"""Of transactions (transaction.version): each end gives the next epoch."""
 
 
 class TransactionState(enum.IntEnum):

@@ -10,6 +10,7 @@ whatever happens to the cluster; the end of the story shows it.
 
 from functools import partial
 
+from replication.wire.produce import ACKS_ALL
 from scenarios.story.arguments import Options, Words, exactly, number_of, partition_of, seconds_of
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import BackgroundProducer, Stage
@@ -17,7 +18,6 @@ from scenarios.world.client import RETRY_SECONDS, Refused, SentRecords
 from storage.types import TopicPartition
 
 ATTEMPT_MS = 2_000
-ACKS_ALL = -1
 
 
 async def load(stage: Stage, words: Words, options: Options) -> list[str]:

@@ -13,7 +13,13 @@ The records of such a fetch are shown and not kept.
 from typing import Any
 
 from replication.errors import ErrorCode
-from replication.wire.fetch import CONSUMER, FetchPartition, FetchRequest, FetchTopic, PartitionData
+from replication.wire.fetch import (
+    CONSUMER_REPLICA_ID,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionData,
+)
 from replication.wire.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -31,7 +37,7 @@ ASKING_MS = 2_000
 
 
 async def fetch(stage: Stage, words: Words, options: Options) -> list[str]:
-    replica = broker_id_of(stage, options.pop("as")) if "as" in options else CONSUMER
+    replica = broker_id_of(stage, options.pop("as")) if "as" in options else CONSUMER_REPLICA_ID
     position, last = _number(options, "at", 0), _number(options, "last", -1)
     rack = options.pop("rack", "")
     broker, epoch = _whom(stage, options)
@@ -87,7 +93,7 @@ async def epoch_end(stage: Stage, words: Words, options: Options) -> list[str]:
         partition=partition.partition, current_leader_epoch=current, leader_epoch=number_of(epoch)
     )
     request = OffsetForLeaderEpochRequest(
-        replica_id=CONSUMER,
+        replica_id=CONSUMER_REPLICA_ID,
         topics=[OffsetForLeaderTopic(topic=partition.topic, partitions=[wanted])],
     )
     response = await _ask(stage, partition, broker, request, EPOCH_END_VERSION)

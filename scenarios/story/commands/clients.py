@@ -28,6 +28,7 @@ from replication.client.consumer.config import ConsumerConfig
 from replication.client.producer.config import ProducerConfig
 from replication.cluster.interface import NotInTimeError
 from replication.config.known import nearest
+from replication.wire.produce import ACKS_ALL
 from scenarios.story.arguments import Options, Words, background, exactly, number_of, partition_of
 from scenarios.story.commands.judge import BrokenPromiseError
 from scenarios.story.commands.produce import outcome_of
@@ -41,7 +42,6 @@ from scenarios.world.clients.sending import SendingClient
 from scenarios.world.clients.witness import Given, WitnessedTransaction
 from storage.types import TopicPartition
 
-ACKS_ALL = -1
 ENDS = ("commit", "abort", "drop")
 SECONDS_TO_END, LOOK_SECONDS = 120.0, 0.5
 

@@ -29,6 +29,7 @@ import attrs
 from replication.errors import ErrorCode
 from replication.events import LeaderElected
 from replication.verify import Different, Outcome, verify_directories
+from replication.wire.produce import ACKS_ALL
 from scenarios.checkers.loss_ledger import loss_ledger
 from scenarios.story.arguments import Options, Words, exactly, partition_of
 from scenarios.story.log_drawing import batches_of
@@ -43,8 +44,6 @@ from storage.batch.records import decode_batch
 from storage.types import Offset, TopicPartition
 
 T = TypeVar("T")
-
-ACKS_ALL = -1
 
 
 class CopiesDifferError(AssertionError):

@@ -10,11 +10,11 @@ and does not begin with an offset. It goes with the partition's directory, or by
 
 import os
 
+from storage.batch.spare_room import CHUNK_SIZE
 from storage.filesystem import FileSystem
 from storage.log.segment import LOG_SUFFIX, Segment
 
 PREFIX = "corrupt."
-_CHUNK = 1 << 20
 
 
 def keep_tail(segment: Segment, position: int) -> str:
@@ -24,8 +24,8 @@ def keep_tail(segment: Segment, position: int) -> str:
     copy = segment.file_system.open(f"{target}.tmp", create=True)
     try:
         copy.truncate(0)
-        for start in range(position, segment.size, _CHUNK):
-            wanted = min(_CHUNK, segment.size - start)
+        for start in range(position, segment.size, CHUNK_SIZE):
+            wanted = min(CHUNK_SIZE, segment.size - start)
             chunk = segment.pins.file.read(start, wanted)
             if chunk.strip(b"\0"):  # a hole stays one, however large it says it is
                 copy.write(start - position, chunk)

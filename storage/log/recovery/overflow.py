@@ -13,11 +13,10 @@ last part: who reads that decides about it.
 
 import contextlib
 
+from storage.batch.spare_room import CHUNK_SIZE
 from storage.errors import CorruptRecordError
 from storage.log import swap
 from storage.log.segment import CLEANED_SUFFIX, Segment
-
-_CHUNK = 1 << 20
 
 
 def split(segment: Segment) -> list[str]:
@@ -61,8 +60,8 @@ def _begin_part(segment: Segment, position: int) -> Segment:
 def append_from(part: Segment, source: Segment, position: int) -> int:
     """Copy from `position` on, up to the first batch that does not fit; return how many bytes."""
     end = _fitting_end(part, source, position)
-    for start in range(position, end, _CHUNK):
-        data = source.pins.file.read(start, min(_CHUNK, end - start))
+    for start in range(position, end, CHUNK_SIZE):
+        data = source.pins.file.read(start, min(CHUNK_SIZE, end - start))
         part.pins.file.write(part.size, data)
         part.size += len(data)
     return end - position

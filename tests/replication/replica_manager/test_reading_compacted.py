@@ -15,13 +15,12 @@ from trio.testing import MockClock
 
 from replication.errors import ErrorCode
 from replication.leader.rules.fetch_data import (
-    CONSUMER_REPLICA_ID,
-    DEBUGGING_REPLICA_ID,
     FetchInfo,
     FetchParams,
     Isolation,
 )
 from replication.leader.rules.log_reader import LogReader
+from replication.wire.fetch import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID
 from storage.batch.compression import Codec
 from storage.batch.record_batch import HEADER_SIZE, walk
 from storage.batch.records import decode_batch

@@ -39,8 +39,7 @@ from replication.transactions.rules import (
     time_out,
     verify_partitions,
 )
-from replication.transactions.rules.transaction import MAX_PRODUCER_EPOCH
-from storage.batch.record_batch import read_header
+from storage.batch.record_batch import MAX_PRODUCER_EPOCH, read_header
 from storage.batch.records import (
     ControlRecordType,
     EndTransactionMarker,

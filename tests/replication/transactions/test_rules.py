@@ -25,7 +25,7 @@ from replication.transactions.rules import (
     verify_partitions,
 )
 from replication.transactions.rules.records import key_of
-from replication.transactions.rules.transaction import MAX_PRODUCER_EPOCH
+from storage.batch.record_batch import MAX_PRODUCER_EPOCH
 from storage.types import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -15,8 +15,9 @@ from storage.batch.records import (
     encode_batch,
     encode_control_batch,
 )
+from storage.batch.spare_room import CHUNK_SIZE
 from storage.errors import CorruptRecordError
-from storage.log.segment_file import CHUNK_SIZE, find_batch, open_segment
+from storage.log.segment_file import find_batch, open_segment
 from tests.storage.logs import batch, new_disk
 
 NAME = "00000000000000000100.log"

@@ -22,7 +22,7 @@ from typing import TypeAlias
 import attrs
 
 from replication.client.consumer.group.sticky import assign_sticky, without_transfers
-from replication.wire.consumer_protocol import NO_GENERATION
+from replication.wire.join_group import NO_GENERATION
 from storage.types import TopicPartition
 
 

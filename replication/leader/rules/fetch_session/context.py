@@ -17,7 +17,7 @@ from typing import Protocol
 
 import attrs
 
-from replication.errors import ErrorCode
+from replication.errors import NO_SUCH_TOPIC, ErrorCode
 from replication.leader.rules.fetch_data import Answers, TopicIdPartition, Wanted
 from replication.leader.rules.fetch_session import (
     FINAL_EPOCH,
@@ -32,13 +32,12 @@ from replication.leader.rules.fetch_session.session import (
     partition_key,
 )
 from replication.steps import STEP, Steps, each_of
+from replication.wire.fetch import FIRST_VERSION_WITH_TOPIC_IDS
 from storage.types import TopicId
 
 MOST_UNKNOWN = 10_000
 """The partitions that do not exist of which there is no larger session: each of its requests,
 however short, would have to look for all of them again."""
-_TOPIC_IDS_SINCE = 13
-_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 @attrs.frozen(kw_only=True)
@@ -155,7 +154,7 @@ class IncrementalContext:
 
 def _are_unknown(answers: Answers) -> Steps[bool]:
     """Return whether more than `MOST_UNKNOWN` partitions do not exist."""
-    unknown = yield from each_of(lambda pair: pair[1].error in _UNKNOWN, answers)
+    unknown = yield from each_of(lambda pair: pair[1].error in NO_SUCH_TOPIC, answers)
     return sum(unknown) > MOST_UNKNOWN
 
 
@@ -191,7 +190,7 @@ class FetchManager:
                 requested=wanted,
                 cache=self.cache,
                 is_follower=is_follower,
-                uses_topic_ids=version >= _TOPIC_IDS_SINCE,
+                uses_topic_ids=version >= FIRST_VERSION_WITH_TOPIC_IDS,
                 now_ms=now_ms,
             )
         session = self.cache.get(session_id)
@@ -199,7 +198,7 @@ class FetchManager:
             return SessionErrorContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != session_epoch:
             return SessionErrorContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        if session.uses_topic_ids != (version >= _TOPIC_IDS_SINCE):
+        if session.uses_topic_ids != (version >= FIRST_VERSION_WITH_TOPIC_IDS):
             return SessionErrorContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.epoch = next_epoch(session.epoch)  # before a pause: no other request may have it
         yield from session.update(wanted, forgotten)

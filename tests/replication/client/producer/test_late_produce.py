@@ -12,9 +12,9 @@ from replication.client.errors import TransactionAbortedError
 from replication.client.producer.batch import ProducerIdAndEpoch
 from replication.errors import KafkaError
 from replication.transactions.rules import Slot
-from replication.transactions.rules.transaction import MAX_PRODUCER_EPOCH
 from replication.wire.apis import ApiKey
 from scenarios.world.world import World
+from storage.batch.record_batch import MAX_PRODUCER_EPOCH
 from tests.replication.client.producer.test_transactions import T0, T1, Scene, play, scene
 
 AS_BEFORE = {"understudy_transaction_version": "1"}
