@@ -10,8 +10,9 @@ The fetches of observers do not move the high watermark. They have no fetch sess
 partition is no longer than a session id. Session 0 in the answer says so (KIP-227).
 """
 
-from replication.errors import ErrorCode
+from replication.errors import ErrorCode, KafkaError
 from replication.leader.rules.fetch_session import FINAL_EPOCH, INITIAL_EPOCH
+from replication.leader.rules.log_reader import diverging_end
 from replication.metadata.log import MetadataLog
 from replication.metadata.rules import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
 from replication.net.seams import NodeClock
@@ -31,7 +32,7 @@ from replication.wire.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from replication.wire.metadata import LeaderIdAndEpoch
-from storage.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TOPIC_ID, LeaderEpoch, OffsetAndEpoch
+from storage.types import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, OffsetAndEpoch
 
 
 async def fetch(
@@ -112,10 +113,13 @@ def _read_partition(
         answer = _answer(log, asked)
         answer.snapshot_id = wire.FetchSnapshotId(end_offset=end.offset, epoch=end.leader_epoch)
         return answer
+    if asked.fetch_offset < log.log.log_start_offset:
+        return _answer(log, asked, error=ErrorCode.OFFSET_OUT_OF_RANGE)
     diverging = _divergence(log, asked)
     if diverging is not None:
-        return _answer(log, asked, diverging=diverging)
-    if not log.log.log_start_offset <= asked.fetch_offset <= log.log_end_offset:
+        epoch, offset = diverging.leader_epoch, diverging.offset
+        return _answer(log, asked, diverging=wire.DivergingEpoch(epoch=epoch, end_offset=offset))
+    if asked.fetch_offset > log.log_end_offset:
         return _answer(log, asked, error=ErrorCode.OFFSET_OUT_OF_RANGE)
     found = log.log.read(
         asked.fetch_offset, max_bytes, max_offset_exclusive=log.high_watermark, min_one=True
@@ -142,21 +146,15 @@ def _needs_snapshot(log: MetadataLog, asked: wire.FetchPartition) -> bool:
     )
 
 
-def _divergence(log: MetadataLog, asked: wire.FetchPartition) -> wire.DivergingEpoch | None:
-    """Return where the two logs diverge, if they do (KIP-595): the end of the largest epoch here
-    that is not after the observer's last, where that is less than the observer has.
-    """
-    if asked.last_fetched_epoch == NO_LEADER_EPOCH:
-        return None
-    end = log.log.end_offset_for_epoch(asked.last_fetched_epoch)
-    if end.offset == NO_OFFSET:
-        # This disk has lost that leader epoch: no record of the observer can be trusted.
-        return wire.DivergingEpoch(
-            epoch=asked.last_fetched_epoch, end_offset=log.log.log_start_offset
+def _divergence(log: MetadataLog, asked: wire.FetchPartition) -> OffsetAndEpoch | None:
+    """Return where the two logs diverge, or None if they do not (KIP-595)."""
+    try:
+        return diverging_end(
+            log.log, fetch_offset=asked.fetch_offset, last_fetched_epoch=asked.last_fetched_epoch
         )
-    if end.leader_epoch < asked.last_fetched_epoch or end.offset < asked.fetch_offset:
-        return wire.DivergingEpoch(epoch=end.leader_epoch, end_offset=end.offset)
-    return None
+    except KafkaError:
+        # This disk has lost that leader epoch: no record of the observer can be trusted.
+        return OffsetAndEpoch(log.log.log_start_offset, asked.last_fetched_epoch)
 
 
 def _epoch_error(log: MetadataLog, current_leader_epoch: LeaderEpoch) -> ErrorCode:
