@@ -8,9 +8,7 @@ docstring, and of a field the comment behind it, or `FIELDS` where the name alon
 """
 
 import ast
-import importlib
 import inspect
-import pkgutil
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -172,28 +170,22 @@ def events_page() -> str:
         "A name is stable for ever; a field may be added, with a default, and the version is then another.",
         "Who reports, and when, stands beside each of them: in a journal the node and its wall clock.",
     ]
-    for module in event_modules():
-        kinds = kinds_of(module)
-        if kinds:
-            about = (inspect.getdoc(importlib.import_module(module)) or "").partition("\n")[0]
-            lines += ["", f"## {_title(module)}", "", about]
-            for kind in kinds:
-                lines += ["", *_event(kind)]
+    for about, kinds in event_sections():
+        title = re.split("[:,.]", about)[0]
+        lines += ["", f"## {title}", "", f"Events of {about[0].lower()}{about[1:]}"]
+        for kind in kinds:
+            lines += ["", *_event(kind)]
     return _page("Every event", lines)
 
 
-def event_modules() -> list[str]:
-    return [f"{events.__name__}.{each.name}" for each in pkgutil.iter_modules(events.__path__)]
-
-
-def kinds_of(module: str) -> list[type[Event]]:
-    members = vars(importlib.import_module(module)).values()
-    own = (each for each in members if inspect.isclass(each) and each.__module__ == module)
-    return [each for each in own if issubclass(each, Event) and each is not Event]
-
-
-def _title(module: str) -> str:
-    return module.rpartition(".")[2].replace("_", " ").capitalize()
+def event_sections() -> Iterator[tuple[str, list[type[Event]]]]:
+    """Yield each comment that opens a section of the module, and the events below it."""
+    lines = inspect.getsource(events).splitlines()
+    opens = [number for number, line in enumerate(lines) if line.startswith("# ")]
+    for first, end in zip(opens, [*opens[1:], len(lines)], strict=True):
+        names = re.findall(r"^class (\w+)\(Event\)", "\n".join(lines[first:end]), re.MULTILINE)
+        if names:
+            yield lines[first].removeprefix("# "), [getattr(events, name) for name in names]
 
 
 def _event(kind: type[Event]) -> Iterator[str]:
