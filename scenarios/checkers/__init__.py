@@ -21,7 +21,7 @@
     I13   the algebra of ISR and ELR; the leader is in the ISR        leadership
     I14   a followed partition is in one fetcher, a led one in none   leadership
     I15   a log that has failed appends nothing more                  storage
-    I16   what a follower appends continues its log                   offsets
+    I16   a follower's append continues its log                       offsets
     I17   what was synced outlives the process and a power cut        storage
     END   equal log ends and epochs, tidy disks, no request waits     ends
           tasks, connections and watches are as many as at first      leftovers

@@ -26,7 +26,7 @@ from scenarios.checkers.violation import Wrong
 from scenarios.world.cluster import node_name
 from storage.types import TopicPartition
 
-WITHIN = "within its budget of unclean ends a partition loses nothing"
+WITHIN = "a partition loses nothing within its budget of unclean ends"
 
 
 @attrs.define(eq=False)

@@ -28,11 +28,11 @@ from scenarios.checkers.observed import Batch, Held, OnlineReplica, drawn
 from scenarios.checkers.violation import Wrong
 from storage.types import LeaderEpoch, Offset
 
-BELOW = "below a high watermark is what was committed"
-MAY_LEAD = "who is in sync, or eligible, has all that was committed"
-JOINED = "who joins the ISR has all that was committed"
-ELECTED = "who is elected has all that was committed"
-JOINING = "what is committed while a replica is about to join, that replica has"
+BELOW = "the records below a high watermark are those that were committed"
+MAY_LEAD = "every replica that is in sync or eligible has all that was committed"
+JOINED = "a replica that joins the ISR has all that was committed"
+ELECTED = "an elected leader has all that was committed"
+JOINING = "a replica that is about to join has what is committed meanwhile"
 
 _last_offset = attrgetter("last_offset")
 

@@ -38,9 +38,9 @@ from storage.checkpoint import (
 from storage.manager.checkpoint_plan import PREPARED_SUFFIX
 from storage.types import Offset
 
-CONVERGED = "who is in sync has the same in the end"
-TIDY = "nothing is left on a disk that nobody needs"
-ANSWERED = "nobody waits for ever"
+CONVERGED = "all replicas in sync hold the same records in the end"
+TIDY = "no unneeded file is left on a disk"
+ANSWERED = "every request is answered in the end"
 
 _IN_A_LOG_DIRECTORY = {
     ".lock",

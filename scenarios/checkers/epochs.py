@@ -27,7 +27,7 @@ from storage.types import Offset
 
 EPOCHS_RISE = "the epochs that a replica acts on never fall"
 FOLLOWED = "no replica holds a later epoch than it acts on"
-CACHE = "the epoch cache is what the log says"
+CACHE = "the epoch cache agrees with the log"
 
 
 def never_fall(before: OnlineReplica, after: OnlineReplica) -> Iterator[Wrong]:

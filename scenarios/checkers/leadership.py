@@ -30,12 +30,12 @@ from storage.types import TopicPartition
 ONE_LEADER = "one replica leads in an epoch"
 LEADER_IN_ISR = "the leader is in the ISR"
 ALGEBRA = "ISR and ELR are what KIP-966 says"
-SLIPPED = "nobody slips out of ISR and ELR"
-DECIDED = "what the controller decides counts up"
+SLIPPED = "no replica slips out of ISR and ELR"
+DECIDED = "the epochs that the controller decides count up"
 UNCLEAN = "an unclean election was asked for"
-SUPERSET = "what a leader commits, all of the controller's ISR has"
-EXCLUDED = "who may have lost its tail is neither in sync nor eligible"
-FETCHERS = "a partition is followed by one fetcher, one that is led here by none"
+SUPERSET = "every member of the controller's ISR has what the leader commits"
+EXCLUDED = "a replica that may have lost its tail is neither in sync nor eligible"
+FETCHERS = "one fetcher follows a partition, and none a partition that is led here"
 
 
 def one_leader(known: OnlineReplica | None, leads: OnlineReplica) -> Iterator[Wrong]:

@@ -23,7 +23,7 @@ from scenarios.checkers.violation import Wrong
 from scenarios.world.cluster import SimulatedCluster, node_id_of
 from scenarios.world.waiting import all_tasks
 
-LEFT_OVER = "what a fault has begun ends with it"
+LEFT_OVER = "what a fault has begun ends with the fault"
 OURS = "replication."
 SERVING = "replication.server.server.Server._serve_connection"
 FETCHING = "ReplicaFetcherThread"

@@ -14,11 +14,11 @@ from scenarios.checkers.violation import Wrong
 from storage.errors import OffsetsOutOfOrderError, UnexpectedAppendOffsetError
 
 MARKS = "log start <= high watermark <= log end"
-FIRST_SEGMENT = "a log holds what it says it starts with"
-LEADER_GROWS = "what a leader has and shows only grows"
+FIRST_SEGMENT = "a log's first segment begins at its log start or before"
+LEADER_GROWS = "a leader's log start, high watermark and log end only grow"
 LEADER_CUTS = "a leader never truncates"
 CUT = "no log is cut below its high watermark"
-CONTINUES = "what a follower appends continues its log"
+CONTINUES = "a follower's append continues its log"
 UNDER_MIN_ISR = "the high watermark stands still below min.insync.replicas"
 
 

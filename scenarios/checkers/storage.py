@@ -15,8 +15,8 @@ import attrs
 from scenarios.checkers.violation import Wrong
 from storage.types import Offset
 
-NO_MORE = "a log that has failed takes nothing more"
-SYNCED = "what was synced outlives its process, and its power"
+NO_MORE = "a log that has failed accepts nothing more"
+SYNCED = "what was synced outlives the process, and a power cut"
 
 
 @attrs.frozen
