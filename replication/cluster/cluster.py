@@ -74,7 +74,7 @@ MakeSink: TypeAlias = Callable[[int], EventSink]
 
 
 class Machine(Protocol):
-    """What one incarnation of a node runs on."""
+    """The disk and the network of one incarnation of a node."""
 
     @property
     def seams(self) -> Seams: ...
@@ -156,7 +156,7 @@ class Cluster:
     """The pause before `until` looks again."""
     clock: NodeClock
     impairments: Impairments | None = None
-    """What freezes nodes and cuts them off, where the nodes have its seams."""
+    """The impairments, by which nodes can be frozen and cut off, if the cluster was opened with them."""
     _nursery: trio.Nursery
     faults: Faults = attrs.field(init=False)
     """The fault rules for requests (`replication.faults`); none until some are added."""

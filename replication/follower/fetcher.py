@@ -97,7 +97,7 @@ def no_broker_epoch() -> int:
 
 @attrs.define
 class FollowUp:
-    """What a fetch response leaves to be done once its records are appended."""
+    """The work that a fetch response leaves once its records are appended."""
 
     diverging: dict[TopicPartition, OffsetAndEpoch] = attrs.field(factory=dict)
     out_of_range: dict[TopicPartition, PartitionFetchState] = attrs.field(factory=dict)

@@ -1,4 +1,4 @@
-"""Which fetcher follows which partition (AbstractFetcherManager, ReplicaFetcherManager).
+"""The assignment of partitions to fetchers (AbstractFetcherManager, ReplicaFetcherManager).
 
     partition ──hash──> fetcher id ──with its leader──> one task, one connection
 
@@ -155,7 +155,7 @@ class ReplicaFetcherManager:
     sink: EventSink = ignore
     client_id: str = "Replica"
     nursery: trio.Nursery | None = None
-    """Where the tasks run; there must be one once a partition is to be followed."""
+    """The nursery of the fetchers' tasks; it must be set before a partition is followed."""
     fetchers: dict[FetcherKey, ReplicaFetcher] = attrs.field(init=False, factory=dict)
     failed: set[TopicPartition] = attrs.field(init=False, factory=set)
     """The partitions that a fetcher gave up, or that could not be followed at all."""

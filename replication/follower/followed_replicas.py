@@ -1,4 +1,4 @@
-"""What a fetcher needs of the logs that it keeps equal to a leader's.
+"""The interface of the logs that a fetcher keeps equal to its leader's.
 
 A fetcher does not know whose logs they are: a broker's replicas, the local copy of the
 metadata log, and a mirror of a foreign cluster's topics each implement `FollowedReplicas`.
@@ -21,7 +21,7 @@ from storage.types import LeaderEpoch, Offset, OffsetAndEpoch, TopicPartition
 
 
 class AppendInfo(Protocol):
-    """What a fetcher has to know about an append (LogAppendInfo)."""
+    """The result of an append, as far as a fetcher needs it (LogAppendInfo)."""
 
     @property
     def valid_bytes(self) -> int:

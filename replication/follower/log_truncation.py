@@ -1,4 +1,4 @@
-"""How a fetcher truncates its logs to where they agree with the leader's.
+"""Truncation: a fetcher truncates its logs to where they agree with the leader's.
 
 Three ways lead to a truncation, and `rules/truncation.py` decides each:
 

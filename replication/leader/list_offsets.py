@@ -1,4 +1,4 @@
-"""Where in a partition a time is: ListOffsets (KIP-79, KIP-207, KIP-734).
+"""ListOffsets: the offset of a time in a partition (KIP-79, KIP-207, KIP-734).
 
     -1 latest            the end up to which the reader may see; a replica sees the whole log
     -2 earliest          the log start

@@ -1,4 +1,4 @@
-"""How many connections a node takes, in all and from one address (ConnectionQuotas in Kafka).
+"""The limits on a node's connections, in all and from one address (ConnectionQuotas in Kafka).
 
     accepted ── a slot is free? ──no── it waits, and those behind it in the backlog
                      │ yes

@@ -82,7 +82,7 @@ _ALWAYS_SERVED = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHEN
 
 @attrs.frozen
 class RequestContext:
-    """What a handler may know about a request besides its body."""
+    """The facts about a request that a handler gets besides the body."""
 
     api_key: ApiKey
     version: int

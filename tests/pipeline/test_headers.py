@@ -115,7 +115,7 @@ def test_a_flipped_bit_shows_only_where_every_byte_is_read(tmp_path: Path) -> No
     assert found.tolist() == [True, False]
 
 
-def test_a_segment_that_reaches_into_the_next_is_told(tmp_path: Path) -> None:
+def test_a_segment_that_reaches_into_the_next_is_damage(tmp_path: Path) -> None:
     write_segment(tmp_path / "a", "t-0", 0, batch(0, b"x", b"y", b"z"))
     write_segment(tmp_path / "a", "t-0", 2, batch(2, b"z"))
     assert [row["damage"] for row in rows(tmp_path / "a")] == [None, OVERLAP, None]

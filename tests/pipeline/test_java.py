@@ -146,7 +146,7 @@ def test_a_session_that_finds_none_says_so(nothing: pytest.MonkeyPatch) -> None:
         get_session()
 
 
-def test_what_java_is_told_by_the_environment_is_not_its_version(
+def test_options_from_the_environment_are_not_the_version_of_java(
     nothing: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     program = Path(make_java(tmp_path / "one", "17.0.1"))

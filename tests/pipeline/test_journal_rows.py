@@ -70,7 +70,7 @@ def test_spark_is_not_asked_for_journals_that_are_not_there(tmp_path: Path) -> N
         read_events(no_session, [str(tmp_path / "nowhere")])
 
 
-def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_unreadable_events_become_rows_of_their_own(tmp_path: Path) -> None:
     newer = msgpack.packb(["isr_changed", 99, 5, 4, {"isr": "?"}])
     older = msgpack.packb(["isr_changed", 1, 6, 4, {"partition": ["t", 0], "isr": [1]}])
     content = FILE_HEADER + frame(newer) + frame(older)

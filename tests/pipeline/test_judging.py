@@ -180,7 +180,7 @@ def test_a_forged_checksum_is_found_by_reading_only_that_batch_again(tmp_path: P
     judged(a, b, check_crcs=False)
 
 
-def test_each_pair_is_told_where_it_parts(tmp_path: Path) -> None:
+def test_each_pair_has_the_offset_at_which_it_diverges(tmp_path: Path) -> None:
     a = lay(tmp_path / "a", {0: [A, B, C]})
     b = lay(tmp_path / "b", {0: [A, B]})
     c = lay(tmp_path / "c", {0: [A, OLD_B, C]})

@@ -224,9 +224,7 @@ def test_a_damaged_batch_is_named_or_skipped(
     assert victim.name in caplog.text
 
 
-def test_a_flipped_bit_is_not_looked_for_where_nobody_wants_that(
-    log_dir: Path, tmp_path: Path
-) -> None:
+def test_a_flipped_bit_is_not_looked_for_without_crc_checks(log_dir: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(log_dir, tmp_path / "copy")
     damage(segments(copy)[2], 62)  # the timestamp delta of a record, or its attributes
     with pytest.raises(CorruptBatchesError):

@@ -63,7 +63,9 @@ async def produce(cluster: Cluster, files: Path) -> None:
 
 
 @pytest.mark.client
-async def test_it_comes_in_by_login_and_by_certificate_or_is_told_why_not(tmp_path: Path) -> None:
+async def test_the_source_logs_in_by_password_or_certificate_or_says_why_not(
+    tmp_path: Path,
+) -> None:
     async with secured_cluster(tmp_path) as cluster:
         await produce(cluster, tmp_path)
         for way in (by_login, by_certificate):

@@ -78,7 +78,7 @@ def test_offline_and_deleted() -> None:
     assert in_order(events, 20) == [(1, 5, 1, 0, (1,)), (5, 8, -1, 1, ())]
 
 
-def test_nothing_told_is_no_interval() -> None:
+def test_without_events_there_is_no_interval() -> None:
     assert in_order([], 10) == []
     assert in_order([fact("became_leader", 1, leader_epoch=0)], 10) == []
 
@@ -199,7 +199,7 @@ def of_failover(*more: Fact) -> Failover:
 LEADS = fact("became_leader", 72, node=2, leader_epoch=1, leader_epoch_start_offset=40)
 
 
-def test_a_failover_is_told_with_its_moments_and_their_chain() -> None:
+def test_a_failover_has_its_moments_and_their_chain() -> None:
     found = of_failover(
         LEADS,
         fact(FIRST_WRITE, 75, node=2, leader_epoch=1, high_watermark=43),

@@ -27,14 +27,14 @@ def test_an_event_cannot_be_changed() -> None:
         event.broker = 2  # type: ignore[misc]
 
 
-def test_fan_out_tells_each_sink_in_order() -> None:
+def test_fan_out_calls_each_sink_in_order() -> None:
     seen: list[str] = []
     sink = fan_out(lambda e: seen.append(f"a {e.name}"), lambda e: seen.append(f"b {e.name}"))
     sink(BrokerFenced(broker=1, broker_epoch=2, cause="session expired"))
     assert seen == ["a broker_fenced", "b broker_fenced"]
 
 
-def test_fan_out_to_nobody_is_known_to_be_nobody() -> None:
+def test_fan_out_to_no_listener_is_the_sink_that_ignores() -> None:
     assert fan_out() is ignore
     assert fan_out(ignore, ignore) is ignore
     seen: list[Event] = []
@@ -58,7 +58,7 @@ def test_a_tick_reports_the_last_advance_of_each_partition() -> None:
     ]
 
 
-def test_advances_that_nobody_listens_to_are_not_kept() -> None:
+def test_advances_without_a_listener_are_not_kept() -> None:
     reporter = HighWatermarkReporter(ignore)
     reporter.advanced(TP, high_watermark=1, log_end_offset=1, leader_epoch=0)
     assert reporter == HighWatermarkReporter(ignore)

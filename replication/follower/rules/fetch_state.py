@@ -1,4 +1,4 @@
-"""What a fetcher knows about each partition it follows (PartitionFetchState, PartitionStates).
+"""The state of each partition that a fetcher follows (PartitionFetchState, PartitionStates).
 
     Truncating ── the log is truncated to where it agrees with the leader's ──> Fetching
          ^                                                                         │
@@ -47,7 +47,7 @@ class BrokerEndPoint:
 
 @attrs.frozen(kw_only=True)
 class InitialFetchState:
-    """Where following a partition begins (Kafka's class of this name)."""
+    """The leader and the offset at which a fetcher begins to follow a partition (Kafka's class)."""
 
     topic_id: TopicId = NO_TOPIC_ID
     leader: BrokerEndPoint
@@ -57,7 +57,7 @@ class InitialFetchState:
 
 
 class FetchPhase(enum.Enum):
-    """What a partition needs next (ReplicaState in Kafka)."""
+    """The next step of a partition: to truncate its log, or to fetch (ReplicaState in Kafka)."""
 
     TRUNCATING = "truncating"
     FETCHING = "fetching"
@@ -65,7 +65,7 @@ class FetchPhase(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class PartitionFetchState:
-    """How far one followed partition has come."""
+    """The progress of one followed partition."""
 
     topic_id: TopicId = NO_TOPIC_ID
     fetch_offset: Offset

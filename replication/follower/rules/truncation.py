@@ -1,4 +1,4 @@
-"""Where two logs diverge, and how far a follower truncates (KIP-101, KIP-279, KIP-320, KIP-595).
+"""The rules of truncation: where two logs diverge, and how far a follower truncates (KIP-101, KIP-279, KIP-320, KIP-595).
 
 Two logs that hold the same epochs, each beginning and ending at the same offsets, hold
 the same records: an epoch has one leader, and a leader never writes an offset twice. So a
@@ -38,7 +38,7 @@ EpochLookup = Callable[[LeaderEpoch], OffsetAndEpoch]
 
 @attrs.frozen
 class OffsetTruncationState:
-    """How far to truncate, and whether the logs are then known to agree (Kafka's class)."""
+    """The offset to truncate to, and whether the logs then agree for certain (Kafka's class)."""
 
     offset: Offset
     completed: bool
@@ -64,7 +64,7 @@ def truncation_offset(
 
 
 class Reset(enum.Enum):
-    """What becomes of a log whose end lies outside the leader's."""
+    """The fate of a log whose end lies outside the leader's."""
 
     TRUNCATE = "truncate"
     KEEP = "keep"
@@ -74,7 +74,7 @@ class Reset(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class OffsetReset:
-    """What to do with a log that is out of range, and where to fetch next."""
+    """The decision about a log that is out of range: its fate, and the next fetch offset."""
 
     reset: Reset
     fetch_offset: Offset

@@ -1,6 +1,6 @@
 """The leader's rules.
 
-isr                who is in sync, and what lets the high watermark advance (KIP-497, KIP-966)
+isr                which replicas are in sync, and what lets the high watermark advance (KIP-497, KIP-966)
 leadership         what a replica does when it becomes leader or follower
 log_reader         what one fetch may read: isolation, epochs, divergence
 fetch_session/     where fetch sessions are kept (KIP-227)

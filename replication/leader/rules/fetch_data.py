@@ -49,7 +49,7 @@ class TopicIdPartition(NamedTuple):
 
 
 class Isolation(enum.Enum):
-    """How far a reader may see (FetchIsolation)."""
+    """The end of the records that a reader may see (FetchIsolation)."""
 
     LOG_END = enum.auto()  # followers
     HIGH_WATERMARK = enum.auto()  # read_uncommitted
@@ -58,7 +58,7 @@ class Isolation(enum.Enum):
 
 @attrs.frozen
 class ClientMetadata:
-    """What a consumer says about itself in Fetch v11 and later (KIP-392)."""
+    """The description of a consumer in Fetch v11 and later (KIP-392)."""
 
     rack_id: str
     client_id: str = ""

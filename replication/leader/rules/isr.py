@@ -1,4 +1,4 @@
-"""Which replicas are in sync, and what the leader may commit (KIP-497, KIP-841, KIP-903, KIP-966).
+"""The rules of the ISR: which replicas are in sync, and what the leader may commit (KIP-497, KIP-841, KIP-903, KIP-966).
 
 Rule 1: this module holds numbers, never records and never a clock; times are arguments.
 

@@ -1,4 +1,4 @@
-"""What a leader knows and decides: its followers, the ISR, the high watermark.
+"""The leader's side of a partition: its followers, the ISR, the high watermark.
 
     fetch of a follower ──> FollowerState ──┬─> may it join? ──> propose to the controller
     time passes ────────────────────────────┼─> must it leave? ─> propose to the controller
@@ -71,7 +71,7 @@ class PartitionObserver(Protocol):
 
 @attrs.frozen(kw_only=True)
 class Surroundings:
-    """What a partition knows of its broker; all partitions share it."""
+    """The broker as its partitions see it; all of them share this object."""
 
     broker_id: int
     broker_epoch: Callable[[], int]

@@ -1,4 +1,4 @@
-"""What a fetch and a ListOffsets see of one log: how far, from where, and where logs diverge.
+"""Reads of one log by a fetch or ListOffsets: from where, how far, and where two logs diverge.
 
     log start            high watermark            log end
         [ ─────────────────── ) ────────────────────── )
@@ -67,7 +67,7 @@ def diverging_end(
 
 @attrs.define(eq=False)
 class LogReader:
-    """What followers and consumers read of `log`."""
+    """The reads of followers and consumers from `log`."""
 
     log: Log
     _idle_answer: FetchPartitionData = attrs.field(factory=FetchPartitionData, init=False)

@@ -1,4 +1,4 @@
-"""Which replica a consumer should read from (KIP-392, replica.selector.class).
+"""The choice of the replica that a consumer should read from (KIP-392, replica.selector.class).
 
     consumer, in rack r2 ──fetch──> leader, in r1      preferred read replica: 2
                          ──fetch──> follower 2, in r2  records up to its own high watermark

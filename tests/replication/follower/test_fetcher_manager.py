@@ -157,7 +157,7 @@ async def test_what_is_followed_is_fetched(autojump_clock: MockClock) -> None:
         assert not it.bugs
 
 
-async def test_removing_asks_every_fetcher_and_forgets_failures(
+async def test_removal_reaches_every_fetcher_and_clears_failures(
     autojump_clock: MockClock,
 ) -> None:
     async with managed() as it:

@@ -138,7 +138,7 @@ async def test_an_offset_found_for_a_partition_that_was_added_anew_meanwhile_is_
 
 
 @both_ways
-async def test_a_negative_offset_asks_the_leader_where_to_begin(
+async def test_a_negative_offset_makes_the_leader_say_where_to_begin(
     autojump_clock: MockClock, fetch_version: int
 ) -> None:
     it = following(fetch_version=fetch_version)

@@ -42,7 +42,9 @@ async def ask(node: Node, *, max_wait_ms: int = 0, replica: int = REMOTE) -> Fet
     return answer
 
 
-async def test_who_is_out_of_sync_gets_nothing_and_no_error(autojump_clock: MockClock) -> None:
+async def test_a_throttled_follower_out_of_sync_gets_no_records_and_no_error(
+    autojump_clock: MockClock,
+) -> None:
     async with leading() as node:
         answer = await ask(node)
         assert (answer.error, answer.records_size) == (ErrorCode.NONE, 0)
@@ -51,7 +53,7 @@ async def test_who_is_out_of_sync_gets_nothing_and_no_error(autojump_clock: Mock
         assert (await ask(node)).records_size > 0, "100 bytes in more than ten seconds"
 
 
-async def test_who_is_in_sync_is_never_held_back(autojump_clock: MockClock) -> None:
+async def test_a_follower_in_sync_is_never_throttled(autojump_clock: MockClock) -> None:
     async with leading(isr=(LOCAL, REMOTE)) as node:
         assert (await ask(node)).records_size > 0
 

@@ -1,4 +1,4 @@
-"""Who is in sync, when, and how far that lets the leader commit."""
+"""The ISR: which replicas are in it, and how far that lets the leader commit."""
 
 import pytest
 
@@ -217,7 +217,7 @@ def test_a_member_without_any_state_leaves_and_the_leader_never_does() -> None:
     assert leaving(None, now_ms=0) == {2}
 
 
-def test_nobody_leaves_while_a_change_is_pending() -> None:
+def test_no_member_leaves_while_a_change_is_pending() -> None:
     state = shrinking(committed(1, 2, 3), 3)
     gone = out_of_sync(state, {}, leader=1, leader_log_end=20, now_ms=0, max_lag_ms=100)
     assert gone == frozenset()
@@ -250,7 +250,7 @@ def test_a_follower_joins_from_the_start_of_the_leader_epoch_on(log_end: int, jo
         pytest.param(5, 5, False, False, id="fenced or shutting down (KIP-841)"),
     ],
 )
-def test_who_may_be_in_the_isr(
+def test_eligibility_for_the_isr(
     fetched: int | None, registered: int | None, may_lead: bool, eligible: bool
 ) -> None:
     assert (

@@ -179,7 +179,7 @@ def test_a_follower_serves_no_follower(current: int, expected: ErrorCode) -> Non
 @pytest.mark.conformance("RM-13")
 @pytest.mark.parametrize(("current", "expected"), MATRIX)
 @pytest.mark.parametrize("knows_followers", [True, False])
-def test_a_follower_serves_consumers_who_know_of_followers(
+def test_a_follower_serves_consumers_that_can_read_from_followers(
     current: int, expected: ErrorCode, knows_followers: bool
 ) -> None:
     partition = Broker().partition()

@@ -1,4 +1,4 @@
-"""Who waits is woken once: by what it waits for, or by the clock."""
+"""A waiting task is woken once: by the change that it waits for, or by the clock."""
 
 from functools import partial
 

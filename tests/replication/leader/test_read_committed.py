@@ -23,7 +23,7 @@ async def read_committed(
 
 
 @pytest.mark.conformance("RM-6")
-async def test_nobody_sees_past_the_first_open_transaction(autojump_clock: MockClock) -> None:
+async def test_no_reader_sees_past_the_first_open_transaction(autojump_clock: MockClock) -> None:
     async with Node().running() as node:
         await node.lead()
         append(node, in_transaction(3))

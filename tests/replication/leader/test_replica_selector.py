@@ -79,7 +79,7 @@ def test_every_class_that_the_configuration_takes_is_there() -> None:
 
 @pytest.mark.conformance("RM-35")
 @pytest.mark.conformance("RM-28")
-async def test_nobody_chooses_by_default(autojump_clock: MockClock) -> None:
+async def test_without_a_selector_consumers_stay_at_the_leader(autojump_clock: MockClock) -> None:
     assert BrokerConfig(node_id=1).replica_selector_class is None
     async with Node().running() as node:
         await lead_in_racks(node)
@@ -125,7 +125,7 @@ def read(params: FetchParams, side: Broker, offset: int = 0) -> int:
 
 
 @pytest.mark.conformance("RM-31")
-def test_only_the_isr_and_who_holds_the_offset_may_be_chosen() -> None:
+def test_only_members_of_the_isr_that_hold_the_offset_may_be_chosen() -> None:
     side, chooses = choosing(OTHER)
     assert read(consumer_params(), side) == OTHER
     assert [each.broker_id for each in chooses.shown[-1].replicas] == [LOCAL, REMOTE, OTHER]

@@ -1,4 +1,4 @@
-"""Who may do what, asked over the wire, of a cluster whose brokers log in."""
+"""ACLs over the wire, in a cluster whose brokers log in."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -150,7 +150,7 @@ def test_any_request_can_be_refused(key: ApiKey) -> None:
     assert isinstance(answer, API[key].response)
 
 
-async def test_who_is_no_broker_may_not_act_as_one() -> None:
+async def test_a_client_may_not_act_as_a_broker() -> None:
     async with governed() as (cluster, _):
         alice = asking("alice", "a")
         address = cluster.bootstrap_list[0]

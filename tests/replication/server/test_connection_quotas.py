@@ -95,7 +95,9 @@ async def test_an_address_has_so_many_and_no_more(autojump_clock: MockClock) -> 
     assert subject.quotas.connections == 6
 
 
-async def test_who_comes_when_all_is_taken_waits_for_one_to_end(autojump_clock: MockClock) -> None:
+async def test_a_new_connection_waits_for_another_to_end_when_all_slots_are_taken(
+    autojump_clock: MockClock,
+) -> None:
     subject = Subject(ConnectionLimits(in_all=1))
     first = await subject.connect()
     async with trio.open_nursery() as nursery:

@@ -41,7 +41,7 @@ ALICE = Login(SHA_256, "alice", "sesame")
 MINUTE = 60.0
 
 
-async def who_asks(context: RequestContext, _: MetadataRequest) -> MetadataResponse:
+async def name_the_principal(context: RequestContext, _: MetadataRequest) -> MetadataResponse:
     return MetadataResponse(cluster_id=context.principal)
 
 
@@ -89,7 +89,9 @@ async def serving(world: World, *, lifetime_ms: int) -> AsyncIterator[Scene]:
     def bug(error: BaseException) -> None:
         raise error
 
-    server = Server(handlers={ApiKey.METADATA: who_asks}, clock=broker.clock, sink=note, on_bug=bug)
+    server = Server(
+        handlers={ApiKey.METADATA: name_the_principal}, clock=broker.clock, sink=note, on_bug=bug
+    )
     mechanisms = server_mechanisms(
         ("PLAIN", SHA_256),
         plain_users={"bob": "open", "carol": "open"},
@@ -125,7 +127,7 @@ def test_a_client_that_goes_on_asking_keeps_its_connection() -> None:
     play(story, lifetime_ms=5000)
 
 
-def test_one_that_slept_past_the_end_logs_in_before_it_asks() -> None:
+def test_a_client_that_slept_past_the_end_logs_in_before_its_request() -> None:
     async def story(scene: Scene) -> None:
         client = await scene.rpc()
         await scene.sleep(MINUTE)
@@ -188,7 +190,7 @@ def test_a_client_with_many_requests_in_flight_renews_among_them() -> None:
     play(story, lifetime_ms=1500)
 
 
-def test_who_does_not_renew_is_hung_up_on() -> None:
+def test_a_client_that_does_not_renew_its_login_is_disconnected() -> None:
     async def story(scene: Scene) -> None:
         connection = await scene.logged_in().connect("b1", PORT)
         assert isinstance(connection, SaslConnection)
@@ -233,7 +235,7 @@ def test_a_changed_password_counts_when_the_login_is_renewed() -> None:
     play(story, lifetime_ms=5000)
 
 
-def test_nobody_logs_in_twice_within_a_second() -> None:
+def test_a_second_login_within_a_second_is_refused() -> None:
     async def story(scene: Scene) -> None:
         client = await scene.rpc()
         await scene.sleep(0.5)

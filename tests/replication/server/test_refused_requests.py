@@ -78,9 +78,7 @@ async def test_a_refused_fetch_has_no_high_watermark() -> None:
         assert (partition.log_start_offset, partition.aborted_transactions) == (-1, [])
 
 
-async def test_who_is_no_broker_and_fetches_as_a_follower_is_refused_partition_by_partition() -> (
-    None
-):
+async def test_a_client_that_fetches_as_a_follower_is_refused_partition_by_partition() -> None:
     async with refused_by() as there:
         await make(there.cluster, there.admin, allow(Operation.READ, "open"))
         as_follower = fetch_of(there.topic_id("open"), there.topic_id("shut"), OTHER_ID, epoch=-1)
@@ -102,7 +100,7 @@ async def test_who_is_no_broker_and_fetches_as_a_follower_is_refused_partition_b
 @pytest.mark.parametrize(
     ("enabled", "error"), [("true", DENIED), ("false", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
 )
-async def test_a_topic_that_nobody_would_create_is_unknown_and_not_refused(
+async def test_a_topic_that_would_not_be_created_is_unknown_and_not_refused(
     enabled: str, error: ErrorCode
 ) -> None:
     async with refused_by(**{"auto.create.topics.enable": enabled}) as there:
@@ -124,7 +122,7 @@ async def test_metadata_by_id_is_refused_and_does_not_tell_the_name() -> None:
         }
 
 
-async def test_topics_are_deleted_by_id_without_telling_names_to_who_may_not_see_them() -> None:
+async def test_a_deletion_by_id_hides_the_names_of_topics_that_may_not_be_seen() -> None:
     async with refused_by() as there:
         await make(there.cluster, there.admin, allow(Operation.DESCRIBE, "open"))
         ids = {there.topic_id(name): name for name in ("open", "shut")}
@@ -223,7 +221,7 @@ async def test_without_acks_a_refusal_ends_the_connection(names: tuple[str, ...]
                 await alice.call(asked, version=12, timeout_ms=5000)
 
 
-async def test_who_may_alter_the_cluster_may_end_transactions() -> None:
+async def test_the_right_to_alter_the_cluster_allows_ending_transactions() -> None:
     topic = WritableTxnMarkerTopic(name="open", partition_indexes=[0])
     marker = WritableTxnMarker(producer_id=9, producer_epoch=0, topics=[topic])
     asked = WriteTxnMarkersRequest(markers=[marker])

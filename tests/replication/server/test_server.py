@@ -297,7 +297,9 @@ async def test_a_request_is_counted_with_its_header_and_without() -> None:
     assert metrics.connections == 0
 
 
-async def test_who_asks_nothing_for_too_long_is_closed(autojump_clock: MockClock) -> None:
+async def test_a_connection_without_requests_for_too_long_is_closed(
+    autojump_clock: MockClock,
+) -> None:
     async with serving(max_idle_seconds=600) as harness, await harness.connect() as stream:
         for _ in range(3):
             await CLOCK.sleep(599)
@@ -326,7 +328,9 @@ async def large(context: RequestContext, request: MetadataRequest) -> MetadataRe
     return attrs.evolve(answer, cluster_id="x" * LARGE_ANSWER)
 
 
-async def test_who_never_reads_an_answer_is_closed(autojump_clock: MockClock) -> None:
+async def test_a_connection_that_never_reads_its_answer_is_closed(
+    autojump_clock: MockClock,
+) -> None:
     """It is asked for nothing more meanwhile: one answer is all that it costs."""
     asked = request_bytes(MetadataRequest(topics=[]), version=9)
     handlers: dict[ApiKey, Handler] = {ApiKey.METADATA: large}
@@ -345,7 +349,7 @@ async def test_who_never_reads_an_answer_is_closed(autojump_clock: MockClock) ->
         assert (harness.events, harness.bugs) == ([], [])
 
 
-async def test_who_reads_or_asks_slowly_stays(autojump_clock: MockClock) -> None:
+async def test_a_connection_that_reads_or_sends_slowly_stays(autojump_clock: MockClock) -> None:
     """Each byte that moves counts (Selector.pollSelectionKeys)."""
     handlers: dict[ApiKey, Handler] = {ApiKey.METADATA: large}
     async with (

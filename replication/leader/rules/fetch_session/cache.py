@@ -31,7 +31,7 @@ _MAX_ID = 2**31 - 1
 
 
 class SessionIdRandom(Protocol):
-    """What a cache needs of a `random.Random`."""
+    """The part of `random.Random` that a cache uses."""
 
     def randrange(self, start: int, stop: int) -> int: ...
 

@@ -42,7 +42,7 @@ however short, would have to look for all of them again."""
 
 @attrs.frozen(kw_only=True)
 class SessionResponse:
-    """What to answer: `partitions` are those that the response contains."""
+    """The answer to a fetch; `partitions` are those that the response contains."""
 
     error: ErrorCode = ErrorCode.NONE
     session_id: int = INVALID_SESSION_ID

@@ -61,7 +61,7 @@ class CachedPartition:
     high_watermark: Offset = NO_OFFSET
     log_start_offset: Offset = NO_OFFSET
     place: int = 0
-    """Where in the session's order: those with a smaller one come first."""
+    """Its place in the session's order; partitions with smaller numbers come first."""
     settled_at: Settled | None = None
     _session: "FetchSession | None" = None
 
@@ -129,7 +129,7 @@ class FetchSession:
     evictable_by_privileged: bool = False
     evictable_by_all: bool = False
     unnamed: int = 0
-    """How many of its partitions have no name yet."""
+    """The number of its partitions that have no name yet."""
     unsettled: dict[PartitionKey, CachedPartition] = attrs.field(factory=dict, init=False)
     pulse: Pulse = attrs.field(factory=Pulse, init=False)
     terms: Hashable = attrs.field(default=None, init=False)
@@ -140,7 +140,7 @@ class FetchSession:
 
     @property
     def behind(self) -> int:
-        """How many partitions it has asked for below the high watermark that was answered last."""
+        """The number of partitions that it last requested below their last answered high watermark."""
         return sum(
             each.wanted[1].fetch_offset < each.high_watermark for each in self.partitions.values()
         )
