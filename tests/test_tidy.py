@@ -21,7 +21,9 @@ IMPORT = re.compile(r"^\s*import ([\w.]+)", re.MULTILINE)
 QUOTED = re.compile(r"""["']((?:\w+\.)+\w+)["']""")
 
 # A name and its value; not what is called or goes on in another line.
-CONSTANT = re.compile(r"^_?([A-Z][A-Z0-9_]+)(?:: .*?)? = ([^(\n]+(?<![\[({]))$", re.MULTILINE)
+CONSTANT = re.compile(
+    r'^_?([A-Z][A-Z0-9_]+)(?:: .*?)? = ([^(#\n]*[^\[({ \n])(?<!""")(?:  #.*)?$', re.MULTILINE
+)
 CLASS = re.compile(r"^class ([A-Z]\w*)", re.MULTILINE)
 
 # Constants that are equal by chance: times, sizes and versions that change for reasons of their own.
