@@ -1,13 +1,13 @@
-"""What the controller shows of the cluster, under Kafka's names.
+"""The controller's metrics of the cluster, under Kafka's names.
 
-    kafka.controller:type=KafkaController   brokers and partitions, counted when somebody looks
+    kafka.controller:type=KafkaController   brokers and partitions, counted when they are read
     kafka.controller:type=ControllerStats   elections, counted when they happen
 
 Rule 1: an election has happened when the record that names a leader is synced. It took from
 the decision until then; a partition that is created with its first leader had none.
 
-Rule 2: an election is unclean if its leader counts as recovering after it: nobody knows that it
-holds all that was committed (KIP-704; ControllerMetricsChanges).
+Rule 2: an election is unclean if its leader counts as recovering after it: it may lack committed
+records (KIP-704; ControllerMetricsChanges).
 """
 
 from collections import deque

@@ -1,4 +1,4 @@
-"""What this broker knows of the cluster: the newest image, and a way to wait for a newer one."""
+"""The newest metadata image at this broker, and waiting for a newer one."""
 
 from collections.abc import Callable
 
@@ -13,12 +13,12 @@ CATCH_UP_MS = 500
 
 @attrs.define(eq=False, repr=False)
 class MetadataCache:
-    """Holds the image that the metadata follower last applied."""
+    """The image that the metadata follower last applied."""
 
     clock: NodeClock
     image: MetadataImage = attrs.field(factory=MetadataImage)
     fetched: "MetadataCache | None" = None
-    """What this broker has fetched, and acts upon before it is shown here."""
+    """The cache of the newest image that was fetched; the broker acts on it before it is shown."""
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def publish(self, image: MetadataImage) -> None:
@@ -38,7 +38,7 @@ class MetadataCache:
         return await self.wait_for(lambda image: image is not known)
 
     async def catch_up(self) -> None:
-        """Wait until what this broker has fetched by now is shown here, `CATCH_UP_MS` at most."""
+        """Wait until the newest fetched image is shown here, for `CATCH_UP_MS` at most."""
         if self.fetched is not None:
             end = self.fetched.image.offset
             await self.wait_at_most(lambda image: image.offset >= end, timeout_ms=CATCH_UP_MS)

@@ -1,14 +1,14 @@
-"""A broker's way to the controller's metadata log, and to its snapshot (KIP-630).
+"""The leader of a broker's metadata log: the controller's log, and its snapshot (KIP-630).
 
     Fetch ── records, or a divergence ─────────────> the fetcher
       └───── snapshot (90, 4) ── FetchSnapshot until it is whole ── installed
                                                         └─> OFFSET_OUT_OF_RANGE, to the fetcher
 
-Rule 1: the fetcher knows nothing of snapshots. Its log has moved, so its answer is
-OFFSET_OUT_OF_RANGE; it asks for the ends and goes on from where the log now is.
+Rule 1: the fetcher knows nothing of snapshots. After one, its log is elsewhere, so its answer is
+OFFSET_OUT_OF_RANGE; it asks for the log's ends and goes on from there.
 
-Rule 2: what is fetched is what comes next in the local copy. Where the fetcher is elsewhere,
-because the copy had to be begun anew, the copy is asked for, and the answer is the same.
+Rule 2: each fetch begins at the end of the local copy. Where the fetcher is elsewhere, because the
+copy was begun anew, the request is moved to that end, and the answer is the same error.
 """
 
 from typing import Protocol
@@ -36,7 +36,7 @@ FETCH_SNAPSHOT_VERSION = 1
 
 
 class MetadataCopy(Protocol):
-    """What is asked of the `MetadataFollower`."""
+    """The part of `MetadataFollower` that the endpoint uses."""
 
     def log_end_offset(self, partition: TopicPartition, /) -> Offset: ...
 
@@ -51,13 +51,13 @@ class MetadataCopy(Protocol):
 
 @attrs.define(kw_only=True)
 class MetadataEndpoint(RemoteLeaderEndpoint):
-    """The leader of the metadata log alone."""
+    """A leader endpoint for the metadata log."""
 
     follower: MetadataCopy
 
     async def fetch(self, request: wire.FetchRequest, *, version: int) -> wire.FetchResponse:
         await self.follower.apply_appended()
-        moved = [self._ask_for_what_comes_next(asked) for asked in _asked(request)]
+        moved = [self._move_to_the_end(asked) for asked in _asked(request)]
         response = await super().fetch(request, version=version)
         for data in [data for topic in response.responses for data in topic.partitions]:
             wanted = data.snapshot_id
@@ -68,7 +68,7 @@ class MetadataEndpoint(RemoteLeaderEndpoint):
                 data.records, data.diverging_epoch = b"", wire.NO_DIVERGENCE
         return response
 
-    def _ask_for_what_comes_next(self, asked: wire.FetchPartition) -> bool:
+    def _move_to_the_end(self, asked: wire.FetchPartition) -> bool:
         """Move the request to the end of the copy; return whether the fetcher was elsewhere."""
         end = self.follower.log_end_offset(METADATA_PARTITION)
         if asked.fetch_offset == end:
@@ -112,7 +112,7 @@ class MetadataEndpoint(RemoteLeaderEndpoint):
         pieces = [piece for topic in response.topics for piece in topic.partitions]
         error = ErrorCode.of(response.error_code or (pieces[0].error_code if pieces else -1))
         if error is not ErrorCode.NONE:
-            # Most likely a newer one has taken its place: the next fetch says which.
+            # Most likely a newer snapshot has replaced it: the next fetch names that one.
             raise PeerUnavailableError(f"no snapshot up to {wanted.end_offset}: {error.name}")
         return pieces[0]
 

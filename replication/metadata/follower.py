@@ -1,21 +1,21 @@
-"""How a broker learns of the cluster: it follows the controller's metadata log.
+"""A broker's copy of the metadata log, which follows the controller's.
 
     controller   __understudy_metadata-0   [0 ............ high watermark]
-                      │ Fetch, as an observer: it counts for nobody's high watermark
+                      │ Fetch, as an observer: it does not move the high watermark
     this broker  __understudy_metadata-0   [0 ...... applied ... log end]
                                                         └─> MetadataImage
 
 The log is replicated by the fetcher that replicates data, into a log like any other, so a
-restart resumes from the local copy. Everything the controller serves lies below its high
+restart resumes from the local copy. Everything that the controller serves lies below its high
 watermark, which is its synced end; so everything here does too, and all of it is applied.
 
-Records are applied in order, a batch at once: what the controller wrote in one batch is
-never seen half done. Many records are applied away from the loop, before the next fetch. Should the local copy have to be cut all the same, because its owner
-restored an older controller's disk, the image is built anew from what is left.
+Records are applied in order, a batch at once: no image contains half of a decision. Many records
+are applied away from the loop, before the next fetch. Where the local copy must be truncated all
+the same, because an older disk of the controller was restored, the image is built again from the
+rest.
 
-The copy is kept short as the controller's log is (`metadata_snapshots`), each by itself. A
-broker whose copy ends before the controller's log begins is sent the snapshot that stands
-for what is missing (`metadata_endpoint`).
+Each node keeps its log short by itself, with snapshots (`snapshots.py`). A broker whose copy ends
+before the controller's log begins receives a snapshot of the missing records (`endpoint.py`).
 """
 
 import contextlib
@@ -35,14 +35,19 @@ from replication.follower.rules.fetch_state import (
 )
 from replication.metadata.cache import MetadataCache
 from replication.metadata.endpoint import MetadataEndpoint
-from replication.metadata.log import REPLAY_BYTES
 from replication.metadata.rules import (
     METADATA_PARTITION,
     METADATA_TOPIC_ID,
     MetadataImage,
     apply_batches,
 )
-from replication.metadata.snapshots import Snapshot, SnapshotDue, SnapshotFile, cut_below
+from replication.metadata.snapshots import (
+    Snapshot,
+    SnapshotDue,
+    SnapshotFile,
+    batches_after,
+    cut_below,
+)
 from replication.metrics import MetricsRegistry
 from replication.net.seams import Offload, Seams
 from replication.steps import STEP
@@ -52,7 +57,6 @@ from storage.log.append import LogAppendInfo
 from storage.log.log import Log
 from storage.types import (
     NO_LEADER_EPOCH,
-    Buffer,
     LeaderEpoch,
     Offset,
     OffsetAndEpoch,
@@ -71,12 +75,11 @@ class MetadataFollower:
     cache: MetadataCache
     sink: EventSink
     on_failure: Callable[[Exception], None]
-    """The copy cannot be kept: a disk that fails, or a record that only a newer release knows."""
-
+    """Called when the copy cannot be kept: the disk fails, or only a newer release knows a record."""
     offload: Offload
     snapshot_due: SnapshotDue = attrs.field(factory=SnapshotDue)
     snapshot: Snapshot | None = attrs.field(default=None, init=False)
-    """What stands for everything below the log start."""
+    """The snapshot of everything below the log start offset."""
     _snapshot_file: SnapshotFile = attrs.field(init=False)
     _image: MetadataImage = attrs.field(factory=MetadataImage, init=False)
     _is_whole: bool = attrs.field(default=True, init=False)
@@ -89,17 +92,17 @@ class MetadataFollower:
         self._snapshot_file = SnapshotFile.beside(self.log.local.file_system, self.log.directory)
 
     def recover(self) -> None:
-        """Build the image from the local copy, at start, as far as there is one."""
-        with contextlib.suppress(MetadataError):  # as good as none: the controller has another
+        """Build the image from the local copy at the start."""
+        with contextlib.suppress(MetadataError):  # a broken snapshot is ignored: it is sent again
             self.snapshot = self._snapshot_file.read()
         log = self.log
         if log.log_start_offset > self._begins_at:
-            self._start_anew()  # what lies between is lost
+            self._start_anew()  # the records between are lost
         elif log.log_end_offset < self._begins_at:
             log.truncate_fully_and_start_at(self._begins_at)
-        log.update_high_watermark(log.log_end_offset)  # the controller sends what is synced
+        log.update_high_watermark(log.log_end_offset)  # the controller sends only synced records
         log.increment_log_start_offset(self._begins_at)
-        self._is_whole = True  # of what there is; nobody has seen more yet
+        self._is_whole = True  # no newer image has been published yet
         self._replay()
 
     @property
@@ -110,19 +113,8 @@ class MetadataFollower:
     def _replay(self) -> None:
         image = MetadataImage() if self.snapshot is None else self.snapshot.image
         while image.offset + 1 < self.log.log_end_offset:
-            image = apply_batches(image, self._batches_after(image))
+            image = apply_batches(image, batches_after(self.log, image))
         self._take_up(image)
-
-    def _batches_after(self, image: MetadataImage) -> Buffer:
-        """Return the first megabyte of the log that `image` does not contain yet."""
-        data = self.log.read(
-            image.offset + 1,
-            REPLAY_BYTES,
-            max_offset_exclusive=self.log.log_end_offset,
-            min_one=True,
-        )
-        assert data.records is not None, "below the log end there are records"
-        return data.records.read()
 
     def _take_up(self, image: MetadataImage) -> None:
         self._image = image
@@ -130,8 +122,8 @@ class MetadataFollower:
             self.cache.publish(image)
 
     def _start_anew(self) -> None:
-        """Keep nothing. What was shown stays, until there is as much to be shown again: an
-        image of half the topics would have this broker delete the others.
+        """Drop the copy. The published image stays until the copy is complete again: with an
+        image of half the topics this broker would delete the others.
         """
         self._cuts += 1
         self._is_whole = False
@@ -146,10 +138,9 @@ class MetadataFollower:
     # Snapshots.
 
     async def install(self, snapshot: Snapshot) -> None:
-        """Go on from what the controller has sent; KafkaStorageError if it fails."""
+        """Replace the copy by a snapshot of the controller; raise KafkaStorageError if that fails."""
         async with self._one_snapshot_at_a_time:
-            # First, so that a crash in between leaves a log without its snapshot: of no use,
-            # and known to be.
+            # A crash after this leaves a log without its snapshot, which the next start drops.
             self._cuts += 1
             self.log.truncate_fully_and_start_at(snapshot.end_offset)
             try:
@@ -161,7 +152,7 @@ class MetadataFollower:
             self._take_up(snapshot.image)
 
     async def take_snapshots(self) -> None:
-        """Keep the copy short, until cancelled."""
+        """Take a snapshot whenever one is due, until cancelled."""
         while True:
             await self.snapshot_due.wait()
             try:
@@ -183,12 +174,12 @@ class MetadataFollower:
             # A broker that was killed meanwhile has no disk any more.
             await trio.lowlevel.checkpoint_if_cancelled()
             if cuts != self._cuts:
-                self._start_anew()  # it may say more than the controller still does
+                self._start_anew()  # it may contain records that were truncated
                 return
             self.snapshot = snapshot
             cut_below(self.log, snapshot.end_offset)
 
-    # What the fetcher asks.
+    # The methods of `FollowedReplicas`.
 
     def latest_epoch(self, partition: TopicPartition) -> LeaderEpoch | None:
         latest = self._hosted(partition).latest_epoch
@@ -209,7 +200,7 @@ class MetadataFollower:
         return self._hosted(partition).end_offset_for_epoch(epoch)
 
     def truncate_to(self, partition: TopicPartition, offset: Offset, *, completed: bool) -> None:
-        del completed  # what is left is a prefix of the controller's log either way
+        del completed  # the rest is a prefix of the controller's log either way
         log = self._hosted(partition)
         if offset < self._begins_at:
             self._start_anew()
@@ -220,7 +211,7 @@ class MetadataFollower:
     def truncate_fully_and_start_at(self, partition: TopicPartition, offset: Offset) -> None:
         """Do nothing: `MetadataEndpoint` installs the controller's snapshot.
 
-        Without what lies below `offset`, the records from there on say nothing.
+        Without the records below `offset`, those after it cannot be applied.
         """
 
     def process_partition_data(
@@ -256,7 +247,7 @@ class MetadataFollower:
         try:
             while self._image.offset + 1 < self.log.log_end_offset:
                 image, cuts = self._image, self._cuts
-                batches = self._batches_after(image)
+                batches = batches_after(self.log, image)
                 image = await self.offload(partial(apply_batches, image, batches))
                 await trio.lowlevel.checkpoint_if_cancelled()  # the broker may have been stopped
                 if cuts == self._cuts:
@@ -276,11 +267,11 @@ class MetadataFollower:
         )
 
     def fail(self, error: Exception) -> None:
-        """End the broker: what the controller sent cannot be kept."""
+        """End the broker: the snapshot of the controller cannot be kept."""
         self.on_failure(error)
 
     def complete_delayed_fetches(self, partitions: Iterable[TopicPartition]) -> None:
-        """Do nothing: nobody fetches the metadata log from a broker."""
+        """Do nothing: the metadata log is not fetched from brokers."""
 
     def _hosted(self, partition: TopicPartition) -> Log:
         if partition != METADATA_PARTITION:

@@ -1,21 +1,20 @@
-"""The controller's log: what it has decided, in the order it decided.
+"""The controller's log: its decisions, in the order in which they were made.
 
     0 ............ high watermark ......... log end offset
       synced, served      appended, not yet synced
 
-Rule 1: the high watermark is the synced end. Nothing above it is served or answered for,
-so that no broker ever knows what a crash of the controller could undo.
+Rule 1: the high watermark is the synced end. Nothing above it is served or answered,
+so that no broker ever learns of a decision that a crash of the controller could undo.
 
 Rule 2: appends go on while a sync is under way; the next sync takes them all (group
 commit). An appender waits until the high watermark has passed its records.
 
 Rule 3: every start of a controller is a new leader epoch, begun by a record that is synced
-before anything else is done. So what a lying disk lost is found by the epochs: a broker
-that holds the lost tail learns where the two logs diverge, and truncates it (KIP-595).
+before anything else is done. So the leader epochs show which records a lying disk has lost: a
+broker that holds the lost tail learns where the two logs diverge, and truncates it (KIP-595).
 
-Rule 4: the log begins where its snapshot ends (`metadata_snapshots`). A start reads the
-snapshot, and recovers and reads the log, which is never much longer than what is written
-between two snapshots.
+Rule 4: the log begins where its snapshot ends (`snapshots.py`). A start reads the snapshot, and
+recovers and reads the log, which is never much longer than the records between two snapshots.
 """
 
 import contextlib
@@ -38,6 +37,7 @@ from replication.metadata.snapshots import (
     Snapshot,
     SnapshotDue,
     SnapshotFile,
+    batches_after,
     cut_below,
 )
 from replication.net.seams import Seams
@@ -50,7 +50,6 @@ from storage.log.log import Log
 from storage.manager.log_directory import LOCK
 from storage.types import LeaderEpoch, Offset
 
-REPLAY_BYTES = 1 << 20
 # A decision is one batch, however many partitions it is about.
 _LOG_CONFIG = LogConfig(max_message_bytes=1 << 30, retention_ms=-1, retention_bytes=-1)
 
@@ -74,7 +73,7 @@ class MetadataLog:
     image: MetadataImage
     leader_epoch: LeaderEpoch
     snapshot: Snapshot | None
-    """What stands for everything below the log start."""
+    """The snapshot of everything below the log start offset."""
     _snapshot_file: SnapshotFile
     _snapshot_due: SnapshotDue
     _doomed: list[str]
@@ -94,7 +93,7 @@ class MetadataLog:
         snapshot_bytes: int = DEFAULT_SNAPSHOT_BYTES,
         index_bytes: int = _LOG_CONFIG.segment_index_bytes,
     ) -> "MetadataLog":
-        """Lock, recover and read; LogDirectoryError where the directory is not ours."""
+        """Lock, recover and read the log; raise LogDirectoryError where another node owns it."""
         due = SnapshotDue(snapshot_bytes)
         config = attrs.evolve(_LOG_CONFIG, segment_index_bytes=index_bytes)
         return await seams.offload(lambda: cls._open(seams, directory, node_id, due, config))
@@ -120,7 +119,7 @@ class MetadataLog:
                 log_start_offset=0 if snapshot is None else snapshot.end_offset,
                 hooks=LogHooks(doomed=lambda paths, _delay_ms: doomed.extend(paths)),
             )
-            # What a killed process left in the page cache is read like the rest: make it last.
+            # Records that a killed process left in the page cache are read like the rest: sync them.
             log.flush()
             log.update_high_watermark(log.log_end_offset)
             image = _read(log, snapshot, due)
@@ -161,7 +160,7 @@ class MetadataLog:
         return self.append_prepared(self.prepare(records))
 
     def prepare(self, records: Sequence[MetadataRecord]) -> Prepared:
-        """Return what appending `records` next comes to; for many, away from the loop."""
+        """Return the next batch and the image after it; for many records, away from the loop."""
         wall_ms = self.seams.clock.wall_ms()
         after = self.image.apply_all(
             records, offset=self.image.offset + len(records), leader_epoch=self.leader_epoch
@@ -177,7 +176,7 @@ class MetadataLog:
                 from_client=False,
             )
         finally:
-            self._appended.set()  # also where it failed: the sync finds out
+            self._appended.set()  # also where it failed: the next sync raises the failure
         assert info.first_offset == self.image.offset + 1, "the image is at the end of its log"
         assert info.last_offset == prepared.image.offset, "nothing was appended meanwhile"
         self._snapshot_due.appended(info.valid_bytes)
@@ -185,7 +184,7 @@ class MetadataLog:
         return self.image
 
     async def sync(self) -> None:
-        """Move the high watermark to what is now the log end; KafkaStorageError if it fails."""
+        """Sync the log and move the high watermark to its end; raise KafkaStorageError otherwise."""
         if self.log.failure is not None:
             raise self.log.fail(self.log.failure)
         plan, image = self.log.flush_plan(), self.image
@@ -210,26 +209,28 @@ class MetadataLog:
         await trio.lowlevel.checkpoint()
 
     async def wait_until_synced(self, offset: Offset) -> None:
-        """Wait until everything below `offset` is synced; PeerUnavailableError once the log is closed."""
+        """Wait until everything below `offset` is synced; raise as `wait_for_advance` does."""
         while self.high_watermark < offset:
             await self.wait_for_advance()
         await trio.lowlevel.checkpoint()
 
     async def wait_for_advance(self) -> None:
-        """Wait until the high watermark moves; PeerUnavailableError once the log is closed."""
+        """Wait until the high watermark moves; raise PeerUnavailableError once the log is closed."""
         if not self._closed:
             await self._advanced.wait()
         if self._closed:
             raise PeerUnavailableError("this controller has stopped")
 
     async def take_snapshots(self) -> None:
-        """Take a snapshot whenever one is due, until cancelled; KafkaStorageError once the disk fails."""
+        """Take a snapshot whenever one is due, until cancelled; raise KafkaStorageError if the disk
+        fails.
+        """
         while True:
             await self._snapshot_due.wait()
             await self.take_snapshot()
 
     async def take_snapshot(self) -> None:
-        """Write a snapshot of what is synced by now, and delete the log below it."""
+        """Write a snapshot of the synced records, and delete the log below it."""
         image = self._synced
         self._snapshot_due.begun()
         if image.offset < self.log.log_start_offset:
@@ -252,12 +253,12 @@ class MetadataLog:
             self.seams.file_system.remove(self._doomed.pop())
 
     async def sign_directory(self, properties: MetaProperties) -> None:
-        """Write down whose directory this is, for the next start to compare."""
+        """Write the owner of this directory into it; the next start compares."""
         directory, file_system = self.directory, self.seams.file_system
         await self.seams.offload(lambda: write_meta_properties(file_system, directory, properties))
 
     def close(self) -> None:
-        """Let go of the files. Nothing is written: everything answered for is synced."""
+        """Close the files. Nothing is written: everything that was answered is synced."""
         self._closed = True
         self._advanced.set()
         with contextlib.suppress(OSError):
@@ -278,14 +279,10 @@ def _read(log: Log, snapshot: Snapshot | None, due: SnapshotDue) -> MetadataImag
     if log.log_start_offset > image.offset + 1:
         raise MetadataError(
             f"{log.directory} begins at {log.log_start_offset}, and its snapshot ends at"
-            f" {image.offset + 1}: what lies between is lost"
+            f" {image.offset + 1}: the records between are lost"
         )
-    while (position := image.offset + 1) < log.log_end_offset:
-        found = log.read(
-            position, REPLAY_BYTES, max_offset_exclusive=log.log_end_offset, min_one=True
-        )
-        assert found.records is not None, "below the log end there are records"
-        records = found.records.read()
+    while image.offset + 1 < log.log_end_offset:
+        records = batches_after(log, image)
         due.appended(len(records))
         image = apply_batches(image, records)
     return image

@@ -1,17 +1,17 @@
-"""A node's snapshot of its metadata log: one file beside the segments, and a shorter log.
+"""The snapshot of a node's metadata log: one file beside the segments, and a shorter log.
 
     1  the image as of some synced offset is written, and replaces the snapshot before it
     2  the log start moves to where the snapshot ends
     3  segments that lie wholly below it are deleted
 
-Rule 1: in that order. A crash after 1 leaves records that the snapshot holds too, and they
-are passed over; there is never a moment at which the disk lacks either.
+Rule 1: the steps keep this order. A crash after 1 leaves records that the snapshot contains too,
+and they are passed over; at every moment the disk has the records or the snapshot.
 
-Rule 2: only what is synced is in a snapshot: on a controller what lies below its high
-watermark, on a broker whatever the controller has sent.
+Rule 2: a snapshot contains only synced records: on a controller those below its high watermark, on a
+broker all that the controller has sent.
 
-Rule 3: writing it is slow work and done away from the loop, on an image that never changes;
-moving the log start is done on the loop, whose log it is.
+Rule 3: writing it is slow and done away from the loop, from an image that never changes; the log
+start moves on the loop, which owns the log.
 """
 
 import attrs
@@ -23,10 +23,11 @@ from storage.checkpoint import read_file, replace_file
 from storage.errors import CheckpointError
 from storage.filesystem import FileSystem
 from storage.log.log import Log
-from storage.types import Offset, OffsetAndEpoch
+from storage.types import Buffer, Offset, OffsetAndEpoch
 
 SNAPSHOT_FILE = "metadata.checkpoint"
-SNAPSHOT_BYTES = 1 << 30  # the most that is read of one: an image of ten million partitions
+SNAPSHOT_BYTES = 1 << 30  # the largest snapshot that is read: an image of ten million partitions
+REPLAY_BYTES = 1 << 20
 DEFAULT_SNAPSHOT_BYTES = 20 << 20  # metadata.log.max.record.bytes.between.snapshots
 
 
@@ -58,7 +59,7 @@ class SnapshotFile:
         return cls(file_system, f"{log_directory}/{SNAPSHOT_FILE}")
 
     def read(self) -> Snapshot | None:
-        """Return the snapshot, None where there is none; MetadataError where it cannot be read."""
+        """Return the snapshot; None without one. Raise MetadataError if it cannot be read."""
         try:
             data = read_file(self.file_system, self.path, most=SNAPSHOT_BYTES)
         except CheckpointError as error:
@@ -80,7 +81,7 @@ class SnapshotFile:
 
 @attrs.define
 class SnapshotDue:
-    """When the next one is worth it: after so many bytes of records since the last."""
+    """The time for the next snapshot: after `every_bytes` of records since the last one."""
 
     every_bytes: int = DEFAULT_SNAPSHOT_BYTES
     _bytes: int = attrs.field(default=0, init=False)
@@ -95,9 +96,18 @@ class SnapshotDue:
         await self._due.wait()
 
     def begun(self) -> None:
-        """Count what is appended from now on for the next snapshot: one is being taken."""
+        """Start to count again: a snapshot is being taken."""
         self._bytes = 0
         self._due = trio.Event()
+
+
+def batches_after(log: Log, image: MetadataImage) -> Buffer:
+    """Return the first megabyte of the log that `image` does not contain yet."""
+    found = log.read(
+        image.offset + 1, REPLAY_BYTES, max_offset_exclusive=log.log_end_offset, min_one=True
+    )
+    assert found.records is not None, "below the log end there are records"
+    return found.records.read()
 
 
 def cut_below(log: Log, end_offset: Offset) -> None:
@@ -105,7 +115,7 @@ def cut_below(log: Log, end_offset: Offset) -> None:
 
     The active segment is closed first, so that it can go next time.
     """
-    assert end_offset <= log.high_watermark, "a snapshot holds what is synced, and no more"
+    assert end_offset <= log.high_watermark, "a snapshot contains only synced records"
     if log.segments.active.size:
         log.roll()
     log.increment_log_start_offset(end_offset)

@@ -1,4 +1,4 @@
-"""ACLs are created and deleted (AclControlManager, KIP-801)."""
+"""CreateAcls and DeleteAcls (AclControlManager, KIP-801)."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,7 @@ from replication.wire.describe_acls import AclBindingFilter
 def create_acls(
     image: MetadataImage, request: CreateAclsRequest, new_id: Callable[[], bytes]
 ) -> Decision[CreateAclsResponse]:
-    """Create the ACLs that are not there yet; all of them are answered as created."""
+    """Create the ACLs that do not exist yet; those that exist are answered as created too."""
     known = set(image.security.acls.values())
     records: list[MetadataRecord] = []
     results: list[AclCreationResult] = []
@@ -48,7 +48,7 @@ def delete_acls(image: MetadataImage, request: DeleteAclsRequest) -> Decision[De
         wanted = filter_of(each)
         found = {key: acl for key, acl in image.security.acls.items() if wanted.matches(acl)}
         gone |= dict.fromkeys(found)
-        results.append(DeleteAclsFilterResult(matching_acls=[_told(a) for a in found.values()]))
+        results.append(DeleteAclsFilterResult(matching_acls=[_matching(a) for a in found.values()]))
     records = tuple(RemoveAclRecord(key) for key in gone)
     return Decision(DeleteAclsResponse(filter_results=results), records)
 
@@ -77,7 +77,7 @@ def _acl_of(asked: AclCreation) -> Acl:
     )
 
 
-def _told(acl: Acl) -> DeleteAclsMatchingAcl:
+def _matching(acl: Acl) -> DeleteAclsMatchingAcl:
     return DeleteAclsMatchingAcl(
         resource_type=acl.resource_type,
         resource_name=acl.resource_name,

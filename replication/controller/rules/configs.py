@@ -1,13 +1,13 @@
-"""Configuration at run time, decided (ConfigurationControlManager).
+"""Changes of the configuration at run time (ConfigurationControlManager).
 
-    broker     is what is asked well formed, and may a broker be set to that?  (handlers.configs)
-    here       does the topic or the broker exist, may a topic be set to that?  -> records
+    broker     checks the form of the request, and the values of a broker  (handlers.configs)
+    here       checks that the topic or broker exists, and the values of a topic  -> records
 
-What is set may let a partition without a leader have one (unclean.leader.election.enable):
-such elections are part of the same decision.
+A change may give a leader to a partition without one (unclean.leader.election.enable): such
+elections are part of the same decision.
 
-IncrementalAlterConfigs names what changes; the older AlterConfigs names all that is set from
-then on, so that what it leaves out is gone.
+IncrementalAlterConfigs names the changes; the older AlterConfigs names all values, and removes the
+others.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,18 +43,18 @@ from replication.wire.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-_MAX_VALUE_LENGTH = 2**15 - 1  # what is appended to again and again must end somewhere
+_MAX_VALUE_LENGTH = 2**15 - 1  # a list that is appended to again and again has a limit
 
 
 class Resource(Protocol):
-    """What the requests and the answers of both APIs name."""
+    """A topic or a broker, as the requests and answers of both APIs name it."""
 
     resource_type: int
     resource_name: str
 
 
 Wanted = Callable[[Mapping[str, str]], Mapping[str, str]]
-"""What is to be set, from what is set now."""
+"""Returns the configuration after a change, from the present one."""
 
 
 def incremental_alter_configs(

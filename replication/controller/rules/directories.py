@@ -1,4 +1,4 @@
-"""Which log directories are online, and which replica lies in which (KIP-858).
+"""The online log directories of brokers, and the directory of each replica (KIP-858).
 
     broker                                          controller
     registration: its directories ────────────────> known as online
@@ -6,10 +6,10 @@
     heartbeat: a directory is offline ────────────> its replicas drop out of every ISR, and
                                                     their leaderships move
 
-Rule 1: a replica in a directory that is not online neither leads nor is in sync. One whose
-directory nobody has named is taken to be well (DirectoryId.isOnline).
+Rule 1: a replica in a directory that is not online neither leads nor is in sync. A directory that is
+not known counts as online (DirectoryId.isOnline).
 
-Rule 2: a broker with one directory names none: where that one is lost, so is the broker.
+Rule 2: a broker with one directory names none: if that directory is lost, the broker is.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ from storage.types import TopicId
 def lose_directories(
     image: MetadataImage, broker: BrokerRegistration, offline: list[bytes], rules_of: RulesOf
 ) -> tuple[MetadataRecord, ...]:
-    """Return what follows from the directories in `offline`; nothing where that is known."""
+    """Return the records for the directories in `offline`; none where they are known already."""
     lost = frozenset(offline) & frozenset(broker.directories)
     if not lost:
         return ()
@@ -55,7 +55,7 @@ def lose_directories(
 def assign_replicas(
     image: MetadataImage, request: AssignReplicasToDirsRequest, rules_of: RulesOf
 ) -> Decision[AssignReplicasToDirsResponse]:
-    """Write down where the replicas lie; one that lies in a lost directory is lost with it."""
+    """Record the directories of replicas; a replica in a lost directory is lost with it."""
     broker_id = request.broker_id
     if not is_current_incarnation(image, broker_id, request.broker_epoch):
         return Decision(AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))

@@ -1,26 +1,27 @@
-"""Who may lead next, who else could, and what the ISR is then (PartitionChangeBuilder).
+"""The election of a leader, the eligible replicas, and the ISR after it (PartitionChangeBuilder).
 
 Every change of a partition is a `Wish`, and passes through four steps:
 
     complete    a reassignment whose wanted replicas are all in sync is done
-    eligible    who leaves an ISR that becomes too small joins the ELR (KIP-966)
-    elect       the present leader if it still may; else the first in assignment order
-    remember    who led last, where nobody leads
+    eligible    a replica that leaves an ISR which becomes too small joins the ELR (KIP-966)
+    elect       the present leader if it still may lead; else the first in assignment order
+    remember    the last leader, where there is none now
 
 Electable is, in this order:
 
     clean       a member of the ISR that is active
     eligible    only where the ISR is empty: a member of the ELR that is active
     last known  only where ISR and ELR are empty: the last leader, if active. No replica is known
-                to hold more, but it may have lost what it had not synced
-    unclean     only where the topic says so, or an operator: the first active replica
+                to hold more, but it may have lost unsynced records
+    unclean     only where the topic's configuration or an operator asks for it: the first active
+                replica
 
-After each of the last two the ISR is the leader alone, because nobody knows what the
-others hold, and the leader counts as recovering until it says otherwise (KIP-704).
+After each of the last two the ISR is the leader alone, because the records of the others are not
+known, and the leader counts as recovering until it reports that it has recovered (KIP-704).
 
 Rule 1: the high watermark stands still while the ISR is smaller than min.insync.replicas.
-So a replica that left the ISR since it became so small holds all that is committed: that is
-the ELR. A broker that has not been shut down cleanly may have lost its unsynced tail: it
+So a replica that left the ISR since it became so small holds all committed records: it is in the
+ELR. A broker that has not been shut down cleanly may have lost its unsynced tail: it
 leaves the ISR and the ELR when it registers again.
 
 Rule 2: a leader is named in a change only where it differs from the present one, or where a
@@ -30,7 +31,7 @@ and its leader epoch.
     min.insync.replicas 2
     isr {1,2,3} leader 1         1 is fenced   ->  isr {2,3} leader 2            leader epoch + 1
     isr {2,3}   leader 2         3 is fenced   ->  isr {2}   elr {3}             as it was
-    isr {2}     leader 2 elr {3} 2 is fenced   ->  isr {}    elr {2,3} nobody    leader epoch + 1
+    isr {2}     leader 2 elr {3} 2 is fenced   ->  isr {}    elr {2,3} no leader leader epoch + 1
     isr {}      elr {2,3}        2 was killed  ->  isr {}    elr {3}             as it was
     isr {}      elr {3}          3 comes back  ->  isr {3}   leader 3            leader epoch + 1
 
@@ -60,14 +61,14 @@ class Election(enum.Enum):
     ONLINE = enum.auto()
     """Keep the present leader if possible."""
     PREFERRED = enum.auto()
-    """Rather the first replica."""
+    """Elect the first replica if possible."""
     UNCLEAN = enum.auto()
-    """As ONLINE; and take anybody rather than nobody."""
+    """Elect as ONLINE does, and any active replica rather than none."""
 
 
 @attrs.frozen(kw_only=True)
 class ElectionRules:
-    """What a topic's configuration, and the cluster's, say about elections."""
+    """The configuration of a topic and of the cluster that elections depend on."""
 
     min_insync_replicas: int = 1
     unclean: bool = False
@@ -77,7 +78,7 @@ class ElectionRules:
 
 @attrs.frozen(kw_only=True)
 class Wish:
-    """What shall be true of a partition; None, or nobody, where that is left as it is."""
+    """The wanted fields of a partition; None leaves a field as it is."""
 
     isr: tuple[int, ...] | None = None
     replicas: tuple[int, ...] | None = None
@@ -85,7 +86,7 @@ class Wish:
     removing: tuple[int, ...] | None = None
     leader_recovery_state: LeaderRecoveryState | None = None
     lost_its_tail: int | None = None
-    """A broker that was not shut down cleanly."""
+    """The id of a broker that was not shut down cleanly."""
 
     def made(self, partition: PartitionRegistration) -> PartitionRegistration:
         wishes = attrs.asdict(self, filter=lambda _, value: value is not None)
@@ -101,9 +102,9 @@ def after(
     is_active: Callable[[int], bool],
     election: Election | None = None,
 ) -> PartitionRegistration:
-    """Return the partition with `wish` fulfilled and all that follows from it; its epochs are
-    not counted. `is_active` says who may lead: registered, not fenced, not shutting down. The
-    election is what the topic's `rules` make of it where it is not given.
+    """Return the partition with `wish` fulfilled and with all consequences; its epochs are not
+    counted. An active broker is registered, not fenced and not shutting down. Without `election`
+    the topic's `rules` decide how to elect.
     """
     if election is None:
         election = Election.UNCLEAN if rules.unclean else Election.ONLINE
@@ -113,7 +114,7 @@ def after(
     elif not wanted.isr:
         wanted = attrs.evolve(wanted, isr=partition.isr)
     wanted = _elected(wanted, election, is_active, eligible=rules.eligible)
-    # A smaller minimum may have come while nobody led: then the leader of now commits alone.
+    # The minimum may have become smaller while there was no leader: then this leader commits alone.
     if len(wanted.isr) >= _min_isr(wanted, rules):
         wanted = attrs.evolve(wanted, elr=())
     return _with_last_known(wanted, partition, eligible=rules.eligible)
@@ -143,7 +144,7 @@ def _min_isr(wanted: PartitionRegistration, rules: ElectionRules) -> int:
 
 
 def _in_order(partition: PartitionRegistration, members: Collection[int]) -> tuple[int, ...]:
-    """Return `members` in assignment order, without those that are no replicas."""
+    """Return the replicas that are in `members`, in assignment order."""
     return tuple(replica for replica in partition.replicas if replica in members)
 
 
@@ -192,7 +193,7 @@ def _at_risk(wanted: PartitionRegistration, election: Election, *, eligible: boo
 def _with_last_known(
     wanted: PartitionRegistration, before: PartitionRegistration, *, eligible: bool
 ) -> PartitionRegistration:
-    """Remember the leader under which the ISR became empty, until there is a leader again."""
+    """Keep the leader under which the ISR became empty, until there is a leader again."""
     if wanted.leader != NO_LEADER:
         return attrs.evolve(wanted, last_known_elr=())
     if not (eligible and before.isr and not wanted.isr):
@@ -213,7 +214,7 @@ def change_record(
     """Return the record that makes `before` become `wanted`; None where nothing changes."""
     changed = {
         field: value
-        for field in _TOLD
+        for field in _RECORDED
         if (value := getattr(wanted, field)) != getattr(before, field)
     }
     if not set(before.replicas) <= set(wanted.replicas):
@@ -222,7 +223,7 @@ def change_record(
     return PartitionChangeRecord(topic_id, number, **changed) if changed else None
 
 
-_TOLD = (
+_RECORDED = (
     "replicas",
     "adding",
     "removing",

@@ -1,6 +1,6 @@
-"""The events that the records of one decision are.
+"""The events that follow from the records of one decision.
 
-Events say what is durable: they are emitted when the high watermark has passed the records.
+They are emitted when the high watermark has passed the records, so that they are durable.
 """
 
 from collections.abc import Iterable, Iterator
@@ -41,7 +41,7 @@ def events_of(
     cause: str,
     silent_ms: int = -1,
 ) -> Iterator[Event]:
-    """Yield the events. `cause` says why a broker was fenced, `silent_ms` how long it was silent."""
+    """Yield the events; `silent_ms` is the time without a heartbeat of a fenced broker."""
     for record in records:
         match record:
             case RegisterBrokerRecord():
@@ -79,7 +79,7 @@ def events_of(
             case PartitionChangeRecord():
                 yield from _partition_changed(record, before, after, cause)
             case _:
-                pass  # the others are not news
+                pass  # the other records have no event
 
 
 def _fenced(broker_id: int, broker_epoch: int, cause: str, silent_ms: int) -> BrokerFenced:
@@ -110,8 +110,8 @@ def _partition_changed(
     name = after.topic_names_by_id[record.topic_id]
     topic_partition = TopicPartition(name, record.partition)
     was, now = before.partition(topic_partition), after.partition(topic_partition)
-    assert was is not None, "a change is of a partition that is there"
-    assert now is not None, "and stays there"
+    assert was is not None, "a changed partition exists before"
+    assert now is not None, "a changed partition exists after"
     if record.leader == NO_LEADER:
         yield PartitionOffline(
             partition=topic_partition, leader_epoch=now.leader_epoch, isr=now.isr, cause=cause
@@ -136,7 +136,7 @@ def _partition_changed(
 
 
 def _cause(was: PartitionRegistration, now: PartitionRegistration) -> str:
-    """Return why this leader could be elected, as `replication.controller.rules.election` names it."""
+    """Return how this leader was elected, as `replication.controller.rules.election` names it."""
     if now.leader in was.isr:
         return "clean"
     if now.leader in was.elr:

@@ -1,19 +1,19 @@
 """AlterPartition: a leader asks for another ISR (KIP-497, KIP-841, KIP-903).
 
-A leader may be deposed and not know it, or be behind what it asks to change. So a request
-names the leader epoch and the partition epoch that it was made from, and what they say is
-judged before what it asks (ReplicationControlManager.validateAlterPartitionData):
+A leader may be deposed without knowing it, or start from an old ISR. So a request names the leader
+epoch and the partition epoch that it starts from, and these are checked before the ISR
+(ReplicationControlManager.validateAlterPartitionData):
 
-    ahead of us                    NOT_CONTROLLER          someone else decided; we are stale
+    a newer epoch than here        NOT_CONTROLLER          another controller decided
     older leader epoch             FENCED_LEADER_EPOCH
     not the leader                 INVALID_REQUEST
     older partition epoch          INVALID_UPDATE_VERSION
     no ISR of this partition       INVALID_REQUEST
     a member that may not join     INELIGIBLE_REPLICA
-    it completes a reassignment    NEW_LEADER_ELECTED      and is done: the leader was to go
+    it completes a reassignment    NEW_LEADER_ELECTED      done, and the leader is removed
 
-INELIGIBLE_REPLICA keeps out a broker that is fenced, that is leaving, or that has restarted since
-the leader saw it fetch: it may lack what it had.
+INELIGIBLE_REPLICA refuses a broker that is fenced, that is shutting down, or that has restarted
+since the leader saw it fetch: it may lack records that it had.
 """
 
 from replication.controller.rules.decisions import (
@@ -66,7 +66,7 @@ def alter_partition(
 
 
 def proposed_isr(data: AlterPartitionData) -> dict[int, int]:
-    """Member -> the broker epoch its leader saw, -1 where it did not say (before version 3)."""
+    """Return the broker epoch of each member as its leader saw it, -1 before version 3."""
     if data.new_isr_with_epochs:
         return {each.broker_id: each.broker_epoch for each in data.new_isr_with_epochs}
     return dict.fromkeys(data.new_isr, _ANY_EPOCH)
@@ -101,13 +101,13 @@ def _judge(
 def _is_isr_of(partition: PartitionRegistration, data: AlterPartitionData) -> bool:
     isr = proposed_isr(data)
     if len(isr) < len(data.new_isr_with_epochs or data.new_isr):
-        return False  # somebody is named twice
+        return False  # a broker is named twice
     if partition.leader not in isr or not isr.keys() <= set(partition.replicas):
         return False
     if data.leader_recovery_state not in tuple(LeaderRecoveryState):
         return False
     if data.leader_recovery_state == LeaderRecoveryState.RECOVERING:
-        # Others may join when the leader has recovered, and it recovers only once.
+        # Other replicas may join once the leader has recovered, and it recovers only once.
         recovering = partition.leader_recovery_state is LeaderRecoveryState.RECOVERING
         return len(isr) == 1 and recovering
     return True
@@ -137,7 +137,7 @@ def _answer(
     data: AlterPartitionData, partition: PartitionRegistration, sender: int
 ) -> PartitionAnswer:
     if partition.leader != sender:
-        # The ISR completed a reassignment that it has no part in any more.
+        # The ISR completed a reassignment that removed the sender.
         return _refused(data, ErrorCode.NEW_LEADER_ELECTED)
     return PartitionAnswer(
         partition_index=data.partition_index,

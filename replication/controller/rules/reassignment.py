@@ -9,7 +9,7 @@ Rule 1: wanted replicas come first, so that the first of them is the preferred l
 
 Rule 2: `adding` are the brokers that held no replica when the first of several reassignments began, so
 that a cancel leads back to the beginning, however often the target was changed meanwhile.
-Kafka forgets the beginning with the second target that adds somebody
+Kafka forgets the beginning with the second target that adds a replica
 (ReplicationControlManager.changePartitionReassignment).
 
 (PartitionReassignmentReplicas, PartitionReassignmentRevert.)
@@ -50,7 +50,7 @@ def cancelled(partition: PartitionRegistration) -> PartitionRegistration:
     """Return the partition as it was before the reassignment.
 
     Its ISR and ELR are empty where only new replicas were in them: the next leader may then lack
-    what was committed since.
+    records that were committed since.
     """
     return attrs.evolve(
         partition,

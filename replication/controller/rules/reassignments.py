@@ -1,14 +1,13 @@
-"""Partitions move to other brokers (KIP-455; the rules are in `replication.controller.rules.reassignment`).
+"""The reassignment of partitions to other brokers (KIP-455; `reassignment.py` has its steps).
 
-    AlterPartitionReassignments   begin, change, or with null cancel; done at once where all
-                                  that stay are in sync already
-    AlterPartition                the new replicas join the ISR; with the last one it is done
-    ListPartitionReassignments    what is under way
+    AlterPartitionReassignments   begins, changes or, with null, cancels a reassignment; it is
+                                  complete at once where all wanted replicas are in sync already
+    AlterPartition                the new replicas join the ISR; the last one completes it
+    ListPartitionReassignments    lists the reassignments in progress
 
-A partition in whose ISR and ELR there are only new replicas cannot go back without an unclean
-election; only a topic that allows those may cancel then. Kafka puts the first former replica
-into the ISR, up or not, and does not mark it as recovering; here it is elected uncleanly, as
-anybody else is.
+A partition with only new replicas in its ISR and ELR cannot go back without an unclean election;
+only a topic that allows those may cancel then. Kafka puts the first former replica into the ISR,
+alive or not, and does not mark it as recovering; here it is elected uncleanly, like any other.
 """
 
 import attrs
@@ -117,7 +116,7 @@ def _back(changes: PartitionChanges, topic: TopicImage, partition: PartitionRegi
     back = Wish(replicas=before.replicas, adding=(), removing=(), isr=before.isr)
     if before.isr or (rules.eligible and before.elr):
         return back
-    # Where nobody is in sync or eligible, there is nothing that it would lose.
+    # Where no replica is in sync or eligible, nothing can be lost.
     if (partition.isr or partition.elr) and not rules.unclean:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -134,7 +133,7 @@ def _back(changes: PartitionChanges, topic: TopicImage, partition: PartitionRegi
 def list_partition_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
 ) -> Decision[ListPartitionReassignmentsResponse]:
-    """List those of the named partitions that are being reassigned."""
+    """List the reassignments of the named partitions, or of all."""
     if request.topics is None:
         asked = [(name, sorted(topic.partitions)) for name, topic in sorted(image.topics.items())]
     else:

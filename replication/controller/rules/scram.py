@@ -1,4 +1,4 @@
-"""Who may log in by SCRAM: AlterUserScramCredentials, and the first users of a cluster.
+"""SCRAM credentials: AlterUserScramCredentials, and the first users of a cluster.
 
 (ScramControlManager, KIP-554, KIP-900.) A request that names a user twice is refused for that
 user, whichever the mechanisms are; the other users of the request are altered.
@@ -118,7 +118,7 @@ def _result(name: str, error: KafkaError | None) -> AlterUserScramCredentialsRes
     )
 
 
-# The first users: brokers have to log in before anybody could ask for anything.
+# The first users: brokers must log in before a client can add any.
 
 
 def first_credentials(entries: Iterable[str], salts: Iterator[bytes]) -> list[MetadataRecord]:

@@ -1,17 +1,16 @@
-"""Topics come and go, and producer ids are handed out (ReplicationControlManager).
+"""CreateTopics, DeleteTopics and AllocateProducerIds (ReplicationControlManager).
 
-A topic is refused for its name, for being there already, for its configuration, and for
-an assignment that cannot be, in this order; the others in the request are made all the
-same. All that are made stand in one batch.
+A topic is refused for its name, because it exists, for its configuration, and for an invalid
+assignment, in this order; the other topics of the request are created all the same, in one batch.
 
-Replicas are placed round-robin from a start drawn by chance, brokers that are not fenced
-first, so that three partitions on brokers 1, 2, 3 are led by all three:
+Replicas are placed round-robin from a random start, brokers that are not fenced first, so that
+three partitions on brokers 1, 2, 3 are led by all three:
 
     partition 0    2, 3, 1        the first leads
     partition 1    3, 1, 2        the others follow
     partition 2    1, 2, 3
 
-A fenced broker is given replicas only where the others do not suffice, and is not in sync
+A fenced broker gets replicas only where the others do not suffice, and is not in sync
 (StripedReplicaPlacer, without racks).
 """
 
@@ -60,7 +59,7 @@ from storage.types import NO_TOPIC_ID, TopicId
 
 PRODUCER_ID_BLOCK = 1000
 MAX_NEW_PARTITIONS = 10_000
-"""Partitions that one request may ask for (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH)."""
+"""The most partitions of one request (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH)."""
 
 TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 _DEFAULT = -1
@@ -93,7 +92,7 @@ def create_topics(
     records: list[MetadataRecord] = []
     results = []
     twins = _twins(image.topics, topics)
-    # A name that is there twice is answered once: librdkafka drops an answer that repeats one.
+    # A repeated name has one answer: librdkafka drops a response that repeats a name.
     for topic in topics.values():
         try:
             check_name(topic.name, image.topics, twins, times=asked[topic.name])
@@ -126,7 +125,7 @@ def create_topics(
 
 
 def _asked_partitions(topic: CreatableTopic, config: BrokerConfig) -> int:
-    """Return how many partitions `topic` asks for, whether it can be made or not."""
+    """Return the number of partitions in a request for a topic, valid or not."""
     if topic.assignments:
         return len(topic.assignments)
     return (
@@ -148,7 +147,7 @@ def _refused_all(names: Iterable[str], reason: str) -> CreateTopicsResponse:
 def check_name(
     name: str, existing: Collection[str], twins: Mapping[str, str], *, times: int = 1
 ) -> None:
-    """Raise KafkaError where no topic can be called that, or one is (Topic.validate)."""
+    """Raise KafkaError for a name that is invalid or taken (Topic.validate)."""
 
     def refuse(reason: str) -> KafkaError:
         return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name[:MAX_NAME]!r} {reason}")
@@ -170,7 +169,7 @@ def _may_collide(name: str) -> bool:
 
 
 def _metric_name(name: str) -> str:
-    """Return `name` as metrics have it, where a.b and a_b are the same."""
+    """Return the name in metrics, where a.b and a_b are the same."""
     return name.replace(".", "_")
 
 
@@ -302,7 +301,7 @@ def partition_record(
 def _configs(
     dynamic: DynamicBrokerConfig, overrides: tuple[tuple[str, str], ...]
 ) -> list[CreatableTopicConfigs]:
-    """Return the configuration of a new topic; raise KafkaError where it may not have that."""
+    """Return the configuration of a new topic; raise KafkaError for an invalid one."""
     TopicConfig.from_overrides(dict(overrides), dynamic.current)
     return [
         CreatableTopicConfigs(
@@ -322,8 +321,8 @@ def delete_topics(
     if not config.delete_topic_enable:
         return Decision(_deletion_disabled(asked))
     found = {(state.name, state.topic_id): _topic_to_delete(image, state) for state in asked}
-    # A topic that is named twice, be it by name, by id or both, is in doubt: it stays, and is
-    # answered for once (ControllerApis.deleteTopics).
+    # A topic that is named twice, by name, by id or by both, is not deleted, and has one answer
+    # (ControllerApis.deleteTopics).
     times = Counter(
         topic.topic_id
         for state in asked

@@ -1,22 +1,21 @@
-"""What the cluster knows about itself: records in a log, and the image they add up to.
+"""The metadata of the cluster: records in a log, and the image that they add up to.
 
     controller     appends records to __understudy_metadata-0, syncs them, applies them
     brokers        fetch that log and apply the same records in the same order
 
-Rule 1: a record says what changed, never why; an image is a value and is never changed.
+Rule 1: a record holds a change, never its cause; an image is a value and never changes.
 
 Rule 2: two nodes that have applied the log up to one offset hold equal images.
 
-Rule 3: a record that this version does not know stops the reader, by name. Skipping it
+Rule 3: a record that this version does not know stops the reader, with its name. Skipping it
 would break rule 2 in silence.
 
-    records.py   what may be said, and its bytes (msgpack, a type and a version each)
-    image.py     what it adds up to, and what differs between two images
-    batches.py   records in the batches that a log holds
+    records.py   the records and their bytes (msgpack, a type and a version each)
+    image.py     the image, batches applied to it, and the difference of two images
+    security_image.py    its credentials and ACLs
     snapshot.py  an image as bytes, for a log that no longer begins at 0
 """
 
-from replication.metadata.rules.batches import apply_batches, batch_of
 from replication.metadata.rules.image import (
     FEATURES,
     MIN_INSYNC_REPLICAS,
@@ -26,6 +25,7 @@ from replication.metadata.rules.image import (
     PartitionRegistration,
     RemovedPartition,
     TopicImage,
+    apply_batches,
     delta_between,
 )
 from replication.metadata.rules.records import (
@@ -56,6 +56,7 @@ from replication.metadata.rules.records import (
     ScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    batch_of,
     decode_record,
     encode_record,
 )

@@ -1,8 +1,8 @@
-"""The image: everything that the metadata log says, up to one offset.
+"""The image: the state of the cluster after the metadata log up to one offset.
 
-Rule 1: an image never changes. Applying records makes a new one that shares with the old
-whatever they do not touch, so a reader keeps the image it has for as long as it likes,
-and two images are compared by walking only what is not the very same object.
+Rule 1: an image never changes. Applying records makes a new image, which shares all unchanged
+parts with the old one. So a reader keeps its image for as long as it likes, and a comparison of
+two images walks only the parts that are different objects.
 
 Rule 2: epochs count here, in one place. A change to a partition bumps its partition
 epoch; one that names a leader bumps its leader epoch too (PartitionRegistration.merge).
@@ -41,15 +41,26 @@ from replication.metadata.rules.records import (
     ScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    decode_record,
 )
 from replication.metadata.rules.security_image import SecurityDraft, SecurityImage, SecurityRecord
 from replication.wire.api_versions import TRANSACTION_VERSION
 from replication.wire.metadata import NO_LEADER
-from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset, TopicId, TopicPartition
+from storage.batch.record_batch import walk
+from storage.batch.records import decode_batch
+from storage.types import (
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    Buffer,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 FEATURES: Mapping[str, tuple[int, int]] = {TRANSACTION_VERSION: (0, 2)}
-"""What this release knows, and the levels of each; the highest holds where none was set."""
+"""The features of this release, and their lowest and highest level; the highest is the default."""
 
 
 @attrs.frozen
@@ -82,8 +93,8 @@ class PartitionRegistration:
     they are the wanted ones and then those of `removing`; `adding` are those that it did
     not have before (KIP-455).
 
-    `elr`, the eligible leader replicas, are not in sync and hold all that is committed all
-    the same. `last_known_elr` is the last leader, where nobody leads (KIP-966).
+    `elr`, the eligible leader replicas, are not in sync but hold all committed records.
+    `last_known_elr` is the last leader of a partition without one (KIP-966).
     """
 
     replicas: tuple[int, ...]
@@ -112,7 +123,7 @@ class PartitionRegistration:
             name: value for name in _CHANGEABLE if (value := getattr(change, name)) is not None
         }
         if change.replicas is not None:
-            # Who is a replica no more has let go of its directory.
+            # The directories of removed replicas are dropped.
             staying = (each for each in self.directories if each[0] in change.replicas)
             changed["directories"] = tuple(staying)
         return attrs.evolve(
@@ -145,8 +156,8 @@ class TopicImage:
 
 @attrs.frozen
 class MetadataImage:
-    """What the log adds up to. `offset` is that of the last record applied, -1 before any;
-    `leader_epoch` is the controller's that appended it.
+    """The state of the cluster. `offset` is that of the last record applied, -1 before any;
+    `leader_epoch` is that of the controller that appended it.
     """
 
     offset: Offset = NO_OFFSET
@@ -158,13 +169,13 @@ class MetadataImage:
     topic_names_by_id: Mapping[TopicId, str] = attrs.Factory(dict)
     next_producer_id: int = 0
     broker_configs: Mapping[int | None, Mapping[str, str]] = attrs.Factory(dict)
-    """What was set at run time: for one broker, and under None for all of them."""
+    """The configuration that was set at run time, by broker id; None stands for all brokers."""
     feature_levels: Mapping[str, int] = attrs.Factory(dict)
-    """Those that were set, where they are not the highest."""
+    """The levels of features that were set to less than the highest."""
     security: SecurityImage = attrs.Factory(SecurityImage)
 
     def feature(self, name: str) -> int:
-        """Return the level that the cluster has (KIP-584)."""
+        """Return the level of a feature in this cluster (KIP-584)."""
         return self.feature_levels.get(name, FEATURES[name][1])
 
     def broker(self, broker_id: int) -> BrokerRegistration | None:
@@ -224,7 +235,7 @@ class MetadataImage:
 
 
 class _Draft:
-    """The one image that is still being written: each part is copied when first touched."""
+    """An image that is still being written: each part is copied when it is first changed."""
 
     def __init__(self, base: MetadataImage) -> None:
         self._base = base
@@ -395,7 +406,7 @@ class _Draft:
     def _forget_eligible(self, topic_id: TopicId) -> None:
         """Clear the ELRs of a topic: they follow from another minimum (ClearElrRecord).
 
-        Where nobody leads nothing is committed by any minimum, and the ELR stays.
+        Where there is no leader nothing is committed by any minimum, and the ELR stays.
         """
         partitions, _ = self._touch(topic_id)
         for number, partition in partitions.items():
@@ -410,9 +421,30 @@ def _set(configs: dict[str, str], key: str, value: str | None) -> None:
         configs[key] = value
 
 
+def apply_batches(image: MetadataImage, batches: Buffer) -> MetadataImage:
+    """Return the image after the records of `batches` that lie beyond it.
+
+    A batch is one decision of the controller, and applied at once, so that no image contains half
+    of a decision. A partial batch at the end is left out. Raise MetadataError for a record that
+    this release does not know.
+    """
+    view = memoryview(batches)
+    for position, header in walk(view):
+        if header.last_offset <= image.offset:
+            continue
+        records: list[MetadataRecord] = [
+            decode_record(record.value)
+            for record in decode_batch(view[position : position + header.size])
+            if record.offset > image.offset and record.value is not None
+        ]
+        epoch: LeaderEpoch = header.leader_epoch
+        image = image.apply_all(records, offset=header.last_offset, leader_epoch=epoch)
+    return image
+
+
 @attrs.frozen
 class RemovedPartition:
-    """A partition that is gone; its topic id, because the name may live again."""
+    """A deleted partition, with its topic id: another topic may have the same name."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
@@ -420,7 +452,7 @@ class RemovedPartition:
 
 @attrs.frozen
 class MetadataDelta:
-    """What differs between two images. A topic deleted and created again between them is
+    """The difference of two images. A topic that was deleted and created again between them is
     in both `removed` (its old id) and `changed`.
     """
 
@@ -432,7 +464,7 @@ class MetadataDelta:
 
 
 def delta_between(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
-    """Return what changed from `old` to `new`; unchanged topics are not looked into."""
+    """Return the changes from `old` to `new`; shared topics are not compared."""
     changed: set[TopicPartition] = set()
     removed: set[RemovedPartition] = set()
     reconfigured: set[str] = set()
@@ -462,7 +494,7 @@ def delta_between(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
     reconfigured_brokers = {
         broker_id
         for broker_id in old.broker_configs.keys() | new.broker_configs.keys()
-        # What is set to the same again is set: files of that name are read anew (KAFKA-14136).
+        # A key that is set to the same value counts as changed: its file is read again (KAFKA-14136).
         if old.broker_configs.get(broker_id) is not new.broker_configs.get(broker_id)
     }
     return MetadataDelta(

@@ -1,10 +1,11 @@
 """The records of the metadata log, named as in KIP-631, and their bytes.
 
     on disk    one msgpack array per record: [type, version, field, field, ...]
+               one batch per decision: it is on disk whole or not at all, by its CRC
 
 Rule 1: a released (type, version) never changes; `tests/` keeps one golden file for each.
-A new field is a new version, stands at the end, and has a default, which is what a record
-of an older version says about it.
+A new field makes a new version, stands at the end, and has a default, which is its value in a
+record of an older version.
 
 Rule 2: an unknown type or version is refused by name (`MetadataError`).
 
@@ -22,7 +23,8 @@ import msgpack
 
 from replication.errors import MetadataError
 from replication.security.rules.acls import Acl
-from storage.types import Buffer, LeaderEpoch, Offset, TopicId, TopicPartition
+from storage.batch.records import Record, encode_batch
+from storage.types import NO_OFFSET, Buffer, LeaderEpoch, Offset, TopicId, TopicPartition
 
 METADATA_TOPIC = "__understudy_metadata"
 METADATA_TOPIC_ID: TopicId = b"understudy-meta\x01"
@@ -53,6 +55,10 @@ def _numbers(values: Iterable[int]) -> tuple[int, ...]:
     return tuple(values)
 
 
+def _ids(values: Iterable[bytes]) -> tuple[bytes, ...]:
+    return tuple(values)
+
+
 def _numbers_or_none(values: Iterable[int] | None) -> tuple[int, ...] | None:
     return None if values is None else tuple(values)
 
@@ -61,17 +67,13 @@ def _endpoints(values: Iterable[Endpoint | Sequence[Any]]) -> tuple[Endpoint, ..
     return tuple(each if isinstance(each, Endpoint) else Endpoint(*each) for each in values)
 
 
-def _ids(values: Iterable[bytes]) -> tuple[bytes, ...]:
-    return tuple(values)
-
-
 def _recovery_or_none(value: int | None) -> LeaderRecoveryState | None:
     return None if value is None else LeaderRecoveryState(value)
 
 
 @attrs.frozen
 class ClusterRecord:
-    """The first record of a log: which cluster this is."""
+    """The first record of a log: the id of the cluster."""
 
     TYPE: ClassVar = "cluster"
     VERSION: ClassVar = 1
@@ -80,7 +82,7 @@ class ClusterRecord:
 
 @attrs.frozen
 class ControllerRecord:
-    """The first record of each leader epoch: which controller began it."""
+    """The first record of each leader epoch: the id of its controller."""
 
     TYPE: ClassVar = "controller"
     VERSION: ClassVar = 1
@@ -136,7 +138,7 @@ class BrokerDirectoriesRecord:
 
 @attrs.frozen
 class ReplicaDirectoryRecord:
-    """In which of its log directories a broker keeps a replica."""
+    """The log directory of a replica, for a broker with several directories."""
 
     TYPE: ClassVar = "replica_directory"
     VERSION: ClassVar = 1
@@ -156,7 +158,7 @@ class TopicRecord:
 
 @attrs.frozen
 class PartitionRecord:
-    """A partition as it is. Version 2 added what reassignment and KIP-966 know of it."""
+    """A whole partition. Version 2 added the fields of reassignments and of KIP-966."""
 
     TYPE: ClassVar = "partition"
     VERSION: ClassVar = 2
@@ -179,7 +181,7 @@ class PartitionRecord:
 
 @attrs.frozen
 class PartitionChangeRecord:
-    """What is new about a partition; see `PartitionRegistration` for the fields."""
+    """The changed fields of a partition; `PartitionRegistration` describes them."""
 
     TYPE: ClassVar = "partition_change"
     VERSION: ClassVar = 2
@@ -207,7 +209,7 @@ class RemoveTopicRecord:
 
 @attrs.frozen
 class ConfigRecord:
-    """A topic's configuration `key`; a `value` of None takes the override away."""
+    """A topic's configuration `key`; a `value` of None removes the override."""
 
     TYPE: ClassVar = "config"
     VERSION: ClassVar = 1
@@ -218,8 +220,8 @@ class ConfigRecord:
 
 @attrs.frozen
 class BrokerConfigRecord:
-    """A broker's configuration `key`, as `ConfigRecord` is a topic's; a `broker_id` of None
-    stands for every broker, and gives way to what is set for one.
+    """A broker's configuration `key`, as in `ConfigRecord`. A `broker_id` of None stands for every
+    broker without a value of its own.
     """
 
     TYPE: ClassVar = "broker_config"
@@ -252,7 +254,7 @@ class FeatureLevelRecord:
 
 @attrs.frozen
 class ScramCredentialRecord:
-    """Somebody may log in by SCRAM (UserScramCredentialRecord, KIP-554)."""
+    """The SCRAM credential of a user (UserScramCredentialRecord, KIP-554)."""
 
     TYPE: ClassVar = "scram_credential"
     VERSION: ClassVar = 1
@@ -266,8 +268,6 @@ class ScramCredentialRecord:
 
 @attrs.frozen
 class RemoveScramCredentialRecord:
-    """And no more."""
-
     TYPE: ClassVar = "remove_scram_credential"
     VERSION: ClassVar = 1
     name: str
@@ -276,7 +276,7 @@ class RemoveScramCredentialRecord:
 
 @attrs.frozen
 class AclRecord:
-    """Somebody may, or may not, do something (AccessControlEntryRecord)."""
+    """An ACL (AccessControlEntryRecord)."""
 
     TYPE: ClassVar = "acl"
     VERSION: ClassVar = 1
@@ -305,8 +305,6 @@ class AclRecord:
 
 @attrs.frozen
 class RemoveAclRecord:
-    """And no more."""
-
     TYPE: ClassVar = "remove_acl"
     VERSION: ClassVar = 1
     acl_id: bytes
@@ -349,6 +347,16 @@ def encode_record(record: MetadataRecord) -> bytes:
     fields = attrs.astuple(record)
     packed: bytes = msgpack.packb([record.TYPE, record.VERSION, *fields])
     return packed
+
+
+def batch_of(records: Sequence[MetadataRecord], *, wall_ms: int) -> bytearray:
+    """Return one batch, writable, because the log stamps offset and epoch where they stand."""
+    assert records, "a batch has records"
+    encoded = (
+        Record(offset=NO_OFFSET, timestamp=wall_ms, key=None, value=encode_record(record))
+        for record in records
+    )
+    return bytearray(encode_batch(encoded))
 
 
 def decode_record(data: Buffer) -> MetadataRecord:

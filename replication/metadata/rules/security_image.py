@@ -1,4 +1,4 @@
-"""The part of an image that says who may come in, and do what."""
+"""The part of an image that holds SCRAM credentials and ACLs."""
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -23,10 +23,10 @@ SecurityRecord: TypeAlias = (
 
 @attrs.frozen
 class SecurityImage:
-    """As an image: it never changes, and what a record does not touch is shared."""
+    """SCRAM credentials and ACLs; like the whole image, it never changes."""
 
     credentials: Mapping[tuple[str, str], ScramCredential] = attrs.Factory(dict)
-    """By name and mechanism."""
+    """The credentials by the name of the user and the mechanism."""
     acls: Mapping[bytes, Acl] = attrs.Factory(dict)
 
     @cached_property
@@ -34,7 +34,7 @@ class SecurityImage:
         return AclIndex(tuple(self.acls.values()))
 
     def records(self) -> Iterator[SecurityRecord]:
-        """Yield the records that make this image of an empty one."""
+        """Yield the records that turn an empty image into this one."""
         for (name, mechanism), credential in sorted(
             self.credentials.items(), key=lambda each: each[0]
         ):
@@ -44,7 +44,7 @@ class SecurityImage:
 
 
 class SecurityDraft:
-    """The one image that is still being written; both parts are copied once, at its beginning."""
+    """A security image that is still being written; both parts are copied at its beginning."""
 
     def __init__(self, base: SecurityImage) -> None:
         self._credentials = dict(base.credentials)

@@ -4,17 +4,17 @@
     snapshot   (everything up to 6)             equals
     log                        [7 8 9 10 ...    the snapshot's, and the rest applied
 
-    bytes      CRC-32C of what follows, 4 bytes
+    bytes      CRC-32C of the rest, 4 bytes
                msgpack: ["metadata_snapshot", version, end offset, leader epoch, [record, ...]]
 
-Rule 1: a snapshot holds records: the fewest that make its image. So every record's version
+Rule 1: a snapshot contains records: the fewest that make its image. So every record's version
 and golden file count here too, and there is one way to read metadata.
 
-Rule 2: configuration stands before the partitions: a record that sets `min.insync.replicas`
-says that who was eligible by the old value is not (KIP-966).
+Rule 2: configuration stands before the partitions: a record that sets `min.insync.replicas` clears
+the eligible replicas, which follow from the old value (KIP-966).
 
-Rule 3: `end_offset` is the first offset that is not contained, as Kafka's SnapshotId has it,
-and `leader_epoch` that of the last one that is.
+Rule 3: `end_offset` is the first offset that is not contained, as in Kafka's SnapshotId, and
+`leader_epoch` is that of the last contained offset.
 """
 
 import struct
@@ -61,7 +61,7 @@ def snapshot_id(image: MetadataImage) -> OffsetAndEpoch:
 
 
 def records_of(image: MetadataImage) -> Iterator[MetadataRecord]:
-    """Yield the records that make `image` of an empty one."""
+    """Yield the records that turn an empty image into `image`."""
     if image.cluster_id is not None:
         yield ClusterRecord(image.cluster_id)
     if image.controller_id != NO_LEADER:
@@ -76,7 +76,7 @@ def records_of(image: MetadataImage) -> Iterator[MetadataRecord]:
     yield from image.security.records()
     for name in sorted(image.topics):
         yield from _records_of_topic(image.topics[name])
-    # Who was handed the last block does not matter any more; where the next one begins does.
+    # Only the beginning of the next block matters, not the owner of the last one.
     yield ProducerIdsRecord(_NO_BROKER, NO_OFFSET, image.next_producer_id)
 
 
@@ -108,7 +108,7 @@ def encode_snapshot(image: MetadataImage) -> bytes:
 
 
 def decode_snapshot(data: Buffer) -> MetadataImage:
-    """Return the image; MetadataError where the bytes are not whole, or of another version."""
+    """Return the image; raise MetadataError for damaged bytes or another version."""
     view = memoryview(data)
     if len(view) < _CRC.size or _CRC.unpack_from(view)[0] != crc32c.crc32c(view[_CRC.size :]):
         raise MetadataError("a metadata snapshot that is not whole: its CRC is another")
