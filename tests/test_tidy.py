@@ -18,7 +18,7 @@ PACKAGES = ("storage", "replication", "scenarios", "pipeline")
 ENTRY_POINTS = {"replication.cli.__main__"}
 IMPORT_FROM = re.compile(r"^\s*from ([\w.]+) import (\([^)]*\)|.*)$", re.MULTILINE)
 IMPORT = re.compile(r"^\s*import ([\w.]+)", re.MULTILINE)
-QUOTED = re.compile(r"""["']((?:\w+\.)+\w+)["']""")
+QUOTED = re.compile(r"""["']((?:\w+\.)+\w+)(?::\w+)?["']""")
 
 # A name and its value; not what is called or goes on in another line.
 CONSTANT = re.compile(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from replication.cli.options import NEW_DIRECTORY
 from replication.cli.output import JSON, OUTPUT, show_json, show_line
 from replication.cli.progress import progress
 from replication.extras import extra
@@ -16,7 +17,7 @@ from storage.filesystem import OsFileSystem
 @click.option(
     "--to",
     required=True,
-    type=click.Path(file_okay=False, path_type=Path),
+    type=NEW_DIRECTORY,
     help="The directory to write replicas/ and batches/ to.",
 )
 @click.option(

@@ -6,7 +6,7 @@ modules of its roles are imported.
     standard input            ignored by default
     --stop-at-end-of-input    its end is like SIGTERM, so that the node ends with its parent
     --steered                 the same, and the parent uses it to inject faults and cuts
-                              (`steering_line`)
+                              (`steering`)
 """
 
 import sys
@@ -20,7 +20,7 @@ import click
 import structlog
 import trio
 
-from replication.cli.connection import key_values
+from replication.cli.options import FILE, NEW_FILE, overrides_option
 from replication.cli.output import tell
 from replication.cli.running import (
     Nodes,
@@ -29,7 +29,7 @@ from replication.cli.running import (
     journal_sink,
     reporting_bugs,
 )
-from replication.cli.served import HttpPort, MetricsServer, metrics_option
+from replication.cli.served import HttpPort, MetricsServer, http_option
 from replication.config import BrokerConfig, parse_properties
 from replication.events import EventSink, fan_out
 from replication.net import production_seams
@@ -37,7 +37,7 @@ from replication.net.raising import raising_only_one
 from replication.observe.logging import log_sink
 
 if TYPE_CHECKING:
-    from replication.cli.steered_node import SteeredNode
+    from replication.cli.steering import SteeredNode
     from replication.cluster.cluster import Node
 
 
@@ -46,19 +46,12 @@ if TYPE_CHECKING:
     "--config",
     "properties",
     required=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="A server.properties file, with Kafka's keys.",
 )
-@click.option(
-    "--journal",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="The file to append events to, as msgpack.",
-)
-@click.option(
-    "-X", "overrides", multiple=True, callback=key_values, metavar="KEY=VALUE",
-    help="Set a configuration key; it overrides the file.",
-)  # fmt: skip
-@metrics_option("Serve /metrics for Prometheus at this port; 0 takes any port.")
+@click.option("--journal", type=NEW_FILE, help="The file to append events to, as msgpack.")
+@overrides_option("Set a configuration key; it overrides the file.")
+@http_option("--metrics", about="Serve /metrics for Prometheus at this port; 0 takes any port.")
 @click.option(
     "--stop-at-end-of-input", is_flag=True, help="Stop when standard input ends, as for SIGTERM."
 )
@@ -98,7 +91,7 @@ def command(
 
 
 def _steered_node(node_id: int) -> "SteeredNode":
-    from replication.cli.steered_node import SteeredNode
+    from replication.cli.steering import SteeredNode
 
     return SteeredNode(node_id)
 

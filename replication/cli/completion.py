@@ -66,12 +66,13 @@ def stories(_: click.Context, __: click.Parameter, incomplete: str) -> list[Comp
 def _asked(
     ctx: click.Context, names: "Callable[[Admin], Awaitable[Iterable[str]]]", incomplete: str
 ) -> list[CompletionItem]:
-    from replication.cli.connection import DEFAULT_SERVER, ClusterConnection, properties_of
+    from replication.cli.connection import DEFAULT_SERVER, ClusterConnection
+    from replication.cli.options import properties_of
 
     given: dict[str, Any] = ctx.find_root().params | ctx.params
     servers = given.get("servers") or given.get("global_servers") or DEFAULT_SERVER
     try:
-        properties = properties_of(given.get("config_file"), given.get("client_properties") or {})
+        properties = properties_of(given.get("config_file"), given.get("overrides") or {})
         connection = ClusterConnection(servers, properties, WAIT_MS).for_admin()
         return _beginning(connection.ask(names), incomplete)
     except Exception:  # noqa: BLE001 - a traceback in the middle of a command line helps nobody

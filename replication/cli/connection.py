@@ -17,8 +17,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import attrs
 import click
 
+from replication.cli.options import (
+    AT_LEAST_ONE,
+    client_config_option,
+    overrides_option,
+    properties_of,
+)
 from replication.cli.output import CommandError
-from replication.cli.secrets import hide_in_arguments, secrets_of
 
 if TYPE_CHECKING:
     from replication.client.admin import Admin
@@ -118,33 +123,6 @@ def _servers(
     return given or global_servers() or default
 
 
-def exact_key_values(
-    _: click.Context, option: click.Parameter, value: Sequence[str]
-) -> dict[str, str]:
-    """Return the pairs of repeated `KEY=VALUE` options; values keep their blanks."""
-    found = {}
-    for each in value:
-        key, equals, text = each.partition("=")
-        if not equals or not key.strip():
-            raise click.BadParameter(f"{each}: expected KEY=VALUE", param=option)
-        found[key.strip()] = text
-    hide_in_arguments(secrets_of(found))
-    return found
-
-
-def key_values(ctx: click.Context, option: click.Parameter, value: Sequence[str]) -> dict[str, str]:
-    """Return the pairs of repeated `KEY=VALUE` options, without blanks around values."""
-    return {key: text.strip() for key, text in exact_key_values(ctx, option, value).items()}
-
-
-def properties_of(file: Path | None, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the keys of a file, overridden by those of the command line."""
-    from replication.config import parse_properties
-
-    found = {} if file is None else parse_properties(file.read_text(encoding="utf-8"))
-    return found | {**given}
-
-
 def connected(
     *file_names: str, property_names: Sequence[str] = ()
 ) -> Callable[[Callable[..., T]], Callable[..., T]]:
@@ -154,24 +132,10 @@ def connected(
     """
     options = [
         server_option(),
+        client_config_option(*file_names),
+        overrides_option("A property of the Kafka client; it overrides the file.", *property_names),
         click.option(
-            "--command-config",
-            *file_names,
-            "config_file",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="A file of Kafka client properties: TLS, SASL, ...",
-        ),
-        click.option(
-            "-X",
-            *property_names,
-            "client_properties",
-            callback=key_values,
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="A property of the Kafka client; it overrides the file.",
-        ),
-        click.option(
-            "--timeout", "answer_ms", type=click.IntRange(min=1), default=10_000,
+            "--timeout", "answer_ms", type=AT_LEAST_ONE, default=10_000,
             show_default=True, help="Milliseconds to wait for an answer.",
         ),
     ]  # fmt: skip
@@ -182,11 +146,11 @@ def connected(
             *arguments: Any,
             servers: str,
             config_file: Path | None,
-            client_properties: Mapping[str, str],
+            overrides: Mapping[str, str],
             answer_ms: int,
             **others: Any,
         ) -> T:
-            properties = properties_of(config_file, client_properties)
+            properties = properties_of(config_file, overrides)
             connection = ClusterConnection(servers, properties, answer_ms)
             return command(*arguments, connection=connection, **others)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from replication.cli.options import AT_LEAST_ZERO
 from replication.cli.output import JSON, output_option, show_line, tell
 from replication.cli.progress import progress
 from replication.extras import extra
@@ -34,9 +35,7 @@ from storage.tools.dump.text import Findings, TextOptions, error_line, line
 @click.option(
     "--verify-index-only", is_flag=True, help="Check indexes without printing their entries."
 )
-@click.option(
-    "--max-bytes", type=click.IntRange(min=0), help="The most bytes to read of each .log file."
-)
+@click.option("--max-bytes", type=AT_LEAST_ZERO, help="The most bytes to read of each .log file.")
 @click.option(
     "--skip-record-metadata", is_flag=True, help="Show only the keys and values of records."
 )

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 import attrs
 import trio
 
-from replication.cli.endings import end_by
+from replication.cli import end_by
 from replication.net.raising import raising_only_one
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)

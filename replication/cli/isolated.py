@@ -9,10 +9,17 @@ lost, as when the machine runs out of memory.
 
 One cluster at a time uses DATA, and holds DATA/.lock. Nodes end with the process that started them:
 the standard input of each is the end of a pipe, and a node shuts down in good order when the other
-end is closed. A steered node has a socket there instead (`steering_line`).
+end is closed. A steered node has a socket there instead (`steering`).
 
-Nodes are interpreters of their own, or forks of this one (`forked.py`), which imports the modules of
-a node once for all of them.
+Nodes are interpreters of their own, or forks of this one, which imports the modules of a node once
+for all of them: four interpreters that each import a broker take four times as long as one.
+
+    up --isolated ──imports once──┬─fork─> understudy broker --config controller/...
+                                  ├─fork─> understudy broker --config broker-1/...
+                                  └─fork─> ...
+
+A fork shares nothing else: it has its own standard streams and process group, no other file of its
+parent, and never returns to its parent's code. The parent must not have threads.
 """
 
 import contextlib
@@ -29,11 +36,83 @@ from typing import Self
 
 import attrs
 
-from replication.cli.forked import ForkedProcess, fork_command
-from replication.cli.secrets import write_private
 from replication.cli.served import HttpPort
 from replication.errors import UnderstudyError
 from storage.filesystem import OsFileSystem
+
+FIRST_FILE_OF_ITS_PARENT = 3  # after the standard streams
+MOST_FILES_OF_ITS_PARENT = 1024
+POLL_SECONDS = 0.005
+
+
+@attrs.define
+class ForkedProcess:
+    """A child process, with the methods of `subprocess.Popen` that nodes need."""
+
+    pid: int
+    returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Return the exit code, negative for a signal; None while it runs."""
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end and return the exit code; raise `subprocess.TimeoutExpired`."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if deadline is not None and time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
+            time.sleep(POLL_SECONDS)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def fork_command(arguments: Sequence[str], *, stdin: int, output: int) -> ForkedProcess:
+    """Run `understudy ARGUMENTS...` in a fork, on these descriptors."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        return ForkedProcess(pid)
+    code = 1
+    try:
+        _leave_parent(stdin=stdin, output=output)
+        code = _run(arguments)
+    finally:
+        os._exit(code)  # in any case: the parent's code must not be unwound here
+
+
+def _leave_parent(*, stdin: int, output: int) -> None:
+    os.setpgid(0, 0)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+    os.dup2(stdin, 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.closerange(FIRST_FILE_OF_ITS_PARENT, MOST_FILES_OF_ITS_PARENT)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    from replication.cli import main
+
+    try:
+        main(arguments)
+    except SystemExit as end:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        return end.code if isinstance(end.code, int) else 0
+    return 0
+
 
 CONTROLLER = 0
 NODE_MODULES = (
@@ -42,7 +121,7 @@ NODE_MODULES = (
     "replication.controller.controller",
 )
 METRICS_MODULES = ("replication.observe.http", "replication.observe.served_metrics")
-STEERED_MODULES = ("replication.cli.steered_node",)
+STEERED_MODULES = ("replication.cli.steering",)
 HOST = "127.0.0.1"
 
 
@@ -273,6 +352,15 @@ class IsolatedCluster:
             }
         entries |= self.config | self.node_config.get(node_id, {})
         return "".join(f"{key}={value}\n" for key, value in entries.items())
+
+
+def write_private(path: Path, text: str) -> None:
+    """Make `text` the contents of a file that only its owner may read: it may have passwords."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        os.fchmod(descriptor, 0o600)  # an existing file may be open to all
+        file.truncate()
+        file.write(text)
 
 
 def spawn_command(arguments: Sequence[str], *, stdin: int, output: int) -> subprocess.Popen[bytes]:

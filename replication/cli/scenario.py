@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
-from replication.cli import completion
-from replication.cli.command_groups import CommandGroup
+from replication.cli import CommandGroup, completion
+from replication.cli.options import AT_LEAST_ONE, AT_LEAST_ZERO, NEW_DIRECTORY, NEW_FILE
 from replication.cli.output import JSON, OUTPUT, show_json, show_line, tell
 from replication.cli.progress import progress
 
@@ -33,16 +33,13 @@ if TYPE_CHECKING:
     from scenarios.story.script import Step
     from scenarios.swarm.runner import SwarmRun
 
-AT_LEAST_ONE = click.IntRange(min=1)
 REPORT = click.option(
     "--report",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=NEW_FILE,
     help="Write a page that shows the run: messages, logs, decisions and their causes.",
 )
 SHIVIZ = click.option(
-    "--shiviz",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the run's messages in ShiViz's log format.",
+    "--shiviz", type=NEW_FILE, help="Write the run's messages in ShiViz's log format."
 )
 
 
@@ -165,14 +162,14 @@ def _as_json(path: Path, run: "StoryRun", *, trace: bool) -> dict[str, object]:
 )
 @click.option(
     "--save",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=NEW_DIRECTORY,
     help="Write the shortest story of each failure into this directory.",
 )
 @click.option(
     "--attempts",
     default=300,
     show_default=True,
-    type=click.IntRange(min=0),
+    type=AT_LEAST_ZERO,
     help="The most repetitions of a failing run while it is made shorter.",
 )
 @click.option("--reach-all", is_flag=True, help="Fail if no run reached some marker.")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from replication.cluster.cluster import Cluster
     from replication.cluster.interface import AnyCluster
     from replication.errors import OnBug
-    from replication.observe.http.sites import Site
+    from replication.observe.http.server import Site
     from replication.observe.isr_reasons import IsrReasons
     from replication.observe.journal import JournalEntry
     from replication.observe.page import LivePage
@@ -61,19 +61,9 @@ class HttpPortType(click.ParamType[HttpPort]):
         return HttpPort(host.strip("[]") or LOOPBACK, int(port))
 
 
-def metrics_option(help_text: str) -> Callable[[_Command], _Command]:
-    """Return the option --metrics."""
-    return click.option("--metrics", metavar="[HOST:]PORT", type=HttpPortType(), help=help_text)
-
-
-def ui_option(help_text: str) -> Callable[[_Command], _Command]:
-    """Return the option --ui."""
-    return click.option("--ui", metavar="[HOST:]PORT", type=HttpPortType(), help=help_text)
-
-
-def control_option(help_text: str) -> Callable[[_Command], _Command]:
-    """Return the option --control."""
-    return click.option("--control", metavar="[HOST:]PORT", type=HttpPortType(), help=help_text)
+def http_option(*names: str, about: str) -> Callable[[_Command], _Command]:
+    """Return an option for the port of a server."""
+    return click.option(*names, metavar="[HOST:]PORT", type=HttpPortType(), help=about)
 
 
 @attrs.define(eq=False)
@@ -172,7 +162,7 @@ class ControlServer:
         if self.where is None:
             return []
         from replication.observe.control import control_routes
-        from replication.observe.http.sites import Site
+        from replication.observe.http.server import Site
 
         return [
             Site(
@@ -189,6 +179,6 @@ async def serve(sites: "list[Site]", nursery: trio.Nursery, on_bug: "OnBug") -> 
     """Serve `sites`; return their URLs by purpose. Sites with the same port share it."""
     if not sites:
         return {}
-    from replication.observe.http.sites import serve_sites
+    from replication.observe.http.server import serve_sites
 
     return await serve_sites(sites, nursery=nursery, on_bug=on_bug)

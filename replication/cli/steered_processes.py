@@ -1,7 +1,7 @@
 """Control of nodes that are processes of their own: by signals, and over their lines.
 
     kill SIGKILL    stop SIGTERM    freeze SIGSTOP    thaw SIGCONT    start: another process
-    fault rules and cuts: sent to every node (`steering_line`), which applies them
+    fault rules and cuts: sent to every node (`steering`), which applies them
 
 Rule 1: adding a rule or a cut returns when every running node has it. A frozen node gets it when it
 is thawed, and a node that starts gets it before it begins.
@@ -27,7 +27,7 @@ from replication.cli.isolated import CONTROLLER, HOST, IsolatedCluster, NodeFail
 from replication.cli.probe import broker_ids, fetch_metadata
 from replication.cli.running import reporting_bugs
 from replication.cli.served import ControlServer, PageServer, serve
-from replication.cli.steering_line import SteeringLine, Word, call_of
+from replication.cli.steering import SteeringLine, Word, call_of
 from replication.cluster.interface import (
     NodeStatus,
     NodeSummary,

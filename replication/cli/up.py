@@ -22,15 +22,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replication.cli.connection import key_values, properties_of
+from replication.cli.options import (
+    AT_LEAST_ONE,
+    FILE,
+    NEW_DIRECTORY,
+    overrides_option,
+    properties_of,
+)
 from replication.cli.output import JSON, OUTPUT, json_line, show_line, tell
 from replication.cli.served import (
     ControlServer,
     HttpPort,
     PageServer,
-    control_option,
-    metrics_option,
-    ui_option,
+    http_option,
 )
 
 if TYPE_CHECKING:
@@ -46,12 +50,12 @@ COPY_STATE = "mirror.json"  # importing `replication.mirror` for it would delay 
 @click.option(
     "-n",
     "--brokers",
-    type=click.IntRange(min=1),
+    type=AT_LEAST_ONE,
     help="The number of brokers.  [default: as many as DATA-DIR has, or 3]",
 )
 @click.option(
     "--data-dir",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=NEW_DIRECTORY,
     help="The directory of the data.  [default: a temporary one, deleted at the end]",
 )
 @click.option(
@@ -66,28 +70,24 @@ COPY_STATE = "mirror.json"  # importing `replication.mirror` for it would delay 
 @click.option(
     "--config",
     "config_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="A file of configuration keys, as in server.properties; passwords belong there.",
 )
-@click.option(
-    "-X",
-    "overrides",
-    multiple=True,
-    callback=key_values,
-    metavar="KEY=VALUE",
-    help="Set a configuration key; it overrides the file.",
-)
-@metrics_option(
-    "Serve /metrics for Prometheus at this port; 0 takes any port. With --isolated each process"
-    " serves its own: the controller at this port, broker 1 one above, ..."
+@overrides_option("Set a configuration key; it overrides the file.")
+@http_option(
+    "--metrics",
+    about="Serve /metrics for Prometheus at this port; 0 takes any port. With --isolated each process"
+    " serves its own: the controller at this port, broker 1 one above, ...",
 )
 @OUTPUT
-@ui_option(
-    "Serve the live page at this port, which shows and breaks the cluster; 0 takes any port."
+@http_option(
+    "--ui",
+    about="Serve the live page at this port, which shows and breaks the cluster; 0 takes any port.",
 )
-@control_option(
-    "Serve the control API at this port: kill, freeze, cut, inject faults (docs/control.md);"
-    " /openapi.json describes it; 0 takes any port."
+@http_option(
+    "--control",
+    about="Serve the control API at this port: kill, freeze, cut, inject faults (docs/control.md);"
+    " /openapi.json describes it; 0 takes any port.",
 )
 def command(
     brokers: int | None,
@@ -138,7 +138,7 @@ def _of_a_copy(
     data_dir: Path, brokers: int | None, properties: dict[str, str]
 ) -> tuple[int, dict[str, str]]:
     """Return the brokers (one) and the properties with which a copy is served."""
-    from replication.cli.follow.served import prepare
+    from replication.cli.promote import prepare
 
     read_only, own = prepare(str(data_dir))
     if read_only:

@@ -20,7 +20,14 @@ from typing import Any
 import click
 import trio
 
-from replication.cli.connection import global_servers, key_values, properties_of
+from replication.cli.connection import global_servers
+from replication.cli.options import (
+    AT_LEAST_ONE,
+    AT_LEAST_ZERO,
+    client_config_option,
+    overrides_option,
+    properties_of,
+)
 from replication.cli.output import JSON, output_option, show_json, show_line, tell
 from replication.cli.progress import Bar, progress
 from replication.config import HostPort
@@ -94,45 +101,32 @@ def numbers(_: click.Context, option: click.Parameter, value: str | None) -> Par
     help="Begin at this time in milliseconds since 1970; -1 is the end, -2 the start.  [default: -2]",
 )
 @click.option(
-    "--fetch-size", type=click.IntRange(min=1), default=1 << 20, help="The most bytes of one fetch."
+    "--fetch-size", type=AT_LEAST_ONE, default=1 << 20, help="The most bytes of one fetch."
 )
 @click.option(
     "--max-wait-ms",
-    type=click.IntRange(min=0),
+    type=AT_LEAST_ZERO,
     default=1000,
     help="The time in milliseconds that a broker may wait for data.",
 )
 @click.option(
     "--report-interval-ms",
-    type=click.IntRange(min=1),
+    type=AT_LEAST_ONE,
     help="Print the progress at this interval in milliseconds.",
 )
 @click.option(
-    "--timeout", "answer_ms", type=click.IntRange(min=1), default=60_000, show_default=True,
-    help="Milliseconds to wait for an answer.",
+    "--timeout", "answer_ms", type=AT_LEAST_ONE, default=60_000, show_default=True,
+    help="Milliseconds to wait for an answer."
 )  # fmt: skip
 @click.option(
-    "--copies",
-    type=click.IntRange(min=1),
-    help="The number of copies that each partition must have.",
+    "--copies", type=AT_LEAST_ONE, help="The number of copies that each partition must have."
 )
 @click.option("--exact", is_flag=True, help="Compare compacted partitions byte by byte too.")
 @click.option(
     "--compacted", is_flag=True, help="Compare the last record of each key in every partition."
 )
-@click.option(
-    "--command-config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file of Kafka client properties: TLS, SASL, ...",
-)
-@click.option(
-    "-X",
-    "properties",
-    callback=key_values,
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A property of the Kafka client; it overrides the file.",
-)
+@client_config_option()
+@overrides_option("A property of the Kafka client; it overrides the file.")
 @output_option(also=["text"])
 def command(
     *,
@@ -148,8 +142,8 @@ def command(
     copies: int | None,
     exact: bool,
     compacted: bool,
-    command_config: Path | None,
-    properties: dict[str, str],
+    config_file: Path | None,
+    overrides: dict[str, str],
     output: str,
 ) -> None:
     """Compare copies of logs: log directories at rest, live clusters, or one of each.
@@ -184,7 +178,7 @@ def command(
             fetching=FetchOptions(fetch_size=fetch_size, max_wait_ms=max_wait_ms),
             client_config={
                 "default_api_timeout_ms": answer_ms,
-                **client_config(command_config, properties),
+                **client_config(config_file, overrides),
             },
             listener=listener,
         )

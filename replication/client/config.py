@@ -14,10 +14,9 @@ from typing import Any, Self
 import attrs
 
 from replication.config import ConfigType, HostPort
-from replication.config.jaas import Jaas
 from replication.config.keys import Spec, long, secret, specs, split_words, text, values, whole
 from replication.config.known import nearest
-from replication.config.security import MECHANISMS, PROTOCOLS, Introduction, Login, uses_sasl
+from replication.config.security import MECHANISMS, PROTOCOLS, Introduction, Jaas, Login, uses_sasl
 from replication.config.tls import TlsKeys
 from replication.errors import ConfigError
 

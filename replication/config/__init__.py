@@ -14,7 +14,7 @@ and the error suggests the nearest known key.
     broker.py       every key of a node: BrokerConfig
     listeners.py    host, port and name of listeners and voters
     known.py        Kafka's keys that have no effect here
-    dynamic.py      values set while the node runs, which take precedence over its file
+    dynamic.py      values set while the node runs, and what DescribeConfigs says of every key
     alter.py        changes applied to the values set so far
     topic.py        a topic's overrides, and its broker's values for the rest: TopicConfig
 """

@@ -27,7 +27,14 @@ from replication.config.keys import (
     whole,
     words,
 )
-from replication.config.known import IGNORED, REFUSED, is_ignored, is_of_listener, nearest
+from replication.config.known import (
+    IGNORED,
+    OF_BROKERS,
+    REFUSED,
+    is_ignored,
+    is_of_listener,
+    nearest,
+)
 from replication.config.listeners import (
     AddressLimit,
     HostPort,
@@ -45,7 +52,6 @@ from replication.config.security import (
     protocol_of,
     uses_sasl,
 )
-from replication.config.without_effect import OF_BROKERS
 from replication.errors import ConfigError
 from storage.batch.compression import GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL
 from storage.config import DAY_MS, LONG_MAX

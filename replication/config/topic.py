@@ -26,8 +26,7 @@ from replication.config.keys import (
     specs,
     words,
 )
-from replication.config.known import nearest
-from replication.config.without_effect import OF_BROKERS, OF_TOPICS
+from replication.config.known import OF_BROKERS, OF_TOPICS, nearest
 from replication.errors import ConfigError, ErrorCode, KafkaError
 from storage.config import LogConfig
 

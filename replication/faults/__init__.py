@@ -2,8 +2,7 @@
 
     from replication.faults import FaultRule, on_call, once, times, with_probability
 
-    rule      FaultRule: which requests, and what is done with them
-    triggers  once, on_call, times, every_time, with_probability
+    rule      FaultRule: which requests, what is done with them, and how often (triggers)
     parts     the topics and partitions that a request names, and a request split by them
     answers   the place of an error in each API's response
     book      the rules in force: their counts, and the decision about one request
@@ -22,8 +21,11 @@ from replication.faults.rules.book import (
     applied,
     judged,
 )
-from replication.faults.rules.rule import Effect, FaultRule, FaultRuleError, RequestSender
-from replication.faults.rules.triggers import (
+from replication.faults.rules.rule import (
+    Effect,
+    FaultRule,
+    FaultRuleError,
+    RequestSender,
     Trigger,
     every_time,
     on_call,

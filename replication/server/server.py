@@ -37,8 +37,7 @@ from replication.errors import (
     TooManyConnectionsError,
 )
 from replication.events import ConnectionRefused, EventSink
-from replication.faults.applied_faults import FaultInjectedError
-from replication.faults.node_faults import FaultGate
+from replication.faults.node_faults import FaultGate, FaultInjectedError
 from replication.leader.purgatory import WAITED, Waited
 from replication.net.framing import DEFAULT_MAX_FRAME_BYTES, LENGTH_SIZE, FrameReader, send_parts
 from replication.net.idle import IdleWatch

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from replication.cli.consume.deserialisers import KafkaDeserialiser, NotDeserialisableError
+from replication.cli.consume_formats import KafkaDeserialiser, NotDeserialisableError
 from replication.testing import ThreadedCluster
 from tests.cli.commands import Command
 

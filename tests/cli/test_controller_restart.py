@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from replication.cli.demo.run import CONFIG
-from replication.cli.demo.workload import create_topic
+from replication.cli.demo_run import CONFIG
+from replication.cli.demo_workload import create_topic
 from replication.cli.isolated import CONTROLLER, HOST, IsolatedCluster
 from replication.cli.probe import fetch_metadata
 from replication.wire.metadata import MetadataResponseTopic

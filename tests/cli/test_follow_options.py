@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from replication.cli import group
-from replication.cli.follow import running
+from replication.cli import follow as running, group
 from replication.client.config import ClientConfig
 from replication.mirror import MirrorOptions, UpTo
 

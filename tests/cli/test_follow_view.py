@@ -2,8 +2,7 @@
 
 from rich.console import Console
 
-from replication.cli.follow.running import notable
-from replication.cli.follow.view import MirrorMoment, Rates, metrics_text
+from replication.cli.follow import MirrorMoment, Rates, metrics_text, notable
 from replication.events import FetcherStarted, LogTruncated, PartitionFailed
 from replication.metrics import MetricsRegistry
 from replication.mirror import PartitionProgress

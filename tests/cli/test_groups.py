@@ -10,10 +10,28 @@ import trio
 from click.testing import CliRunner
 
 from replication.cli import group as understudy, main
-from replication.cli.groups.describing import About, listed, remark, show
-from replication.cli.groups.positions import GroupPosition, GroupPositions, describe, log_ends
-from replication.cli.groups.reset import ResetTarget, To, check_put, new_offset, planned, put
-from replication.cli.groups.resetting import duration_ms, milliseconds, read_back, written
+from replication.cli.group_offsets import (
+    ResetTarget,
+    To,
+    check_put,
+    duration_ms,
+    milliseconds,
+    new_offset,
+    planned,
+    put,
+    read_back,
+    written,
+)
+from replication.cli.groups import (
+    About,
+    GroupPosition,
+    GroupPositions,
+    describe,
+    listed,
+    log_ends,
+    remark,
+    show,
+)
 from replication.cli.isolated import IsolatedCluster
 from replication.client.admin import Admin
 from replication.client.admin.values import BrokerDescription, GroupDescription, GroupMember

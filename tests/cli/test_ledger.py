@@ -1,6 +1,6 @@
 """The ledger counts what became of every record, and believes only the bytes."""
 
-from replication.cli.demo.ledger import Ledger, LedgerVerdict
+from replication.cli.demo_workload import Ledger, LedgerVerdict
 
 
 def ledger_of(*values: bytes) -> Ledger:

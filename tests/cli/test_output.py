@@ -24,7 +24,7 @@ def test_one_place_writes() -> None:
         if path.name != "output.py" and any(w in path.read_text() for w in ("click.echo", "print("))
     ]
     # They draw on a console of their own, for people alone.
-    drawing = {"demo/command.py", "demo/run.py", "demo/report.py", "follow/running.py"}
+    drawing = {"demo.py", "demo_run.py", "follow.py"}
     assert set(elsewhere) - drawing == set()
 
 

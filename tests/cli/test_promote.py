@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from replication.cli import group, progress
-from replication.cli.follow import promote as command
+from replication.cli import group, progress, promote as command
 from replication.cli.progress import Bar
 from replication.mirror.options import NODE_ID
 from replication.mirror.state import (

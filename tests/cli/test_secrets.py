@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from replication.cli.secrets import hide_in_arguments, secrets_of, write_private
+from replication.cli.isolated import write_private
+from replication.cli.options import hide_in_arguments, secrets_of
 from tests.cli.test_up import TIMEOUT, running, table_of
 from tests.deep import one_in
 
@@ -55,7 +56,7 @@ def test_a_command_shows_no_password_in_its_arguments() -> None:
     """One that does nothing but say which arguments it shows."""
     code = (
         "import sys; from pathlib import Path\n"
-        "from replication.cli.secrets import hide_in_arguments\n"
+        "from replication.cli.options import hide_in_arguments\n"
         "hide_in_arguments([sys.argv[2].partition('=')[2]])\n"
         "print(Path('/proc/self/cmdline').read_bytes().decode())\n"
     )

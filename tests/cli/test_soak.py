@@ -14,8 +14,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from replication.cli.demo.run import CONFIG
-from replication.cli.demo.workload import DemoWorkload, create_topic, read_back
+from replication.cli.demo_run import CONFIG
+from replication.cli.demo_workload import DemoWorkload, create_topic, read_back
 from replication.cli.isolated import CONTROLLER, HOST, IsolatedCluster
 from replication.cli.probe import fetch_metadata
 from replication.verify.directories import verify_directories

@@ -8,8 +8,8 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from replication.cli import group as understudy
-from replication.cli.top.screen import of_interest, plain_rows, screen, summary
-from replication.cli.topics.choosing import Only
+from replication.cli.choosing import Only
+from replication.cli.top import of_interest, plain_rows, screen, summary
 from replication.observe.cluster_state import (
     ClusterState,
     ObservedBroker,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from replication.cli.topics.choosing import Only, WantedTopics, pattern
-from replication.cli.topics.describing import DescribedTopic, as_json, lines
+from replication.cli.choosing import Only, WantedTopics, pattern
+from replication.cli.topics import DescribedTopic, as_json, lines
 from replication.client.admin.values import (
     ConfigValue,
     PartitionDescription,

@@ -19,8 +19,13 @@ from click.shell_completion import CompletionItem
 from hypothesis import given, strategies as st
 
 from replication.cli.completion import _beginning
-from replication.cli.consume.deserialisers import Deserialisers
-from replication.cli.consume.formats import as_json, by_pattern, by_properties, for_a_terminal
+from replication.cli.consume_formats import (
+    Deserialisers,
+    as_json,
+    by_pattern,
+    by_properties,
+    for_a_terminal,
+)
 from replication.cli.output import CommandError, json_line, json_text
 from replication.client import Consumer
 from replication.client.consumer.records import ConsumerRecord

@@ -13,8 +13,7 @@ import pytest
 
 from replication.cli.isolated import IsolatedCluster
 from replication.config import ConfigOperation, ConfigSource
-from replication.config.described import DESCRIBED
-from replication.config.dynamic import is_dynamic
+from replication.config.dynamic import DESCRIBED, is_dynamic
 from replication.config.topic import TOPIC_KEYS
 from replication.errors import ErrorCode
 from replication.wire.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from replication.cli.demo.run import CONFIG
+from replication.cli.demo_run import CONFIG
 from tests.pipeline.failover_run import BROKERS, PARTITIONS, RECORDS, TOPIC, FailoverRun
 
 pytestmark = [pytest.mark.spark, pytest.mark.client]

@@ -1,12 +1,13 @@
 """The pages of the jobs: they need nothing else, escape what others named, and are drawn."""
 
-import importlib
 import json
 import re
 from pathlib import Path
 
 import attrs
 import pytest
+
+from replication.cli.pipeline.jobs import deliver
 
 pytest.importorskip("plotly", reason="the Spark extra is not installed: understudy[spark]")
 pytest.importorskip("pyspark", reason="the Spark extra is not installed: understudy[spark]")
@@ -203,12 +204,12 @@ def test_an_answer_is_handed_out_in_every_form(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], job: str
 ) -> None:
     files = [tmp_path / f"answer.{ending}" for ending in ("json", "html", "parquet")]
-    answer = importlib.import_module(f"replication.cli.pipeline.{job}")._answer(REPORTS[job]())
-    answer.deliver(["table", *map(str, files)])
+    found = REPORTS[job]()
+    deliver(job, found, ["table", *map(str, files)])
     printed = capsys.readouterr()
     assert "orders-0" in printed.out
     assert printed.err.splitlines() == [f"written: {file}" for file in files]
-    answer.deliver(["json"])
+    deliver(job, found, ["json"])
     assert json.loads(capsys.readouterr().out) == json.loads(files[0].read_text())
     assert files[1].read_text() == PAGES[job]()
     assert pyarrow.parquet.read_table(files[2]).num_rows > 0

@@ -12,10 +12,9 @@ from replication.client.config import keys_of
 from replication.client.consumer import ConsumerConfig
 from replication.client.producer import ProducerConfig
 from replication.config.broker import BROKER_KEYS
-from replication.config.described import DESCRIBED
-from replication.config.known import DYNAMIC
+from replication.config.dynamic import DESCRIBED
+from replication.config.known import DYNAMIC, OF_BROKERS
 from replication.config.topic import TOPIC_KEYS
-from replication.config.without_effect import OF_BROKERS
 from storage.config import LogConfig
 from tests.language import PHRASES
 

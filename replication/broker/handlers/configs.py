@@ -21,7 +21,7 @@ from replication.broker.certificates import read_certificates
 from replication.broker.handlers.node import BrokerNode
 from replication.config import ConfigChange, ConfigEntry, ConfigOperation, ConfigType
 from replication.config.alter import altered, check_changes
-from replication.config.described import DESCRIBED
+from replication.config.dynamic import DESCRIBED
 from replication.config.known import is_of_listener
 from replication.config.topic import describe_topic
 from replication.controller.rules.configs import Resource, answer

@@ -2,21 +2,20 @@
 
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from replication.cli.options import AT_LEAST_ONE
 from replication.cli.output import tell
-from replication.cli.pipeline.jobs import JobAnswer, SparkProgress, output_option
+from replication.cli.pipeline.jobs import MASTER, SparkProgress, deliver, output_option
 from replication.errors import UnderstudyError
 from replication.extras import extra
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from pipeline.audit.job import HeaderSource
-    from pipeline.audit.results import PartitionAudit
 
 COULD_NOT_COMPARE = 2
 # For fewer bytes, a JVM that starts quickly is done before one that optimises more.
@@ -42,15 +41,13 @@ QUICK_BELOW_BYTES = 512 * 1024 * 1024
     "--check-crcs", is_flag=True, help="Read every byte and check the CRCs, which finds bit rot."
 )
 @click.option(
-    "--copies",
-    type=click.IntRange(min=1),
-    help="The number of copies that each partition must have.",
+    "--copies", type=AT_LEAST_ONE, help="The number of copies that each partition must have."
 )
 @click.option("--exact", is_flag=True, help="Compare compacted partitions batch by batch too.")
 @click.option(
     "--compacted", is_flag=True, help="Compare the last record of each key in every partition."
 )
-@click.option("--master", help="Spark's master URL; all cores of this machine by default.")
+@MASTER
 @output_option
 def command(
     *,
@@ -90,7 +87,7 @@ def command(
     except (UnderstudyError, StorageError, OSError) as error:
         tell(f"understudy: cannot compare: {error}")
         sys.exit(COULD_NOT_COMPARE)
-    _answer(audits).deliver(outputs)
+    deliver("audit", audits, outputs)
     sys.exit(0 if all(one.same for one in audits) else 1)
 
 
@@ -121,20 +118,4 @@ def _source(
     called = names or directory_names(directories)
     return of_directories(
         session, dict(zip(called, directories, strict=True)), check_crcs=check_crcs
-    )
-
-
-def _answer(audits: "Sequence[PartitionAudit]") -> JobAnswer:
-    from pipeline.audit.results import lines, to_json, write_parquet
-
-    def page() -> str:
-        from pipeline.reports.audit import audit_page
-
-        return audit_page(audits)
-
-    return JobAnswer(
-        lines=partial(lines, audits),
-        facts=partial(to_json, audits),
-        page=page,
-        write_parquet=partial(write_parquet, audits),
     )

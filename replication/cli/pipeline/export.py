@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from replication.cli.options import NEW_DIRECTORY
 from replication.cli.output import JSON, OUTPUT, show_json, show_line
-from replication.cli.pipeline.jobs import SparkProgress
+from replication.cli.pipeline.jobs import MASTER, SparkProgress
 from replication.errors import ConfigError
 from replication.extras import extra
 
@@ -30,7 +31,7 @@ DESERIALISER = "bytes, string, int, long, ..., or module:function"
     "--to",
     "directory",
     required=True,
-    type=click.Path(file_okay=False, path_type=Path),
+    type=NEW_DIRECTORY,
     help="The directory of the files or the table; it is created if needed.",
 )
 @click.option(
@@ -54,7 +55,7 @@ DESERIALISER = "bytes, string, int, long, ..., or module:function"
 @click.option(
     "--compression", default="zstd", show_default=True, help="The codec of the Parquet files."
 )
-@click.option("--master", help="Spark's master URL; all cores of this machine by default.")
+@MASTER
 @click.option(
     "-X",
     "properties",

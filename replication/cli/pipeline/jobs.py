@@ -1,4 +1,4 @@
-"""What the jobs on Spark share: where their answer goes, and how far they are.
+"""What the jobs on Spark share: where their answer goes, how far they are, and `bundle`.
 
 An answer goes to standard output, or into files by the endings of their names. The progress goes to
 standard error, as a bar on a terminal: Spark runs a job inside one call that blocks, so another
@@ -6,19 +6,30 @@ thread asks its status tracker.
 """
 
 import contextlib
+import importlib
+import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 import click
 
+from replication.cli.options import NEW_DIRECTORY
 from replication.cli.output import JSON, TABLE, json_text, show_json, show_line, tell
+from replication.cli.pipeline import submit
 from replication.cli.progress import Bar, progress
 from replication.extras import extra
 
 LOOK_SECONDS = 0.3
+ENTRY_POINT = "understudy_submit.py"
+# job -> the module that has its answer as lines, as JSON and as Parquet
+FORMS = {
+    "audit": "pipeline.audit.results",
+    "failover": "pipeline.journals.failover",
+    "lag": "pipeline.journals.lag",
+}
 SHOWN = (TABLE, JSON)
 ENDINGS = (".json", ".parquet", ".html")
 METAVAR = f"[{'|'.join((*SHOWN, *(f'FILE{ending}' for ending in ENDINGS)))}]"
@@ -48,31 +59,44 @@ output_option = click.option(
 )
 
 
-@attrs.frozen(kw_only=True)
-class JobAnswer:
-    """The answer of a job in every form, each of which is made when it is needed."""
+MASTER = click.option("--master", help="Spark's master URL; all cores of this machine by default.")
 
-    lines: Callable[[], Iterable[str]]
-    facts: Callable[[], Any]
-    page: Callable[[], str]
-    write_parquet: Callable[[str], None]
 
-    def deliver(self, outputs: Sequence[str]) -> None:
-        """Write the answer in each of these forms: `table`, `json`, or a file by its ending."""
-        for output in outputs:
-            match output if output in SHOWN else Path(output).suffix:
-                case "table":
-                    show_line("\n".join(self.lines()))
-                case "json":
-                    show_json(self.facts())
-                case ".json":
-                    Path(output).write_text(f"{json_text(self.facts())}\n")
-                case ".html":
-                    Path(output).write_text(self.page())
-                case _:
-                    self.write_parquet(output)
-            if output not in SHOWN:
-                tell(f"written: {output}")
+def deliver(job: str, found: Any, outputs: Sequence[str]) -> None:
+    """Write what a job has found in each of these forms: `table`, `json`, or a file by its ending."""
+    forms = importlib.import_module(FORMS[job])
+    for output in outputs:
+        match output if output in SHOWN else Path(output).suffix:
+            case "table":
+                show_line("\n".join(forms.lines(found)))
+            case "json":
+                show_json(forms.to_json(found))
+            case ".json":
+                Path(output).write_text(f"{json_text(forms.to_json(found))}\n")
+            case ".html":
+                pages = importlib.import_module(f"pipeline.reports.{job}")
+                Path(output).write_text(getattr(pages, f"{job}_page")(found))
+            case _:
+                forms.write_parquet(found, output)
+        if output not in SHOWN:
+            tell(f"written: {output}")
+
+
+@click.command(name="bundle")
+@click.argument("directory", type=NEW_DIRECTORY)
+def bundle(directory: Path) -> None:
+    """Write the files that spark-submit needs to DIRECTORY.
+
+    They are a zip of understudy's packages for --py-files, and the file to submit. The Python
+    of the cluster needs the packages that they import: numpy, pyarrow, attrs, crc32c, cramjam,
+    click, msgpack.
+    """
+    with extra("spark", "understudy pipeline bundle"):
+        from pipeline.shipping import write_archive
+    directory.mkdir(parents=True, exist_ok=True)
+    archive, entry_point = write_archive(directory), directory / ENTRY_POINT
+    shutil.copyfile(submit.__file__, entry_point)
+    show_line(f"spark-submit --master MASTER --py-files {archive} {entry_point} audit ...")
 
 
 @attrs.define

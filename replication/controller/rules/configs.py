@@ -15,7 +15,7 @@ from typing import Protocol
 
 from replication.config import BrokerConfig, ConfigChange, DynamicBrokerConfig, TopicConfig
 from replication.config.alter import altered
-from replication.config.described import DESCRIBED
+from replication.config.dynamic import DESCRIBED
 from replication.config.known import is_of_listener
 from replication.config.topic import TOPIC_SPECS
 from replication.controller.rules.decisions import Decision, RulesOf, elections_of_leaderless

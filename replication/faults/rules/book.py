@@ -19,8 +19,14 @@ import attrs
 
 from replication.faults.rules.answers import has_place_for_error
 from replication.faults.rules.parts import NamedPart, NameOf, names_all, parts_of
-from replication.faults.rules.rule import Effect, FaultRule, FaultRuleError, RequestSender
-from replication.faults.rules.triggers import TriggerRandom, fires
+from replication.faults.rules.rule import (
+    Effect,
+    FaultRule,
+    FaultRuleError,
+    RequestSender,
+    TriggerRandom,
+    fires,
+)
 from replication.wire.apis import ApiKey
 
 KEPT_HITS = 1_000

@@ -1,4 +1,4 @@
-"""A `FaultRule`: which requests go wrong, and how.
+"""A `FaultRule`: which requests go wrong, how, and how often.
 
     FaultRule(api="PRODUCE", topic="orders", error="NOT_ENOUGH_REPLICAS", trigger=times(2))
     FaultRule(api="PRODUCE", topic="orders", effect="close-after", trigger=once())
@@ -9,7 +9,14 @@
     which requests   api, topic, partition, client_id (a pattern), broker, sender, when
     what is done     delay_ms first, then an error or an effect; throttle_ms in the response
 
-A field that is left out matches every request.
+A field that is left out matches every request. A trigger chooses among the matching requests:
+
+    call                1    2    3    4   ...
+    once()              x
+    on_call(3)                    x
+    times(2)            x    x
+    every_time()        x    x    x    x   ...
+    with_probability(p)  each with probability p
 
 Rule 1: a rule that could never have its effect is refused when it is created, with the field that
 is wrong (FaultRuleError).
@@ -20,15 +27,94 @@ forwarded requests, transaction markers) only if `sender` says so, or if only br
 
 import enum
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import attrs
 
 from replication.errors import ErrorCode, UnderstudyError
 from replication.faults.rules.parts import ANSWERED_AS_A_WHOLE, HAS_PARTITIONS, NAMES
-from replication.faults.rules.triggers import EveryTime, OnCall, Times, Trigger, WithProbability
 from replication.wire.apis import API, ApiKey
 from replication.wire.schema import fields_of
+
+
+class TriggerRandom(Protocol):
+    """The method of `random.Random` that a trigger needs."""
+
+    def random(self) -> float:
+        """Return a number of at least 0 and less than 1."""
+
+
+@attrs.frozen
+class EveryTime:
+    def __str__(self) -> str:
+        return "every time"
+
+
+@attrs.frozen
+class OnCall:
+    number: int
+
+    def __str__(self) -> str:
+        return f"on call {self.number}"
+
+
+@attrs.frozen
+class Times:
+    number: int
+
+    def __str__(self) -> str:
+        return "once" if self.number == 1 else f"{self.number} times"
+
+
+@attrs.frozen
+class WithProbability:
+    probability: float
+
+    def __str__(self) -> str:
+        return f"with probability {self.probability:g}"
+
+
+Trigger: TypeAlias = EveryTime | OnCall | Times | WithProbability
+
+
+def once() -> Trigger:
+    """Apply a rule to the first matching request."""
+    return Times(1)
+
+
+def on_call(number: int) -> Trigger:
+    """Apply a rule only to the matching request of this number; the first is 1."""
+    return OnCall(number)
+
+
+def times(number: int) -> Trigger:
+    """Apply a rule to the first `number` matching requests."""
+    return Times(number)
+
+
+def every_time() -> Trigger:
+    """Apply a rule to every matching request."""
+    return EveryTime()
+
+
+def with_probability(probability: float) -> Trigger:
+    """Apply a rule to each matching request with this probability, from 0 to 1."""
+    return WithProbability(probability)
+
+
+def fires(trigger: Trigger, *, call: int, chance: TriggerRandom) -> bool:
+    """Return whether the trigger fires for matching request number `call`."""
+    assert call >= 1, "calls are counted from 1"
+    match trigger:
+        case EveryTime():
+            return True
+        case OnCall(number):
+            return call == number
+        case Times(number):
+            return call <= number
+        case WithProbability(probability):
+            return chance.random() < probability
+
 
 E = TypeVar("E", bound=enum.Enum)
 

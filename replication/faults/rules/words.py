@@ -13,10 +13,14 @@ import attrs
 
 from replication.errors import ErrorCode
 from replication.faults.rules.book import Hit
-from replication.faults.rules.rule import MOST, Effect, FaultRule, FaultRuleError, RequestSender
-from replication.faults.rules.triggers import (
+from replication.faults.rules.rule import (
+    MOST,
+    Effect,
     EveryTime,
+    FaultRule,
+    FaultRuleError,
     OnCall,
+    RequestSender,
     Times,
     Trigger,
     WithProbability,

@@ -1,8 +1,7 @@
 """Control over HTTP, for `understudy up --control PORT` (`docs/control.md` lists it).
 
-    declared     one operation: its path, its request and response, its refusals
+    declared     one operation: its path, its request and response, its refusals, its description
     operations   all operations, in the order of the documentation
-    openapi      their description as OpenAPI 3.1, with JSON Schemas
 
 Rule 1: an operation is declared once. Its route and its description are derived from that.
 

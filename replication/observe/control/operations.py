@@ -16,8 +16,11 @@ from replication.observe.control.declared import (
     FieldError,
     NotThereError,
     Parameter,
+    description_of,
+    listed,
+    record,
+    reference,
 )
-from replication.observe.control.openapi import description_of, listed, record, reference
 
 LONGEST_WAIT_MS = 600_000
 WAIT_MS = 30_000

@@ -22,7 +22,7 @@ Rule 4: an exception in an endpoint is answered with 500 and handed to `on_bug`.
 in tests, the server ends with it.
 
 Rule 5: a server listens only on this machine (LOOPBACK) by default. A page of another origin can
-change nothing, although a browser that shows it can reach this machine (`origins.py`). A request
+change nothing, although a browser that shows it can reach this machine (`server.py`). A request
 without an Origin, as curl sends it, comes from no page.
 
 Rule 6: port 0 is any free port. Sites that ask for the same port share it.
@@ -35,8 +35,15 @@ from replication.extras import extra
 
 with extra("http", "serving HTTP"):
     from replication.observe.http.event_stream import KEEP_ALIVE_SECONDS, EventSender, EventStream
-    from replication.observe.http.server import GRACE_SECONDS, HttpAddress, serve_http
-    from replication.observe.http.sites import LOOPBACK, Site, http_app, serve_sites
+    from replication.observe.http.server import (
+        GRACE_SECONDS,
+        LOOPBACK,
+        HttpAddress,
+        Site,
+        http_app,
+        serve_http,
+        serve_sites,
+    )
 
 __all__ = [
     "GRACE_SECONDS",

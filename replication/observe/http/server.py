@@ -1,22 +1,103 @@
-"""A server: one listening socket, and an `HttpConnection` for each client.
+"""A server: one listening socket, and an `HttpConnection` for each client; and what it serves.
 
     cancelled ─> no longer listening ─> streams and idle connections end
               ─> answers under way finish, for GRACE_SECONDS ─> the rest are cut off
 
+Each purpose (metrics, control, the page) is a `Site` with its routes; several may share a port.
+
 There are HTTP servers to install, such as hypercorn. Its public `serve` sends under a shield, so that
 a single client that does not read would keep a cluster from stopping. h11 is the part of it that
 reads and writes the protocol, and has a public API.
+
+Requests that a page of another origin sends cannot change anything. A browser lets any page send
+requests to this machine. It hides the answer from that page, but the broker would be killed all the
+same. For a request that changes something, the browser sends the page's origin, which then must be
+this server's own: the Host of the request, if that is a name of this machine or the one that the
+server listens on. (A foreign name that resolves to this machine is both the Origin and the Host of
+its owner's page.)
+
+A server that listens on every address has names that it does not know. It accepts an IP address, a
+name without a dot, which cannot be a public name, and its own host name.
 """
+
+import socket
+from collections.abc import Sequence
+from functools import partial
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 import attrs
 import trio
-from starlette.types import ASGIApp
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from replication.errors import OnBug, raise_bug
 from replication.net.clock import TrioClock
+from replication.net.raising import raising_only_one
 from replication.net.tcp import listening_socket
 from replication.observe.http.connection import Closing, HttpConnection
 from replication.server.node_scope import ListenError
+
+_CHANGES_NOTHING = {"GET", "HEAD", "OPTIONS"}
+_THIS_MACHINE = {"127.0.0.1", "::1", "localhost"}
+_EVERY_ADDRESS = {"", "0.0.0.0", "::"}  # noqa: S104 - compared, not bound
+
+
+@attrs.define(eq=False)
+class SameOrigin:
+    """ASGI middleware that refuses changes from a page of another origin."""
+
+    app: ASGIApp
+    host: str
+    """The host that the server listens on."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        why_not = self._why_not(scope) if scope["type"] == "http" else ""
+        if why_not:
+            await PlainTextResponse(f"{why_not}\n", 403)(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+    def _why_not(self, scope: Scope) -> str:
+        headers = Headers(scope=scope)
+        if scope["method"] in _CHANGES_NOTHING or (origin := headers.get("origin")) is None:
+            return ""
+        asked_under = headers.get("host", "")
+        if origin != f"http://{asked_under}":
+            return "a page of another origin may not do that"
+        if not self._is_ours(_name_in(asked_under)):
+            return (
+                f"{asked_under} may be a foreign name for this machine: use its address,"
+                " or serve on that name"
+            )
+        return ""
+
+    def _is_ours(self, name: str) -> bool:
+        if self.host not in _EVERY_ADDRESS:
+            return name in {*_THIS_MACHINE, self.host.lower()}
+        known = "." not in name or _is_address(name) or name == socket.gethostname().lower()
+        return bool(name) and known
+
+
+def _name_in(host: str) -> str:
+    """Return the host without its port; an empty string if it is not valid."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
 
 GRACE_SECONDS = 1.0
 
@@ -102,3 +183,39 @@ class _HttpServer:
         except BaseException as raised:  # noqa: BLE001 - it is raised by serve_http
             self.failure = raised
             self.failed.set()
+
+
+LOOPBACK = "127.0.0.1"
+
+
+@attrs.frozen(kw_only=True)
+class Site:
+    """The routes of one purpose: metrics, control or the page."""
+
+    purpose: str
+    """The name that is printed before its URL, such as "metrics"."""
+    port: int
+    """Sites with the same port and host share a server."""
+    routes: Sequence[BaseRoute]
+    path: str = "/"
+    """The path of its first page."""
+    host: str = LOOPBACK
+
+
+def http_app(routes: Sequence[BaseRoute], *, host: str = LOOPBACK) -> ASGIApp:
+    """Return an application with `routes`, for a server that listens on `host`."""
+    return Starlette(routes=list(routes), middleware=[Middleware(SameOrigin, host)])
+
+
+async def serve_sites(
+    sites: Sequence[Site], *, nursery: trio.Nursery, on_bug: OnBug = raise_bug
+) -> dict[str, str]:
+    """Serve `sites` in `nursery`; return the URL of each by its purpose, once all are served."""
+    addresses: dict[tuple[str, int], HttpAddress] = {}
+    for host, port in dict.fromkeys((site.host, site.port) for site in sites):
+        sharing = [site for site in sites if (site.host, site.port) == (host, port)]
+        app = http_app([route for site in sharing for route in site.routes], host=host)
+        serve = partial(serve_http, on_bug=on_bug)
+        with raising_only_one():
+            addresses[host, port] = await nursery.start(serve, app, host, port)
+    return {each.purpose: addresses[each.host, each.port].url + each.path for each in sites}

@@ -4,15 +4,13 @@
     /state        the cluster as JSON, once, for programs
     /stream       the same as it changes, as server-sent events
 
-    timeline   events as numbered sentences        board    what changed since a reader last looked
-    live       reads the state, fills the board    routes   what is served
+    board   events as numbered sentences, and what changed since a reader last looked
+    live    what is served; reads the state and fills the board
 
 Its buttons use the control API (`docs/control.md`).
 """
 
-from replication.observe.page.board import Board
-from replication.observe.page.live import LivePage, PageWatch
-from replication.observe.page.routes import page_routes
-from replication.observe.page.timeline import Timeline
+from replication.observe.page.board import Board, Timeline
+from replication.observe.page.live import LivePage, PageWatch, page_routes
 
 __all__ = ["Board", "LivePage", "PageWatch", "Timeline", "page_routes"]

@@ -1,23 +1,141 @@
-"""The newest state, and what has changed in it since a reader last asked.
+"""What happened and what is: the page's timeline of events, and the newest state beside it.
 
     put(state), a few times a second         news(position 7) -> all that changed after 7
     each item has the version at which         a partition that changed ten times meanwhile
     it changed last                            is in there once, as it is now
 
-Rule 1: nothing is kept for a reader. One that has fallen behind, over a slow line or in a hidden
-tab, gets a single update, however much has happened: there is no queue that could grow.
+Rule 1: nothing is kept for a reader, which remembers how far it has read. One that has fallen
+behind, over a slow line or in a hidden tab, gets a single update, however much has happened, and
+the number of events that it missed: there is no queue that could grow.
 
 Rule 2: each item is encoded as JSON once, when it changes, for all readers.
+
+Rule 3: of the events, the last `KEPT` are kept, each as a sentence. Frequent events (high
+watermarks, fetch sessions, metadata) are left out. Internal topics have many partitions: only their
+faults, decisions and truncations are shown.
+
+Rule 4: the controller and the leader both report an ISR change; only the controller's is shown.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 
 import attrs
 import trio
 
-from replication.observe.cluster_state import ClusterState, ObservedPartition, to_json
-from replication.observe.page.timeline import Timeline
+from replication.broker.nodes import CONTROLLER_ID
+from replication.events import (
+    Event,
+    EventSink,
+    FetcherStarted,
+    FetcherStopped,
+    FetchSessionClosed,
+    FetchSessionEvicted,
+    FetchSessionOpened,
+    FollowersBehind,
+    HighWatermarkAdvanced,
+    IsrChanged,
+    MetadataApplied,
+)
+from replication.observe.cluster_state import (
+    INTERNAL_PREFIX,
+    ClusterState,
+    ObservedPartition,
+    to_json,
+)
+from replication.observe.sentences import NEWS, broker_name, kind, sentence
 from storage.types import TopicPartition
+
+KEPT = 500
+_FREQUENT = (
+    FetchSessionClosed,
+    FetchSessionEvicted,
+    FetchSessionOpened,
+    FetcherStarted,
+    FetcherStopped,
+    FollowersBehind,
+    HighWatermarkAdvanced,
+    MetadataApplied,
+)
+
+
+@attrs.frozen(kw_only=True)
+class TimelineEntry:
+    """One thing that happened, in a sentence."""
+
+    number: int
+    at_ms: int
+    """The time on the wall clock."""
+    node: str
+    name: str
+    """The name of the event or of the action."""
+    kind: str
+    partition: str | None
+    text: str
+
+
+@attrs.define(eq=False)
+class Timeline:
+    """The last entries of a cluster, and the count of all that there were."""
+
+    wall_ms: Callable[[], int]
+    _entries: deque[TimelineEntry] = attrs.field(init=False, factory=lambda: deque(maxlen=KEPT))
+    _count: int = attrs.field(init=False, default=0)
+
+    @property
+    def count(self) -> int:
+        """The number of entries so far, including those that are not kept any more."""
+        return self._count
+
+    def since(self, number: int) -> list[TimelineEntry]:
+        """Return the entries from `number` on that are still kept."""
+        return [each for each in self._entries if each.number >= number]
+
+    def sink(self, node_id: int) -> EventSink:
+        name = node_name(node_id)
+
+        def note(event: Event) -> None:
+            if not _is_left_out(event, node_id):
+                partition = getattr(event, "partition", None)
+                self.add(
+                    node=name,
+                    name=event.name,
+                    kind=kind(event),
+                    partition=None if partition is None else str(partition),
+                    text=sentence(event),
+                )
+
+        return note
+
+    def add(
+        self, *, node: str, name: str, kind: str, text: str, partition: str | None = None
+    ) -> None:
+        entry = TimelineEntry(
+            number=self._count,
+            at_ms=self.wall_ms(),
+            node=node,
+            name=name,
+            kind=kind,
+            partition=partition,
+            text=text,
+        )
+        self._entries.append(entry)
+        self._count += 1
+
+
+def node_name(node_id: int) -> str:
+    return "controller" if node_id == CONTROLLER_ID else broker_name(node_id)
+
+
+def _is_left_out(event: Event, node_id: int) -> bool:
+    if isinstance(event, _FREQUENT):
+        return True
+    if isinstance(event, IsrChanged):
+        return node_id != CONTROLLER_ID
+    partition = getattr(event, "partition", None)
+    is_internal = partition is not None and partition.topic.startswith(INTERNAL_PREFIX)
+    return is_internal and kind(event) == NEWS
+
 
 NOTHING = -1
 

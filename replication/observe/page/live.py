@@ -15,11 +15,22 @@ Rule 2: reading takes at most a twentieth of the time: what takes longer is done
 
 Rule 3: what was done to a node (killed, frozen, cut off) is no event of the node. It is found by
 comparing two states, and added to the timeline then.
+
+Rule 4: the page may not load, run or ask anything from another host. The header
+Content-Security-Policy makes the browser enforce that.
+
+Rule 5: a browser that reads slowly gets fewer updates, not late ones: all changes during one
+update come together in the next.
 """
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from importlib.resources import files
+from typing import Final
 
 import attrs
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 
 from replication.broker.nodes import CONTROLLER_ID
 from replication.cluster.cluster import Cluster
@@ -27,17 +38,66 @@ from replication.cluster.interface import AnyCluster
 from replication.events import EventSink, fan_out
 from replication.net.clock import TrioClock
 from replication.net.seams import NodeClock
-from replication.observe.cluster_state import ClusterState, Status
+from replication.observe.cluster_state import ClusterState, Status, to_json
 from replication.observe.control import control_routes
-from replication.observe.http import LOOPBACK, Site
+from replication.observe.http import LOOPBACK, EventSender, EventStream, Site
 from replication.observe.isr_reasons import IsrReasons
 from replication.observe.journal import JournalEntry
 from replication.observe.nodes_source import reader_of_nodes
-from replication.observe.page.board import Board
-from replication.observe.page.routes import page_routes
-from replication.observe.page.timeline import Timeline, node_name
+from replication.observe.page.board import Board, ReaderPosition, Timeline, node_name
 from replication.observe.sentences import FAULT, NEWS
 from replication.observe.state_reader import StateReader
+
+POLICY: Final = "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+FILES: Final = {
+    "/": ("page.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+}
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def page_routes(board: Board, look: Callable[[], Awaitable[ClusterState]]) -> Sequence[BaseRoute]:
+    async def state(_: Request) -> Response:
+        return Response(to_json(await look()), media_type="application/json")
+
+    async def stream(_: Request) -> Response:
+        return EventStream(feed_of(board))
+
+    return [
+        *(Route(path, _file(*file)) for path, file in FILES.items()),
+        Route("/state", state),
+        Route("/stream", stream),
+    ]
+
+
+def feed_of(board: Board) -> Callable[[EventSender], Awaitable[None]]:
+    """Return the feed of one browser: everything first, and then what changes."""
+
+    async def feed(events: EventSender) -> None:
+        seen = ReaderPosition()
+        while True:
+            update, seen = await board.news(seen)
+            await events.send(update)
+
+    return feed
+
+
+def _file(name: str, media_type: str) -> Endpoint:
+    content = files("replication.observe.page").joinpath(name).read_bytes()
+    headers = {
+        "content-security-policy": POLICY,
+        "cache-control": "no-cache",
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+    }
+
+    async def serve(_: Request) -> Response:
+        return Response(content, media_type=media_type, headers=headers)
+
+    return serve
+
 
 READ_SECONDS = 0.2
 SHARE_OF_TIME = 20

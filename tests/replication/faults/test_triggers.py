@@ -7,7 +7,7 @@ import attrs
 from hypothesis import given, strategies as st
 
 from replication.faults import every_time, on_call, once, times, with_probability
-from replication.faults.rules.triggers import (
+from replication.faults.rules.rule import (
     EveryTime,
     OnCall,
     Times,

@@ -19,9 +19,8 @@ from replication.net.clock import TrioClock
 from replication.observe.cluster_state import ClusterState, ObservedPartition, Status
 from replication.observe.http import EventSender
 from replication.observe.page import Board, Timeline
-from replication.observe.page.board import ReaderPosition
-from replication.observe.page.routes import feed_of
-from replication.observe.page.timeline import KEPT
+from replication.observe.page.board import KEPT, ReaderPosition
+from replication.observe.page.live import feed_of
 from storage.types import TopicPartition
 
 T0 = TopicPartition("t", 0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from replication.config.jaas import Jaas
+from replication.config.security import Jaas
 from replication.errors import ConfigError
 from replication.security.rules.principal import (
     distinguished_name,

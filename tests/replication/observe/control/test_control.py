@@ -18,8 +18,7 @@ from replication.faults.impairments import Impairments
 from replication.faults.rules.words import rule_of, words_of
 from replication.net import production_seams
 from replication.observe.control import control_routes
-from replication.observe.control.declared import MOST_BYTES, ControlOperation
-from replication.observe.control.openapi import description_of
+from replication.observe.control.declared import MOST_BYTES, ControlOperation, description_of
 from replication.observe.control.operations import OPERATIONS
 from replication.observe.http import LOOPBACK, http_app, serve_http
 from tests.replication.broker.clients import Client

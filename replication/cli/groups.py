@@ -1,0 +1,354 @@
+"""`understudy group`: consumer groups of any Kafka cluster, as in kafka-consumer-groups.sh.
+
+    --offsets    a row for each partition: the group's offset and lag
+    --members    a row for each member
+    --state      a row for each group: its coordinator and its assignment strategy
+
+There is a row of offsets for each partition with a committed offset or an assigned member, and one
+for each member without partitions. --verbose adds columns. The epochs of KIP-848 are empty, because
+there are no such groups here.
+"""
+
+import enum
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import assert_never
+
+import attrs
+import click
+
+from replication.cli import CommandGroup
+from replication.cli.choosing import ChosenGroups, groups_named
+from replication.cli.connection import ClusterConnection, connected
+from replication.cli.group_offsets import reset_offsets
+from replication.cli.output import (
+    EXECUTE,
+    JSON,
+    OUTPUT,
+    show_json,
+    show_line,
+    show_table,
+    tell,
+    tell_unless_executed,
+)
+from replication.cli.patience import groups_gone
+from replication.client.admin import Admin
+from replication.client.admin.values import GroupDescription, GroupMember
+from replication.client.offsets import OffsetAndMetadata
+from replication.errors import KafkaError, ProtocolError
+from replication.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment, partitions_of
+from replication.wire.list_offsets import LATEST
+from storage.types import NO_LEADER_EPOCH, TopicPartition
+
+
+@attrs.frozen(kw_only=True)
+class GroupPosition:
+    """The position of a group in one partition; None means unknown or absent."""
+
+    group: str
+    topic: str | None = None
+    partition: int | None = None
+    leader_epoch: int | None = None
+    """The leader epoch of the record before the offset, if the committer knew it."""
+    current_offset: int | None = None
+    log_end_offset: int | None = None
+    reader: GroupMember | None = None
+
+    @property
+    def lag(self) -> int | None:
+        if self.current_offset is None or self.log_end_offset is None:
+            return None
+        return self.log_end_offset - self.current_offset
+
+
+@attrs.frozen
+class GroupPositions:
+    """A group, and its position in each partition."""
+
+    group: GroupDescription
+    positions: tuple[GroupPosition, ...]
+
+
+async def describe(admin: Admin, group_id: str) -> GroupPositions:
+    """Return a group and its positions; raise KafkaError if there is no such group."""
+    group = (await admin.describe_groups([group_id]))[group_id]
+    committed = await admin.list_group_offsets(group_id)
+    readers = {
+        partition: member for member in group.members for partition in assigned(group, member)
+    }
+    partitions = sorted({*committed, *readers})
+    ends = await log_ends(admin, partitions)
+    positions = [
+        GroupPosition(
+            group=group_id,
+            topic=each.topic,
+            partition=each.partition,
+            leader_epoch=_epoch(committed.get(each)),
+            current_offset=committed[each].offset if each in committed else None,
+            log_end_offset=ends.get(each),
+            reader=readers.get(each),
+        )
+        for each in partitions
+    ]
+    idle = [member for member in group.members if member not in readers.values()]
+    positions += [GroupPosition(group=group_id, reader=member) for member in idle]
+    return GroupPositions(group, tuple(positions))
+
+
+def _epoch(committed: OffsetAndMetadata | None) -> int | None:
+    if committed is None or committed.leader_epoch == NO_LEADER_EPOCH:
+        return None
+    return committed.leader_epoch
+
+
+def assigned(group: GroupDescription, member: GroupMember) -> list[TopicPartition]:
+    """Return the partitions of a member; none if its assignment is not the consumer protocol's."""
+    if group.protocol_type != PROTOCOL_TYPE or not member.assignment:
+        return []
+    try:
+        return partitions_of(decode_assignment(member.assignment).assigned_partitions)
+    except ProtocolError:
+        return []
+
+
+async def log_ends(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return the log end offsets of the partitions that exist and have a leader."""
+    by_topic: dict[str, list[TopicPartition]] = {}
+    for partition in partitions:
+        by_topic.setdefault(partition.topic, []).append(partition)
+    found: dict[TopicPartition, int] = {}
+    for wanted in by_topic.values():
+        try:
+            listed = await admin.list_offsets(dict.fromkeys(wanted, LATEST))
+        except KafkaError:
+            continue  # a deleted topic must not hide the others
+        found |= {partition: each.offset for partition, each in listed.items()}
+    return found
+
+
+REBALANCING = ("PreparingRebalance", "CompletingRebalance")
+
+
+class About(enum.Enum):
+    OFFSETS = "offsets"
+    MEMBERS = "members"
+    STATE = "state"
+
+
+def remark(group: GroupDescription) -> str:
+    """Return a remark for above the rows of a group; often empty."""
+    if not group.members:
+        return f"Consumer group '{group.group_id}' has no active members."
+    if group.state in REBALANCING:
+        return f"Warning: Consumer group '{group.group_id}' is rebalancing."
+    return ""
+
+
+def show(described: GroupPositions, about: About, *, verbose: bool) -> None:
+    match about:
+        case About.OFFSETS:
+            _show_offsets(described.positions, verbose=verbose)
+        case About.MEMBERS:
+            _show_members(described.group, verbose=verbose)
+        case About.STATE:
+            _show_state(described.group, verbose=verbose)
+        case other:
+            assert_never(other)
+
+
+def _show_offsets(positions: Sequence[GroupPosition], *, verbose: bool) -> None:
+    epoch = ("LEADER-EPOCH",) if verbose else ()
+    columns = ("GROUP", "TOPIC", "PARTITION", *epoch, "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG")
+    rows = [
+        (
+            each.group,
+            each.topic,
+            each.partition,
+            *((each.leader_epoch,) if verbose else ()),
+            each.current_offset,
+            each.log_end_offset,
+            each.lag,
+            *_reader(each.reader),
+        )
+        for each in positions
+    ]
+    show_table((*columns, "CONSUMER-ID", "HOST", "CLIENT-ID"), rows)
+
+
+def _reader(member: GroupMember | None) -> tuple[str | None, str | None, str | None]:
+    return (member.member_id, member.host, member.client_id) if member else (None, None, None)
+
+
+def _show_members(group: GroupDescription, *, verbose: bool) -> None:
+    is_static = any(each.group_instance_id for each in group.members)
+    columns = ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
+    if is_static:
+        columns.insert(2, "GROUP-INSTANCE-ID")
+    if verbose:
+        columns += ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"]
+    rows = []
+    for each in group.members:
+        partitions = assigned(group, each)
+        instance = [each.group_instance_id or None] if is_static else []
+        row = [group.group_id, each.member_id, *instance, each.host, each.client_id]
+        rows.append(
+            [*row, len(partitions), *([None, listed(partitions), None, None] if verbose else [])]
+        )
+    show_table(columns, rows)
+
+
+def listed(partitions: Sequence[TopicPartition]) -> str | None:
+    """Return the partitions as `orders:0,1;payments:2`; None if there are none."""
+    by_topic = groupby(sorted(partitions), key=lambda each: each.topic)
+    return (
+        ";".join(
+            f"{topic}:{','.join(str(each.partition) for each in own)}" for topic, own in by_topic
+        )
+        or None
+    )
+
+
+def _show_state(group: GroupDescription, *, verbose: bool) -> None:
+    columns = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE"]
+    columns += ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"] if verbose else []
+    by = group.coordinator
+    row = [
+        group.group_id,
+        None if by is None else f"{by.host}:{by.port}  ({by.id})",
+        group.protocol or None,
+        group.state,
+        *([None, None] if verbose else []),
+    ]
+    show_table([*columns, "#MEMBERS"], [[*row, len(group.members)]])
+
+
+def as_json(described: GroupPositions) -> dict[str, object]:
+    """Return everything about a group, as JSON."""
+    group, by = described.group, described.group.coordinator
+    return {
+        "group": group.group_id,
+        "state": group.state,
+        "coordinator": None if by is None else {"id": by.id, "host": by.host, "port": by.port},
+        "assignment_strategy": group.protocol,
+        "members": [
+            {
+                "consumer_id": each.member_id,
+                "group_instance_id": each.group_instance_id,
+                "host": each.host,
+                "client_id": each.client_id,
+                "partitions": [list(partition) for partition in assigned(group, each)],
+            }
+            for each in group.members
+        ],
+        "offsets": [
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "leader_epoch": each.leader_epoch,
+                "current_offset": each.current_offset,
+                "log_end_offset": each.log_end_offset,
+                "lag": each.lag,
+                "consumer_id": each.reader.member_id if each.reader else None,
+            }
+            for each in described.positions
+        ],
+    }
+
+
+@click.group(name="group", cls=CommandGroup)
+def command() -> None:
+    """List, describe, reset and delete consumer groups of any Kafka cluster."""
+
+
+@command.command(name="list")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    help="List only groups in these states, such as Empty,Stable.",
+)
+@connected()
+@OUTPUT
+def list_groups(states: Sequence[str], connection: ClusterConnection, output: str) -> None:
+    """List the groups, with their protocol types and states."""
+    wanted = [state.strip() for each in states for state in each.split(",")]
+    found = connection.ask(lambda admin: admin.list_groups(states=wanted))
+    if output == JSON:
+        show_json([attrs.asdict(each) for each in found])
+    else:
+        show_table(
+            ("GROUP", "TYPE", "STATE"), [(e.group_id, e.protocol_type, e.state) for e in found]
+        )
+
+
+@command.command(name="describe")
+@groups_named
+@click.option("--offsets", is_flag=True, help="Show committed offsets and lag.  [default]")
+@click.option("--members", is_flag=True, help="Show the members instead.")
+@click.option("--state", is_flag=True, help="Show the state and the coordinator instead.")
+@click.option(
+    "--verbose", is_flag=True, help="Show more: epochs, and the partitions of each member."
+)
+@connected()
+@OUTPUT
+def describe_groups(
+    chosen: ChosenGroups,
+    *,
+    verbose: bool,
+    connection: ClusterConnection,
+    output: str,
+    **about: bool,
+) -> None:
+    """Describe how far each GROUP has read, and which members read."""
+    asked = [each for each in About if about[each.value]] or [About.OFFSETS]
+    if len(asked) > 1:
+        raise click.UsageError("give one of --offsets, --members and --state")
+
+    async def all_of_them(admin: Admin) -> list[GroupPositions]:
+        return [await describe(admin, group_id) for group_id in await chosen.found(admin)]
+
+    found = connection.ask(all_of_them)
+    if output == JSON:
+        show_json([as_json(each) for each in found])
+        return
+    for each in found:
+        if said := remark(each.group):
+            tell(said)
+        show(each, asked[0], verbose=verbose)
+
+
+@command.command(name="delete")
+@groups_named
+@EXECUTE
+@connected()
+@OUTPUT
+def delete_groups(
+    chosen: ChosenGroups, *, execute: bool, connection: ClusterConnection, output: str
+) -> None:
+    """Delete each GROUP, which must have no members, and its offsets. Needs --execute."""
+
+    async def deleted(admin: Admin) -> dict[str, str]:
+        groups = await chosen.found(admin)
+        found = await admin.describe_groups(groups)
+        if execute:
+            await admin.delete_groups(groups)
+            await groups_gone(admin, groups, timeout_ms=connection.timeout_ms)
+        return {group_id: found[group_id].state for group_id in groups}
+
+    states = connection.ask(deleted)
+    if output == JSON:
+        show_json(
+            [
+                {"group": group_id, "state": state, "deleted": execute}
+                for group_id, state in states.items()
+            ]
+        )
+    elif execute:
+        names = ", ".join(map(repr, states))
+        show_line(f"Deletion of requested consumer groups ({names}) was successful.")
+    else:
+        show_table(("GROUP", "STATE"), list(states.items()))
+    tell_unless_executed(execute=execute)
+
+
+command.add_command(reset_offsets)

@@ -1,0 +1,82 @@
+"""`understudy pipeline failover` and `lag`: what the event journals of a cluster tell."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from replication.cli.pipeline.jobs import MASTER, SparkProgress, deliver, output_option
+from replication.extras import extra
+
+if TYPE_CHECKING:
+    from pipeline.journals.lag import MinIsr
+
+JOURNALS = click.argument("journals", nargs=-1, required=True, type=click.Path(exists=True))
+
+
+@click.command(name="failover")
+@JOURNALS
+@MASTER
+@output_option
+def failover(*, journals: tuple[str, ...], master: str | None, outputs: tuple[str, ...]) -> None:
+    """Report each outage of a broker: fencing, election, first write, full ISR, losses.
+
+    JOURNALS are event journals, or directories with journals: a broker's data directory, or
+    that of a whole cluster. The controller's journal must be among them.
+    """
+    with extra("spark", "understudy pipeline failover"):
+        from pipeline.journals.failover import failover_report
+        from pipeline.journals.source import read_events
+        from pipeline.session import get_session
+    session, progress = get_session(master=master, quick=True), SparkProgress()
+    with progress.watching(session):
+        reports = failover_report(read_events(session, journals), on_step=progress.step)
+    deliver("failover", reports, outputs)
+
+
+@click.command(name="lag")
+@JOURNALS
+@click.option(
+    "--min-isr",
+    multiple=True,
+    metavar="[TOPIC=]N",
+    help="min.insync.replicas of all topics or of one, which no journal contains.  [default: 1]",
+)
+@MASTER
+@output_option
+def lag(
+    *,
+    journals: tuple[str, ...],
+    min_isr: tuple[str, ...],
+    master: str | None,
+    outputs: tuple[str, ...],
+) -> None:
+    """Report each partition's ISR over time, and the lag of its replicas.
+
+    JOURNALS are event journals, or directories with journals: a broker's data directory, or
+    that of a whole cluster.
+    """
+    with extra("spark", "understudy pipeline lag"):
+        from pipeline.journals.lag import lag_report
+        from pipeline.journals.source import read_events
+        from pipeline.session import get_session
+    least = _min_isr(min_isr)
+    session, progress = get_session(master=master, quick=True), SparkProgress()
+    with progress.watching(session):
+        events = read_events(session, journals)
+        report = lag_report(events, min_isr=least, on_step=progress.step)
+    deliver("lag", report, outputs)
+
+
+def _min_isr(given: tuple[str, ...]) -> "MinIsr":
+    from pipeline.journals.lag import MinIsr
+
+    default, topics = 1, {}
+    for each in given:
+        topic, separator, number = each.rpartition("=")
+        if not number.isdigit():
+            raise click.BadParameter(f"{each} is neither N nor TOPIC=N", param_hint="--min-isr")
+        if separator:
+            topics[topic] = int(number)
+        else:
+            default = int(number)
+    return MinIsr(default=default, topics=topics)
