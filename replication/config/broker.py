@@ -432,7 +432,7 @@ class BrokerConfig(SecurityKeys):
     )
     replication_quota_window_size_seconds: int = whole(
         1,
-        "The length in seconds of one of the samples that `replication.leader.rules.quota.window.num` counts.",
+        "The length in seconds of one of the samples that `replication.quota.window.num` counts.",
         at_least=1,
     )
     max_incremental_fetch_session_cache_slots: int = whole(

@@ -34,6 +34,7 @@ TEXTS = {
     }.items()
     for name, spec in keys.items()
 }
+FEATURES = ("eligible.leader.replicas.version", "transaction.version")
 LOG_KEYS = {each.name.replace("_", ".") for each in attrs.fields(LogConfig)}
 
 
@@ -84,6 +85,14 @@ def unclear(text: str) -> list[str]:
 
 def test_every_key_has_a_text_that_stands_alone() -> None:
     assert {key: faults for key, text in TEXTS.items() if (faults := unclear(text))} == {}
+
+
+def test_every_key_that_a_text_names_exists() -> None:
+    known = {key.partition(": ")[2] for key in TEXTS} | set(FEATURES)
+    named = {
+        name for text in TEXTS.values() for name in re.findall(r"`([a-z]+(?:\.[a-z]+)+)`", text)
+    }
+    assert named - known == set()
 
 
 @pytest.mark.parametrize(
