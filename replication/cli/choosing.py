@@ -13,7 +13,7 @@ import attrs
 import click
 
 from replication.cli import completion
-from replication.cli.patience import NotFoundError
+from replication.cli.connection import NotFoundError
 from replication.client.admin import Admin
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""The options that select a cluster, and the requests to it.
+"""The options that select a cluster, the requests to it, and repeated requests.
 
     -b, --bootstrap-server HOST:PORT,...    of the command, else of `understudy -b ...`,
                                             else $UNDERSTUDY_BOOTSTRAP_SERVER, else localhost:9092
@@ -7,31 +7,116 @@
     --timeout MS                            the time limit of an answer
 
 If no broker answers, the error names the brokers that were asked.
+
+Brokers learn of a change one after the other, so requests are repeated:
+
+Rule 1: after a change, a command asks until brokers show it (`until`, `led`, `gone`), at most for
+`--timeout`: the controller's response does not mean that they know it.
+
+Rule 2: if a broker does not know a topic, a command asks again for a moment (`patiently`): the line
+before in the same script may have created it.
 """
 
 import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import attrs
 import click
+import trio
 
 from replication.cli.options import (
     AT_LEAST_ONE,
+    client_arguments,
     client_config_option,
     overrides_option,
     properties_of,
 )
 from replication.cli.output import CommandError
-
-if TYPE_CHECKING:
-    from replication.client.admin import Admin
+from replication.client.admin import Admin
+from replication.client.admin.values import TopicDescription
+from replication.client.config import ClientConfig, keys_of
+from replication.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_SERVER = "localhost:9092"
+LOOK_SECONDS = 0.02
+GRACE_SECONDS = 0.5
+
+
+class NotFoundError(CommandError):
+    """A topic or partition is unknown to the brokers that were asked."""
+
+
+async def patiently(question: Callable[[], Awaitable[T]], *, timeout_ms: int) -> T:
+    """Return the answer of `question`, which is repeated for a moment while a topic is unknown."""
+    deadline = trio.current_time() + min(GRACE_SECONDS, timeout_ms / 1000)
+    while True:
+        try:
+            return await question()
+        except (NotFoundError, KafkaError) as error:
+            if not _is_unknown(error) or trio.current_time() >= deadline:
+                raise
+        await trio.sleep(LOOK_SECONDS)
+
+
+def _is_unknown(error: NotFoundError | KafkaError) -> bool:
+    return not isinstance(error, KafkaError) or error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def until(
+    holds: Callable[[], Awaitable[bool]], *, what: str, timeout_ms: int, after: str
+) -> None:
+    """Wait until `holds` is true; raise CommandError, naming `after` and `what`, at the timeout."""
+    with trio.move_on_after(timeout_ms / 1000):
+        while True:
+            if await holds():
+                return
+            await trio.sleep(LOOK_SECONDS)
+    raise CommandError(f"{after}, but not within {timeout_ms} ms: {what}")
+
+
+async def led(
+    admin: Admin, topic: str, partitions: int, *, timeout_ms: int, after: str
+) -> TopicDescription:
+    """Wait until `topic` has at least `partitions` partitions, all with a leader; return it."""
+    found: list[TopicDescription] = []
+
+    async def holds() -> bool:
+        try:
+            found[:] = [(await admin.describe_topics([topic]))[topic]]
+        except KafkaError as error:
+            if not _is_unknown(error):
+                raise
+            return False
+        there = found[0].partitions
+        return len(there) >= max(1, partitions) and all(each.leader >= 0 for each in there)
+
+    what = f"{partitions} partitions of {topic} with a leader"
+    await until(holds, what=what, timeout_ms=timeout_ms, after=after)
+    return found[0]
+
+
+async def gone(admin: Admin, names: Sequence[str], *, timeout_ms: int) -> None:
+    """Wait until none of `names` is listed."""
+
+    async def holds() -> bool:
+        return not set(names).intersection(await admin.list_topics())
+
+    what = f"{', '.join(names)} no longer listed"
+    await until(holds, what=what, timeout_ms=timeout_ms, after="deleted")
+
+
+async def groups_gone(admin: Admin, groups: Sequence[str], *, timeout_ms: int) -> None:
+    async def holds() -> bool:
+        listed = {each.group_id for each in await admin.list_groups()}
+        return not listed.intersection(groups)
+
+    what = f"{', '.join(groups)} no longer listed"
+    await until(holds, what=what, timeout_ms=timeout_ms, after="deleted")
 
 
 @attrs.frozen
@@ -44,49 +129,37 @@ class ClusterConnection:
 
     def config(self, **keys: Any) -> dict[str, Any]:
         """Return the arguments of a client: Kafka's keys with underscores; the user's take precedence."""
-        given = {key.replace(".", "_"): value for key, value in self.properties.items()}
+        given = client_arguments(self.properties)
         return {"bootstrap_servers": self.servers, **keys, **given}
 
     def for_admin(self) -> "ClusterConnection":
         """Return a connection without the properties that only a consumer or a producer has."""
-        from replication.client.config import ClientConfig, keys_of
-
         shared = keys_of(ClientConfig)
         known = {key: value for key, value in self.properties.items() if key in shared}
         return attrs.evolve(self, properties=known)
 
-    def ask(self, question: "Callable[[Admin], Awaitable[T]]") -> T:
+    def ask(self, question: Callable[[Admin], Awaitable[T]]) -> T:
         """Return the answer of `question` with an admin client."""
-        import trio
-
         answer: T = self.run(trio.run, self.ask_within, question)
         return answer
 
-    def look(self, question: "Callable[[Admin], Awaitable[T]]") -> T:
+    def look(self, question: Callable[[Admin], Awaitable[T]]) -> T:
         """Return the answer of a question that changes nothing; its topic may have been created just now."""
-        import trio
-
         answer: T = self.run(trio.run, self.look_within, question)
         return answer
 
-    async def ask_within(self, question: "Callable[[Admin], Awaitable[T]]") -> T:
+    async def ask_within(self, question: Callable[[Admin], Awaitable[T]]) -> T:
         """Do `ask` in a running trio program."""
-        from replication.client.admin import Admin
-
         async with Admin(**self.config(default_api_timeout_ms=self.timeout_ms)) as admin:
             return await question(admin)
 
-    async def look_within(self, question: "Callable[[Admin], Awaitable[T]]") -> T:
-        from replication.cli.patience import patiently
-
+    async def look_within(self, question: Callable[[Admin], Awaitable[T]]) -> T:
         return await self.ask_within(
             lambda admin: patiently(lambda: question(admin), timeout_ms=self.timeout_ms)
         )
 
     def run(self, function: Callable[..., T], *arguments: Any) -> T:
         """Call `function`; name the brokers in the error if none answers in time."""
-        from replication.errors import ErrorCode, KafkaError
-
         try:
             return function(*arguments)
         except KafkaError as error:
@@ -95,18 +168,13 @@ class ClusterConnection:
             raise CommandError(f"{self.servers}: {error}") from error
 
 
-def server_option(
-    *names: str, default: str | None = DEFAULT_SERVER, about: str = ""
-) -> Callable[[F], F]:
-    """Return the option `--bootstrap-server`, `-b`, with further names of one command."""
+def server_option(about: str) -> Callable[[F], F]:
+    """Return the option `--bootstrap-server`, `-b`."""
     return click.option(
-        "-b",
-        "--bootstrap-server",
-        *names,
-        "servers",
+        *("-b", "--bootstrap-server", "servers"),
         metavar="HOST:PORT,...",
-        callback=functools.partial(_servers, default=default),
-        help=about or f"Brokers to ask first.  [default: {default}]",
+        callback=lambda _, __, given: given or global_servers() or DEFAULT_SERVER,
+        help=about,
     )
 
 
@@ -114,13 +182,6 @@ def global_servers() -> str | None:
     """Return the brokers of `understudy -b` or of the environment; None if there are none."""
     given: str | None = click.get_current_context().find_root().params.get("global_servers")
     return given
-
-
-def _servers(
-    _: click.Context, __: click.Parameter, given: str | None, *, default: str | None
-) -> str | None:
-    """Return the brokers of the command, or the global ones, or the default."""
-    return given or global_servers() or default
 
 
 def connected(
@@ -131,7 +192,7 @@ def connected(
     `file_names` and `property_names` are further names, from one of Kafka's tools.
     """
     options = [
-        server_option(),
+        server_option(f"Brokers to ask first.  [default: {DEFAULT_SERVER}]"),
         client_config_option(*file_names),
         overrides_option("A property of the Kafka client; it overrides the file.", *property_names),
         click.option(

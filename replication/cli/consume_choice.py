@@ -29,7 +29,7 @@ import attrs
 import click
 
 from replication.cli.choosing import WantedTopics
-from replication.cli.patience import NotFoundError
+from replication.cli.connection import NotFoundError
 from replication.client.admin import Admin
 from replication.client.consumer import Consumer
 from replication.client.consumer.records import ConsumerRecord

@@ -324,7 +324,7 @@ UP_TO = {"lso": UpTo.LAST_STABLE, "hw": UpTo.HIGH_WATERMARK}
 
 
 @click.command(name="follow")
-@server_option(about="Brokers of the cluster to follow.")
+@server_option("Brokers of the cluster to follow.")
 @click.option(
     "--to", "directory", required=True, type=NEW_DIRECTORY,
     help="The directory of the copy; an existing copy is continued."

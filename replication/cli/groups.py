@@ -19,7 +19,7 @@ import click
 
 from replication.cli import CommandGroup
 from replication.cli.choosing import ChosenGroups, groups_named
-from replication.cli.connection import ClusterConnection, connected
+from replication.cli.connection import ClusterConnection, connected, groups_gone
 from replication.cli.group_offsets import reset_offsets
 from replication.cli.output import (
     EXECUTE,
@@ -31,7 +31,6 @@ from replication.cli.output import (
     tell,
     tell_unless_executed,
 )
-from replication.cli.patience import groups_gone
 from replication.client.admin import Admin
 from replication.client.admin.values import GroupDescription, GroupMember
 from replication.client.offsets import OffsetAndMetadata

@@ -1,8 +1,6 @@
 """`understudy up` with all nodes in one process; it is imported only for that."""
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -11,45 +9,37 @@ from replication.broker.nodes import node_directory
 from replication.cli.interruptions import STOP_SIGNALS
 from replication.cli.output import tell
 from replication.cli.running import allow_many_files, journal_sink, reporting_bugs
-from replication.cli.served import ControlServer, HttpPort, MetricsServer, PageServer, serve
+from replication.cli.served import ControlServer, MetricsServer, PageServer, serve
 from replication.cluster.cluster import Cluster, open_cluster
 from replication.errors import UnderstudyError
 from replication.events import EventSink, fan_out, ignore
 from replication.faults.impairments import Impairments
 from storage.filesystem import OsFileSystem
 
+if TYPE_CHECKING:
+    from replication.cli.up import ClusterPlan
+
 LOOK_SECONDS = 0.5
-# Prints the addresses of the brokers and the URLs of the sites.
-Show: TypeAlias = Callable[[list[str], Mapping[str, str]], None]
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False)
 class OneProcess:
     """A cluster in this process, which holds the lock of its data."""
 
-    data_dir: Path
-    brokers: int
-    first_port: int
-    properties: dict[str, str]
-    metrics: HttpPort | None
-    ui: HttpPort | None
-    control: HttpPort | None
-    warn: Callable[[], None]
-    """Prints warnings, once the data is locked."""
-    show: Show
+    plan: "ClusterPlan"
     _metrics: MetricsServer = attrs.field(init=False)
     _page: PageServer = attrs.field(init=False)
     _control: ControlServer = attrs.field(init=False)
     _journals: dict[int, EventSink] = attrs.field(init=False, factory=dict)
 
     def run(self) -> None:
-        self._metrics = MetricsServer(self.metrics)
-        self._page = PageServer(self.ui)
-        self._control = ControlServer(self.control)
+        self._metrics = MetricsServer(self.plan.metrics)
+        self._page = PageServer(self.plan.ui)
+        self._control = ControlServer(self.plan.control)
         allow_many_files()
-        self.data_dir.mkdir(parents=True, exist_ok=True)
-        lock = OsFileSystem().lock(str(self.data_dir / ".lock"))
-        self.warn()
+        self.plan.data_dir.mkdir(parents=True, exist_ok=True)
+        lock = OsFileSystem().lock(str(self.plan.data_dir / ".lock"))
+        self.plan.warn()
         try:
             trio.run(self._run)
         finally:
@@ -59,12 +49,12 @@ class OneProcess:
         on_bug = self._metrics.on_bug(reporting_bugs(ignore))
         refused: UnderstudyError | None = None
         opened = open_cluster(
-            brokers=self.brokers,
-            data_dir=str(self.data_dir),
-            base_port=self.first_port,
-            properties=self.properties,
+            brokers=self.plan.brokers,
+            data_dir=str(self.plan.data_dir),
+            base_port=self.plan.first_port,
+            properties=self.plan.properties,
             make_sink=self._sink,
-            impairments=Impairments() if self.ui or self.control else None,
+            impairments=Impairments() if self.plan.ui or self.plan.control else None,
             on_bug=on_bug,
         )
         with trio.open_signal_receiver(*STOP_SIGNALS) as signals:
@@ -78,7 +68,7 @@ class OneProcess:
                 except UnderstudyError as error:
                     refused = error  # raised after the cluster has shut down in good order
                 else:
-                    self.show(cluster.bootstrap_list, urls)
+                    self.plan.show(cluster.bootstrap_list, urls)
                     await anext(signals)
                     cluster.let_go()  # a frozen node would not shut down
                 nursery.cancel_scope.cancel()
@@ -92,7 +82,7 @@ class OneProcess:
     def _journal(self, node_id: int) -> EventSink:
         """Return the journal sink of a node, which all its incarnations share."""
         if node_id not in self._journals:
-            directory = self.data_dir / node_directory(node_id)
+            directory = self.plan.data_dir / node_directory(node_id)
             directory.mkdir(parents=True, exist_ok=True)
             path = str(directory / "events.journal")
             self._journals[node_id] = journal_sink(path, node_id=node_id)

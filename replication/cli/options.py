@@ -74,6 +74,11 @@ def properties_of(file: Path | None, given: Mapping[str, str]) -> dict[str, str]
     return found | {**given}
 
 
+def client_arguments(properties: Mapping[str, str]) -> dict[str, Any]:
+    """Return the properties as the arguments of a client: with underscores in their names."""
+    return {key.replace(".", "_"): value for key, value in properties.items()}
+
+
 def secrets_of(properties: Mapping[str, str]) -> list[str]:
     """Return the values that must stay secret."""
     return [value for key, value in properties.items() if value and _SECRET.search(key)]

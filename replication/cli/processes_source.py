@@ -25,9 +25,8 @@ from replication.observe.cluster_state import (
     Role,
     Status,
 )
-from replication.observe.isr_reasons import IsrReasons
 from replication.observe.protocol_source import ProtocolSource
-from replication.observe.state_reader import StateReader, StateSource
+from replication.observe.state_reader import IsrReasons, StateReader, StateSource
 
 ANSWER_MS = 1000
 _STATUSES = {

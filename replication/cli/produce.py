@@ -23,11 +23,10 @@ import click
 import trio
 
 from replication.cli import completion
-from replication.cli.connection import ClusterConnection, connected
+from replication.cli.connection import ClusterConnection, NotFoundError, connected
 from replication.cli.interruptions import interruptible
 from replication.cli.options import AT_LEAST_ZERO, exact_key_values
 from replication.cli.output import JSON, OUTPUT, CommandError, json_line, tell
-from replication.cli.patience import NotFoundError
 from replication.cli.produce_lines import InputLine, Lines
 from replication.cli.streams import StandardInput, StandardOutput
 from replication.client.admin import Admin

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import attrs
 import click
@@ -13,7 +12,7 @@ import trio
 
 from replication.broker.adoption import AdoptedTopic, adopt
 from replication.cli.follow import source_properties
-from replication.cli.options import client_config_option
+from replication.cli.options import client_arguments, client_config_option
 from replication.cli.output import (
     EXECUTE,
     JSON,
@@ -155,8 +154,7 @@ async def _source_ends(
     from replication.client.admin import Admin
     from replication.wire.list_offsets import LATEST
 
-    given: dict[str, Any] = {key.replace(".", "_"): value for key, value in properties.items()}
-    given["default_api_timeout_ms"] = SOURCE_TIMEOUT_MS
+    given = client_arguments(properties) | {"default_api_timeout_ms": SOURCE_TIMEOUT_MS}
     ends: dict[TopicPartition, Offset] = {}
     with raising_only_one():
         async with trio.open_nursery() as nursery:

@@ -22,11 +22,10 @@ if TYPE_CHECKING:
     from replication.cluster.interface import AnyCluster
     from replication.errors import OnBug
     from replication.observe.http.server import Site
-    from replication.observe.isr_reasons import IsrReasons
     from replication.observe.journal import JournalEntry
     from replication.observe.page import LivePage
     from replication.observe.served_metrics import ServedMetrics
-    from replication.observe.state_reader import StateReader
+    from replication.observe.state_reader import IsrReasons, StateReader
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -33,7 +33,14 @@ from replication.cli.choosing import (
     names_of,
     only_some,
 )
-from replication.cli.connection import ClusterConnection, connected
+from replication.cli.connection import (
+    ClusterConnection,
+    NotFoundError,
+    connected,
+    gone,
+    led,
+    patiently,
+)
 from replication.cli.options import AT_LEAST_ONE, key_values
 from replication.cli.output import (
     EXECUTE,
@@ -44,7 +51,6 @@ from replication.cli.output import (
     tell,
     tell_unless_executed,
 )
-from replication.cli.patience import NotFoundError, gone, led, patiently
 from replication.client.admin import Admin, NewTopic
 from replication.client.admin.values import (
     ConfigValue,

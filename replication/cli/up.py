@@ -15,11 +15,10 @@ import gc
 import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
+import attrs
 import click
 
 from replication.cli.options import (
@@ -36,9 +35,6 @@ from replication.cli.served import (
     PageServer,
     http_option,
 )
-
-if TYPE_CHECKING:
-    from replication.cli.one_process import Show
 
 BASE_PORT = 9092
 LOOK_SECONDS = 0.5
@@ -116,22 +112,64 @@ def command(
             brokers, properties = _of_a_copy(data_dir, brokers, properties)
         known = _brokers_with_data(data_dir)
         brokers = brokers or max(known, default=DEFAULT_BROKERS)
-        warnings = [
-            *_of_brokers_left_out(data_dir, known, brokers),
-            *_of_who_was_killed(data_dir, brokers, properties),
-        ]
-        run = _run_isolated if isolated else _run_here
-        run(
+        plan = ClusterPlan(
             data_dir=data_dir,
             brokers=brokers,
             first_port=first_port,
             properties=properties,
-            warnings=warnings,
+            warnings=[
+                *_of_brokers_left_out(data_dir, known, brokers),
+                *_of_killed_brokers(data_dir, brokers, properties),
+            ],
             metrics=metrics,
             ui=ui,
             control=control,
-            show=partial(_show, output=output),
+            output=output,
         )
+        if isolated:
+            _run_isolated(plan)
+        else:
+            _run_here(plan)
+
+
+@attrs.frozen(kw_only=True)
+class ClusterPlan:
+    """A cluster that `up` is about to run."""
+
+    data_dir: Path
+    brokers: int
+    first_port: int
+    """The port of broker 1; 0 for free ports."""
+    properties: dict[str, str]
+    warnings: Sequence[str]
+    metrics: HttpPort | None
+    ui: HttpPort | None
+    control: HttpPort | None
+    output: str
+
+    def warn(self) -> None:
+        """Print the warnings, once the data is locked: a running cluster looks like a killed one."""
+        for each in self.warnings:
+            tell(each)
+
+    def show(self, addresses: list[str], urls: Mapping[str, str]) -> None:
+        """Print the addresses as plain text, without rich, which would delay the start; or as JSON.
+
+        JSON is one line, so that a reader need not wait for the end of the cluster.
+        """
+        if self.output == JSON:
+            brokers = [
+                {"node_id": broker_id, "status": "running", "kafka_address": address}
+                for broker_id, address in enumerate(addresses, start=1)
+            ]
+            cluster = {"bootstrap_servers": ",".join(addresses), "brokers": brokers}
+            show_line(json_line(cluster | {"urls": dict(urls)}))
+            return
+        show_line("NODE-ID  STATUS   KAFKA-ADDRESS")
+        for broker_id, address in enumerate(addresses, start=1):
+            show_line(f"{broker_id:<7}  running  {address}")
+        for purpose, url in urls.items():
+            show_line(f"{purpose}: {url}")
 
 
 def _of_a_copy(
@@ -170,7 +208,7 @@ def _numbers(ids: Iterable[int]) -> str:
     return ", ".join(map(str, ids))
 
 
-def _of_who_was_killed(data_dir: Path, brokers: int, properties: dict[str, str]) -> Iterator[str]:
+def _of_killed_brokers(data_dir: Path, brokers: int, properties: dict[str, str]) -> Iterator[str]:
     """Yield a warning about killed brokers, which must wait until their sessions expire."""
     logs = {each: data_dir / f"broker-{each}" / "log" for each in range(1, brokers + 1)}
     killed = [
@@ -194,81 +232,22 @@ def _of_who_was_killed(data_dir: Path, brokers: int, properties: dict[str, str])
     )
 
 
-def _warn(warnings: Iterable[str]) -> None:
-    """Print the warnings, once the data is locked: a running cluster looks like a killed one."""
-    for each in warnings:
-        tell(each)
-
-
-def _show(addresses: list[str], urls: Mapping[str, str], *, output: str) -> None:
-    """Print the addresses as plain text, without rich, which would delay the start; or as JSON.
-
-    JSON is one line, so that a reader need not wait for the end of the cluster.
-    """
-    if output == JSON:
-        brokers = [
-            {"node_id": broker_id, "status": "running", "kafka_address": address}
-            for broker_id, address in enumerate(addresses, start=1)
-        ]
-        servers = ",".join(addresses)
-        show_line(json_line({"bootstrap_servers": servers, "brokers": brokers, "urls": dict(urls)}))
-        return
-    width = len("running")
-    show_line(f"NODE-ID  {'STATUS':<{width}}  KAFKA-ADDRESS")
-    for broker_id, address in enumerate(addresses, start=1):
-        show_line(f"{broker_id:<7}  {'running':<{width}}  {address}")
-    for purpose, url in urls.items():
-        show_line(f"{purpose}: {url}")
-
-
-def _run_here(
-    *,
-    data_dir: Path,
-    brokers: int,
-    first_port: int,
-    properties: dict[str, str],
-    warnings: Sequence[str],
-    metrics: HttpPort | None,
-    ui: HttpPort | None,
-    control: HttpPort | None,
-    show: "Show",
-) -> None:
+def _run_here(plan: ClusterPlan) -> None:
     from replication.cli.one_process import OneProcess
 
     # Imported objects live as long as the process. With them a full collection stops every node
     # for 150 ms, and without them for 0.2 ms.
     gc.freeze()
-    OneProcess(
-        data_dir=data_dir,
-        brokers=brokers,
-        first_port=first_port,
-        properties=properties,
-        metrics=metrics,
-        ui=ui,
-        control=control,
-        warn=partial(_warn, warnings),
-        show=show,
-    ).run()
+    OneProcess(plan).run()
 
 
-def _run_isolated(
-    *,
-    data_dir: Path,
-    brokers: int,
-    first_port: int,
-    properties: dict[str, str],
-    warnings: Sequence[str],
-    metrics: HttpPort | None,
-    ui: HttpPort | None,
-    control: HttpPort | None,
-    show: "Show",
-) -> None:
+def _run_isolated(plan: ClusterPlan) -> None:
     from replication.broker.defaults import default_properties
     from replication.cli.isolated import IsolatedCluster
 
     # First: a missing extra is reported before anything starts.
-    page, served = PageServer(ui), ControlServer(control)
-    is_steered = ui is not None or control is not None
+    page, served = PageServer(plan.ui), ControlServer(plan.control)
+    is_steered = plan.ui is not None or plan.control is not None
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
@@ -276,28 +255,29 @@ def _run_isolated(
     # A shell that starts this in the background has SIGINT ignored.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    ports = [first_port + index for index in range(brokers + 1)] if first_port else []
-    config = default_properties(brokers) | properties
+    first = plan.first_port
+    ports = [first + index for index in range(plan.brokers + 1)] if first else []
+    config = default_properties(plan.brokers) | plan.properties
     with (
         contextlib.suppress(KeyboardInterrupt),
         IsolatedCluster(
-            data_dir,
-            brokers,
+            plan.data_dir,
+            plan.brokers,
             ports=ports,
             config=config,
             forked=True,
-            metrics=metrics,
+            metrics=plan.metrics,
             steered=is_steered,
         ) as cluster,
     ):
-        _warn(warnings)
+        plan.warn()
         if is_steered:
             from replication.cli.steered_processes import steer
 
-            steer(cluster, page, served, show)
+            steer(cluster, page, served, plan.show)
             return
         cluster.wait_until_ready()
-        show(cluster.bootstrap_servers.split(","), cluster.metrics_urls)
+        plan.show(cluster.bootstrap_servers.split(","), cluster.metrics_urls)
         while True:
             # signal.pause() would miss a signal that comes just before it.
             time.sleep(LOOK_SECONDS)

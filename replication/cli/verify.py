@@ -10,20 +10,20 @@ Flags that kafka-replica-verification has are named as there. Exit codes:
     0   the same    1   they differ    2   all or some could not be compared
 """
 
-import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 import trio
 
+from replication.cli.choosing import pattern
 from replication.cli.connection import global_servers
 from replication.cli.options import (
     AT_LEAST_ONE,
     AT_LEAST_ZERO,
+    client_arguments,
     client_config_option,
     overrides_option,
     properties_of,
@@ -51,16 +51,6 @@ COULD_NOT_COMPARE = 2
 BAR_INTERVAL_MS = 200
 
 
-def topic_pattern(_: click.Context, option: click.Parameter, value: str) -> str:
-    """Return a regular expression for whole names; commas separate several, as in Kafka's tools."""
-    pattern = "|".join(part.strip() for part in value.strip("\"'").split(","))
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise click.BadParameter(f"{value}: {error}", param=option) from error
-    return f"(?:{pattern})"
-
-
 def numbers(_: click.Context, option: click.Parameter, value: str | None) -> PartitionRanges | None:
     """Return the partitions that an option names: `0,3-5` is 0, 3, 4 and 5."""
     try:
@@ -84,7 +74,7 @@ def numbers(_: click.Context, option: click.Parameter, value: str | None) -> Par
 )
 @click.option(
     "--topics-include",
-    callback=topic_pattern,
+    callback=pattern,
     default=".*",
     help="Compare only topics whose whole name matches.",
 )
@@ -132,7 +122,7 @@ def command(
     *,
     sources: tuple[str, ...],
     servers: tuple[str, ...],
-    topics_include: str,
+    topics_include: str | None,
     partitions: PartitionRanges | None,
     timestamp: int,
     fetch_size: int,
@@ -172,13 +162,13 @@ def command(
             directories=directories,
             bootstrap_servers=clusters,
             selection=PartitionSelection(
-                topics=topics_include, partitions=partitions, timestamp=timestamp
+                topics=topics_include or ".*", partitions=partitions, timestamp=timestamp
             ),
             rules=Rules(copies=copies, exact=exact, compacted=compacted),
             fetching=FetchOptions(fetch_size=fetch_size, max_wait_ms=max_wait_ms),
             client_config={
                 "default_api_timeout_ms": answer_ms,
-                **client_config(config_file, overrides),
+                **client_arguments(properties_of(config_file, overrides)),
             },
             listener=listener,
         )
@@ -201,12 +191,6 @@ def _is_servers(text: str) -> bool:
         return bool([HostPort.parse(each.strip()) for each in text.split(",")])
     except ValueError:
         return False
-
-
-def client_config(path: Path | None, properties: Mapping[str, str]) -> dict[str, Any]:
-    """Return the properties with underscores, as a client takes them."""
-    given = properties_of(path, properties)
-    return {key.replace(".", "_"): value for key, value in given.items()}
 
 
 def run(verification: VerificationPlan) -> Comparison:

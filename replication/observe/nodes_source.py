@@ -29,9 +29,8 @@ from replication.observe.cluster_state import (
     Status,
     troubled_first,
 )
-from replication.observe.isr_reasons import IsrReasons
 from replication.observe.sentences import broker_name, broker_names
-from replication.observe.state_reader import StateReader
+from replication.observe.state_reader import IsrReasons, StateReader
 from storage.types import TopicPartition
 
 LIMIT = 500

@@ -5,8 +5,8 @@ from itertools import groupby
 
 from replication.cli.isolated import CONTROLLER
 from replication.metrics import MetricName
-from replication.observe.exposition import QUANTILES, spelling
 from replication.observe.metric_catalogue import CATALOGUE, MetricDescription
+from replication.observe.served_metrics import QUANTILES, spelling
 
 _HEAD = """
 `understudy up --metrics 9100` serves `http://127.0.0.1:9100/metrics` in Prometheus' text form; so do `understudy broker --config server.properties --metrics 9100`, for its node, and `understudy follow --metrics-port 9100`, for its copy.

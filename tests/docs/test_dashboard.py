@@ -14,8 +14,8 @@ from typing import Any
 import attrs
 
 from replication.metrics import MetricName
-from replication.observe.exposition import QUANTILES, spelling
 from replication.observe.metric_catalogue import CATALOGUE
+from replication.observe.served_metrics import QUANTILES, spelling
 
 DASHBOARD: dict[str, Any] = json.loads(
     (Path(__file__).parents[2] / "docs" / "grafana" / "understudy.json").read_text()

@@ -41,12 +41,11 @@ from replication.net.seams import NodeClock
 from replication.observe.cluster_state import ClusterState, Status, to_json
 from replication.observe.control import control_routes
 from replication.observe.http import LOOPBACK, EventSender, EventStream, Site
-from replication.observe.isr_reasons import IsrReasons
 from replication.observe.journal import JournalEntry
 from replication.observe.nodes_source import reader_of_nodes
 from replication.observe.page.board import Board, ReaderPosition, Timeline, node_name
 from replication.observe.sentences import FAULT, NEWS
-from replication.observe.state_reader import StateReader
+from replication.observe.state_reader import IsrReasons, StateReader
 
 POLICY: Final = "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 FILES: Final = {

@@ -13,7 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from replication.follower.fetcher_stats import FetcherStats
 from replication.follower.rules.fetch_state import BrokerEndPoint
 from replication.metrics import KEPT, Family, Histogram, MetricName, MetricsRegistry, quantiles
-from replication.observe.exposition import (
+from replication.observe.metric_catalogue import CATALOGUE
+from replication.observe.served_metrics import (
     QUANTILES,
     SLICE,
     Exposition,
@@ -21,7 +22,6 @@ from replication.observe.exposition import (
     exposition,
     spelling,
 )
-from replication.observe.metric_catalogue import CATALOGUE
 from storage.types import TopicPartition
 
 B1 = (("broker", "1"),)

@@ -15,9 +15,8 @@ from replication.observe.cluster_state import (
     to_json,
     troubled_first,
 )
-from replication.observe.isr_reasons import IsrReasons
 from replication.observe.nodes_source import reader_of_nodes
-from replication.observe.state_reader import StateReader, why_out
+from replication.observe.state_reader import IsrReasons, StateReader, why_out
 from scenarios.world.world import World
 from storage.checkpoint import EpochEntry
 from storage.types import TopicPartition

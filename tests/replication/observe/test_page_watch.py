@@ -3,9 +3,9 @@
 from functools import partial
 
 from replication.faults.impairments import Impairments
-from replication.observe.isr_reasons import IsrReasons
 from replication.observe.nodes_source import reader_of_nodes
 from replication.observe.page import Board, PageWatch, Timeline
+from replication.observe.state_reader import IsrReasons
 from scenarios.world.world import World
 from tests.replication.broker.stage import play, seams_in, staged
 

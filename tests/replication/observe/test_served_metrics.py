@@ -14,14 +14,16 @@ from replication.errors import ErrorCode
 from replication.events import LogDeleted, LogTruncated, fan_out
 from replication.metrics import MetricName
 from replication.net.clock import TrioClock
-from replication.observe.exposition import CONTENT_TYPE, exposition, spelling
 from replication.observe.http import serve_sites
 from replication.observe.metric_catalogue import CATALOGUE, MetricDescription
 from replication.observe.served_metrics import (
+    CONTENT_TYPE,
     PROBE_SECONDS,
     NodeEvents,
     ProcessMetrics,
     ServedMetrics,
+    exposition,
+    spelling,
 )
 from replication.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from scenarios.world.world import World
