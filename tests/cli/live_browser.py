@@ -46,7 +46,7 @@ class LiveBrowser:
     """The errors in the browser's console, and what the page's policy forbade."""
 
     def call(self, method: str, **parameters: object) -> dict[str, Any]:
-        """What Chromium answers; what happens meanwhile is noted."""
+        """Return Chromium's answer; events that come meanwhile are kept."""
         self._last_id += 1
         message = {"id": self._last_id, "method": method, "params": parameters}
         if self._session:

@@ -63,7 +63,7 @@ def test_every_command_is_here() -> None:
 
 
 @pytest.mark.parametrize("name", LEAVES)
-def test_a_flag_that_there_is_not(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_flag_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, said = ending([*name.split(), "--no-such-flag"], capsys)
     assert code == 2
     assert said[0].startswith("Usage: understudy ")
@@ -71,7 +71,9 @@ def test_a_flag_that_there_is_not(name: str, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("name", sorted(ASKING.keys() & LEAVES.keys()))
-def test_nobody_answers(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_cluster_that_does_not_answer_is_named(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     answer = ASKING[name].replace("COPY", str(tmp_path / "copy")).split()
     options = {option for each in LEAVES[name].params for option in each.opts}
     patience = ["--timeout", "60"] if "--timeout" in options else []
@@ -86,13 +88,13 @@ def test_nobody_answers(name: str, capsys: pytest.CaptureFixture[str], tmp_path:
 
 
 @pytest.mark.parametrize("name", sorted(WITHOUT_BROKERS.keys() & LEAVES.keys()))
-def test_what_it_is_told_cannot_be(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_impossible_argument_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, said = ending([*name.split(), *WITHOUT_BROKERS[name].split()], capsys)
     assert code in {1, 2}
     assert said[-1].startswith(("understudy: ", "Error: "))
 
 
-def test_a_session_that_cannot_be_where_a_broker_was_killed(
+def test_an_impossible_session_timeout_is_refused_although_a_broker_was_killed(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     log = tmp_path / "broker-1" / "log"
@@ -104,7 +106,7 @@ def test_a_session_that_cannot_be_where_a_broker_was_killed(
     assert said[0].startswith("understudy: broker.session.timeout.ms=abc: expected a whole number")
 
 
-def test_all_that_ask_brokers_are_told_which_alike() -> None:
+def test_every_command_for_a_cluster_takes_the_same_addresses() -> None:
     """`-b`, and how long to wait: but for two that have a time of their own, and `promote`."""
     for name, command in LEAVES.items():
         options = {option for each in command.params for option in each.opts}

@@ -17,7 +17,7 @@ from tests.cli.commands import Command
 
 
 def found(*words: str) -> list[str]:
-    """What click answers of the last word."""
+    """Return what click suggests for the last word."""
     *before, incomplete = words
     completions = ShellComplete(group, {}, COMMAND, VARIABLE).get_completions(before, incomplete)
     return [each.value for each in completions]
@@ -31,7 +31,7 @@ def test_commands_and_flags() -> None:
     assert found("topic", "list", "--output", "") == ["table", "json"]
 
 
-def test_topics_and_groups_of_the_cluster_that_the_line_names(
+def test_topics_and_groups_come_from_the_cluster_of_the_command_line(
     brokers: ThreadedCluster, understudy: Command
 ) -> None:
     for name in ("tab-a", "tab-b"):
@@ -46,7 +46,7 @@ def test_topics_and_groups_of_the_cluster_that_the_line_names(
     assert found(*whom, "group", "describe", "tab-") == ["tab-readers"]
 
 
-def test_a_tab_that_finds_nobody_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_completion_without_a_cluster_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
     assert found("-b", "127.0.0.1:1", "topic", "describe", "") == []
     assert capsys.readouterr().err == ""
 

@@ -102,7 +102,7 @@ def test_numbers_are_printed_as_java_does(number: float, text: str) -> None:
     assert KafkaDeserialiser("double").text(struct.pack(">d", number)).decode() == text
 
 
-def test_a_single_has_no_more_digits_than_tell_it_from_others() -> None:
+def test_a_float_has_only_the_digits_that_identify_it() -> None:
     single = KafkaDeserialiser("FloatDeserializer")
     for number, text in ((0.1, b"0.1"), (3.4028234663852886e38, b"3.4028235E38"), (1e7, b"1.0E7")):
         assert single.text(struct.pack(">f", number)) == text
@@ -196,7 +196,7 @@ def test_a_filter(
 
 
 def test_a_group_goes_on_where_it_was(understudy: Command, topic: str) -> None:
-    """What was polled beyond the maximum was not read."""
+    """Records polled beyond the maximum do not count as read."""
     understudy("produce", topic, stdin=b"0\n1\n2\n3\n4\n")
     group = ["--group", f"of-{topic}", "--from-beginning", "-c", "2"]
     assert understudy.lines("consume", topic, *group) == ["0", "1"]
@@ -224,7 +224,9 @@ def test_a_line_that_cannot_be_read_aborts_the_transaction(understudy: Command, 
     assert read(understudy, topic, "--isolation-level", "read_committed") == b""
 
 
-def test_what_is_too_large_fails_and_the_rest_is_there(understudy: Command, topic: str) -> None:
+def test_a_record_that_is_too_large_fails_and_the_others_are_sent(
+    understudy: Command, topic: str
+) -> None:
     small = ["-X", "max.request.size=2000", "--sync"]
     answer = understudy(
         "produce", topic, *small, stdin=b"a\n" + 3000 * b"b" + b"\nc\n", exit_code=1
@@ -283,13 +285,15 @@ def test_several_topics_by_a_pattern(understudy: Command, brokers: ThreadedClust
         "produce t -X nothing",
     ],
 )
-def test_what_cannot_be_meant_is_a_usage_error(understudy: Command, wrong: str) -> None:
+def test_contradicting_arguments_are_a_usage_error(understudy: Command, wrong: str) -> None:
     answer = understudy(*wrong.split(" "), exit_code=2)
     assert answer.stderr.splitlines()[-1].startswith("Error: ")
 
 
 @pytest.mark.parametrize("what", ["consume nowhere", "produce nowhere", "consume five -p 7"])
-def test_what_is_not_there(understudy: Command, brokers: ThreadedCluster, what: str) -> None:
+def test_an_unknown_topic_or_group_is_an_error(
+    understudy: Command, brokers: ThreadedCluster, what: str
+) -> None:
     if not brokers.leader("five"):
         brokers.create_topic("five")
     answer = understudy(*what.split(), "--timeout", "200", stdin=b"x\n", exit_code=1)

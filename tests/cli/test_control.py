@@ -118,7 +118,7 @@ def test_nodes_are_steered_while_they_run(controlled: Controlled) -> None:
     assert stopped(controlled.process, signal.SIGTERM) == 0
 
 
-def test_who_is_cut_off_is_missed_until_the_network_heals(controlled: Controlled) -> None:
+def test_a_node_that_is_cut_off_is_missed_until_the_network_heals(controlled: Controlled) -> None:
     until(lambda: controlled.isr() == [1, 2], "the replicas never were in sync")
     both = [{"from": 0, "to": 2}, {"from": 1, "to": 2}, {"from": 2, "to": 0}, {"from": 2, "to": 1}]
     assert controlled.post("network/cut", {"nodes": [2]}) == {"cuts": both}
@@ -165,7 +165,7 @@ def test_a_rule_holds_for_a_broker_that_starts_later_and_goes_with_a_reset(
 
 
 @pytest.mark.deep
-def test_a_black_hole_is_closed_with_its_rule(controlled: Controlled) -> None:
+def test_a_silent_connection_is_closed_when_its_rule_is_removed(controlled: Controlled) -> None:
     controlled.post("faults", {"api": "PRODUCE", "effect": "drop-request"})
 
     async def held() -> None:

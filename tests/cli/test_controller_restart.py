@@ -37,7 +37,7 @@ def topics(cluster: IsolatedCluster, *, wanted: set[str]) -> dict[str | None, by
 
 
 def produce(producer: Producer, topic: str, count: int) -> int:
-    """How many of `count` records were acknowledged by the whole ISR."""
+    """Return how many of `count` records the whole ISR acknowledged."""
     acked: list[bool] = []
     for number in range(count):
         producer.produce(
@@ -67,7 +67,7 @@ def test_no_metadata_is_lost_and_data_goes_on_flowing(tmp_path: Path) -> None:
 
 
 @pytest.mark.deep
-def test_a_leader_that_dies_while_the_controller_is_away_is_replaced_when_it_is_back(
+def test_a_leader_that_dies_while_the_controller_is_down_is_replaced_afterwards(
     tmp_path: Path,
 ) -> None:
     with IsolatedCluster(tmp_path, brokers=3, config=CONFIG) as cluster:

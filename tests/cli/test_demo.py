@@ -55,7 +55,7 @@ def test_nothing_acknowledged_is_lost_when_any_broker_dies(source: Path, victim:
 
 @pytest.mark.deep
 @pytest.mark.spark
-def test_spark_says_the_same_of_a_demo_without_flags(source: Path) -> None:
+def test_the_audit_on_spark_agrees_with_a_demo_without_flags(source: Path) -> None:
     audit = report_of("--input", str(source))["audit"]
     if audit["same"] is None:
         pytest.skip(audit["note"])

@@ -82,7 +82,7 @@ async def checkpointed(directory: Path, offset: int) -> None:
 
 
 @pytest.mark.deep
-async def test_a_flood_of_connections_ends_at_those_kept_for_files(tmp_path: Path) -> None:
+async def test_a_flood_of_connections_leaves_the_descriptors_kept_for_files(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     few = ["sh", "-c", f'ulimit -n {LIMIT} && exec "$@"', "sh"]
     arguments = ["up", "-n", "1", "--base-port", str(port), "--data-dir", str(tmp_path), *OFTEN]

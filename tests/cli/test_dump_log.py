@@ -42,7 +42,7 @@ def test_a_directory_and_a_list(segment: Path) -> None:
     assert dump_log("--files", f"{segment},{segment}").stdout.count("Dumping") == 2
 
 
-def test_damage_is_told_of_and_in_the_exit_code(segment: Path) -> None:
+def test_damage_is_reported_and_changes_the_exit_code(segment: Path) -> None:
     data = bytearray(segment.read_bytes())
     at = len(data) // 3
     data[at + 16] = 9
@@ -79,13 +79,13 @@ def test_arrow(segment: Path) -> None:
     assert records.column("value").to_pylist() == [b"v0", b"v1", b"v2"]
 
 
-def test_what_is_not_there_is_damage_by_whatever_name(tmp_path: Path) -> None:
+def test_a_missing_file_is_damage_whatever_its_name(tmp_path: Path) -> None:
     result = dump_log("--files", f"{tmp_path}/orders-0")
     assert result.exit_code == 1
     assert result.stderr.startswith(f"{tmp_path}/orders-0, byte 0: No such file or directory")
 
 
-def test_arrow_is_of_segments_only(segment: Path) -> None:
+def test_arrow_output_takes_only_segments(segment: Path) -> None:
     pytest.importorskip("pyarrow", reason="the Arrow extra is not installed")
     result = dump_log(
         "--files", f"{segment.parent}/00000000000000000000.index", "--output", "arrow"

@@ -1,4 +1,4 @@
-"""What each command says where the packages of an extra are not installed, and that it helps."""
+"""Every command without the packages of an extra: the error names the command that installs it."""
 
 import importlib
 import json
@@ -80,7 +80,7 @@ def run_without(refused: list[str], lines: list[str]) -> list[tuple[object, str,
     return [(code, out, err) for code, out, err in answers]
 
 
-def test_a_command_that_misses_an_extra_says_in_one_line_how_to_install_it(tmp_path: Path) -> None:
+def test_a_missing_extra_is_one_line_with_the_command_that_installs_it(tmp_path: Path) -> None:
     (tmp_path / "server.properties").write_text(
         f"node.id=1\nlog.dirs={tmp_path}/log\nlisteners=PLAINTEXT://127.0.0.1:0\n"
         "controller.quorum.voters=0@127.0.0.1:1\n"
@@ -114,7 +114,7 @@ def test_the_extras_are_those_of_the_project() -> None:
     assert declared == EXTRAS
 
 
-def test_what_is_missing_of_another_s_making_is_not_called_an_extra() -> None:
+def test_another_missing_package_is_not_called_an_extra() -> None:
     with pytest.raises(ModuleNotFoundError, match="no_such_module"), extra("http", "serving"):
         importlib.import_module("no_such_module")
     with (
@@ -125,7 +125,7 @@ def test_what_is_missing_of_another_s_making_is_not_called_an_extra() -> None:
 
 
 class Installed:
-    """What the metadata of an installation records of where it came from."""
+    """The origin of an installation, as its metadata records it."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -144,7 +144,7 @@ class Installed:
         pytest.param("", "pip install h11 starlette", id="an index"),
     ],
 )
-def test_an_installation_is_extended_from_where_it_came(
+def test_the_command_extends_an_installation_from_its_origin(
     recorded: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(extras, "__file__", str(tmp_path / "site" / "replication" / "extras.py"))
@@ -152,11 +152,11 @@ def test_an_installation_is_extended_from_where_it_came(
     assert how_to_install("http") == said.format(dir=tmp_path)
 
 
-def test_a_checkout_is_extended_where_it_stands() -> None:
+def test_the_command_extends_a_checkout_in_place() -> None:
     assert how_to_install("arrow") == f"pip install -e '{ROOT}[arrow]'"
 
 
-def test_no_text_names_a_package_that_no_index_has() -> None:
+def test_no_text_names_a_package_that_is_not_published() -> None:
     code = [
         path
         for package in ("storage", "replication", "scenarios", "pipeline")

@@ -80,7 +80,7 @@ def assert_same(source: IsolatedCluster, copy: Path, brokers: int = 1) -> None:
     assert all(f": same in {brokers + 1} copies" in each for each in results), results
 
 
-def test_killed_at_any_moment_it_goes_on_where_its_log_ends(
+def test_a_copy_killed_at_any_moment_continues_at_its_log_end(
     source: IsolatedCluster, tmp_path: Path
 ) -> None:
     copy, chance = tmp_path / "copy", random.Random(7)
@@ -123,7 +123,7 @@ def test_killed_at_any_moment_it_goes_on_where_its_log_ends(
     assert_same(source, copy, brokers=3)
 
 
-def test_its_lag_is_served_to_prometheus(source: IsolatedCluster, tmp_path: Path) -> None:
+def test_the_lag_of_a_copy_is_served_to_prometheus(source: IsolatedCluster, tmp_path: Path) -> None:
     produce(source, 10)
     follower = follow(source, tmp_path / "copy", "--metrics-port", "0")
     try:
@@ -185,7 +185,7 @@ async def spread(servers: list[str]) -> None:
 
 
 @pytest.mark.deep
-def test_a_topic_that_is_not_there_ends_a_copy_that_is_to_catch_up(
+def test_a_missing_topic_ends_a_copy_that_is_to_catch_up(
     source: IsolatedCluster, tmp_path: Path
 ) -> None:
     with follow(source, tmp_path / "copy", "--topic", "nope", "--until-caught-up") as process:

@@ -1,4 +1,4 @@
-"""What `understudy follow` shows of a copy."""
+"""The view of `understudy follow`: progress, rates and notable events of a copy."""
 
 from rich.console import Console
 
@@ -26,7 +26,7 @@ def progress(
     )
 
 
-def test_what_is_behind_or_in_trouble_stands_first() -> None:
+def test_partitions_behind_or_in_trouble_come_first() -> None:
     partitions = [progress(T0, 5000, 0), progress(T1, 10, 12, "its leader cannot be reached")]
     moment = MirrorMoment(
         partitions=partitions, trouble=None, bytes_per_second=2.5e6, offsets_per_second={T0: 420.0}
@@ -53,7 +53,7 @@ def test_what_is_behind_or_in_trouble_stands_first() -> None:
     assert lines[3] == ["t-0", "2", "7", "0", "5,000", "0", "420"]
 
 
-def test_nothing_is_missing_once_every_leader_has_said_so() -> None:
+def test_a_copy_has_caught_up_once_every_leader_has_answered() -> None:
     def at(*partitions: PartitionProgress) -> bool:
         return MirrorMoment(partitions=partitions, trouble=None, bytes_per_second=0.0).caught_up
 
@@ -63,12 +63,12 @@ def test_nothing_is_missing_once_every_leader_has_said_so() -> None:
     assert not at(progress(T0, 5, 0), progress(T1, 5, 0, "its leader cannot be reached"))
 
 
-def test_a_source_that_says_nothing_is_named() -> None:
+def test_a_source_that_does_not_answer_is_named() -> None:
     moment = MirrorMoment(partitions=[], trouble="no connection to b1", bytes_per_second=0.0)
     assert moment.line().endswith("the source does not answer: no connection to b1")
 
 
-def test_rates_are_of_the_time_since_the_last_look() -> None:
+def test_rates_cover_the_time_since_the_last_look() -> None:
     metrics = MetricsRegistry(lambda: 0.0)
     rates = Rates(metrics, 0.0)
     assert rates.since_last(1.0, [progress(T0, 100, 0)]) == (0.0, {T0: 0.0})
@@ -77,7 +77,7 @@ def test_rates_are_of_the_time_since_the_last_look() -> None:
     assert f"{metric(REPLICATION)} 3000\n" in metrics_text(metrics)
 
 
-def test_people_are_told_what_changes_the_copy_and_no_more() -> None:
+def test_only_events_that_change_the_copy_are_shown() -> None:
     cut = LogTruncated(
         partition=T0,
         from_offset=9,
@@ -92,7 +92,7 @@ def test_people_are_told_what_changes_the_copy_and_no_more() -> None:
     assert notable(FetcherStarted(leader=1, fetcher_id=0)) is None
 
 
-def test_a_topic_that_was_named_and_is_not_there_is_told_and_not_caught_up_with() -> None:
+def test_a_missing_topic_is_shown_and_keeps_the_copy_from_catching_up() -> None:
     progress = PartitionProgress(
         topic_partition=TopicPartition("t", 0),
         leader=1,

@@ -72,7 +72,7 @@ def table(described: GroupPositions) -> list[tuple[object, ...]]:
     ]
 
 
-def test_positions_are_told_of_a_group_that_nobody_is_in() -> None:
+def test_a_group_without_members_has_positions() -> None:
     async def story(stage: Scene, admin: Admin) -> None:
         described = await describe(admin, "g")
         assert (described.group.state, described.group.members) == ("Empty", ())
@@ -85,7 +85,7 @@ def test_positions_are_told_of_a_group_that_nobody_is_in() -> None:
     with_a_group(story)
 
 
-def test_positions_name_who_reads_and_who_has_nothing_to_read() -> None:
+def test_positions_include_members_with_and_without_partitions() -> None:
     async def story(stage: Scene, admin: Admin) -> None:
         async with trio.open_nursery() as nursery:
 
@@ -110,7 +110,7 @@ def test_positions_name_who_reads_and_who_has_nothing_to_read() -> None:
     with_a_group(story)
 
 
-def test_a_group_that_is_not_there_is_an_error() -> None:
+def test_an_unknown_group_is_an_error() -> None:
     async def story(stage: Scene, admin: Admin) -> None:
         with pytest.raises(KafkaError) as caught:
             await describe(admin, "nobody")
@@ -119,7 +119,7 @@ def test_a_group_that_is_not_there_is_an_error() -> None:
     with_a_group(story)
 
 
-def test_a_topic_that_is_gone_has_no_log_end() -> None:
+def test_a_deleted_topic_has_no_log_end() -> None:
     async def story(stage: Scene, admin: Admin) -> None:
         assert await log_ends(admin, [TopicPartition("gone", 0), T0]) == {T0: 6}
 
@@ -160,16 +160,16 @@ def test_offsets_are_planned_and_then_put() -> None:
         (ResetTarget(To.CURRENT), 2, 5),
     ],
 )
-def test_where_a_group_is_put(target: ResetTarget, current: int | None, expected: int) -> None:
+def test_the_new_offset_of_a_group(target: ResetTarget, current: int | None, expected: int) -> None:
     assert new_offset(T0, target, begin=5, end=9, current=current, at_time=8) == expected
 
 
-def test_what_has_no_offset_cannot_be_shifted() -> None:
+def test_a_partition_without_a_committed_offset_cannot_be_shifted() -> None:
     with pytest.raises(KafkaError, match="t-0 has no committed offset to shift"):
         new_offset(T0, ResetTarget(To.SHIFT, 1), begin=0, end=9, current=None, at_time=None)
 
 
-def test_offsets_that_are_not_there_after_all_are_told() -> None:
+def test_offsets_that_were_not_committed_after_all_are_an_error() -> None:
     async def story(_: Scene, admin: Admin) -> None:
         await put(admin, "g", {T0: 3})
         await check_put(admin, "g", {T0: 3})
@@ -219,7 +219,7 @@ def test_a_duration_is_one_of_iso_8601() -> None:
             duration_ms(none)
 
 
-def test_what_is_exported_can_be_read_back() -> None:
+def test_exported_offsets_can_be_read_back() -> None:
     one = [("g", "a,b", 0, 5), ("g", "c", 1, 6)]
     assert written(one, groups=1) == ['"a,b",0,5', "c,1,6"]
     offsets = {TopicPartition("a,b", 0): 5, TopicPartition("c", 1): 6}
@@ -240,7 +240,7 @@ def shown(
     return [line.split() for line in capsys.readouterr().out.splitlines()]
 
 
-def test_what_is_said_of_a_group_in_kafkas_columns(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_group_is_described_in_kafkas_columns(capsys: pytest.CaptureFixture[str]) -> None:
     read = [TopicPartition("t", 1), TopicPartition("t", 0), TopicPartition("u", 2)]
     assignment = encode_assignment(Assignment(assigned_partitions=by_topic(read)))
     member = GroupMember(
@@ -294,7 +294,7 @@ def test_what_is_said_of_a_group_in_kafkas_columns(capsys: pytest.CaptureFixture
     assert listed([]) is None
 
 
-def test_groups_are_described_put_and_put_back(
+def test_groups_are_described_reset_and_restored(
     understudy: Command, brokers: ThreadedCluster, tmp_path: Path
 ) -> None:
     brokers.create_topic("put")
@@ -367,7 +367,7 @@ def test_the_commands_over_a_cluster(tmp_path: Path) -> None:
         assert json.loads(run("list", "--output", "json")) == []
 
 
-def test_what_fails_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["group", "list", "--bootstrap-server", "127.0.0.1:1", "--timeout", "1"])
     assert ended.value.code == 1

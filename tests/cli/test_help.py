@@ -57,6 +57,6 @@ def options() -> Iterator[tuple[str, click.Option]]:
 
 
 @pytest.mark.parametrize("option", [pytest.param(each, id=name) for name, each in options()])
-def test_an_option_says_what_it_does(option: click.Option) -> None:
+def test_every_option_has_a_help_text(option: click.Option) -> None:
     assert option.help, "no help"
     assert not option.help.startswith(("The same", "Of "))

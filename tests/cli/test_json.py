@@ -1,4 +1,4 @@
-"""`--output json` of every command has the keys that `docs/commands.md` says, and the run's values."""
+"""`--output json` of every command has the keys of `docs/commands.md`, and the values of the run."""
 
 import json
 import re
@@ -83,7 +83,7 @@ class Place:
         return self.understudy.json(*arguments, stdin=stdin)
 
     def process(self, *arguments: str) -> Any:
-        """The same of what wants a process of its own."""
+        """Return the JSON of a command that needs a process of its own."""
         command = [sys.executable, "-m", "replication.cli", *arguments, "--output", "json"]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=TIMEOUT)
         return json.loads(done.stdout)
@@ -276,7 +276,7 @@ RUNS: Mapping[str, Callable[[Place], Any]] = {
 
 
 @pytest.mark.parametrize("command", DOCUMENTED)
-def test_the_page_says_what_a_command_answers(command: str, place: Place) -> None:
+def test_json_has_the_keys_of_the_page(command: str, place: Place) -> None:
     answer = RUNS[command](place)
     assert agrees(DOCUMENTED[command], answer), answer
 
@@ -285,7 +285,7 @@ def test_every_command_of_the_page_is_run() -> None:
     assert RUNS.keys() == DOCUMENTED.keys()
 
 
-def test_what_has_other_keys_does_not_agree() -> None:
+def test_json_with_other_keys_does_not_agree() -> None:
     shape = parsed("[{a, b: [{c}], d: {e, ...}}]")
     assert shape == [{"a": None, "b": [{"c": None}], "d": {"e": None, AND_MORE: None}}]
     assert agrees(shape, [{"a": 1, "b": [{"c": 2}], "d": {"e": 3, "f": 4}}])

@@ -18,7 +18,7 @@ def test_a_record_acked_and_read_back_is_committed() -> None:
     assert ledger.verdict() == LedgerVerdict(2, 2, 0, 0, 0, 0)
 
 
-def test_a_record_acked_and_not_there_is_lost() -> None:
+def test_an_acked_record_that_is_missing_is_lost() -> None:
     ledger = ledger_of(b"a", b"b")
     ledger.on_ack(0)
     ledger.on_ack(1)
@@ -26,14 +26,14 @@ def test_a_record_acked_and_not_there_is_lost() -> None:
     assert ledger.verdict().acked_and_lost == 1
 
 
-def test_a_record_never_acked_may_be_there_all_the_same() -> None:
+def test_a_record_that_was_never_acked_may_still_be_there() -> None:
     ledger = ledger_of(b"a", b"b")
     ledger.on_read(0, b"a")
     verdict = ledger.verdict()
     assert (verdict.never_acked, verdict.never_acked_but_there) == (2, 1)
 
 
-def test_a_record_read_twice_or_more_is_duplicated_once() -> None:
+def test_a_record_read_several_times_counts_as_one_duplicate() -> None:
     ledger = ledger_of(b"a")
     ledger.on_ack(0)
     for _ in range(300):
@@ -41,7 +41,7 @@ def test_a_record_read_twice_or_more_is_duplicated_once() -> None:
     assert ledger.verdict().duplicated == 1
 
 
-def test_a_record_with_other_bytes_does_not_count_as_there() -> None:
+def test_a_record_with_other_bytes_does_not_count_as_read() -> None:
     ledger = ledger_of(b"a")
     ledger.on_ack(0)
     ledger.on_read(0, b"b")
@@ -50,7 +50,7 @@ def test_a_record_with_other_bytes_does_not_count_as_there() -> None:
     assert ledger.verdict().acked_and_lost == 1
 
 
-def test_what_is_sent_and_not_acked_is_in_flight() -> None:
+def test_a_record_sent_and_not_acked_is_in_flight() -> None:
     ledger = ledger_of(b"a", b"b", b"c")
     ledger.on_ack(1)
     assert ledger.in_flight == 2

@@ -53,7 +53,7 @@ def served(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
         assert process.wait(TIMEOUT) == 0
 
 
-def test_the_state_is_there_for_programs_and_top_tells_the_same(served: tuple[str, str]) -> None:
+def test_the_state_is_served_as_json_and_top_agrees(served: tuple[str, str]) -> None:
     url, bootstrap = served
     with urllib.request.urlopen(f"{url}state") as answer:
         (found,) = [each for each in json.load(answer)["partitions"] if each["topic"] == "t"]

@@ -77,7 +77,9 @@ def test_a_bar_is_shown_on_a_terminal_after_a_second_and_in_no_pipe(
         assert ("5/10" in stream.getvalue()) == shown
 
 
-def test_an_answer_that_scrolls_by_is_bar_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_no_bar_beside_an_answer_on_the_same_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setattr(sys, "stdout", Terminal())
     with progress("bytes", beside_output=True) as bar:

@@ -1,4 +1,4 @@
-"""What the page of a cluster of processes shows: the protocol's answers, and each node's own."""
+"""The state of a cluster of processes: the protocol's answers, and what each node reports."""
 
 from collections.abc import Sequence
 from typing import Any

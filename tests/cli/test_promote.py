@@ -51,7 +51,7 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_was_not_copied_is_said_and_nothing_is_done_unasked(copy: Path) -> None:
+def test_offsets_not_copied_are_shown_and_nothing_is_changed_without_execute(copy: Path) -> None:
     before = read_state(OsFileSystem(), str(copy))
     shown = CliRunner().invoke(group, ["promote", str(copy), "--offline"])
     assert shown.exit_code == 0
@@ -74,7 +74,7 @@ def promote(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert state.promoted
 
 
-def test_what_lasts_is_shown_on_a_terminal_and_in_no_pipe(
+def test_a_long_promotion_has_a_bar_on_a_terminal_and_none_in_a_pipe(
     copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
@@ -89,7 +89,7 @@ def test_what_lasts_is_shown_on_a_terminal_and_in_no_pipe(
         assert ("asking the source" in stream.getvalue()) == shown
 
 
-def test_every_step_of_it_is_told(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_step_of_a_promotion_is_shown(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[object] = []
 
     class Telling(Bar):

@@ -30,7 +30,7 @@ linux = pytest.mark.skipif(not (PROC / "self/mem").exists(), reason="needs /proc
         "ssl.truststore.password",
     ],
 )
-def test_what_is_secret_is_known_by_its_name(key: str) -> None:
+def test_secrets_are_recognised_by_the_names_of_their_keys(key: str) -> None:
     public = {"ssl.keystore.location": "/a", "log.retention.ms": "1", "ssl.key.password ": ""}
     assert secrets_of(public | {key: SECRET}) == [SECRET]
 
@@ -45,7 +45,7 @@ def test_a_private_file_is_its_owner_s_alone(tmp_path: Path, there_already: bool
     assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("a=b\n", 0o600)
 
 
-def test_nothing_is_hidden_where_nothing_is_secret() -> None:
+def test_arguments_without_secrets_are_not_changed() -> None:
     before = (PROC / "self/cmdline").read_bytes() if PROC.exists() else b""
     hide_in_arguments([])
     assert not before or (PROC / "self/cmdline").read_bytes() == before

@@ -1,4 +1,4 @@
-"""What `understudy top` shows of a state: which partitions, in which order, and why."""
+"""The view of `understudy top`: which partitions, in which order, with which reasons."""
 
 from collections.abc import Sequence
 
@@ -83,7 +83,7 @@ def test_kafkas_filters_choose(only: Only, expected: list[str]) -> None:
     assert names(of_interest(state(WELL, BEHIND, ALONE), only)) == expected
 
 
-def test_a_row_for_each_partition_and_below_it_who_is_out_and_why() -> None:
+def test_each_partition_has_a_row_and_below_it_the_replicas_out_of_sync() -> None:
     lines = shown(state(BEHIND, WELL), height=20)
     assert lines[0] == (
         "1 of 2 brokers up (2: it does not answer) · 2 partitions, 1 under-replicated,"
@@ -122,14 +122,14 @@ def test_a_row_for_each_partition_and_below_it_who_is_out_and_why() -> None:
     assert len(lines) == 5
 
 
-def test_a_screen_holds_no_more_than_it_is_high() -> None:
+def test_no_more_rows_are_drawn_than_fit_on_the_screen() -> None:
     many = state(*(attrs.evolve(WELL, partition=number) for number in range(50)))
     lines = shown(many, height=10)
     assert len(lines) == 10
     assert lines[-1] == "43 more"
 
 
-def test_what_is_not_known_is_a_question_mark_and_why_is_the_last_column_of_a_pipe() -> None:
+def test_unknown_values_are_question_marks_and_reasons_are_the_last_column_in_a_pipe() -> None:
     unknown = attrs.evolve(
         LEADER, log_end_offset=None, high_watermark=None, lag=None, is_live=False
     )

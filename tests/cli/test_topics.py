@@ -101,7 +101,7 @@ def test_a_pattern_is_of_whole_names(understudy: Command, brokers: ThreadedClust
 
 
 @pytest.mark.parametrize("what", ["describe", "delete", "alter"])
-def test_a_topic_that_is_not_there(understudy: Command, what: str) -> None:
+def test_an_unknown_topic_is_an_error(understudy: Command, what: str) -> None:
     more = ["--timeout", "100", *(["--partitions", "2"] if what == "alter" else [])]
     answer = understudy("topic", what, "nowhere", *more, exit_code=1)
     assert answer.stdout == ""
@@ -127,7 +127,7 @@ def test_a_topic_that_is_not_there(understudy: Command, what: str) -> None:
     ],
     ids=" ".join,
 )
-def test_what_cannot_be_meant_is_a_usage_error(understudy: Command, wrong: list[str]) -> None:
+def test_contradicting_arguments_are_a_usage_error(understudy: Command, wrong: list[str]) -> None:
     answer = understudy("topic", *wrong, exit_code=2)
     assert answer.stderr.startswith("Usage: ")
     assert answer.stderr.splitlines()[-1].startswith("Error: ")
@@ -182,7 +182,7 @@ def test_only_partitions_in_trouble() -> None:
     assert len(list(lines([IN_TROUBLE], Only(under_min_isr=True)))) == 1
 
 
-def test_what_is_not_there_and_what_moves_is_written_as_kafka_does() -> None:
+def test_missing_values_and_reassignments_are_written_as_kafka_does() -> None:
     head, *partitions = lines([IN_TROUBLE], Only())
     assert head == "Topic: t\tPartitionCount: 4\tReplicationFactor: 3\tConfigs: retention.ms=null"
     unknown = "\tElr: N/A\tLastKnownElr: N/A"

@@ -1,4 +1,4 @@
-"""`understudy up` and `understudy broker`, as processes: what they say and how they end."""
+"""`understudy up` and `understudy broker`, as processes: their output and how they end."""
 
 import signal
 import socket
@@ -50,7 +50,7 @@ IN_BOTH_WAYS = pytest.mark.parametrize(
 
 
 def table_of(process: subprocess.Popen[str], brokers: int) -> list[list[str]]:
-    """The rows that `up` prints when its brokers are ready."""
+    """Return the rows that `up` prints when its brokers are ready."""
     assert process.stdout is not None
     rows = [process.stdout.readline().split() for _ in range(brokers + 1)]
     assert rows[0] == ["NODE-ID", "STATUS", "KAFKA-ADDRESS"], process.communicate()
@@ -63,7 +63,7 @@ def stopped(process: subprocess.Popen[str], signal_number: int) -> int:
 
 
 def refused(*arguments: str) -> str:
-    """The one line on stderr of a command that exits with 1."""
+    """Return the one line on stderr of a command that exits with 1."""
     command = [sys.executable, "-m", "replication.cli", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT)
     assert (done.returncode, done.stdout) == (1, ""), done
@@ -96,10 +96,8 @@ def test_up_shows_brokers_that_answer_and_leaves_in_good_order(
 
 
 @IN_BOTH_WAYS
-def test_what_was_acked_is_there_again_after_up_was_killed(
-    tmp_path: Path, flags: list[str]
-) -> None:
-    """Its session has to end before a killed broker may register again: a short one here."""
+def test_acked_records_survive_the_kill_of_up(tmp_path: Path, flags: list[str]) -> None:
+    """A killed broker registers again after its session has expired, which is short here."""
     arguments = ["up", "-n", "2", "--any-port", "--data-dir", str(tmp_path), *flags]
     arguments += ["-X", "broker.session.timeout.ms=1000", "-X", "broker.heartbeat.interval.ms=200"]
     client = Client(production_seams())
@@ -112,15 +110,15 @@ def test_what_was_acked_is_there_again_after_up_was_killed(
         return ports[topic.partitions[0].leader_id]
 
     def produced_once_it_leads() -> int:
-        """Ask until the leader has heard that it leads, as a client would."""
+        """Ask until the leader knows that it leads, as a client would."""
         said: list[int] = []
 
-        def is_heard() -> bool:
+        def is_known() -> bool:
             acked = trio.run(client.produce, leader(), "t", b"one", b"two")
             said.append(acked.error_code)
             return said[-1] != ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-        until(is_heard, "the leader never heard that it leads")
+        until(is_known, "the leader never learned that it leads")
         return said[-1]
 
     with running(*arguments) as process:
@@ -138,7 +136,7 @@ def test_what_was_acked_is_there_again_after_up_was_killed(
         assert trio.run(client.read_all, leader(), topic_id) == [b"one", b"two"]
         assert stopped(process, signal.SIGTERM) == 0
         assert process.stderr is not None
-        # Nodes of their own hear that their parent is gone, and leave in good order.
+        # Isolated nodes notice that their parent is gone, and shut down in good order.
         assert process.stderr.read() == (
             ""
             if flags
@@ -148,7 +146,7 @@ def test_what_was_acked_is_there_again_after_up_was_killed(
 
 
 @pytest.mark.deep
-def test_a_cluster_may_be_started_one_way_today_and_the_other_way_tomorrow(
+def test_a_cluster_may_be_started_in_one_process_and_then_isolated(
     tmp_path: Path,
 ) -> None:
     for flags in ([], ["--isolated"], []):
@@ -160,7 +158,7 @@ def test_a_cluster_may_be_started_one_way_today_and_the_other_way_tomorrow(
 
 @pytest.mark.deep
 @IN_BOTH_WAYS
-def test_the_brokers_are_those_that_the_data_knows_and_one_left_out_is_named(
+def test_brokers_with_data_are_started_and_one_left_out_is_named(
     tmp_path: Path, flags: list[str]
 ) -> None:
     arguments = ["up", "--any-port", "--data-dir", str(tmp_path), *flags]
@@ -202,7 +200,7 @@ def test_a_second_isolated_cluster_leaves_the_files_of_the_first_alone(tmp_path:
 
 
 @pytest.mark.deep
-def test_isolated_nodes_end_in_good_order_when_who_started_them_is_killed(tmp_path: Path) -> None:
+def test_isolated_nodes_shut_down_when_their_parent_is_killed(tmp_path: Path) -> None:
     arguments = ["up", "-n", "1", "--any-port", "--isolated", "--data-dir", str(tmp_path)]
     with running(*arguments) as process:
         ((_, _, address),) = table_of(process, 1)
@@ -214,13 +212,13 @@ def test_isolated_nodes_end_in_good_order_when_who_started_them_is_killed(tmp_pa
 
 
 def leaders(port: int) -> int:
-    """How many partitions have one, as the broker there has heard."""
+    """Return how many partitions have a leader, according to the broker at `port`."""
     topics = fetch_metadata(HOST, port, timeout_seconds=TIMEOUT).topics
     return sum(each.leader_id > 0 for topic in topics for each in topic.partitions)
 
 
 def wait_until_free(data_dir: Path, *, brokers: int) -> None:
-    """Until no node of a cluster runs any more."""
+    """Wait until no node of a cluster runs any more."""
     nodes = ["controller", *(f"broker-{broker_id}" for broker_id in range(1, brokers + 1))]
     locks = [data_dir / node / "log" / ".lock" for node in nodes]
     until(lambda: all(map(is_free, locks)), "a node outlived who started it")
@@ -279,7 +277,7 @@ def test_contradicting_flags_are_a_usage_error() -> None:
 
 
 def properties_of(path: Path, **entries: str) -> Path:
-    """A server.properties for one node that is broker and controller at once."""
+    """Write a server.properties for one node that is broker and controller at once."""
     broker, controller = free_ports(2)
     found = {
         "process.roles": "broker,controller",
@@ -319,7 +317,7 @@ def test_a_directory_of_another_node_or_cluster_is_refused(tmp_path: Path) -> No
 
 
 @pytest.mark.deep
-def test_a_broker_whose_controller_is_away_ends_with_one_line(tmp_path: Path) -> None:
+def test_a_broker_without_an_answering_controller_ends_with_one_line(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     properties = {
         "process.roles": "broker",
@@ -365,14 +363,14 @@ def test_a_file_that_is_not_utf_8_is_read_as_java_reads_it(tmp_path: Path) -> No
 
 
 def last_line(*arguments: str) -> str:
-    """The last line of stderr, where a node's log goes as well; the command exits with 1."""
+    """Return the last line of stderr, which has the node's log too; the command exits with 1."""
     command = [sys.executable, "-m", "replication.cli", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT)
     assert done.returncode == 1, done
     return done.stderr.splitlines()[-1]
 
 
-def test_a_broker_that_may_not_open_enough_files_says_what_to_do(tmp_path: Path) -> None:
+def test_a_limit_of_open_files_that_is_too_low_is_one_line(tmp_path: Path) -> None:
     config = tmp_path / "server.properties"
     config.write_text(
         f"process.roles=broker,controller\nnode.id=1\nlog.dirs={tmp_path}/logs\n"
@@ -390,7 +388,7 @@ def test_a_broker_that_may_not_open_enough_files_says_what_to_do(tmp_path: Path)
 
 
 @IN_BOTH_WAYS
-def test_metrics_are_served_where_they_are_asked_for(tmp_path: Path, flags: list[str]) -> None:
+def test_metrics_are_served_at_the_given_port(tmp_path: Path, flags: list[str]) -> None:
     data = ["--data-dir", str(tmp_path), "--any-port", "--metrics", "0"]
     with running("up", "-n", "1", *data, *flags) as process:
         table_of(process, 1)

@@ -35,7 +35,7 @@ def pair(tmp_path: Path) -> tuple[str, str]:
     return str(tmp_path / "a"), str(tmp_path / "b")
 
 
-def test_each_partition_has_a_line_and_the_exit_code_tells(pair: tuple[str, str]) -> None:
+def test_each_partition_has_a_line_and_the_exit_code_sums_up(pair: tuple[str, str]) -> None:
     result = verify(*pair)
     assert result.exit_code == 1
     same, parted, _ = result.stdout.splitlines()
@@ -57,7 +57,7 @@ def test_topics_and_partitions_are_chosen_as_with_kafkas_tool(pair: tuple[str, s
     assert result.stderr.startswith("understudy: cannot compare: no partition in ")
 
 
-def test_a_time_is_where_it_begins(pair: tuple[str, str]) -> None:
+def test_a_timestamp_selects_the_first_record(pair: tuple[str, str]) -> None:
     result = verify(*pair, "--partitions", "0", "--time", "1000", "--topics-include", "orders")
     assert "offsets 1 to 2 (exclusive), 1 batches" in result.stdout
     assert verify(*pair, "--time", "-1").exit_code == 0
@@ -114,19 +114,21 @@ def test_copies_may_be_counted(pair: tuple[str, str], tmp_path: Path) -> None:
         pytest.param(["h:1", "-X", "retry.backof.ms=1"], "retry.backoff.ms", id="unknown key"),
     ],
 )
-def test_what_cannot_be_compared_is_one_line_and_2(arguments: list[str], said: str) -> None:
+def test_sources_that_cannot_be_compared_are_one_line_and_exit_code_2(
+    arguments: list[str], said: str
+) -> None:
     result = verify(*arguments)
     assert result.exit_code == 2
     assert said in result.stderr
 
 
-def test_nothing_in_two_places_is_not_the_same(tmp_path: Path) -> None:
+def test_sources_without_a_common_partition_are_not_the_same(tmp_path: Path) -> None:
     result = verify(lay(tmp_path / "a", "t-0", b"x"), lay(tmp_path / "b", "u-0", b"x"))
     assert result.exit_code == 2
     assert "no partition is in two of the sources" in result.stderr
 
 
-def test_a_cluster_that_is_not_there_is_waited_for_only_so_long(tmp_path: Path) -> None:
+def test_the_wait_for_a_cluster_that_does_not_answer_is_limited(tmp_path: Path) -> None:
     config = tmp_path / "client.properties"
     config.write_text("default.api.timeout.ms=300\n")
     result = verify(

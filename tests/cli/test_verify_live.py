@@ -36,7 +36,7 @@ def brokers() -> Iterator[ThreadedCluster]:
 
 
 @pytest.mark.deep
-def test_one_that_nobody_leads_is_named_and_the_others_are_compared(
+def test_a_partition_without_a_leader_is_named_and_the_others_are_compared(
     brokers: ThreadedCluster, understudy: Command
 ) -> None:
     servers = brokers.bootstrap_servers
@@ -52,7 +52,7 @@ def test_one_that_nobody_leads_is_named_and_the_others_are_compared(
     assert len(led.stdout.splitlines()) == 1
 
 
-def test_what_could_not_be_told_goes_before_what_differs_and_both_are_in_the_document(
+def test_a_partition_not_compared_takes_precedence_over_one_that_differs(
     brokers: ThreadedCluster, understudy: Command, tmp_path: Path
 ) -> None:
     servers = brokers.bootstrap_servers

@@ -55,7 +55,7 @@ def test_nothing_unsafe_is_left_and_nothing_else_is_changed(text: str) -> None:
 
 
 @given(st.dictionaries(texts, texts | st.lists(texts)))
-def test_json_says_the_same(found: dict[str, object]) -> None:
+def test_json_escapes_control_characters_too(found: dict[str, object]) -> None:
     for text in (json_text(found), json_line(found)):
         assert json.loads(visible(text)) == found
         assert UNSAFE.isdisjoint(visible(text))
@@ -66,7 +66,7 @@ def test_tables_and_remarks_are_shown(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().err == f"understudy: no group {SEEN}\n"
 
 
-def test_a_completion_offers_no_name_that_a_terminal_would_act_upon() -> None:
+def test_a_completion_offers_no_name_with_control_characters() -> None:
     offered: list[CompletionItem] = _beginning(["group", f"group{EVIL}"], "gr")
     assert [each.value for each in offered] == ["group"]
 
@@ -166,9 +166,7 @@ GROUP = f"g{EVIL}"
     ],
     ids=lambda asked: " ".join(asked.words).replace(EVIL, "").replace(" ", "-"),
 )
-def test_commands_show_what_others_have_named(
-    understudy: Command, hostile: str, asked: Words
-) -> None:
+def test_commands_escape_foreign_names(understudy: Command, hostile: str, asked: Words) -> None:
     done = understudy(*asked.words, exit_code=asked.exit_code)
     assert UNSAFE.isdisjoint(done.output), done.output
     if asked.words[0] != "consume":

@@ -88,7 +88,7 @@ def test_any_text_parses_or_is_refused(text: str) -> None:
         assert all(isinstance(value, str) for value in parse_properties(text).values())
 
 
-def test_a_stock_file_loads_and_says_what_it_leaves_out() -> None:
+def test_a_stock_file_loads_and_lists_its_ignored_keys() -> None:
     config = load(STOCK)
     assert config.node_id == 1
     assert config.is_broker
@@ -181,7 +181,7 @@ def test_values_and_other_names(text: str, name: str, value: object) -> None:
         ("log.cleaner.min.cleanable.ratio=nan", "expected a number from 0.0 to 1.0"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(text: str, message: str) -> None:
+def test_a_wrong_configuration_is_one_line(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as refused:
         load("node.id=1\n" + text)
     assert "\n" not in str(refused.value)
@@ -199,7 +199,7 @@ def test_values_are_checked_in_python_too() -> None:
         attrs.evolve(BrokerConfig(node_id=1), num_partitions=0)
 
 
-def test_a_broker_must_know_its_controller_when_it_asks() -> None:
+def test_a_broker_needs_the_address_of_its_controller() -> None:
     with pytest.raises(ConfigError, match=r"controller\.quorum\.bootstrap\.servers is missing"):
         _ = BrokerConfig(node_id=1).controller_address
     both = load(
@@ -210,7 +210,7 @@ def test_a_broker_must_know_its_controller_when_it_asks() -> None:
     assert voter.controller_address == HostPort("h", 3)
 
 
-def test_a_topic_takes_its_own_its_brokers_and_kafkas_values_in_this_order() -> None:
+def test_a_topic_takes_its_override_then_its_brokers_value_then_kafkas() -> None:
     broker = BrokerConfig(node_id=1, log_segment_bytes=1000, log_roll_ms=7, min_insync_replicas=2)
     topic = TopicConfig.from_overrides(
         {"segment.bytes": "500", "cleanup.policy": "compact,delete"}, broker
@@ -247,7 +247,7 @@ def test_a_wrong_override_is_an_invalid_config(overrides: dict[str, str], messag
     assert refused.value.code is ErrorCode.INVALID_CONFIG
 
 
-def test_describe_says_every_key_with_its_source_and_default() -> None:
+def test_describe_lists_every_key_with_its_source_and_default() -> None:
     config = load("node.id=1\nnum.partitions=3\nlog.retention.hours=168")
     entries = {entry.name: entry for entry in DynamicBrokerConfig(config).describe()}
     assert len(entries) > 60

@@ -1,4 +1,4 @@
-"""What is set while a node runs: what it makes of what was set, and what may be set at all."""
+"""Values set while a node runs: their effect, their description, and which ones are refused."""
 
 import attrs
 import pytest
@@ -25,7 +25,7 @@ def sources(config: DynamicBrokerConfig, name: str) -> list[tuple[str | None, Co
     return [(each.value, each.source) for each in config.synonyms(name)]
 
 
-def test_what_is_set_for_a_broker_wins_over_what_is_set_for_all_over_its_file() -> None:
+def test_a_brokers_own_value_precedes_the_cluster_wide_one_and_the_file() -> None:
     config = DynamicBrokerConfig.of(
         STATIC, {1: {"log.retention.ms": "1"}, None: {"log.retention.ms": "2"}}
     )
@@ -42,7 +42,7 @@ def test_what_is_set_for_a_broker_wins_over_what_is_set_for_all_over_its_file() 
     assert config.current is STATIC
 
 
-def test_a_value_that_cannot_be_read_leaves_the_next_in_line_in_force() -> None:
+def test_an_unreadable_value_leaves_the_next_one_in_force() -> None:
     config = DynamicBrokerConfig.of(
         STATIC,
         {1: {"log.retention.ms": "soon", "node.id": "9", "num.replica.fetchers": "2"}},
@@ -52,7 +52,7 @@ def test_a_value_that_cannot_be_read_leaves_the_next_in_line_in_force() -> None:
     assert config.current.num_replica_fetchers == 2
 
 
-def test_what_a_broker_is_set_to_reaches_its_topics() -> None:
+def test_a_brokers_dynamic_value_reaches_its_topics() -> None:
     config = DynamicBrokerConfig.of(STATIC, {None: {"log.segment.bytes": "500"}})
     topic = TopicConfig.from_overrides({"retention.ms": "3"}, config.current)
     assert (topic.log.segment_bytes, topic.log.retention_ms) == (500, 3)
@@ -61,7 +61,7 @@ def test_what_a_broker_is_set_to_reaches_its_topics() -> None:
     assert described["leader.replication.throttled.replicas"].value == ""
 
 
-def test_whatever_a_broker_is_set_to_that_topics_have_too_is_their_default() -> None:
+def test_every_broker_value_of_a_topic_key_is_the_default_of_topics() -> None:
     for name, spec in BROKER_KEYS.items():
         if spec.topic_key is not None:
             assert TOPIC_KEYS[spec.topic_key].broker_key == name
@@ -69,7 +69,7 @@ def test_whatever_a_broker_is_set_to_that_topics_have_too_is_their_default() -> 
     assert TopicConfig.from_overrides({}, broker).log.compression_gzip_level == 5
 
 
-def test_describe_marks_what_may_be_set_and_lists_what_was() -> None:
+def test_describe_marks_dynamic_keys_and_lists_those_that_are_set() -> None:
     config = DynamicBrokerConfig.of(STATIC, {None: {"num.io.threads": "4", "log.roll.ms": "5"}})
     entries = {each.name: each for each in config.describe()}
     assert entries["node.id"].read_only
@@ -107,7 +107,7 @@ def test_describe_marks_what_may_be_set_and_lists_what_was() -> None:
         ({"num.replica.fetchers": "1"}, "at least half"),
     ],
 )
-def test_what_a_running_broker_cannot_be_set_to_is_refused(
+def test_a_value_that_a_running_broker_cannot_take_is_refused(
     configs: dict[str, str], message: str
 ) -> None:
     config = DynamicBrokerConfig(BrokerConfig(node_id=1, num_replica_fetchers=4))
@@ -116,7 +116,7 @@ def test_what_a_running_broker_cannot_be_set_to_is_refused(
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
-def test_what_it_can_be_set_to_is_not() -> None:
+def test_a_value_that_a_running_broker_can_take_is_accepted() -> None:
     config = DynamicBrokerConfig(BrokerConfig(node_id=1, num_replica_fetchers=4))
     config.check({"num.replica.fetchers": "8", "num.io.threads": "4", "log.retention.ms": "-1"})
     config.check({"num.replica.fetchers": "2", "leader.replication.throttled.rate": "0"})
@@ -154,7 +154,7 @@ def test_each_operation_on_a_list(
 
 @pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
 @pytest.mark.parametrize("name", ["retention.ms", "no.such.key"])
-def test_only_lists_are_added_to_or_taken_from(operation: ConfigOperation, name: str) -> None:
+def test_only_lists_take_append_and_subtract(operation: ConfigOperation, name: str) -> None:
     with pytest.raises(KafkaError, match="because its type is not LIST") as refused:
         altered({}, [ConfigChange(name, operation, "1")], TOPIC_SPECS)
     assert refused.value.code is ErrorCode.INVALID_CONFIG
@@ -170,7 +170,7 @@ def test_only_lists_are_added_to_or_taken_from(operation: ConfigOperation, name:
         ([ConfigChange("a", 9, "1")], "Unknown operations type 9"),
     ],
 )
-def test_what_is_wrong_in_itself_is_refused(changes: list[ConfigChange], message: str) -> None:
+def test_invalid_changes_are_refused(changes: list[ConfigChange], message: str) -> None:
     with pytest.raises(KafkaError, match=message) as refused:
         check_changes(changes)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
@@ -190,7 +190,7 @@ def test_what_is_wrong_in_itself_is_refused(changes: list[ConfigChange], message
         ({"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"}, "conflict topic config"),
     ],
 )
-def test_what_a_topic_cannot_be_set_to_is_an_invalid_config(
+def test_a_value_that_a_topic_cannot_take_is_an_invalid_config(
     overrides: dict[str, str], message: str
 ) -> None:
     with pytest.raises(KafkaError, match=message) as refused:
@@ -198,7 +198,7 @@ def test_what_a_topic_cannot_be_set_to_is_an_invalid_config(
     assert refused.value.code is ErrorCode.INVALID_CONFIG
 
 
-def test_the_levels_at_the_ends_of_what_each_codec_knows() -> None:
+def test_the_lowest_and_highest_level_of_each_codec() -> None:
     for codec, levels in (("gzip", (-1, 1, 9)), ("lz4", (1, 17)), ("zstd", (-131_072, 0, 22))):
         for level in levels:
             topic = TopicConfig.from_overrides({f"compression.{codec}.level": str(level)}, STATIC)
@@ -217,8 +217,8 @@ def test_throttled_replicas_are_all_of_them_or_pairs() -> None:
     assert topic.follower_throttled_replicas == ("0:1", "2:3")
 
 
-def test_a_topic_goes_on_with_what_can_be_read() -> None:
-    """What was let in by another release, or became wrong as its broker was altered."""
+def test_a_topic_ignores_overrides_that_cannot_be_read() -> None:
+    """Another release accepted the value, or it became wrong when its broker was altered."""
     overrides = {
         "retention.ms": "soon",
         "no.such.key": "1",

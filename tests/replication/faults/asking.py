@@ -44,7 +44,7 @@ def call(api: Api | ApiKey, request: Any, version: int, **known: Any) -> Call:
 
 @attrs.define
 class Met:
-    """What one request meets."""
+    """The outcome of one request."""
 
     book: RuleBook = attrs.field(factory=RuleBook)
 

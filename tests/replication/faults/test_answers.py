@@ -149,7 +149,7 @@ def test_only_the_topic_that_a_rule_names_has_the_error(api: Api) -> None:
         assert {name: CODE in found for name, found in errors} == {T: True, OTHER: False}
 
 
-def test_of_a_topic_that_is_asked_for_alone_the_whole_has_no_error() -> None:
+def test_a_request_for_one_topic_has_no_error_as_a_whole() -> None:
     rule = FaultRule(api="OFFSET_DELETE", topic=T, error=CODE)
     asked = call(ApiKey.OFFSET_DELETE, OffsetDeleteRequest(topics=[OF_T]), 0)
     plan = Met().plan(asked, rule)
@@ -160,7 +160,7 @@ def test_of_a_topic_that_is_asked_for_alone_the_whole_has_no_error() -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2, 7, 9])
-def test_offsets_that_are_refused_as_a_whole_are_told_as_kafka_does(version: int) -> None:
+def test_offsets_refused_as_a_whole_are_answered_as_kafka_does(version: int) -> None:
     topics = [OffsetFetchTopic(name=T, partition_indexes=[0])]
     request = OffsetFetchRequest(group_id="g", topics=topics)
     if version >= 8:
@@ -201,7 +201,7 @@ def refused_with_none(request: ProduceRequest, topic: TopicProduceData) -> Any:
 # -- what cannot be taken out
 
 
-def test_a_partition_of_a_fetch_session_is_told_though_it_is_not_named_again() -> None:
+def test_a_partition_of_a_fetch_session_gets_its_error_without_being_named_again() -> None:
     request = FetchRequest(session_id=7, session_epoch=3, max_wait_ms=500)
     session = [NamedPart(T, 0, TOPIC_ID), NamedPart(T, 1, TOPIC_ID), NamedPart(OTHER, 0, OTHER_ID)]
     asked = call(ApiKey.FETCH, request, 17, in_session=session)
@@ -215,7 +215,7 @@ def test_a_partition_of_a_fetch_session_is_told_though_it_is_not_named_again() -
     assert plan.answer(lost) == lost
 
 
-def test_an_error_of_fetch_sessions_is_told_of_the_whole() -> None:
+def test_an_error_of_the_fetch_session_is_at_the_top_level() -> None:
     code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     asked = call(ApiKey.FETCH, FetchRequest(), 17, in_session=[NamedPart(T, 0, TOPIC_ID)])
     plan = Met().plan(asked, FaultRule(api="FETCH", topic=T, error=code))
@@ -245,7 +245,7 @@ def test_metadata_of_all_topics() -> None:
 # -- requests that are refused
 
 
-def test_every_user_is_answered_once_whatever_is_asked_of_it() -> None:
+def test_each_scram_user_is_answered_once() -> None:
     request = AlterUserScramCredentialsRequest(
         deletions=[ScramCredentialDeletion(name="a"), ScramCredentialDeletion(name="b")],
         upsertions=[ScramCredentialUpsertion(name="b"), ScramCredentialUpsertion(name="c")],
@@ -254,12 +254,12 @@ def test_every_user_is_answered_once_whatever_is_asked_of_it() -> None:
     assert [each.user for each in answer.results] == ["a", "b", "c"]
 
 
-def test_what_a_fetch_forgets_is_not_answered() -> None:
+def test_a_forgotten_partition_is_not_answered() -> None:
     request = FetchRequest(forgotten_topics_data=[ForgottenTopic(topic=T, partitions=[0])])
     assert refused(FetchResponse, request, CODE).responses == []
 
 
-def test_partitions_are_numbered_in_several_words() -> None:
+def test_every_field_name_of_a_partition_number_is_known() -> None:
     assert partition_number(3) == 3
     assert partition_number(PartitionProduceData(index=4)) == 4
     assert partition_number(MetadataResponsePartition(partition_index=5)) == 5

@@ -67,7 +67,7 @@ def test_an_error_is_answered_instead_of_the_work_as_often_as_the_rule_says() ->
     assert (first.parts, first.fault) == (("t-0",), "NOT_ENOUGH_REPLICAS")
 
 
-def test_the_others_of_a_request_are_handled() -> None:
+def test_the_other_parts_of_a_request_are_handled() -> None:
     async def story(world: World) -> None:
         async with scene(world, replicas=((1,), (1,))) as stage:
             await stage.produce("a", partition=1)
@@ -97,7 +97,7 @@ def test_the_others_of_a_request_are_handled() -> None:
         ("drop-answer", ["a"]),
     ],
 )
-def test_who_hears_nothing_may_have_been_heard(effect: str, written: list[str]) -> None:
+def test_a_request_without_an_answer_may_have_been_handled(effect: str, written: list[str]) -> None:
     async def story(world: World) -> None:
         async with scene(world) as stage:
             rule = stage.cluster.nodes.faults.add(
@@ -152,7 +152,7 @@ def test_a_delay_is_on_the_brokers_clock_and_ends_with_its_rule() -> None:
     play(story)
 
 
-def test_a_black_hole_is_closed_with_its_rule() -> None:
+def test_a_silent_connection_is_closed_when_its_rule_is_removed() -> None:
     async def story(world: World) -> None:
         async with scene(world) as stage:
             faults = stage.cluster.nodes.faults
@@ -217,7 +217,7 @@ def test_a_rule_that_is_removed_is_waited_for_no_longer() -> None:
     play(story)
 
 
-def test_whoever_waits_for_a_rule_hears_of_the_mistake_in_it() -> None:
+def test_a_wait_for_hits_raises_the_exception_of_when() -> None:
     async def story(world: World) -> None:
         async with scene(world) as stage:
             faults = stage.cluster.nodes.faults
@@ -231,7 +231,7 @@ def test_whoever_waits_for_a_rule_hears_of_the_mistake_in_it() -> None:
     play(story)
 
 
-def test_a_client_is_told_of_throttling() -> None:
+def test_a_client_sees_the_throttle_time() -> None:
     async def story(world: World) -> None:
         async with scene(world) as stage:
             stage.cluster.nodes.faults.add(FaultRule(api="METADATA", throttle_ms=250))
@@ -243,7 +243,7 @@ def test_a_client_is_told_of_throttling() -> None:
     play(story)
 
 
-def test_a_consumer_meets_an_error_of_a_partition_that_its_session_has() -> None:
+def test_a_consumer_sees_the_error_of_a_partition_in_its_session() -> None:
     async def story(world: World) -> None:
         async with scene(world, replicas=((1,), (1,))) as stage:
             await stage.produce("a")
@@ -279,7 +279,7 @@ async def value_of(consumer: Consumer) -> bytes | None:
     return value
 
 
-def test_followers_and_heartbeats_are_met_by_rules_for_brokers() -> None:
+def test_followers_and_heartbeats_are_matched_by_rules_for_brokers() -> None:
     async def story(world: World) -> None:
         async with scene(world, brokers=2, replicas=((1, 2),)) as stage:
             faults = stage.cluster.nodes.faults
@@ -312,7 +312,7 @@ def test_an_error_where_no_answer_is_wanted_closes_the_connection_as_kafka_does(
     assert [event for event in events_of(world, ConnectionRefused) if "acks=0" in event.cause]
 
 
-def test_a_client_is_told_that_its_version_is_not_served_so_that_it_can_read_it() -> None:
+def test_an_unsupported_version_is_answered_in_version_0() -> None:
     async def story(world: World) -> None:
         async with scene(world) as stage:
             stage.cluster.nodes.faults.add(

@@ -60,7 +60,7 @@ from tests.replication.faults.asking import T, call
         ({"error": 6, "trigger": "once"}, "trigger"),
     ],
 )
-def test_a_rule_that_cannot_be_is_refused_by_the_field_that_is_wrong(
+def test_an_impossible_rule_is_refused_with_the_wrong_field(
     words: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(FaultRuleError) as refusal:
@@ -85,7 +85,7 @@ def test_an_api_has_a_number_and_two_ways_to_write_its_name(api: object) -> None
     assert FaultRule(api=api, effect="close_after").api is ApiKey.OFFSET_COMMIT
 
 
-def test_a_rule_says_what_it_is() -> None:
+def test_a_rule_describes_itself() -> None:
     rule = FaultRule(
         api="PRODUCE",
         topic="orders",
@@ -135,7 +135,7 @@ def is_hit(rule: FaultRule, api: ApiKey, request: Any, version: int = 4, **known
         ({"when": lambda request: request.acks == -1}, False),
     ],
 )
-def test_all_that_a_rule_says_must_be_so(words: dict[str, Any], hit: bool) -> None:
+def test_every_field_of_a_rule_must_match(words: dict[str, Any], hit: bool) -> None:
     rule = FaultRule(effect=Effect.OBSERVE, **words)
     assert is_hit(rule, ApiKey.PRODUCE, produced(0, 1), 9) is hit
 
@@ -145,7 +145,7 @@ def test_a_client_without_a_name_has_none() -> None:
     assert not is_hit(rule, ApiKey.HEARTBEAT, HeartbeatRequest(), client_id=None)
 
 
-def test_brokers_are_met_by_rules_that_say_so() -> None:
+def test_requests_of_brokers_are_matched_only_by_rules_for_brokers() -> None:
     asked = (ApiKey.HEARTBEAT, HeartbeatRequest())
     by_default, brokers = (FaultRule(effect="observe", sender=each) for each in (None, "brokers"))
     assert not is_hit(by_default, *asked, of_broker=True)
@@ -156,13 +156,13 @@ def test_brokers_are_met_by_rules_that_say_so() -> None:
     assert not is_hit(markers, ApiKey.WRITE_TXN_MARKERS, WriteTxnMarkersRequest(), of_broker=True)
 
 
-def test_metadata_of_all_topics_is_of_each_of_them() -> None:
+def test_a_metadata_request_for_all_topics_matches_each_topic() -> None:
     rule = FaultRule(topic=T, effect="observe")
     assert is_hit(rule, ApiKey.METADATA, MetadataRequest(topics=None))
     assert not is_hit(rule, ApiKey.METADATA, MetadataRequest(topics=[]))
 
 
-def test_what_has_no_place_for_an_error_is_not_hit() -> None:
+def test_a_request_without_a_place_for_an_error_is_not_hit() -> None:
     rule = FaultRule(api="METADATA", error=6)
     assert not is_hit(rule, ApiKey.METADATA, MetadataRequest(topics=[]), 12)
     assert is_hit(rule, ApiKey.METADATA, MetadataRequest(topics=[]), 13)
@@ -170,7 +170,7 @@ def test_what_has_no_place_for_an_error_is_not_hit() -> None:
     assert is_hit(FaultRule(api="PRODUCE", error=6), ApiKey.PRODUCE, ProduceRequest(acks=0), 9)
 
 
-def test_what_a_rule_cannot_make_of_a_request_is_kept_for_its_author() -> None:
+def test_an_exception_of_when_is_kept() -> None:
     book = RuleBook()
     added = book.add(FaultRule(effect="observe", when=lambda request: request.acks == 0))
     asked = call(ApiKey.HEARTBEAT, HeartbeatRequest(), 4)
@@ -204,7 +204,7 @@ def test_every_rule_that_fires_is_applied() -> None:
     ] * 2
 
 
-def test_a_rule_that_was_removed_meets_nobody_and_keeps_its_counts() -> None:
+def test_a_removed_rule_matches_nothing_and_keeps_its_counts() -> None:
     book = RuleBook()
     added = book.add(FaultRule(effect="observe"))
     asked = call(ApiKey.HEARTBEAT, HeartbeatRequest(), 4)

@@ -76,9 +76,7 @@ def parsed(text: str | bytes) -> dict[str, Metric]:
         (MetricName("understudy", "Node", "events_total"), "understudy_events_total", "counter"),
     ],
 )
-def test_names_are_spelled_as_dashboards_know_them(
-    name: MetricName, spelled: str, kind: str
-) -> None:
+def test_names_are_spelled_as_dashboards_expect(name: MetricName, spelled: str, kind: str) -> None:
     assert (spelling(name).name, spelling(name).type) == (spelled, kind)
 
 
@@ -205,7 +203,7 @@ async def test_a_scrape_of_a_thousand_partitions_lets_others_run_all_the_time(
     assert 0 < most_written <= 2 * (SLICE + 2)
 
 
-async def test_what_goes_away_during_a_scrape_does_no_harm() -> None:
+async def test_a_metric_removed_during_a_scrape_does_no_harm() -> None:
     registry = MetricsRegistry(lambda: 0.0)
     stats = FetcherStats(registry, "fetcher", BrokerEndPoint(1, "b1", 9092))
     for number in range(10 * SLICE):

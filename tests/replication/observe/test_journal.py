@@ -73,7 +73,7 @@ def record(name: str = "broker_fenced", version: int = 1, **fields: object) -> b
         pytest.param(record(broker=1), "broker_fenced v1", id="a missing field"),
     ],
 )
-def test_what_is_unknown_is_skipped_and_counted(unknown: bytes, counted: str) -> None:
+def test_unknown_records_are_skipped_and_counted(unknown: bytes, counted: str) -> None:
     known = encode_entry(FENCED, at_ms=5, broker=1)
     journal = read_journal(unknown + known + unknown)
     assert journal.entries == (JournalEntry(5, 1, FENCED),)

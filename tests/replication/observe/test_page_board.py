@@ -1,4 +1,4 @@
-"""What a browser gets: everything at first, then what changed, and never a growing queue."""
+"""The updates of a browser: everything at first, then the changes, and never a growing queue."""
 
 import json
 from typing import Any

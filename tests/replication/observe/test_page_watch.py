@@ -1,4 +1,4 @@
-"""What is done to nodes is found by comparing two states, and added to the timeline."""
+"""Kills, freezes and cuts are found by comparing two states, and added to the timeline."""
 
 from functools import partial
 

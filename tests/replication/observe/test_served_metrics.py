@@ -1,4 +1,4 @@
-"""What `/metrics` shows is what has happened: a cluster is scraped, and its numbers compared."""
+"""`/metrics` agrees with what has happened: a cluster is scraped, and its numbers compared."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -93,7 +93,7 @@ async def scraped(metrics: ServedMetrics) -> Scrape:
 
 
 async def sent(stage: Stage, leader: int, records: bytes) -> int:
-    """What a leader answers to these bytes."""
+    """Return a leader's answer to these bytes."""
     data = PartitionProduceData(index=0, records=memoryview(records))
     topic = TopicProduceData(name="t", partition_data=[data])
     request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
@@ -102,7 +102,7 @@ async def sent(stage: Stage, leader: int, records: bytes) -> int:
 
 
 def name(described: MetricDescription) -> set[str]:
-    """What it is called on `/metrics`, as its parser names it."""
+    """Return its names on `/metrics`, as the parser spells them."""
     tags: list[tuple[tuple[str, str], ...]] = [()]
     if "attribute" in described.tags:
         tags = [(("attribute", each),) for each in ("Count", "Min", "Max", "Mean")]
@@ -112,7 +112,7 @@ def name(described: MetricDescription) -> set[str]:
     return {each.removesuffix("_total") for each in names}
 
 
-def test_what_is_served_is_what_has_happened() -> None:
+def test_metrics_agree_with_what_has_happened() -> None:
     async def story(stage: Stage, metrics: ServedMetrics) -> None:
         cluster = stage.cluster
         await stage.client.create_topic(stage.address(1), "t")
@@ -239,7 +239,7 @@ def test_every_metric_is_in_the_catalogue_and_every_one_in_the_catalogue_is_serv
     found(story)
 
 
-def test_what_a_node_tells_is_counted() -> None:
+def test_events_of_a_node_are_counted() -> None:
     events = NodeEvents()
     events.sink(CUT)
     events.sink(attrs.evolve(CUT, from_offset=5, to_offset=4, cause="offset out of range"))
@@ -272,13 +272,13 @@ async def test_a_loop_that_stalls_is_seen(mock_clock: MockClock) -> None:
     assert process.stalls.count == 2
 
 
-def test_a_mistake_is_counted_and_told() -> None:
+def test_a_bug_is_counted_and_reported() -> None:
     process, reported = ProcessMetrics(TrioClock()), list[BaseException]()
     process.counting(reported.append)(ZeroDivisionError())
     assert (process.bugs, len(reported)) == (1, 1)
 
 
-async def test_it_is_served_over_http() -> None:
+async def test_metrics_are_served_over_http() -> None:
     async with trio.open_nursery() as nursery:
         metrics = ServedMetrics(process=ProcessMetrics(TrioClock()))
         urls = await serve_sites([metrics.site(0)], nursery=nursery)

@@ -69,7 +69,7 @@ class Controlled:
 
 
 def operation_at(method: str, path: str) -> Any:
-    """What is said of it; a word in braces stands for any."""
+    """Return its description; a word in braces stands for any."""
     given = path.split("/")
     for template, operations in DESCRIPTION["paths"].items():
         words = template.split("/")
@@ -111,7 +111,7 @@ def test_the_page_has_it(operation: ControlOperation) -> None:
     )
 
 
-async def test_every_operation_does_what_it_says_and_answers_as_described() -> None:
+async def test_every_operation_acts_and_answers_as_described() -> None:
     async with controlled() as there:
         assert await there.done("GET", "/openapi.json") == DESCRIPTION
         await of_nodes(there)
@@ -241,7 +241,7 @@ BAD: list[tuple[str, str, object, str]] = [
 ]
 
 
-async def test_what_is_not_understood_is_refused_by_its_field_and_changes_nothing() -> None:
+async def test_an_invalid_field_is_refused_by_name_and_changes_nothing() -> None:
     async with controlled() as there:
         there.cluster.faults.add(FaultRule(effect="observe"))
         before = await state_of(there)
@@ -271,7 +271,7 @@ async def state_of(there: Controlled) -> Any:
         FaultRule(effect="cut-answer", trigger=rule_of({"delay_ms": 1, "trigger": "once"}).trigger),
     ],
 )
-def test_a_rules_words_say_all_of_it(rule: FaultRule) -> None:
+def test_a_rule_as_json_is_complete(rule: FaultRule) -> None:
     words = words_of(rule)
     assert rule_of(json.loads(json.dumps(words))) == rule
     schema = {"$ref": "#/components/schemas/FaultRule", "components": DESCRIPTION["components"]}

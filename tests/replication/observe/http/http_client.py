@@ -19,7 +19,7 @@ class Answer:
     headers: dict[str, str] = attrs.field(factory=dict)
 
     async def chunk(self) -> bytes:
-        """What comes next; empty at the end. h11.RemoteProtocolError where it is cut off."""
+        """Return the next bytes; empty at the end. Raises h11.RemoteProtocolError if it is cut off."""
         event = await self._event()
         if isinstance(event, h11.EndOfMessage):
             return b""

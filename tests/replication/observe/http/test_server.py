@@ -65,14 +65,14 @@ async def test_nothing_is_logged(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr() == ("", "")
 
 
-async def test_it_no_longer_listens_when_it_has_been_cancelled() -> None:
+async def test_a_cancelled_server_no_longer_listens() -> None:
     async with serving(HELLO) as url:
         await get(f"{url}/hello")
     with pytest.raises(OSError, match="all attempts to connect"):
         await get(f"{url}/hello")
 
 
-async def test_an_idle_connection_does_not_keep_it() -> None:
+async def test_an_idle_connection_does_not_keep_the_server() -> None:
     async with serving(HELLO) as url:
         asked = asking(f"{url}/hello")
         answer = await asked.__aenter__()
@@ -91,7 +91,7 @@ async def test_a_busy_port_is_one_clear_line() -> None:
     assert str(caught.value) == f"cannot serve HTTP on {LOOPBACK}:{port}: Address already in use"
 
 
-async def test_a_mistake_in_an_endpoint_is_answered_and_told_and_costs_nobody_else() -> None:
+async def test_a_bug_in_an_endpoint_is_answered_with_500_and_reported() -> None:
     printed: list[BaseException] = []
     app = http_app([Route("/broken", broken), HELLO])
     async with trio.open_nursery() as nursery:
@@ -105,7 +105,7 @@ async def test_a_mistake_in_an_endpoint_is_answered_and_told_and_costs_nobody_el
     assert printed[0].__notes__ == ["answering GET /broken"]
 
 
-async def test_without_anybody_to_tell_a_mistake_ends_the_server() -> None:
+async def test_a_bug_ends_the_server_if_on_bug_raises() -> None:
     async def break_it() -> None:
         async with serving(Route("/broken", broken)) as url, asking(f"{url}/broken"):
             await trio.sleep_forever()
@@ -134,7 +134,7 @@ async def test_an_answer_under_way_is_finished() -> None:
     assert answered == ["finished"]
 
 
-async def test_who_takes_longer_than_the_grace_is_cut_off() -> None:
+async def test_an_answer_that_takes_longer_than_the_grace_period_is_cut_off() -> None:
     begun, ended = trio.Event(), trio.Event()
 
     async def endless(_: Request) -> Response:
@@ -156,7 +156,7 @@ async def test_who_takes_longer_than_the_grace_is_cut_off() -> None:
     assert ended.is_set()
 
 
-async def test_a_client_that_does_not_read_does_not_keep_it() -> None:
+async def test_a_client_that_does_not_read_does_not_keep_the_server() -> None:
     sent: list[int] = []
     asked = asking("")
 
@@ -200,7 +200,7 @@ async def test_requests_may_follow_each_other_without_waiting() -> None:
     assert [found.count(b"hello 1"), found.count(b"hello 2"), found.count(b"200")] == [1, 1, 2]
 
 
-async def test_what_is_not_http_is_refused() -> None:
+async def test_bytes_that_are_not_http_are_refused() -> None:
     async with serving(HELLO) as url:
         found = await conversation(url, b"\x00\x00\x00\x10 a Kafka request\r\n\r\n")
     assert found.startswith(b"HTTP/1.1 400 ")
@@ -224,7 +224,7 @@ async def test_a_body_that_nothing_reads_does_not_disturb_the_next_request(size:
     assert b"hello you" in found
 
 
-async def test_a_client_that_asks_first_is_let_send_its_body() -> None:
+async def test_a_client_that_expects_100_continue_may_send_its_body() -> None:
     async def length(request: Request) -> Response:
         return PlainTextResponse(str(len(await request.body())))
 
@@ -265,7 +265,7 @@ async def test_events_as_a_browser_reads_them() -> None:
         )
 
 
-async def test_an_event_of_several_names_is_a_mistake() -> None:
+async def test_an_event_name_of_several_lines_is_a_bug() -> None:
     sent: list[object] = []
 
     async def take(message: object) -> None:
@@ -328,7 +328,7 @@ async def test_asking_for_the_head_of_a_stream_does_not_wait_for_its_end() -> No
         assert await answer.body() == b""
 
 
-async def test_a_mistake_in_a_feed_is_told_as_it_is() -> None:
+async def test_a_bug_in_a_feed_is_reported_unwrapped() -> None:
     printed: list[BaseException] = []
 
     async def feed(_: EventSender) -> None:
@@ -395,9 +395,7 @@ async def test_a_page_of_another_origin_changes_nothing(
         ("192.0.2.7.evil.example", 403),
     ],
 )
-async def test_on_every_address_a_strangers_name_for_it_changes_nothing(
-    host: str, status: int
-) -> None:
+async def test_a_foreign_name_for_this_machine_changes_nothing(host: str, status: int) -> None:
     async def kill(_: Request) -> Response:
         return PlainTextResponse("killed")
 
