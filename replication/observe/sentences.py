@@ -85,96 +85,133 @@ def broker_names(brokers: tuple[int, ...]) -> str:
 
 @singledispatch
 def sentence(event: Event) -> str:
-    """Return the sentence of `event`, or its fields if it has none."""
+    """Return the sentence of `event`, or its fields if it has none; others may register theirs."""
+    if found := _about_leadership(event) or _about_logs(event) or _about_nodes(event):
+        return found
     facts = attrs.asdict(event, recurse=False)
     return ", ".join(
         f"{name} {value}" for name, value in facts.items() if not isinstance(value, bytes)
     )
 
 
-@sentence.register
-def _(event: LeaderElected) -> str:
-    return (
-        f"{broker_name(event.leader)} leads {event.partition} in epoch {event.leader_epoch}"
-        f"{after_whom(event)}, isr {broker_names(event.isr)}: {elected_because(event)}"
-    )
+def _about_leadership(event: Event) -> str:
+    match event:
+        case LeaderElected():
+            return (
+                f"{broker_name(event.leader)} leads {event.partition} in epoch {event.leader_epoch}"
+                f"{after_previous_leader(event)}, isr {broker_names(event.isr)}: {elected_because(event)}"
+            )
+        case PartitionOffline():
+            isr = broker_names(event.isr)
+            return f"no replica may lead {event.partition}: {event.cause}; isr {isr}"
+        case BecameLeader():
+            return (
+                f"leads {event.partition}: epoch {event.leader_epoch} begins at"
+                f" {event.leader_epoch_start_offset}, high watermark {event.high_watermark}"
+            )
+        case BecameFollower():
+            leader = broker_name(event.leader) if event.leader >= 0 else "no leader"
+            return (
+                f"follows {leader} in epoch {event.leader_epoch} of {event.partition},"
+                f" its log ends at {event.log_end_offset}"
+            )
+        case IsrChangeProposed() if event.leaving:
+            leaving = broker_names(event.leaving)
+            return f"proposes {event.partition} without {leaving}: it {lagging(event)}"
+        case IsrChangeProposed():
+            return (
+                f"proposes {event.partition} with {broker_names(event.joining)}: it has reached the"
+                f" high watermark {event.high_watermark} in this leader epoch"
+            )
+        case IsrChangeRefused():
+            return f"the controller refused an in-sync set of {event.partition}: {event.error}"
+        case IsrChanged():
+            before, after = broker_names(event.previous_isr), broker_names(event.isr)
+            return f"in-sync set of {event.partition}: {before} -> {after}"
+        case _:
+            return ""
+
+
+def _about_logs(event: Event) -> str:
+    match event:
+        case FollowerFetching():
+            leader = broker_name(event.leader)
+            return f"fetches {event.partition} from {event.fetch_offset} of {leader}"
+        case FetchRefused():
+            return (
+                f"{broker_name(event.leader)} refuses its fetch of {event.partition} in epoch"
+                f" {event.leader_epoch}: {event.error}; it asks again after a backoff"
+            )
+        case LogTruncated():
+            return (
+                f"truncates {event.partition} from {event.from_offset} to {event.to_offset}:"
+                f" {event.cause}; its high watermark was {event.high_watermark}"
+            )
+        case HighWatermarkAdvanced():
+            return (
+                f"high watermark of {event.partition} is {event.high_watermark}:"
+                f" every member of the maximal in-sync set has the records below it"
+            )
+        case FollowersBehind():
+            return f"{broker_name(event.broker)} lacks {event.lag} records of {event.partition}"
+        case LogRecovered():
+            how = "was" if event.clean else "was not"
+            return (
+                f"opened {event.partition}, which {how} shut down in good order: it ends at"
+                f" {event.log_end_offset}, {event.truncated_bytes} bytes were removed"
+            )
+        case PartitionFailed():
+            return f"no longer fetches {event.partition}: {event.cause}"
+        case LogDirectoryFailed():
+            return f"the log directory {event.directory} is lost: {event.cause}"
+        case DuplicateRecognised():
+            return (
+                f"recognises {event.partition} {event.base_offset} to {event.last_offset}, which the"
+                f" producer has sent again: nothing is written"
+            )
+        case _:
+            return ""
+
+
+def _about_nodes(event: Event) -> str:
+    match event:
+        case BrokerFenced():
+            return f"{broker_name(event.broker)} is fenced: {fenced_because(event)}"
+        case BrokerUnfenced():
+            return f"{broker_name(event.broker)} may lead again: it has caught up with the metadata"
+        case BrokerRegistered():
+            return f"{broker_name(event.broker)} is registered, in epoch {event.broker_epoch}"
+        case BrokerStarted():
+            return f"serves clients at {event.host}:{event.port}"
+        case BrokerStopped():
+            return "has shut down in good order" if event.clean else "has ended, not in good order"
+        case ControlledShutdownStarted():
+            return (
+                f"{broker_name(event.broker)} is leaving: first, other brokers take over the"
+                f" {event.leading} partitions that it leads"
+            )
+        case CertificatesRead() if event.refused:
+            return f"keeps its certificates, because the new ones are refused: {event.refused}"
+        case CertificatesRead():
+            return "has read its certificates again"
+        case TopicCreated():
+            return (
+                f"topic {event.topic} is created: {event.partitions} partitions,"
+                f" {event.replication_factor} replicas each"
+            )
+        case TopicDeleted():
+            return f"topic {event.topic} is deleted"
+        case _:
+            return ""
 
 
 def elected_because(event: LeaderElected) -> str:
     return ELECTIONS.get(event.cause, event.cause)
 
 
-def after_whom(event: LeaderElected) -> str:
+def after_previous_leader(event: LeaderElected) -> str:
     """Return " after b1", or an empty string if there was no leader before."""
     return f" after {broker_name(event.previous_leader)}" if event.previous_leader >= 0 else ""
-
-
-@sentence.register
-def _(event: PartitionOffline) -> str:
-    return f"no replica may lead {event.partition}: {event.cause}; isr {broker_names(event.isr)}"
-
-
-@sentence.register
-def _(event: BecameLeader) -> str:
-    return (
-        f"leads {event.partition}: epoch {event.leader_epoch} begins at"
-        f" {event.leader_epoch_start_offset}, high watermark {event.high_watermark}"
-    )
-
-
-@sentence.register
-def _(event: BecameFollower) -> str:
-    leader = broker_name(event.leader) if event.leader >= 0 else "no leader"
-    return (
-        f"follows {leader} in epoch {event.leader_epoch} of {event.partition},"
-        f" its log ends at {event.log_end_offset}"
-    )
-
-
-@sentence.register
-def _(event: FollowerFetching) -> str:
-    return f"fetches {event.partition} from {event.fetch_offset} of {broker_name(event.leader)}"
-
-
-@sentence.register
-def _(event: FetchRefused) -> str:
-    return (
-        f"{broker_name(event.leader)} refuses its fetch of {event.partition} in epoch"
-        f" {event.leader_epoch}: {event.error}; it asks again after a backoff"
-    )
-
-
-@sentence.register
-def _(event: LogTruncated) -> str:
-    return (
-        f"truncates {event.partition} from {event.from_offset} to {event.to_offset}: {event.cause};"
-        f" its high watermark was {event.high_watermark}"
-    )
-
-
-@sentence.register
-def _(event: HighWatermarkAdvanced) -> str:
-    return (
-        f"high watermark of {event.partition} is {event.high_watermark}:"
-        f" every member of the maximal in-sync set has the records below it"
-    )
-
-
-@sentence.register
-def _(event: FollowersBehind) -> str:
-    return f"{broker_name(event.broker)} lacks {event.lag} records of {event.partition}"
-
-
-@sentence.register
-def _(event: IsrChangeProposed) -> str:
-    if event.leaving:
-        return (
-            f"proposes {event.partition} without {broker_names(event.leaving)}: it {lagging(event)}"
-        )
-    return (
-        f"proposes {event.partition} with {broker_names(event.joining)}: it has reached the high"
-        f" watermark {event.high_watermark} in this leader epoch"
-    )
 
 
 def lagging(event: IsrChangeProposed) -> str:
@@ -185,97 +222,6 @@ def lagging(event: IsrChangeProposed) -> str:
     )
 
 
-@sentence.register
-def _(event: IsrChangeRefused) -> str:
-    return f"the controller refused an in-sync set of {event.partition}: {event.error}"
-
-
-@sentence.register
-def _(event: IsrChanged) -> str:
-    before, after = broker_names(event.previous_isr), broker_names(event.isr)
-    return f"in-sync set of {event.partition}: {before} -> {after}"
-
-
-@sentence.register
-def _(event: BrokerFenced) -> str:
-    return f"{broker_name(event.broker)} is fenced: {fenced_because(event)}"
-
-
 def fenced_because(event: BrokerFenced) -> str:
     since = f", silent for {event.since_heartbeat_ms} ms" if event.since_heartbeat_ms >= 0 else ""
     return f"{event.cause}{since}"
-
-
-@sentence.register
-def _(event: BrokerUnfenced) -> str:
-    return f"{broker_name(event.broker)} may lead again: it has caught up with the metadata"
-
-
-@sentence.register
-def _(event: BrokerRegistered) -> str:
-    return f"{broker_name(event.broker)} is registered, in epoch {event.broker_epoch}"
-
-
-@sentence.register
-def _(event: BrokerStarted) -> str:
-    return f"serves clients at {event.host}:{event.port}"
-
-
-@sentence.register
-def _(event: CertificatesRead) -> str:
-    if event.refused:
-        return f"keeps its certificates, because the new ones are refused: {event.refused}"
-    return "has read its certificates again"
-
-
-@sentence.register
-def _(event: BrokerStopped) -> str:
-    return "has shut down in good order" if event.clean else "has ended, not in good order"
-
-
-@sentence.register
-def _(event: ControlledShutdownStarted) -> str:
-    return (
-        f"{broker_name(event.broker)} is leaving: first, other brokers take over the"
-        f" {event.leading} partitions that it leads"
-    )
-
-
-@sentence.register
-def _(event: LogRecovered) -> str:
-    how = "was shut down in good order" if event.clean else "was not shut down in good order"
-    return (
-        f"opened {event.partition}, which {how}: it ends at {event.log_end_offset},"
-        f" {event.truncated_bytes} bytes were removed"
-    )
-
-
-@sentence.register
-def _(event: PartitionFailed) -> str:
-    return f"no longer fetches {event.partition}: {event.cause}"
-
-
-@sentence.register
-def _(event: LogDirectoryFailed) -> str:
-    return f"the log directory {event.directory} is lost: {event.cause}"
-
-
-@sentence.register
-def _(event: DuplicateRecognised) -> str:
-    return (
-        f"recognises {event.partition} {event.base_offset} to {event.last_offset}, which the producer"
-        f" has sent again: nothing is written"
-    )
-
-
-@sentence.register
-def _(event: TopicCreated) -> str:
-    return (
-        f"topic {event.topic} is created: {event.partitions} partitions,"
-        f" {event.replication_factor} replicas each"
-    )
-
-
-@sentence.register
-def _(event: TopicDeleted) -> str:
-    return f"topic {event.topic} is deleted"

@@ -61,7 +61,7 @@ from replication.observe.cluster_state import (
     Status,
 )
 from replication.observe.sentences import (
-    after_whom,
+    after_previous_leader,
     broker_name,
     elected_because,
     fenced_because,
@@ -115,7 +115,7 @@ class IsrReasons:
             case IsrChanged():
                 self._changed(event)
             case LeaderElected():
-                whom = after_whom(event)
+                whom = after_previous_leader(event)
                 why = elected_because(event) + (f",{whom}" if whom else "")
                 self._leaders[event.partition] = Reason(why, self.now_ms())
             case PartitionOffline():

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from typing import Any, TypeAlias
 
+import attrs
 from starlette.routing import BaseRoute
 
 from replication.broker.nodes import CONTROLLER_ID
@@ -34,7 +35,7 @@ _LATE = HTTPStatus.GATEWAY_TIMEOUT
 
 async def _nodes(request: ControlRequest) -> Any:
     controller, *brokers = request.cluster.nodes()
-    return {"controller": _node(controller), "brokers": [_node(each) for each in brokers]}
+    return {"controller": _node(controller), "brokers": [*map(_node, brokers)]}
 
 
 def _node(node: NodeSummary) -> Any:
@@ -157,19 +158,7 @@ async def _one_topic(request: ControlRequest) -> Any:
 
 
 def _topic(name: str, partitions: Sequence[PartitionSummary]) -> Any:
-    return {
-        "name": name,
-        "partitions": [
-            {
-                "partition": each.partition,
-                "leader": each.leader,
-                "leader_epoch": each.leader_epoch,
-                "replicas": list(each.replicas),
-                "isr": list(each.isr),
-            }
-            for each in partitions
-        ],
-    }
+    return {"name": name, "partitions": [*map(attrs.asdict, partitions)]}
 
 
 # -- fault rules
