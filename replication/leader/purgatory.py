@@ -19,10 +19,12 @@ Rule 4: a task that measures how long it waits here puts a `Waited` in its conte
 remote time is what its handler spent in purgatories, at any depth of calls.
 
 There is no checkpoint between the first `satisfied` and the watch, so no change is missed
-(DelayedOperationPurgatory checks twice instead).
+(DelayedOperationPurgatory checks twice instead). An operation that looks at many keys with pauses
+in between is watched from its first look on (`watching`), and waits after its last.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Generic, Protocol, TypeVar
 
@@ -60,6 +62,7 @@ class _Watch(Generic[Key]):
     operation: DelayedOperation[Key]
     keys: dict[Key, None]
     task: trio.lowlevel.Task = attrs.Factory(trio.lowlevel.current_task)
+    sleeps: bool = False
     leaves: bool = False
     """Whether it was woken or cancelled; later changes do not matter."""
     out_of_time: bool = False
@@ -70,11 +73,16 @@ class _Watch(Generic[Key]):
             self.leaves = True
             return trio.lowlevel.Abort.SUCCEEDED
 
+        if self.leaves:  # satisfied before it waits
+            await trio.lowlevel.checkpoint()
+            return
+        self.sleeps = True
         await trio.lowlevel.wait_task_rescheduled(cancelled)
 
     def wake(self) -> None:
         self.leaves = True
-        trio.lowlevel.reschedule(self.task)
+        if self.sleeps:
+            trio.lowlevel.reschedule(self.task)
 
     def run_out(self) -> None:
         if not self.leaves:
@@ -98,7 +106,7 @@ class Purgatory(Generic[Key]):
 
     @property
     def waiting(self) -> int:
-        """The number of operations that wait (NumDelayedOperations)."""
+        """The number of operations that wait, or are watched already (NumDelayedOperations)."""
         return len(self._waiting)
 
     @property
@@ -117,14 +125,31 @@ class Purgatory(Generic[Key]):
         for key in watch.keys:
             self._watches.setdefault(key, {})[watch] = None
         self._waiting[operation] = watch
+        try:
+            return await self._sleep(watch, timeout_ms)
+        finally:
+            self._forget(watch)
+
+    @contextmanager
+    def watching(self, operation: DelayedOperation[Key]) -> Iterator[None]:
+        """Let `operation` be watched inside of the block, before it waits with `wait_watched`."""
+        watch = self._waiting[operation] = _Watch(operation, {})
+        try:
+            yield
+        finally:
+            self._forget(watch)
+
+    async def wait_watched(self, operation: DelayedOperation[Key], *, timeout_ms: int) -> bool:
+        """Wait as `wait` does, without a first look: a change since it was watched counts."""
+        return await self._sleep(self._waiting[operation], timeout_ms)
+
+    async def _sleep(self, watch: _Watch[Key], timeout_ms: int) -> bool:
         began = self._clock.now()
         alarm = self._clock.alarm(began + timeout_ms / 1000, watch.run_out)
         try:
             await watch.until_woken()
         finally:
             alarm.call_off()
-            del self._waiting[operation]
-            self._forget(watch)
             if (waited := WAITED.get()) is not None:
                 waited.seconds += self._clock.now() - began
         if watch.out_of_time:
@@ -132,7 +157,7 @@ class Purgatory(Generic[Key]):
         return not watch.out_of_time
 
     def watch(self, operation: DelayedOperation[Key], key: Key) -> None:
-        """Watch `key` too for `operation`, which waits already."""
+        """Watch `key` too for `operation`, which waits or is `watching`."""
         watch = self._waiting[operation]
         watch.keys[key] = None
         self._watches.setdefault(key, {})[watch] = None
@@ -160,6 +185,7 @@ class Purgatory(Generic[Key]):
             return True
 
     def _forget(self, watch: _Watch[Key]) -> None:
+        del self._waiting[watch.operation]
         for key in watch.keys:
             watches = self._watches[key]
             watches.pop(watch, None)

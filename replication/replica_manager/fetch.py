@@ -20,9 +20,15 @@ possibly by this very fetch, or had records then.
 
 Rule 6: a partition that is settled in the session is neither read nor watched: the session
 reports that it has moved, and only then it is watched in the purgatory.
+
+Rule 7: at most `STEP` partitions are read in one turn of the loop. A fetch of more is watched from
+its first read on, because what it has read may move while it reads the rest; and in a pause its
+session may end, or another request may change its terms: then nothing more is settled in it.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import TypeAlias
 
 import attrs
@@ -45,14 +51,30 @@ from replication.leader.rules.fetch_session.session import (
     partition_key,
 )
 from replication.leader.rules.quota import ReplicationQuota
+from replication.net.pace import in_steps
 from replication.net.seams import NodeClock
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.results import code_of
 from replication.replica_manager.topic_meters import TopicMeters
+from replication.steps import STEP, Steps, at_once
 from storage.errors import KafkaStorageError, StorageError
 from storage.types import NO_TOPIC_ID, TopicPartition
 
 AskedPartition: TypeAlias = tuple[TopicIdPartition, FetchInfo]
+Known: TypeAlias = Mapping[AskedPartition, FetchPartitionData]
+"""The answers that a waiting fetch keeps for the partitions that do not move meanwhile."""
+
+
+@attrs.define
+class _Room:
+    """The bytes that the next partitions of one answer may have (Rule 1)."""
+
+    limit: int
+    min_one: bool
+
+    def take(self, size: int) -> None:
+        self.min_one = self.min_one and size == 0
+        self.limit = max(0, self.limit - size)
 
 
 @attrs.define(eq=False)
@@ -61,11 +83,27 @@ class DelayedFetch:
 
     hosted: HostedPartitions
     params: FetchParams
-    wanted: dict[TopicPartition, FetchInfo]
-    available: dict[TopicPartition, int]
-    total: int
     is_held_back: Callable[[TopicPartition], bool]
+    wanted: dict[TopicPartition, FetchInfo] = attrs.field(factory=dict)
+    available: dict[TopicPartition, int] = attrs.field(factory=dict)
+    total: int = 0
     moved: set[TopicPartition] = attrs.field(factory=set)
+    unsettled: dict[TopicPartition, CachedPartition] = attrs.field(factory=dict)
+    """The partitions that were settled in the session when the fetch came, and are not any more."""
+
+    @property
+    def woken(self) -> Wanted:
+        """What the session asks for of settled partitions that have moved."""
+        return [cached.wanted for each, cached in self.unsettled.items() if each in self.moved]
+
+    def note(self, wanted: Wanted, answers: Answers) -> None:
+        """Note what the first read of these partitions has found."""
+        for (_, info), (asked, answer) in zip(wanted, answers, strict=True):
+            topic_partition = asked.topic_partition
+            self.wanted[topic_partition] = info
+            if answer.records is not None:
+                self.available[topic_partition] = answer.records.size
+                self.total += answer.records.size
 
     def satisfied(self) -> bool:
         # The first read has just found too little.
@@ -111,7 +149,11 @@ class FetchPath:
         are answered too, in the session's order.
         """
         answers = await self._fetch(params, wanted, session)
-        self.meters.fetched(answers, by_follower=params.from_follower)
+        for start in range(0, len(answers), STEP):
+            if start:
+                await trio.lowlevel.checkpoint()
+            some = answers[start : start + STEP]
+            self.meters.fetched(some, by_follower=params.from_follower)
         if params.from_follower and self.quota.throttles:
             sizes = {asked.topic_partition: answer.records_size for asked, answer in answers}
             self.quota.record(sizes, now_ms=self.clock.now_ms())
@@ -132,60 +174,93 @@ class FetchPath:
     ) -> Answers:
         if session is not None:
             session.pulse.last_fetch_ms = self.clock.now_ms()
-        answers = self._read(params, wanted, session=session)
-        self.meters.fetch_has_come(answers)
-        nothing = not wanted and not (session is not None and session.any_settled)
-        if params.max_wait_ms <= 0 or nothing or _is_enough(params, answers):
-            await trio.lowlevel.checkpoint()
-            return answers
-        delayed = self._delayed(params, wanted, answers)
-        # Without the regions: they would pin their files.
-        known = {
-            pair: answer
-            for pair, (asked, answer) in zip(wanted, answers, strict=True)
-            if not (
-                answer.records is not None
-                or self._is_stale(asked, answer)
-                or self._is_held_back(params, asked.topic_partition)
-            )
-        }
-        del answers
-        woken = await self._wait(delayed, session)
-        if session is not None and session.terms != self.terms(params):
-            # The follower has registered again meanwhile (KIP-903): no answer is what it was, and
-            # the position in this fetch is that of a process which is gone.
-            return self._read(params, session.everything(), known={})
-        if session is not None and woken:
-            wanted = session.in_order(wanted + woken)
-        if delayed.moved:
-            known = {
-                pair: answer
-                for pair, answer in known.items()
-                if pair[0].topic_partition not in delayed.moved
-            }
-        return self._read(params, wanted, known=known)
+        delayed = DelayedFetch(self.hosted, params, partial(self._is_held_back, params))
+        if len(wanted) <= STEP:
+            answers = at_once(self._read(params, wanted, session=session))
+            if self._is_final(params, wanted, session, answers):
+                await trio.lowlevel.checkpoint()
+                return answers
+            delayed.note(wanted, answers)
+            known = at_once(self._known(params, wanted, answers))
+            del answers  # its regions would pin their files
+            with self._noting_unsettled(delayed, session):
+                await self.purgatory.wait(delayed, delayed.wanted, timeout_ms=params.max_wait_ms)
+        else:
+            with self._noting_unsettled(delayed, session), self.purgatory.watching(delayed):
+                answers = await in_steps(
+                    self._read(params, wanted, session=session, delayed=delayed)
+                )
+                if self._is_final(params, wanted, session, answers):
+                    return answers
+                known = await in_steps(self._known(params, wanted, answers))
+                del answers
+                await self.purgatory.wait_watched(delayed, timeout_ms=params.max_wait_ms)
+        return await self._read_again(params, wanted, session, delayed, known)
 
-    async def _wait(self, delayed: DelayedFetch, session: FetchSession | None) -> Wanted:
-        """Wait until there is enough or the time is up; return settled partitions that moved."""
-        unsettled: dict[TopicPartition, CachedPartition] = {}
+    def _is_final(
+        self,
+        params: FetchParams,
+        wanted: Wanted,
+        session: FetchSession | None,
+        answers: Answers,
+    ) -> bool:
+        """Return whether to answer without a wait."""
+        nothing = not wanted and not (session is not None and session.any_settled)
+        return params.max_wait_ms <= 0 or nothing or _is_enough(params, answers)
+
+    def _known(self, params: FetchParams, wanted: Wanted, answers: Answers) -> Steps[Known]:
+        """Return the answers that hold until their partition moves; those with records are left out."""
+        known: dict[AskedPartition, FetchPartitionData] = {}
+        pairs = list(zip(wanted, answers, strict=True))
+        for start in range(0, len(pairs), STEP):
+            for pair, (asked, answer) in pairs[start : start + STEP]:
+                if not (
+                    answer.records is not None
+                    or self._is_stale(asked, answer)
+                    or self._is_held_back(params, asked.topic_partition)
+                ):
+                    known[pair] = answer
+            yield STEP
+        return known
+
+    @contextmanager
+    def _noting_unsettled(
+        self, delayed: DelayedFetch, session: FetchSession | None
+    ) -> Iterator[None]:
+        """Watch the partitions that were settled in `session` as soon as they have moved (Rule 6)."""
+        if session is None:
+            yield
+            return
 
         def on_unsettled(cached: CachedPartition) -> None:
             topic_partition = cached.wanted[0].topic_partition
             if topic_partition not in delayed.wanted:
-                unsettled[topic_partition] = cached
+                delayed.unsettled[topic_partition] = cached
                 delayed.wanted[topic_partition] = cached.wanted[1]
                 self.purgatory.watch(delayed, topic_partition)
 
-        if session is not None:
-            session.listeners.append(on_unsettled)
+        session.listeners.append(on_unsettled)
         try:
-            await self.purgatory.wait(
-                delayed, delayed.wanted, timeout_ms=delayed.params.max_wait_ms
-            )
+            yield
         finally:
-            if session is not None:
-                session.listeners.remove(on_unsettled)
-        return [cached.wanted for each, cached in unsettled.items() if each in delayed.moved]
+            session.listeners.remove(on_unsettled)
+
+    async def _read_again(
+        self,
+        params: FetchParams,
+        wanted: Wanted,
+        session: FetchSession | None,
+        delayed: DelayedFetch,
+        known: Known,
+    ) -> Answers:
+        """Read what has no answer in `known`, or has moved since, after the wait."""
+        if session is not None and session.terms != self.terms(params):
+            # The follower has registered again meanwhile (KIP-903): no answer is what it was, and
+            # the position in this fetch is that of a process which is gone.
+            return await in_steps(self._read(params, session.everything(), known={}))
+        if session is not None and (woken := delayed.woken):
+            wanted = await in_steps(session.in_order(wanted + woken))
+        return await in_steps(self._read(params, wanted, known=known, moved=delayed.moved))
 
     def _is_held_back(self, params: FetchParams, topic_partition: TopicPartition) -> bool:
         """Return whether the partition is throttled (ReplicaManager.shouldLeaderThrottle)."""
@@ -207,29 +282,54 @@ class FetchPath:
         wanted: Wanted,
         *,
         session: FetchSession | None = None,
-        known: Mapping[AskedPartition, FetchPartitionData] | None = None,
-    ) -> Answers:
-        """Read the partitions that have no answer in `known`.
+        delayed: DelayedFetch | None = None,
+        known: Known | None = None,
+        moved: Collection[TopicPartition] = (),
+    ) -> Steps[Answers]:
+        """Read the partitions that have no answer in `known`, or are in `moved`.
 
-        On arrival (`known` is None) note the follower's position too, and settle in `session`
-        the partitions that have nothing new.
+        On arrival (`known` is None) note the follower's position too, settle in `session` the
+        partitions that have nothing new, and watch each for `delayed`, if given, from its read on.
         """
-        limit = params.max_bytes
-        min_one = not params.hard_max_bytes
+        room = _Room(params.max_bytes, min_one=not params.hard_max_bytes)
+        answers: Answers = []
+        for start in range(0, len(wanted), STEP):
+            if start and session is not None and not session.may_settle(self.terms(params)):
+                session = None
+            some = wanted[start : start + STEP]
+            read = self._read_some(params, some, room, session=session, known=known, moved=moved)
+            if known is None:
+                self.meters.fetch_has_come(read)
+            if delayed is not None:
+                delayed.note(some, read)
+                for asked, _ in read:
+                    self.purgatory.watch(delayed, asked.topic_partition)
+            answers += read
+            yield len(some)
+        return answers
+
+    def _read_some(
+        self,
+        params: FetchParams,
+        wanted: Wanted,
+        room: _Room,
+        *,
+        session: FetchSession | None,
+        known: Known | None,
+        moved: Collection[TopicPartition],
+    ) -> Answers:
         answers: Answers = []
         for pair in wanted:
             partition, info = pair
-            answer = None if known is None else known.get(pair)
+            answer = None
+            if known is not None and not (moved and partition.topic_partition in moved):
+                answer = known.get(pair)
             if answer is None:
-                answer = self._read_one(
-                    params, partition, info, limit=limit, min_one=min_one, note=known is None
-                )
+                answer = self._read_one(params, partition, info, room, note=known is None)
                 if session is not None:
                     self._maybe_settle(session, params, partition, info, answer)
             if answer.records is not None:
-                size = answer.records.size
-                min_one = min_one and size == 0
-                limit = max(0, limit - size)
+                room.take(answer.records.size)
             answers.append((partition, answer))
         return answers
 
@@ -242,17 +342,19 @@ class FetchPath:
         answer: FetchPartitionData,
     ) -> None:
         partition = self.hosted.find(asked.topic_partition)
-        if partition is not None and partition.may_settle(params, info, answer):
-            partition.settle(session.partitions[partition_key(asked)], params)
+        cached = session.partitions.get(partition_key(asked))  # None: forgotten in a pause
+        if partition is None or cached is None:
+            return
+        if partition.may_settle(params, info, answer):
+            partition.settle(cached, params)
 
     def _read_one(
         self,
         params: FetchParams,
         asked: TopicIdPartition,
         info: FetchInfo,
+        room: _Room,
         *,
-        limit: int,
-        min_one: bool,
         note: bool,
     ) -> FetchPartitionData:
         topic_partition = asked.topic_partition
@@ -267,8 +369,8 @@ class FetchPath:
             return partition.fetch(
                 params,
                 info,
-                max_bytes=0 if held_back else max(0, min(info.max_bytes, limit)),
-                min_one=min_one and not held_back,
+                max_bytes=0 if held_back else max(0, min(info.max_bytes, room.limit)),
+                min_one=room.min_one and not held_back,
                 note=note,
             )
         except KafkaError as error:
@@ -278,21 +380,6 @@ class FetchPath:
             return FetchPartitionData(error=ErrorCode.KAFKA_STORAGE_ERROR)
         except StorageError as error:
             return FetchPartitionData(error=code_of(error))
-
-    def _delayed(self, params: FetchParams, wanted: Wanted, answers: Answers) -> DelayedFetch:
-        available = {
-            partition.topic_partition: answer.records.size
-            for partition, answer in answers
-            if answer.records is not None
-        }
-        return DelayedFetch(
-            self.hosted,
-            params,
-            {partition.topic_partition: info for partition, info in wanted},
-            available,
-            sum(available.values()),
-            lambda partition: self._is_held_back(params, partition),
-        )
 
 
 def _is_enough(params: FetchParams, answers: Answers) -> bool:

@@ -225,7 +225,7 @@ MUTANTS = (
         (
             Edit(
                 "replication.leader.purgatory",
-                "            self._forget(watch)\n",
+                "            watches.pop(watch, None)\n",
                 "            pass\n",
             ),
         ),

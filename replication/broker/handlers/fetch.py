@@ -12,6 +12,7 @@ is then asked and answered by id alone (KIP-516).
 
 from functools import partial
 from itertools import groupby
+from operator import is_not
 
 import trio
 
@@ -98,22 +99,31 @@ async def _catch_up_with(node: BrokerNode, context: RequestContext, request: Fet
     It may know a topic, or our leader epoch, before we do. After an error it would stay away for
     `replica.fetch.backoff.ms`, while our own metadata is on its way.
     """
-    await node.metadata.wait_at_most(
-        lambda image: not _is_ahead(image, request, version=context.version),
-        timeout_ms=min(request.max_wait_ms, CATCH_UP_MS),
-    )
+    deadline_ms = node.clock.now_ms() + min(request.max_wait_ms, CATCH_UP_MS)
+    image = node.metadata.image
+    while await in_steps(_is_ahead(image, request, context.version)):
+        left_ms = deadline_ms - node.clock.now_ms()
+        if left_ms <= 0 or not await node.metadata.wait_at_most(
+            partial(is_not, image), timeout_ms=left_ms
+        ):
+            return
+        image = node.metadata.image
 
 
-def _is_ahead(image: MetadataImage, request: FetchRequest, *, version: int) -> bool:
+def _is_ahead(image: MetadataImage, request: FetchRequest, version: int) -> Steps[bool]:
+    """Return whether `request` names a topic, a partition or a leader epoch that `image` lacks."""
     for topic in request.topics:
+        yield 1
         _, name = _identity(image, topic.topic_id, topic.topic, version)
         known = None if name is None else image.topics.get(name)
         if known is None:
             return True
-        for asked in topic.partitions:
+        for number, asked in enumerate(topic.partitions, start=1):
             partition = known.partitions.get(asked.partition)
             if partition is None or asked.current_leader_epoch > partition.leader_epoch:
                 return True
+            if number % STEP == 0:
+                yield STEP
     return False
 
 

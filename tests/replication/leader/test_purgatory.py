@@ -160,3 +160,29 @@ async def test_of_a_check_the_clock_and_a_cancellation_the_first_counts(
         assert purgatory.check("a") == 0
     assert scope.cancelled_caught
     assert (outcomes, purgatory.waiting, purgatory.expired) == ([False, True], 0, 1)
+
+
+async def test_a_change_before_the_wait_of_what_is_watched_ends_it(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    purgatory: Purgatory[str] = Purgatory(clock=CLOCK)
+    totals = {"a": 0, "b": 0}
+    operation = Threshold(totals, least=1)
+    with purgatory.watching(operation):
+        purgatory.watch(operation, "a")
+        assert purgatory.check("b") == 0
+        totals["a"] = 1
+        assert [purgatory.check("a"), purgatory.check("a")] == [1, 0]
+        assert await purgatory.wait_watched(operation, timeout_ms=1000)
+    assert (CLOCK.now(), purgatory.waiting, purgatory.watched) == (0, 0, 0)
+
+
+async def test_what_is_watched_waits_like_any_other_operation(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    purgatory: Purgatory[str] = Purgatory(clock=CLOCK)
+    operation = Threshold({"a": 0}, least=1)
+    with purgatory.watching(operation):
+        purgatory.watch(operation, "a")
+        assert not await purgatory.wait_watched(operation, timeout_ms=1000)
+    assert (CLOCK.now(), purgatory.watched, purgatory.expired) == (1, 0, 1)

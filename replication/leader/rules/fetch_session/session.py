@@ -23,7 +23,7 @@ that named it came.
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import compress
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TypeAlias
 
 import attrs
@@ -135,6 +135,8 @@ class FetchSession:
     terms: Hashable = attrs.field(default=None, init=False)
     listeners: list[Callable[[CachedPartition], None]] = attrs.field(factory=list, init=False)
     """Called with each partition that is not settled any more, while a fetch waits."""
+    has_ended: bool = attrs.field(default=False, init=False)
+    """Whether nothing may be settled in it any more."""
     _next_place: int = attrs.field(default=0, init=False)
     _most_unsettled: int = attrs.field(default=0, init=False)
 
@@ -187,6 +189,10 @@ class FetchSession:
             self.terms = terms
             yield from each_of(self._release, list(self.partitions.values()))
 
+    def may_settle(self, terms: Hashable) -> bool:
+        """Return whether a request on `terms` may still settle partitions here (Rule 3)."""
+        return not self.has_ended and self.terms == terms
+
     def look_again_at(self, cached: CachedPartition) -> None:
         """Read a partition that has moved with the next request, or for the one that waits."""
         self.unsettled[partition_key(cached.wanted[0])] = cached
@@ -211,14 +217,14 @@ class FetchSession:
         in_order = sorted(self.partitions.values(), key=_PLACE)
         return [cached.wanted for cached in in_order if cached.wanted[0].topic is not None]
 
-    def in_order(self, wanted: Wanted) -> Wanted:
+    def in_order(self, wanted: Wanted) -> Steps[Wanted]:
         """Return `wanted` in the session's order; what another request has forgotten is first."""
+        places = yield from each_of(self._place_of, wanted)
+        return [pair for _, pair in sorted(zip(places, wanted, strict=True), key=itemgetter(0))]
 
-        def place(pair: tuple[TopicIdPartition, FetchInfo]) -> int:
-            cached = self.partitions.get(partition_key(pair[0]))
-            return -1 if cached is None else cached.place
-
-        return sorted(wanted, key=place)
+    def _place_of(self, pair: tuple[TopicIdPartition, FetchInfo]) -> int:
+        cached = self.partitions.get(partition_key(pair[0]))
+        return -1 if cached is None else cached.place
 
     def changed(self, answers: Answers) -> Steps[Answers]:
         """Return those of `answers` that say something new."""
@@ -238,7 +244,8 @@ class FetchSession:
         return is_news
 
     def close(self) -> None:
-        """End the session. A request may still wait in it, and is answered."""
+        """End the session. A request may still read or wait in it, and is answered."""
+        self.has_ended = True
         for cached in list(self.partitions.values()):
             self._release(cached)
 
