@@ -4,7 +4,8 @@
               ^                                       │
               └── no answer, or not for all of them: again after 50 ms
 
-Rule 1: one request in flight, carrying everything that is queued when it is sent.
+Rule 1: one request in flight, carrying what was queued first, `MOST_IN_A_REQUEST` at most: its
+answers wake as many tasks in one turn of the loop.
 
 Rule 2: an answer about the broker as a whole (stale epoch, not the controller, no
 connection) is no answer for any key: all are sent again, for ever.
@@ -16,6 +17,7 @@ Rule 3: a key that the answer leaves out stays queued.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
+from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
 import attrs
@@ -26,6 +28,7 @@ from replication.net.controller_channel import ControllerCalls
 from replication.net.seams import NodeClock
 
 RETRY_BACKOFF_SECONDS: Final = 0.05
+MOST_IN_A_REQUEST: Final = 512
 
 Key = TypeVar("Key", bound=Hashable)
 Report = TypeVar("Report")
@@ -66,11 +69,11 @@ class ControllerQueue(ABC, Generic[Key, Report]):
             await self._work.wait()
             if not self._queued:
                 self._work = trio.Event()
-            elif not await self._send(dict(self._queued)):
+            elif not await self._send(dict(islice(self._queued.items(), MOST_IN_A_REQUEST))):
                 await self.clock.sleep(RETRY_BACKOFF_SECONDS)
 
     async def _send(self, queued: dict[Key, Report]) -> bool:
-        """Send all of `queued`; return whether the controller has answered for every key."""
+        """Send `queued`; return whether the controller has answered for every key."""
         try:
             response = await self.channel.call(self._request(queued), timeout_ms=self.timeout_ms)
         except PeerUnavailableError:

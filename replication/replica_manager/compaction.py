@@ -27,8 +27,10 @@ import trio
 
 from replication.config import DynamicBrokerConfig
 from replication.events import EventSink, LogCleaned, LogUncleanable
+from replication.net.pace import in_steps
 from replication.net.seams import NodeClock, Offload
 from replication.replica_manager.jobs import flush_log
+from replication.steps import Steps
 from storage.batch.record_batch import HEADER_SIZE
 from storage.cleaner.cleaner import Cleaning
 from storage.cleaner.filter import CleanerStats
@@ -110,7 +112,7 @@ class Compaction:
         """
         try:
             async with self.one_change_at_a_time:
-                cleaning = self._start()
+                cleaning = await in_steps(self._start())
             if cleaning is None:
                 return False
             await self._clean(cleaning, thread)
@@ -120,7 +122,7 @@ class Compaction:
             return False  # it is begun again after a while
         return True
 
-    def _start(self) -> Cleaning | None:
+    def _start(self) -> Steps[Cleaning | None]:
         config = self.config.current
         threads = max(config.log_cleaner_threads, 1)
         memory = max(config.log_cleaner_dedupe_buffer_size // threads, _LEAST_MAP_BYTES)

@@ -14,10 +14,15 @@ import attrs
 from replication.config import DynamicBrokerConfig, TopicConfig
 from replication.leader.rules.quota import ReplicationQuotas
 from replication.metadata.rules import MetadataDelta, MetadataImage, TopicImage
+from replication.net.pace import in_steps
 from replication.replica_manager.followed import FetcherManager
 from replication.replica_manager.hosted import HostedPartitions
+from replication.steps import Steps
 from storage.manager.log_manager import LogManager
 from storage.types import TopicPartition
+
+CONFIGURING_A_TOPIC = 32
+"""What it takes to find the settings in force for one topic, in items of a list."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -41,7 +46,7 @@ class Configuration:
         if not delta.reconfigured_brokers.isdisjoint((None, self.broker_id)):
             await self._reconfigure_broker(image)
             topics |= {partition.topic for partition in self.hosted.online}
-        self._reconfigure_topics(image, sorted(topics))
+        await in_steps(self._reconfigure_topics(image, sorted(topics)))
 
     def of(self, topic: TopicImage) -> TopicConfig:
         return TopicConfig.in_force(topic.configs, self.config.current)
@@ -61,14 +66,16 @@ class Configuration:
             follower=current.follower_replication_throttled_rate,
         )
 
-    def _reconfigure_topics(self, image: MetadataImage, topics: Iterable[str]) -> None:
+    def _reconfigure_topics(self, image: MetadataImage, topics: Iterable[str]) -> Steps[None]:
         for name in topics:
+            yield CONFIGURING_A_TOPIC
             topic = image.topics.get(name)
             if topic is None:
                 continue
             config = self.of(topic)
             self._throttle(name, config)
             for number in topic.partitions:
+                yield 1
                 partition = self.hosted.find(TopicPartition(name, number))
                 if partition is not None:
                     partition.log.config = config.log

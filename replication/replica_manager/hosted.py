@@ -31,6 +31,10 @@ class HostedPartitions:
     def find(self, topic_partition: TopicPartition) -> Partition | None:
         return self.online.get(topic_partition)
 
+    def holds(self, partition: Partition) -> bool:
+        """Return whether `partition` is still online here, and not another of its name."""
+        return self.online.get(partition.topic_partition) is partition
+
     def get(self, topic_partition: TopicPartition) -> Partition:
         """Return the partition; raise KafkaError if it is not online (the table at the head)."""
         partition = self.online.get(topic_partition)

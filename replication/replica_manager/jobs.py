@@ -18,6 +18,7 @@ hold the same lock, `one_change_at_a_time`.
 
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
+from itertools import compress
 
 import attrs
 import trio
@@ -26,14 +27,17 @@ from replication.config import BrokerConfig
 from replication.events import EventSink, LogDeleted
 from replication.leader.partition import Partition
 from replication.leader.purgatory import Purgatory
+from replication.net.pace import in_steps
 from replication.net.seams import NodeClock, Offload
 from replication.replica_manager.followed import FetcherManager
 from replication.replica_manager.hosted import HostedPartitions
+from replication.steps import each_of
 from storage.config import LONG_MAX
 from storage.errors import KafkaStorageError, ShortageError
 from storage.log.log import Log
 from storage.manager.checkpoint_plan import CheckpointPlan
 from storage.manager.log_manager import LogManager
+from storage.manager.pending_deletes import DoomedFile
 from storage.types import Offset, TopicPartition
 
 EVERY_SECOND_MS = 1000
@@ -97,12 +101,14 @@ class LogJobs:
     async def flush_dirty(self) -> None:
         """Sync each log that has unsynced records and was not flushed for its `flush.ms`."""
         now_ms = self.clock.now_ms()
-        due = [log for log in self.log_manager.logs() if self._is_due(log, now_ms)]
+        logs = self.log_manager.logs()
+        are_due = await in_steps(each_of(partial(self._is_due, now_ms), logs))
+        due = list(compress(logs, are_due))
         self._last_look_ms = now_ms
         if due:
             await self._flush(due)
 
-    def _is_due(self, log: Log, now_ms: int) -> bool:
+    def _is_due(self, now_ms: int, log: Log) -> bool:
         """Return whether `log` has unsynced records, and was flushed at least `flush.ms` ago."""
         known = self._flushed.get(log.topic_partition)
         if known is None or known[0] != log.local.flushes:
@@ -158,7 +164,7 @@ class LogJobs:
         """
         async with self.one_change_at_a_time:
             for partition in self.hosted:
-                if self.hosted.find(partition.topic_partition) is partition:
+                if self.hosted.holds(partition):
                     self._delete_old_segments(partition)
                 await trio.lowlevel.checkpoint()
 
@@ -184,9 +190,11 @@ class LogJobs:
             return
         gone = await self.offload(partial(self.log_manager.unlink, due))
         doomed.forget(due)
-        for each in gone:
-            if each.log is not None:
-                self.sink(LogDeleted(partition=each.log, path=each.path, cause=each.cause))
+        await in_steps(each_of(self._report_unlinked, gone))
+
+    def _report_unlinked(self, gone: DoomedFile) -> None:
+        if gone.log is not None:
+            self.sink(LogDeleted(partition=gone.log, path=gone.path, cause=gone.cause))
 
     # Producers.
 

@@ -7,9 +7,11 @@ import attrs
 import trio
 
 from replication.config import DynamicBrokerConfig
+from replication.leader.partition import Partition
 from replication.leader.rules.quota import ReplicationQuotas
 from replication.metadata.rules import MetadataDelta, MetadataImage
 from replication.metrics import MetricsRegistry
+from replication.net.pace import in_steps
 from replication.net.seams import NodeClock, Offload
 from replication.net.turns import Turns
 from replication.replica_manager.compaction import Compaction
@@ -26,10 +28,14 @@ from replication.replica_manager.produce import ProducePath
 from replication.replica_manager.purgatories import Purgatories
 from replication.replica_manager.roles import RoleChanges
 from replication.replica_manager.topic_meters import TopicMeters
+from replication.steps import Steps, each_of
 from storage.errors import StorageError
 from storage.manager.log_manager import LogManager
+from storage.types import Offset, TopicPartition
 
 SHORTEST_PAUSE_SECONDS = 0.001
+PROPOSING = 4
+"""What it takes to propose an ISR change, by a task of its own, in items of a list."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -104,9 +110,18 @@ class ReplicaManager:
             self.on_bug(bug)
 
     async def _shrink_isrs(self) -> None:
+        await in_steps(self._each_isr_shrunk())
+
+    def _each_isr_shrunk(self) -> Steps[None]:
         for partition in self.hosted:
-            if partition.leadership is not None:
-                partition.leadership.maybe_shrink_isr()
+            yield 1
+            # In a pause it may have been removed, or another may have its name.
+            if (leadership := partition.leadership) is None or not self.hosted.holds(partition):
+                continue
+            before = leadership.isr_state
+            leadership.maybe_shrink_isr()
+            if leadership.isr_state is not before:
+                yield PROPOSING
 
     async def _report_moves(self) -> None:
         while True:
@@ -117,9 +132,9 @@ class ReplicaManager:
         """Write every partition's high watermark, for the next start."""
         async with self._checkpoint_turns:
             # A partition whose log is not open yet keeps what was written last time.
-            marks = self.roles.checkpointed | {
-                each.topic_partition: each.log.lasting_high_watermark for each in self.hosted
-            }
+            waiting = dict(self.roles.checkpointed)
+            held = await in_steps(each_of(_high_watermark, list(self.hosted)))
+            marks = waiting | dict(held)
             await self.offload(partial(self.log_manager.checkpoint_high_watermarks, marks))
 
     async def shutdown(self) -> None:
@@ -144,3 +159,8 @@ class ReplicaManager:
         assert self._runs, "run() is started before metadata is applied"
         async with self.one_change_at_a_time:
             await self.roles.apply(image, delta)
+
+
+def _high_watermark(partition: Partition) -> tuple[TopicPartition, Offset]:
+    """Return the high watermark of `partition` that the next start may believe."""
+    return partition.topic_partition, partition.log.lasting_high_watermark

@@ -216,7 +216,7 @@ class ProducePath:
             try:
                 await self.flush_to(partition.log, required[topic_partition])
             except KafkaStorageError as error:
-                if self.hosted.find(topic_partition) is partition:
+                if self.hosted.holds(partition):
                     self.on_storage_failure(partition, error)
                 results[topic_partition] = ProduceResult(
                     error=ErrorCode.KAFKA_STORAGE_ERROR, error_message=str(error)

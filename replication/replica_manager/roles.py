@@ -20,6 +20,7 @@ Rule 4: the requests that wait for a partition that has moved are woken, and ans
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
+from itertools import compress
 from typing import TypeVar
 
 import attrs
@@ -36,10 +37,12 @@ from replication.metadata.rules import (
     MetadataImage,
     PartitionRegistration,
 )
+from replication.net.pace import in_steps
 from replication.net.seams import Offload
 from replication.replica_manager.configuration import Configuration
 from replication.replica_manager.followed import FetcherManager
 from replication.replica_manager.hosted import HostedPartitions
+from replication.steps import each_of
 from storage.errors import KafkaStorageError, ShortageError, StorageError
 from storage.log.leader_epoch_cache import LeaderEpochCache
 from storage.log.log import Log
@@ -118,7 +121,7 @@ class RoleChanges:
             self._follow(image, restarted[start : start + FOLLOWED_AT_ONCE])
         # Not before: a leader that the same change deposes must not commit by a smaller minimum.
         await self.configuration.apply(image, delta)
-        self._brokers_changed(image, delta.brokers)
+        await self._brokers_changed(image, delta.brokers)
         await self.fetchers.shutdown_idle_fetchers()
 
     def _sort(
@@ -226,7 +229,7 @@ class RoleChanges:
         for partition in partitions:
             leader = self._endpoint(image, partition.leader)
             registration = image.partition(partition.topic_partition)
-            if self.hosted.find(partition.topic_partition) is not partition:
+            if not self.hosted.holds(partition):
                 continue  # its log has failed meanwhile
             if leader is None or registration is None or self._must_stop_following(registration):
                 continue
@@ -260,23 +263,36 @@ class RoleChanges:
             for topic_partition in partitions:
                 self._following.pop(topic_partition, None)
 
-    def _brokers_changed(self, image: MetadataImage, brokers: Iterable[int]) -> None:
+    async def _brokers_changed(self, image: MetadataImage, brokers: Iterable[int]) -> None:
         """Follow leaders that listen elsewhere or are back; stop waiting for fenced followers."""
-        changed = set(brokers)
+        changed = frozenset(brokers)
         if not changed:
             return
-        moved: list[Partition] = []
-        for partition in self.hosted:
-            if partition.leadership is not None:
-                if not changed.isdisjoint(partition.replicas):
-                    partition.leadership.maybe_advance_high_watermark()
-                    self.complete_delayed(partition.topic_partition)
-            elif partition.leader in changed:
-                leader = self._endpoint(image, partition.leader)
-                if leader is not None and leader != self._following.get(partition.topic_partition):
-                    moved.append(partition)
-        self._unfollow([each.topic_partition for each in moved])
-        self._follow(image, moved)
+        look = partial(self._look_at_brokers, image, changed)
+        held = list(self.hosted)
+        moved = list(compress(held, await in_steps(each_of(look, held))))
+        for start in range(0, len(moved), FOLLOWED_AT_ONCE):
+            if start:
+                await trio.lowlevel.checkpoint()
+            some = moved[start : start + FOLLOWED_AT_ONCE]
+            self._unfollow([each.topic_partition for each in some])
+            self._follow(image, some)
+
+    def _look_at_brokers(
+        self, image: MetadataImage, changed: frozenset[int], partition: Partition
+    ) -> bool:
+        """Take the change of brokers into account; return whether the leader listens elsewhere now."""
+        if not self.hosted.holds(partition):
+            return False  # its log has failed meanwhile
+        if partition.leadership is not None:
+            if not changed.isdisjoint(partition.replicas):
+                partition.leadership.maybe_advance_high_watermark()
+                self.complete_delayed(partition.topic_partition)
+            return False
+        if partition.leader not in changed:
+            return False
+        leader = self._endpoint(image, partition.leader)
+        return leader is not None and leader != self._following.get(partition.topic_partition)
 
     # Logs.
 
@@ -398,6 +414,14 @@ class RoleChanges:
         leave: Callable[[TopicPartition], None],
     ) -> None:
         """Take these partitions off this broker, and give their logs on disk to `leave`."""
+        for start in range(0, len(partitions), AT_ONCE):
+            if start:
+                await trio.lowlevel.checkpoint()
+            await self._stop_some(partitions[start : start + AT_ONCE], leave)
+
+    async def _stop_some(
+        self, partitions: list[TopicPartition], leave: Callable[[TopicPartition], None]
+    ) -> None:
         held = [
             each
             for each in partitions

@@ -19,7 +19,7 @@ log are one step on the loop each, so that no task has to wait for a round to pa
 Kafka's threads do. (LogCleanerManager in Kafka.)
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 
 import attrs
 
@@ -48,16 +48,19 @@ class CleanerManager:
 
     def start(
         self, wall_ms: int, make_map: Callable[[], OffsetMap], *, read_bytes: int = CHUNK_SIZE
-    ) -> Cleaning | None:
-        """Begin a round over the dirtiest log that is due, if one is; `finish` must follow."""
-        found = max(
-            self._candidates(wall_ms),
-            key=lambda each: each[1].ratio,
-            default=None,
-        )
-        if found is None:
+    ) -> Generator[int, None, Cleaning | None]:
+        """Begin a round over the dirtiest log that is due, if one is; `finish` must follow.
+
+        Yield 1 after each log, so that the caller may let others run: many logs take long to look at.
+        """
+        due = yield from self._due(wall_ms)
+        if not due:
             return None
-        log, dirty = found
+        directory, log, _ = max(due, key=lambda each: each[2].ratio)
+        # As it is now: it may have been cut or closed since it was looked at.
+        dirty = self._look_at(directory, log, wall_ms)
+        if dirty is None or not dirty.is_due(log.config):
+            return None
         with log.local.retryable():
             cleaning = Cleaning(
                 plan=plan(log, dirty, wall_ms), offset_map=make_map(), read_bytes=read_bytes
@@ -107,22 +110,35 @@ class CleanerManager:
             for topic_partition, log in directory.open_logs()
         )
 
-    def _candidates(self, wall_ms: int) -> list[tuple[Log, DirtyRange]]:
+    def _due(
+        self, wall_ms: int
+    ) -> Generator[int, None, list[tuple[LogDirectory, Log, DirtyRange]]]:
+        """Return the logs that are due, each with its directory; yield 1 after each log."""
         looked_at = []
         for directory in self.live():
-            for key, log in directory.open_logs():
-                if self._may_be_cleaned(key, log):
-                    try:
-                        looked_at.append((log, self._dirty_range(log, directory, wall_ms)))
-                    except CorruptRecordError:
-                        self.uncleanable[key] = log
-                    except ShortageError:
-                        continue
-                    except StorageError:
-                        assert log.failed, "a log that cannot be read has failed its directory"
-        self.dirtiest_ratio = max((dirty.ratio for _, dirty in looked_at), default=0.0)
-        self.max_delay_ms = max((dirty.delay_ms for _, dirty in looked_at), default=0)
-        return [(log, dirty) for log, dirty in looked_at if dirty.is_due(log.config)]
+            for _, log in directory.open_logs():
+                dirty = self._look_at(directory, log, wall_ms)
+                if dirty is not None:
+                    looked_at.append((directory, log, dirty))
+                yield 1
+        self.dirtiest_ratio = max((dirty.ratio for *_, dirty in looked_at), default=0.0)
+        self.max_delay_ms = max((dirty.delay_ms for *_, dirty in looked_at), default=0)
+        return [each for each in looked_at if each[2].is_due(each[1].config)]
+
+    def _look_at(self, directory: LogDirectory, log: Log, wall_ms: int) -> DirtyRange | None:
+        """Return what is dirty of `log`; None if it cannot be cleaned, or cannot be read now."""
+        key = log.topic_partition
+        if not self._may_be_cleaned(key, log):
+            return None
+        try:
+            return self._dirty_range(log, directory, wall_ms)
+        except CorruptRecordError:
+            self.uncleanable[key] = log
+        except ShortageError:
+            pass
+        except StorageError:
+            assert log.failed, "a log that cannot be read has failed its directory"
+        return None
 
     def _may_be_cleaned(self, key: TopicPartition, log: Log) -> bool:
         return (

@@ -39,13 +39,13 @@ class DoomedFile:
 
 @attrs.define(eq=False)
 class DoomedFiles:
-    _waiting: list[DoomedFile] = attrs.field(factory=list)
+    _waiting: dict[DoomedFile, None] = attrs.field(factory=dict)
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def add(self, doomed: DoomedFile) -> None:
-        self._waiting.append(doomed)
+        self._waiting[doomed] = None
 
     def due_by(self, now_ms: int) -> list[DoomedFile]:
         due = []
@@ -59,4 +59,4 @@ class DoomedFiles:
     def forget(self, gone: list[DoomedFile]) -> None:
         """Forget what has been unlinked, or lies on a disk that is lost."""
         for doomed in gone:
-            self._waiting.remove(doomed)
+            del self._waiting[doomed]

@@ -227,7 +227,9 @@ class Node:
                 brokers={**self.image.brokers, **{each.broker_id: each for each in brokers}},
             ),
         )
-        await self.manager.apply_metadata(self.image, delta_between(old, self.image))
+        delta = delta_between(old, self.image)
+        await trio.lowlevel.checkpoint()  # the manager's own work has a turn of its own
+        await self.manager.apply_metadata(self.image, delta)
 
     async def lead(
         self, *, isr: tuple[int, ...] = (LOCAL, REMOTE), min_insync_replicas: int = 1

@@ -5,7 +5,9 @@ what one broker does every minute, or for every partition when a leader dies, mu
 """
 
 import random
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Hashable
+from functools import partial
 from typing import TypeVar
 
 import attrs
@@ -15,15 +17,38 @@ from trio.testing import MockClock
 
 from replication.config import BrokerConfig
 from replication.errors import ErrorCode
+from replication.leader.rules.fetch_data import FetchInfo, TopicIdPartition, Wanted
+from replication.leader.rules.fetch_session.session import (
+    CachedPartition,
+    FetchSession,
+    partition_key,
+)
+from replication.leader.rules.isr import IsrAnswer, IsrProposal
 from replication.metadata.rules import PartitionRegistration
+from replication.steps import STEP, at_once
 from replication.wire.fetch import PartitionData
 from storage.batch.allowance import STEPS, STEPS_PER_BATCH
 from storage.batch.records import Record, encode_batch
 from storage.testing import FaultyFileSystem
 from storage.testing.disk import DiskCosts
-from storage.types import TopicPartition
-from tests.replication.leader.leader_side import LOCAL, REMOTE, batch, registration
-from tests.replication.replica_manager.replica_manager_side import CLOCK, SECOND, TP, Node
+from storage.types import Offset, TopicId, TopicPartition
+from tests.replication.leader.leader_side import (
+    LOCAL,
+    REMOTE,
+    TOPIC_ID,
+    batch,
+    broker,
+    consumer_params,
+    registration,
+)
+from tests.replication.replica_manager.replica_manager_side import (
+    CLOCK,
+    SECOND,
+    TP,
+    Controller,
+    Node,
+)
+from tests.replication.server.hostile import counted
 
 T = TypeVar("T")
 
@@ -274,3 +299,146 @@ async def test_a_produce_for_many_partitions_lets_others_have_their_turn(
             nursery.cancel_scope.cancel()
         assert {each.error for each in results.values()} == {ErrorCode.NONE}
         assert turns >= 200 * STEPS_PER_BATCH // STEPS
+
+
+# Much of everything: one turn of the loop looks at a part of it.
+
+MANY = 5 * STEP
+MOST_LINES = 250 * STEP
+"""The lines that one turn may take; in one go, the jobs and requests here take more for `MANY`."""
+
+
+def every_partition(count: int, *, offset: Offset = 0) -> Wanted:
+    return [
+        (TopicIdPartition(TOPIC_ID, "topic", number), FetchInfo(offset, log_start_offset=0))
+        for number in range(count)
+    ]
+
+
+def session_of(wanted: Wanted, terms: Hashable) -> FetchSession:
+    session = FetchSession(
+        session_id=1,
+        privileged=False,
+        uses_topic_ids=True,
+        partitions={partition_key(each[0]): CachedPartition(each) for each in wanted},
+        created_ms=0,
+        last_used_ms=0,
+    )
+    at_once(session.agree_on(terms))
+    return session
+
+
+async def uncounted(fn: Callable[[], T], /) -> T:
+    """Offload in place, and count nothing of it."""
+    await trio.lowlevel.checkpoint()
+    tracer = sys.gettrace()
+    sys.settrace(None)
+    try:
+        return fn()
+    finally:
+        sys.settrace(tracer)
+
+
+class SilentController(Controller):
+    """Answers nothing, so that no answers come all at once."""
+
+    async def submit(
+        self, partition: TopicPartition, topic_id: TopicId, proposal: IsrProposal
+    ) -> IsrAnswer:
+        self.proposals.append(proposal)
+        await trio.sleep_forever()
+        raise AssertionError
+
+
+async def in_a_pause(node: Node, act: Callable[[], object]) -> None:
+    """Do `act` while a long fetch has read some partitions, and not yet all."""
+    while node.manager.purgatories.fetch.watched not in range(1, MANY):
+        await trio.lowlevel.checkpoint()
+    act()
+
+
+async def test_the_jobs_of_a_broker_with_many_partitions_have_no_long_turn(
+    autojump_clock: MockClock,
+) -> None:
+    shared = registration(isr=(LOCAL, REMOTE))
+    config = attrs.evolve(CONFIG, log_flush_scheduler_interval_ms=1000)
+    node = Node(config=config, controller=SilentController(), offload=uncounted)
+    async with node.running():
+        await node.learn(*[shared] * MANY, configs={"cleanup.policy": "compact"})
+        with counted() as minute:
+            await CLOCK.sleep(60)
+        with counted() as fenced:
+            gone = attrs.evolve(broker(REMOTE), fenced=True)
+            await node.learn(*[shared] * MANY, brokers=[gone])
+        with counted() as configured:
+            await node.learn(*[shared] * MANY, configs={"retention.ms": "1000"})
+        with counted() as deleted:
+            await node.learn()
+        assert not node.manager.hosted.online
+    assert len(node.controller.proposals) == MANY  # of shrinking, in the first minute
+    turns = {"jobs": minute, "fenced": fenced, "configured": configured, "deleted": deleted}
+    assert {name: each for name, each in turns.items() if each["steps"] > MOST_LINES} == {}
+
+
+async def test_a_fetch_of_many_partitions_has_no_long_turn(autojump_clock: MockClock) -> None:
+    node = Node(config=CONFIG)
+    async with node.running():
+        await node.learn(*[ALONE] * MANY)
+        await node.produce()
+        wanted = every_partition(MANY, offset=0)
+        with counted() as at_once:
+            answers = await node.manager.fetch.fetch(consumer_params(), wanted)
+        with counted() as waiting:
+            params = consumer_params(min_bytes=1 << 20, max_wait_ms=100)
+            again = await node.manager.fetch.fetch(params, wanted)
+    assert [asked for asked, _ in answers] == [asked for asked, _ in again]
+    assert [answer.records_size > 0 for _, answer in again] == [True] + [False] * (MANY - 1)
+    assert max(at_once["steps"], waiting["steps"]) <= MOST_LINES
+
+
+@pytest.mark.parametrize("settled", [False, True], ids=["was read", "was settled before"])
+async def test_what_moves_while_a_long_fetch_reads_ends_its_wait(
+    autojump_clock: MockClock, settled: bool
+) -> None:
+    node = Node(config=CONFIG)
+    async with node.running(), trio.open_nursery() as nursery:
+        await node.learn(*[ALONE] * (MANY + 1))
+        params = consumer_params(max_wait_ms=10_000)
+        fetching = node.manager.fetch
+        moving = TopicPartition("topic", MANY if settled else 0)
+        session = session_of(every_partition(MANY + 1), fetching.terms(params))
+        wanted = every_partition(MANY + 1)
+        if settled:  # by a first fetch that asks for nothing else
+            await fetching.fetch(attrs.evolve(params, max_wait_ms=0), wanted[MANY:], session)
+            wanted = wanted[:MANY]
+        nursery.start_soon(
+            in_a_pause, node, partial(nursery.start_soon, partial(node.produce, to=moving))
+        )
+        began = CLOCK.now()
+        answers = await fetching.fetch(params, wanted, session)
+        assert CLOCK.now() - began < 1
+        found = [asked.topic_partition for asked, answer in answers if answer.records_size]
+        assert found == [moving]
+
+
+@pytest.mark.parametrize("on_other_terms", [False, True])
+async def test_nothing_is_settled_in_a_session_that_a_long_fetch_has_lost(
+    autojump_clock: MockClock, on_other_terms: bool
+) -> None:
+    """Nobody would unsettle it: what moves there later would not be answered."""
+    node = Node(config=CONFIG)
+    async with node.running(), trio.open_nursery() as nursery:
+        await node.learn(*[ALONE] * MANY)
+        params, wanted = consumer_params(max_wait_ms=1), every_partition(MANY)
+        session = session_of(wanted, node.manager.fetch.terms(params))
+
+        def lose() -> None:
+            assert sum(len(each.settled) for each in node.manager.hosted) > 0
+            if on_other_terms:
+                at_once(session.agree_on("other terms"))
+            else:
+                session.close()
+
+        nursery.start_soon(in_a_pause, node, lose)
+        assert len(await node.manager.fetch.fetch(params, wanted, session)) == MANY
+        assert sum(len(each.settled) for each in node.manager.hosted) == 0

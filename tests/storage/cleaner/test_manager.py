@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from replication.steps import at_once
 from storage.checkpoint import CLEANER_CHECKPOINT, OffsetCheckpoint
 from storage.cleaner.cleaner import Cleaning
 from storage.cleaner.offset_map import OffsetMap
@@ -37,7 +38,7 @@ def dirty(log: Log, segments: int) -> Log:
 
 
 def start(logs: LogManager, wall_ms: int = WALL_MS) -> Cleaning | None:
-    return logs.cleaner.start(wall_ms, lambda: OffsetMap(1 << 12))
+    return at_once(logs.cleaner.start(wall_ms, lambda: OffsetMap(1 << 12)))
 
 
 def clean(logs: LogManager) -> Log | None:
