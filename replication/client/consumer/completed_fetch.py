@@ -18,7 +18,8 @@ hand over, again and again, until the program seeks elsewhere.
 
 Rule 5: a batch that takes more than an `Allowance` to decode (4,096 records, or a megabyte when it
 is inflated) is not decoded on the event loop: `take` stops before it, and `long_work` is what a
-thread has to do. A few bytes may inflate to 256 MiB.
+thread has to do. A few bytes may inflate to 256 MiB. `take_columns` decodes all that is left at
+once, so that `_Columnar.is_long` judges by the headers of all its batches.
 
 (Kafka: CompletedFetch.)
 """
@@ -35,13 +36,16 @@ from replication.client.consumer.errors import CorruptRecordsError, RecordDeseri
 from replication.client.consumer.records import ConsumerRecord, Deserialize
 from replication.errors import KafkaError
 from replication.wire.fetch import AbortedTransactionData, PartitionData
-from storage.batch.allowance import Allowance
-from storage.batch.record_batch import BatchHeader, check_crc, walk
+from storage.batch.allowance import BYTES_PER_STEP, STEPS, Allowance
+from storage.batch.record_batch import CODEC_MASK, BatchHeader, check_crc, walk
 from storage.batch.records import ControlRecordType, decode_columns, read_marker
 from storage.errors import CorruptRecordError, LongCheckError, StorageError
 from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
 
 Drained = Callable[["CompletedFetch"], None]
+
+_COMPRESSED_AT_ONCE = 1024
+"""The compressed bytes that may be inflated to columns on the event loop."""
 
 
 _new = tuple.__new__  # a ConsumerRecord's own costs three times as much
@@ -57,6 +61,37 @@ class ReadSettings:
     read_committed: bool = False
     key_deserializer: Deserialize | None = None
     value_deserializer: Deserialize | None = None
+
+
+@attrs.define(eq=False, kw_only=True)
+class _Columnar:
+    """What is left of a response, on its way to Arrow record batches."""
+
+    begin: Offset
+    columns: tuple[str, ...]
+    batches: list[tuple[int, BatchHeader]]
+    decode: Callable[[], "_Decoded"]
+    decoded: "_Decoded | None" = None
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the decoding may take longer than the event loop can wait (Rule 5)."""
+        headers = [header for _, header in self.batches]
+        compressed = sum(each.size for each in headers if each.attributes & CODEC_MASK)
+        return (
+            sum(max(0, each.record_count) for each in headers) > STEPS
+            or sum(each.size for each in headers) > STEPS * BYTES_PER_STEP
+            or compressed > _COMPRESSED_AT_ONCE
+        )
+
+
+@attrs.frozen(kw_only=True)
+class _Decoded:
+    """The record batches before the first damage, if there is any, and its place and cause."""
+
+    taken: list[Any]
+    damaged_at: int | None = None
+    cause: str = ""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -86,6 +121,8 @@ class CompletedFetch:
     _index: int = attrs.field(init=False, default=0)
     _long: tuple[int, BatchHeader] | None = attrs.field(init=False, default=None)
     """The next batch and its place, if it waits for `long_work`."""
+    _columnar: _Columnar | None = attrs.field(init=False, default=None)
+    """What `take_columns` has begun to decode."""
     _corrupt: str | None = attrs.field(init=False, default=None)
     _aborted: deque[AbortedTransactionData] = attrs.field(init=False)
     _in_abort: set[int] = attrs.field(init=False, factory=set)
@@ -114,7 +151,7 @@ class CompletedFetch:
         """Take nothing more from it."""
         if not self.consumed:
             self.consumed = True
-            self._records, self._long = [], None
+            self._records, self._long, self._columnar = [], None, None
             self.on_drained(self)
 
     # -- taking records
@@ -122,34 +159,58 @@ class CompletedFetch:
     def take_columns(self, columns: Sequence[str]) -> list[Any]:
         """Take all that is left, as Arrow record batches over the bytes that were received.
 
-        Raises as `take` does. Deserializers are not called: columns are of bytes.
+        Return nothing as long as `long_work` has to be done first. Raises as `take` does.
+        Deserializers are not called: columns are of bytes.
         """
+        if self._corrupt is not None:
+            raise CorruptRecordsError(self.partition, self.next_fetch_offset, self._corrupt)
+        columnar = self._columnar
+        if columnar is None or columnar.columns != tuple(columns):
+            columnar = self._columnar = self._plan_columns(tuple(columns))
+        if columnar.decoded is None:
+            if columnar.is_long:
+                return []
+            columnar.decoded = columnar.decode()
+        return self._take_decoded(columnar, columnar.decoded)
+
+    def _plan_columns(self, columns: tuple[str, ...]) -> _Columnar:
         # numpy and pyarrow, which are an extra.
         from storage.batch.columns.columnar import CorruptBatchError, all_but, decode  # noqa: PLC0415
 
-        if self._corrupt is not None:
-            raise CorruptRecordsError(self.partition, self.next_fetch_offset, self._corrupt)
         begin, view = self.next_fetch_offset, self._view[self._rest_from :]
         batches, aborted = self._look_ahead(view)
-        taken: list[Any] = []
-        try:
-            for each in decode(
-                view,
-                columns=columns,
-                check_crcs=self.settings.check_crcs,
-                start_offset=begin,
-                keep=all_but(aborted) if aborted else None,
-            ):
-                taken.append(each)  # noqa: PERF402 - what came before damage is kept
-        except CorruptBatchError as error:
-            self._corrupt = error.reason
-            batches = [(at, header) for at, header in batches if at < error.position]
-        self._took_columns(batches, sum(each.num_rows for each in taken))
-        if self._corrupt is None:
+        arrow_batches = partial(
+            decode,
+            view,
+            columns=columns,
+            check_crcs=self.settings.check_crcs,
+            start_offset=begin,
+            keep=all_but(aborted) if aborted else None,
+        )
+
+        def decoded() -> _Decoded:
+            taken: list[Any] = []
+            try:
+                for each in arrow_batches():
+                    taken.append(each)  # noqa: PERF402 - what came before damage is kept
+            except CorruptBatchError as error:
+                return _Decoded(taken=taken, damaged_at=error.position, cause=error.reason)
+            return _Decoded(taken=taken)
+
+        return _Columnar(begin=begin, columns=columns, batches=batches, decode=decoded)
+
+    def _take_decoded(self, columnar: _Columnar, decoded: _Decoded) -> list[Any]:
+        batches = columnar.batches
+        if decoded.damaged_at is not None:
+            self._corrupt = decoded.cause
+            batches = [(at, header) for at, header in batches if at < decoded.damaged_at]
+        self._took_columns(batches, sum(each.num_rows for each in decoded.taken))
+        self._columnar = None
+        if decoded.damaged_at is None:
             self.drain()
-        elif self.next_fetch_offset == begin:
-            raise CorruptRecordsError(self.partition, begin, self._corrupt)
-        return taken
+        elif self.next_fetch_offset == columnar.begin:
+            raise CorruptRecordsError(self.partition, columnar.begin, decoded.cause)
+        return decoded.taken
 
     @property
     def _rest_from(self) -> int:
@@ -158,9 +219,13 @@ class CompletedFetch:
         return self._batch_end - self._batch.size if self._batch and is_open else self._batch_end
 
     def _look_ahead(self, view: memoryview) -> tuple[list[tuple[int, BatchHeader]], list[Offset]]:
-        """Return the whole batches of `view`, and the base offsets of the aborted ones."""
+        """Return the whole batches of `view`, and the base offsets of the aborted ones.
+
+        The state of the transactions stays as it is: the records may be taken otherwise after all.
+        """
         batches: list[tuple[int, BatchHeader]] = []
         aborted: list[Offset] = []
+        kept = self._aborted.copy(), self._in_abort.copy()
         judged = self._batch.next_offset if self._batch is not None else self.fetch_offset
         try:
             for at, header in walk(view):
@@ -171,6 +236,7 @@ class CompletedFetch:
                     aborted += [header.base_offset] * self._aborts(header, batch)
         except CorruptRecordError:
             pass  # decoding raises the error
+        self._aborted, self._in_abort = kept
         return batches, aborted
 
     def _took_columns(self, batches: Sequence[tuple[int, BatchHeader]], count: int) -> None:
@@ -188,7 +254,7 @@ class CompletedFetch:
         what cannot be read.
         """
         taken: list[ConsumerRecord] = []
-        begin = self.next_fetch_offset
+        begin, self._columnar = self.next_fetch_offset, None
         try:
             while len(taken) < most and (records := self._next(most - len(taken))):
                 self._hand_over(records, taken)
@@ -277,15 +343,25 @@ class CompletedFetch:
             self.next_fetch_offset = max(self.next_fetch_offset, header.next_offset)
 
     @property
-    def long_work(self) -> Callable[[], list[ConsumerRecord]] | None:
-        """The decoding of the next batch, for a thread; None if it is not long."""
+    def long_work(self) -> "Callable[[], list[ConsumerRecord] | _Decoded] | None":
+        """The decoding of what comes next, for a thread; None if it is not long, or done."""
+        if self._columnar is not None and self._columnar.decoded is None:
+            return self._columnar.decode
         if self._long is None:
             return None
         start, header = self._long
         return partial(self._decode, header, self._view[start : start + header.size])
 
-    def finish_long_work(self, records: list[ConsumerRecord] | StorageError) -> None:
+    def finish_long_work(self, records: list[ConsumerRecord] | _Decoded | StorageError) -> None:
         """Go on with what `long_work` has returned or raised."""
+        if self._columnar is not None:
+            if isinstance(records, StorageError):
+                records = _Decoded(taken=[], damaged_at=0, cause=str(records))
+            assert isinstance(records, _Decoded), "the work was of columns"
+            self._columnar.decoded = records
+            return
+        if isinstance(records, _Decoded):
+            return  # it was drained meanwhile
         if self._long is None:
             return  # it was drained meanwhile
         (start, header), self._long = self._long, None

@@ -110,3 +110,58 @@ async def test_a_long_batch_is_dropped_if_the_partition_was_given_up_meanwhile()
 
     assert await rig.collector.read_long_batch(given_up)
     assert rig.collect() == {}
+
+
+# As columns.
+
+
+def columns_of(rig: Rig) -> list[bytes]:
+    """Return the values that one pass takes as columns."""
+    taken = rig.collector.collect(take=lambda fetch, _: fetch.take_columns(["offset", "value"]))
+    batches = taken.records.get(T0, [])
+    return [value for each in batches for value in each.column("value").to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("batch", "count"),
+    [
+        pytest.param(small_records(STEPS + 1), STEPS + 1, id="one record more than is allowed"),
+        pytest.param(bomb(0, 64 * INFLATED), 1, id="64 megabytes in 64 kilobytes"),
+    ],
+)
+async def test_many_columns_wait_for_a_thread(batch: bytes, count: int) -> None:
+    rig, offload = fetched(batch), CountedOffload()
+    assert columns_of(rig) == [], "nothing is decoded on the loop"
+    assert rig.position(T0) == 0
+    assert await rig.collector.read_long_batch(offload)
+    assert len(columns_of(rig)) == count
+    assert (offload.calls, rig.position(T0)) == (1, count)
+    assert not await rig.collector.read_long_batch(offload)
+
+
+async def test_what_was_decoded_as_columns_may_be_taken_otherwise_after_all() -> None:
+    batch = small_records(STEPS + 1)
+    rig, offload = fetched(batch), CountedOffload()
+    assert columns_of(rig) == []
+    assert await rig.collector.read_long_batch(offload)
+    assert rig.collect() == {}, "as records they are long, too"
+    assert await rig.collector.read_long_batch(offload)
+    assert len(rig.collect()[T0]) == STEPS + 1
+    assert rig.position(T0) == STEPS + 1
+
+
+async def test_long_columns_of_a_damaged_batch_are_raised_by_the_next_pass() -> None:
+    damaged = bytearray(bomb(0, 2 * INFLATED))
+    damaged[HEADER_SIZE] ^= 1
+    rig, offload = fetched(bytes(damaged)), CountedOffload()
+    assert columns_of(rig) == []
+    assert await rig.collector.read_long_batch(offload)
+    with pytest.raises(CorruptRecordsError):
+        columns_of(rig)
+    assert rig.position(T0) == 0
+
+
+async def test_a_few_columns_are_decoded_at_once() -> None:
+    rig, offload = fetched(small_records(STEPS)), CountedOffload()
+    assert len(columns_of(rig)) == STEPS
+    assert not await rig.collector.read_long_batch(offload)
