@@ -363,7 +363,7 @@ class Broker:
             await self.replica_manager.apply_metadata(image, delta)
             if self.broker_id in delta.reconfigured_brokers:
                 await self._read_certificates(listeners)
-            self.groups.apply_metadata(image, delta)
+            await self.groups.apply_metadata(image, delta)
             self.transactions.apply_metadata(image, delta)
             quotas.limits_changed()
             self.metadata.publish(image)

@@ -26,8 +26,10 @@ import trio
 
 from replication.coordinator.rules import KeyAndValue
 from replication.errors import ErrorCode, KafkaError
+from replication.net.pace import in_steps
 from replication.net.seams import NodeClock, Offload
 from replication.replica_manager import ProduceResult, ReplicaManager
+from replication.steps import Steps
 from replication.wire.produce import ACKS_ALL
 from storage.batch.compression import Codec
 from storage.batch.record_batch import (
@@ -43,6 +45,8 @@ from storage.producers.verification import VerificationGuard
 from storage.types import NO_OFFSET, LeaderEpoch, Offset, TopicPartition
 
 GATHER_BYTES: Final = 256 << 10
+LONG_RECORDS: Final = 512
+"""A batch of more records, or of more than `GATHER_BYTES`, is encoded away from the loop."""
 LONGEST_NAME: Final = 2**15 - 64  # the most that a record holds, less the end of a member id
 
 Batch = TypeVar("Batch")
@@ -65,7 +69,7 @@ class Submission:
 
     @property
     def size(self) -> int:
-        return sum(len(key) + len(value or b"") for key, value in self.records)
+        return sum(map(_size, self.records))
 
     async def wait(self) -> None:
         await self._done.wait()
@@ -111,9 +115,8 @@ class CoordinatorLog:
             batches = await offload(partial(_read_region, data.records, read_batch))
             if not batches:
                 break
-            for _, batch in batches:
-                add(batch)
-            position, _ = batches[-1]
+            await in_steps(_add_each(batches, add))
+            position = batches[-1][0]
 
     def submit(
         self,
@@ -130,6 +133,11 @@ class CoordinatorLog:
             self._queue.append(submission)
             self._submitted.set()
         return submission
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing is written any more: another broker may."""
+        return self._closed
 
     def close(self) -> None:
         """Refuse what has not been written yet, and everything from now on."""
@@ -174,14 +182,29 @@ class CoordinatorLog:
         producer: tuple[int, int] | None,
         guard: VerificationGuard | None,
     ) -> ProduceResult:
+        encode = partial(self._encoded, records, producer, self.clock.wall_ms())
+        is_long = len(records) > LONG_RECORDS or sum(map(_size, records)) > GATHER_BYTES
+        batch = await self.replica_manager.offload(encode) if is_long else encode()
         # No checkpoint lies between this look at the epoch and the append.
         if (error := self._fence()) is not ErrorCode.NONE:
             await trio.lowlevel.checkpoint()
             return ProduceResult(error=error)
-        now = self.clock.wall_ms()
+        results = await self.replica_manager.produce.append(
+            timeout_ms=self.timeout_ms,
+            required_acks=ACKS_ALL,
+            entries={self.partition: batch},
+            internal_topics_allowed=True,
+            from_client=False,
+            guards={} if guard is None else {self.partition: guard},
+        )
+        return results[self.partition]
+
+    def _encoded(
+        self, records: Sequence[KeyAndValue], producer: tuple[int, int] | None, now_ms: int
+    ) -> memoryview:
         producer_id, producer_epoch = producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         batch = encode_batch(
-            (Record(timestamp=now, key=each.key, value=each.value) for each in records),
+            (Record(timestamp=now_ms, key=each.key, value=each.value) for each in records),
             codec=self.codec,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
@@ -189,15 +212,7 @@ class CoordinatorLog:
             base_sequence=NO_SEQUENCE if producer is None else 0,
             transactional=producer is not None,
         )
-        results = await self.replica_manager.produce.append(
-            timeout_ms=self.timeout_ms,
-            required_acks=ACKS_ALL,
-            entries={self.partition: memoryview(bytearray(batch))},
-            internal_topics_allowed=True,
-            from_client=False,
-            guards={} if guard is None else {self.partition: guard},
-        )
-        return results[self.partition]
+        return memoryview(bytearray(batch))
 
     def _fence(self) -> ErrorCode:
         try:
@@ -209,16 +224,34 @@ class CoordinatorLog:
         return ErrorCode.NONE
 
 
-def _read_region(region: FileRegion, read_batch: BatchReader[Batch]) -> list[tuple[Offset, Batch]]:
-    """Return what the batches of `region` hold, each with the offset after it."""
+def _add_each(
+    batches: Sequence[tuple[Offset, int, Batch]], add: Callable[[Batch], None]
+) -> Steps[None]:
+    for _, records, batch in batches:
+        add(batch)
+        yield max(1, records)
+
+
+def _read_region(
+    region: FileRegion, read_batch: BatchReader[Batch]
+) -> list[tuple[Offset, int, Batch]]:
+    """Return what the batches of `region` hold, each after its next offset and number of records."""
     try:
         records = memoryview(region.read())
     finally:
         region.release()
     return [
-        (header.next_offset, read_batch(header, records[position : position + header.size]))
+        (
+            header.next_offset,
+            header.record_count,
+            read_batch(header, records[position : position + header.size]),
+        )
         for position, header in walk(records)
     ]
+
+
+def _size(record: KeyAndValue) -> int:
+    return len(record.key) + len(record.value or b"")
 
 
 def is_too_long(*names: str | None) -> bool:

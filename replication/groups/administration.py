@@ -37,13 +37,13 @@ def fetch_offsets(
     offsets = hosted.offsets
     found: dict[TopicPartition, FetchedOffset] = {}
     for each in list(offsets.partitions() if partitions is None else partitions):
+        yield 1 + (offsets.open_transactions if require_stable else 0)
         unstable = require_stable and offsets.is_unstable(each)
         found[each] = (
             FetchedOffset(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
             if unstable
             else FetchedOffset(offsets.get(each))
         )
-        yield 1
     return found
 
 
@@ -82,16 +82,15 @@ async def delete_group(coordinator: GroupCoordinator, group_id: str) -> ErrorCod
 
 def listed(
     coordinator: GroupCoordinator, states: Iterable[str], types: Iterable[str]
-) -> tuple[ErrorCode, list[HostedGroup]]:
+) -> Steps[tuple[ErrorCode, list[HostedGroup]]]:
     """Return the groups that are led here, in one of `states` and of one of `types`; empty: any."""
     wanted_states = {each.lower() for each in states}
     wanted_types = {each.lower() for each in types}
     loading = any(not shard.ready for shard in coordinator.shards.values())
-    found = [
-        hosted
-        for hosted in coordinator.hosted_groups()
-        if not wanted_states or hosted.group.state.value.lower() in wanted_states
-    ]
-    if wanted_types and CLASSIC not in wanted_types:
-        found = []
+    found = []
+    if not wanted_types or CLASSIC in wanted_types:
+        for hosted in coordinator.hosted_groups():
+            if not wanted_states or hosted.group.state.value.lower() in wanted_states:
+                found.append(hosted)
+            yield 1
     return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE, found

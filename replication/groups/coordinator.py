@@ -11,7 +11,7 @@ A request waits for its answer by ticket, and gets one even if the group ends.
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
 from typing import Any, assert_never
@@ -36,6 +36,7 @@ from replication.groups.rules import (
     Join,
     JoinResult,
     Moment,
+    Protocol,
     Purpose,
     Replayed,
     Store,
@@ -49,8 +50,10 @@ from replication.groups.rules import (
 from replication.groups.shard import GroupShard, GroupTimers, HostedGroup
 from replication.metadata.rules import MetadataDelta, MetadataImage
 from replication.metrics import MetricName, MetricsRegistry
+from replication.net.pace import in_steps
 from replication.net.seams import Seams
 from replication.replica_manager import ReplicaManager
+from replication.steps import Steps, each_of
 from storage.batch.compression import Codec
 
 
@@ -131,7 +134,7 @@ class GroupCoordinator:
         while True:
             await self.seams.clock.sleep(interval)
             for shard in list(self.shards.values()):
-                self.forgetting.expire(shard)
+                await in_steps(self.forgetting.expire(shard))
 
     # The partitions that are led here.
 
@@ -144,13 +147,13 @@ class GroupCoordinator:
             for _, hosted in shard:
                 yield hosted
 
-    def apply_metadata(self, image: MetadataImage, delta: MetadataDelta) -> None:
+    async def apply_metadata(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Begin to coordinate what this broker leads from now on, and end the rest."""
         self._led.apply_metadata(image)
         gone = {each.topic_partition for each in delta.removed}
         if gone:
-            for shard in self.shards.values():
-                self.forgetting.topics_deleted(shard, gone)
+            for shard in list(self.shards.values()):
+                await in_steps(self.forgetting.topics_deleted(shard, gone))
 
     async def _load(self, shard: GroupShard) -> None:
         state = Replayed()
@@ -160,10 +163,8 @@ class GroupCoordinator:
             chunk_bytes=self.config.offsets_load_buffer_size,
             offload=self.seams.offload,
         )
-        shard.load(state)
-        for _, hosted in shard:
-            hosted.machine.resume(self.at)
-            self.carry_out(hosted)
+        await in_steps(shard.load(state))
+        await in_steps(each_of(partial(self._resume, shard), list(shard)))
         self.sink(
             GroupsLoaded(
                 partition=shard.partition,
@@ -172,6 +173,12 @@ class GroupCoordinator:
                 offsets=sum(len(each.offsets) for each in shard.groups.values()),
             )
         )
+
+    def _resume(self, shard: GroupShard, named: tuple[str, HostedGroup]) -> None:
+        if shard.serves(*named):
+            _, hosted = named
+            hosted.machine.resume(self.at)
+            self.carry_out(hosted)
 
     def _ended(self, shard: GroupShard, cause: str) -> None:
         for _, hosted in shard:
@@ -200,15 +207,18 @@ class GroupCoordinator:
     async def join_group(self, group_id: str, *, client_id: str, **request: Any) -> JoinResult:
         """Return the answer of a `Join` with these fields, once the group has its next generation."""
         member_id = request["member_id"]
+        too_long = await in_steps(
+            _any_too_long(
+                [client_id, request["group_instance_id"], request["protocol_type"]],
+                request["protocols"],
+            )
+        )
         try:
             shard = self.serving_members(group_id)
         except KafkaError as error:
             return JoinResult(error=error.code, member_id=member_id)
         hosted = shard.groups.get(group_id)
-        protocols = (each.name for each in request["protocols"])
-        if is_too_long(
-            client_id, request["group_instance_id"], request["protocol_type"], *protocols
-        ):
+        if too_long:
             return JoinResult(error=ErrorCode.INVALID_REQUEST, member_id=member_id)
         if not shard.limits.allows_session(request["session_timeout_ms"]):
             return JoinResult(error=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=member_id)
@@ -273,6 +283,11 @@ class GroupCoordinator:
             generation=generation,
             at=self.at,
         )
+
+    def member_count(self, group_id: str) -> int:
+        """Return how many members the group has; KafkaError where we do not serve it."""
+        hosted = self.serving_members(group_id).groups.get(group_id)
+        return 0 if hosted is None else len(hosted.group.members)
 
     def leave_group(self, group_id: str, members: list[tuple[str, str | None]]) -> list[ErrorCode]:
         """Remove members by member id, instance id, or both; raise KafkaError as `serving` does."""
@@ -340,3 +355,9 @@ def register_gauges(registry: MetricsRegistry, coordinator: GroupCoordinator) ->
     gauges |= {f"NumGroups{state.value}": partial(groups, state) for state in GroupState}
     for name, read in gauges.items():
         registry.gauge(MetricName("kafka.coordinator.group", "GroupMetadataManager", name), read)
+
+
+def _any_too_long(names: list[str | None], protocols: Sequence[Protocol]) -> Steps[bool]:
+    """Return whether a record cannot hold one of `names`, or the name of one of `protocols`."""
+    are_long = yield from each_of(lambda each: is_too_long(each.name), protocols)
+    return is_too_long(*names) or any(are_long)

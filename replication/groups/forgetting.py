@@ -25,6 +25,7 @@ from replication.groups.rules import (
 )
 from replication.groups.shard import GroupShard, HostedGroup
 from replication.net.seams import NodeClock
+from replication.steps import Steps
 from storage.types import NO_OFFSET, TopicPartition
 
 
@@ -36,9 +37,12 @@ class Forgetting:
 
     # By itself.
 
-    def expire(self, shard: GroupShard) -> None:
+    def expire(self, shard: GroupShard) -> Steps[None]:
         """Forget the offsets and groups of `shard` that have been idle for too long."""
-        for _, hosted in shard:
+        for group_id, hosted in shard:
+            yield 1 + len(hosted.offsets)
+            if not shard.serves(group_id, hosted):
+                continue
             gone = list(hosted.offsets.remove(self._expired(hosted)))
             whole = hosted.is_idle
             if gone or whole:
@@ -61,9 +65,13 @@ class Forgetting:
             kept_topics=kept,
         )
 
-    def topics_deleted(self, shard: GroupShard, partitions: set[TopicPartition]) -> None:
-        for _, hosted in shard:
-            if gone := list(hosted.offsets.remove(sorted(partitions))):
+    def topics_deleted(self, shard: GroupShard, partitions: set[TopicPartition]) -> Steps[None]:
+        """Forget the offsets that the groups of `shard` have committed for deleted partitions."""
+        for group_id, hosted in shard:
+            yield 1 + len(hosted.offsets)
+            if not shard.serves(group_id, hosted):
+                continue
+            if gone := list(hosted.offsets.remove(hosted.offsets.among(partitions))):
                 self._forget(shard, hosted, gone, whole=False, cause="topic deleted")
 
     # On request.

@@ -23,6 +23,7 @@ from replication.groups.rules import (
     Replayed,
 )
 from replication.net.seams import NodeClock
+from replication.steps import Steps
 
 
 @attrs.define(eq=False)
@@ -57,20 +58,26 @@ class GroupShard(Shard):
         """Return an iterator over a copy of the groups, by name: some may be removed meanwhile."""
         return iter(sorted(self.groups.items()))
 
+    def serves(self, group_id: str, hosted: HostedGroup) -> bool:
+        """Return whether `hosted` is still the group of that name, here and not elsewhere."""
+        return not self.log.is_closed and self.groups.get(group_id) is hosted
+
     def add(self, group: Group) -> HostedGroup:
         assert group.group_id not in self.groups, "a group is hosted once"
         hosted = HostedGroup(ClassicGroup(group, self.limits), self.log)
         self.groups[group.group_id] = hosted
         return hosted
 
-    def load(self, state: Replayed) -> None:
+    def load(self, state: Replayed) -> Steps[None]:
         """Host the groups that the log contains, also those that have only offsets."""
         for group_id, value in state.groups.items():
             self.add(Group.of(group_id, value))
+            yield 1 + len(value.members)
         for group_id, offsets in state.offsets.items():
             if not offsets.is_empty or group_id in self.groups:
                 hosted = self.groups.get(group_id) or self.add(Group(group_id))
                 hosted.offsets = offsets
+            yield 1
         self.ready = True
 
 

@@ -156,8 +156,9 @@ class TransactionCoordinator:
         while True:
             await self.seams.clock.sleep(interval_ms / 1000)
             for _, shard in sorted(self.shards.items()):
-                if shard.ready:
+                if shard.ready and self._led.is_current(shard):
                     look(shard)
+                await trio.lowlevel.checkpoint()
 
     def _abort_late_ones(self, shard: TransactionShard) -> None:
         for _, slot in sorted(shard.slots.items()):

@@ -3,7 +3,10 @@
 from replication.broker.handlers.node import BrokerNode
 from replication.controller.rules.acls import filter_of
 from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
+from replication.metadata.rules import MetadataImage
+from replication.net.pace import in_steps
 from replication.server.server import RequestContext
+from replication.steps import Steps
 from replication.wire.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from replication.wire.delete_acls import (
     DeleteAclsFilterResult,
@@ -26,9 +29,14 @@ async def describe_acls(
     if node.config.authorizer is None:
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_DISABLED)
     await node.metadata.catch_up()
+    return await in_steps(_found(node.metadata.image, request))
+
+
+def _found(image: MetadataImage, request: DescribeAclsRequest) -> Steps[DescribeAclsResponse]:
     wanted = filter_of(request)
     found: dict[tuple[int, str, int], list[AclDescription]] = {}
-    for acl in node.metadata.image.security.acls.values():
+    for acl in image.security.acls.values():
+        yield 1
         if wanted.matches(acl):
             described = AclDescription(
                 principal=acl.principal,

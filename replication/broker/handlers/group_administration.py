@@ -1,5 +1,6 @@
 """DescribeGroups, ListGroups, DeleteGroups: groups as an administrator sees them."""
 
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import trio
@@ -12,7 +13,7 @@ from replication.groups.shard import HostedGroup
 from replication.net.pace import in_steps
 from replication.security.rules.acls import SUPPORTED, ResourceType, as_bits
 from replication.server.server import RequestContext
-from replication.steps import STEP, each_of
+from replication.steps import STEP, Steps, each_of
 from replication.wire.delete_groups import DeletedGroup, DeleteGroupsRequest, DeleteGroupsResponse
 from replication.wire.describe_groups import (
     DescribedGroup,
@@ -33,9 +34,19 @@ async def describe_groups(
     operations = UNKNOWN_OPERATIONS
     if request.include_authorized_operations:
         operations = GROUP_OPERATIONS
-    described = partial(_described, node, context.version, operations)
     names = list(dict.fromkeys(request.groups))  # each once: a description may be long
-    return DescribeGroupsResponse(groups=await in_steps(each_of(described, names)))
+    described = partial(_described, node, context.version, operations)
+    return DescribeGroupsResponse(groups=await in_steps(_each_described(described, names)))
+
+
+def _each_described(
+    described: Callable[[str], DescribedGroup], names: Iterable[str]
+) -> Steps[list[DescribedGroup]]:
+    groups = []
+    for name in names:
+        groups.append(described(name))
+        yield 1 + len(groups[-1].members)
+    return groups
 
 
 def _described(node: BrokerNode, version: int, operations: int, group_id: str) -> DescribedGroup:
@@ -83,7 +94,7 @@ def _member(member: Member, protocol: str | None) -> DescribedGroupMember:
 async def list_groups(
     node: BrokerNode, _: RequestContext, request: ListGroupsRequest
 ) -> ListGroupsResponse:
-    error, groups = listed(node.groups, request.states_filter, request.types_filter)
+    error, groups = await in_steps(listed(node.groups, request.states_filter, request.types_filter))
     return ListGroupsResponse(
         error_code=error, groups=await in_steps(each_of(_listed_group, groups))
     )

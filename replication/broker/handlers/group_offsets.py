@@ -173,7 +173,7 @@ def _group(
         )
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error.code)
-    topics = _topics_of(found) if asked.topics is None else asked.topics
+    topics = (yield from _topics_of(found)) if asked.topics is None else asked.topics
     answers = yield from _topics(topics, found)
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=answers)
 
@@ -185,9 +185,10 @@ def _named(topics: Iterable[OffsetFetchTopic]) -> Steps[list[TopicPartition]]:
     return named
 
 
-def _topics_of(found: Iterable[TopicPartition]) -> list[OffsetFetchTopic]:
+def _topics_of(found: Iterable[TopicPartition]) -> Steps[list[OffsetFetchTopic]]:
     topics: dict[str, OffsetFetchTopic] = {}
     for partition in found:
+        yield 1
         topic = topics.setdefault(partition.topic, OffsetFetchTopic(name=partition.topic))
         topic.partition_indexes.append(partition.partition)
     return list(topics.values())

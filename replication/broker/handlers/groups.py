@@ -8,18 +8,24 @@ import trio
 
 from replication.broker.handlers.node import BrokerNode
 from replication.errors import ErrorCode, KafkaError
-from replication.groups.rules import Protocol
+from replication.groups.rules import JoinedMember, Protocol
+from replication.net.pace import in_steps
 from replication.server.server import RequestContext
-from replication.steps import STEP
+from replication.steps import STEP, each_of
 from replication.wire.heartbeat import HeartbeatRequest, HeartbeatResponse
 from replication.wire.join_group import (
     NULL_PROTOCOL_SINCE,
     JoinGroupMember,
+    JoinGroupProtocol,
     JoinGroupRequest,
     JoinGroupResponse,
 )
 from replication.wire.leave_group import LeaveGroupRequest, LeaveGroupResponse, LeftMember
-from replication.wire.sync_group import SyncGroupRequest, SyncGroupResponse
+from replication.wire.sync_group import (
+    SyncGroupAssignment,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
 
 OWN_REBALANCE_TIMEOUT_SINCE = 1  # of JoinGroup (KIP-62)
 MEMBER_ID_REQUIRED_SINCE = 4  # KIP-394
@@ -43,7 +49,7 @@ async def join_group(
         session_timeout_ms=session_ms,
         rebalance_timeout_ms=request.rebalance_timeout_ms if has_own else session_ms,
         protocol_type=request.protocol_type,
-        protocols=tuple(Protocol(each.name, each.metadata) for each in request.protocols),
+        protocols=tuple(await in_steps(each_of(_protocol, request.protocols))),
         must_know_its_id=is_dynamic and version >= MEMBER_ID_REQUIRED_SINCE,
         may_skip_assignment=version >= SKIP_ASSIGNMENT_SINCE,
         reason=request.reason or "",
@@ -57,14 +63,19 @@ async def join_group(
         leader=result.leader,
         skip_assignment=result.skip_assignment,
         member_id=result.member_id,
-        members=[
-            JoinGroupMember(
-                member_id=each.member_id,
-                group_instance_id=each.group_instance_id,
-                metadata=each.metadata,
-            )
-            for each in result.members
-        ],
+        members=await in_steps(each_of(_member, result.members)),
+    )
+
+
+def _protocol(named: JoinGroupProtocol) -> Protocol:
+    return Protocol(named.name, named.metadata)
+
+
+def _member(joined: JoinedMember) -> JoinGroupMember:
+    return JoinGroupMember(
+        member_id=joined.member_id,
+        group_instance_id=joined.group_instance_id,
+        metadata=joined.metadata,
     )
 
 
@@ -81,7 +92,7 @@ async def sync_group(
         generation=request.generation_id,
         protocol_type=request.protocol_type,
         protocol_name=request.protocol_name,
-        assignments={each.member_id: each.assignment for each in request.assignments},
+        assignments=dict(await in_steps(each_of(_assignment, request.assignments))),
     )
     return SyncGroupResponse(
         error_code=result.error,
@@ -89,6 +100,10 @@ async def sync_group(
         protocol_name=result.protocol_name,
         assignment=result.assignment,
     )
+
+
+def _assignment(given: SyncGroupAssignment) -> tuple[str, bytes]:
+    return given.member_id, given.assignment
 
 
 async def heartbeat(
@@ -112,10 +127,13 @@ async def leave_group(
         leaving = [(each.member_id, each.group_instance_id) for each in request.members]
     left: list[LeftMember] = []
     try:
-        for start in range(0, max(1, len(leaving)), STEP):
+        start = 0
+        while start == 0 or start < len(leaving):
             if start:
                 await trio.lowlevel.checkpoint()
-            some = leaving[start : start + STEP]
+            # Each that leaves is work for every member that stays.
+            end = start + 1 + STEP // (1 + node.groups.member_count(request.group_id))
+            some, start = leaving[start:end], end
             errors = node.groups.leave_group(request.group_id, some)
             left += [
                 LeftMember(member_id=member_id, group_instance_id=instance, error_code=error)

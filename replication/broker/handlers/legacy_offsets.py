@@ -9,19 +9,23 @@ segment's file, the end as of now. The answer is descending. A consumer is shown
 above the high watermark: it stands in for those that are.
 """
 
+from functools import partial
+
+from replication.steps import Steps, each_of
 from replication.wire.list_offsets import EARLIEST, LATEST
 from storage.log.log import Log
 from storage.log.segment import LOG_SUFFIX, Segment
 from storage.types import Offset
 
 
-def legacy_offsets(log: Log, *, timestamp: int, count: int, wall_ms: int) -> list[Offset]:
-    """Up to `count` offsets from `timestamp` backwards, the newest first."""
-    segments, end = list(log.segments), log.log_end_offset
+def legacy_offsets(log: Log, *, timestamp: int, count: int, wall_ms: int) -> Steps[list[Offset]]:
+    """Return up to `count` offsets from `timestamp` backwards, the newest first."""
+    segments, end, start = list(log.segments), log.log_end_offset, log.log_start_offset
+    written = yield from each_of(partial(_written_ms, log), segments)
     known = [
-        (max(segment.base_offset, log.log_start_offset), written)
-        for segment in segments
-        if (written := _written_ms(log, segment)) is not None
+        (max(segment.base_offset, start), written_ms)
+        for segment, written_ms in zip(segments, written, strict=True)
+        if written_ms is not None
     ]
     if segments[-1].size > 0:
         known.append((end, wall_ms))

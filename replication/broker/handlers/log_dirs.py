@@ -11,7 +11,6 @@ The metadata log lies beside the others, and is nobody's topic: it is left out, 
 
 from collections.abc import Iterable
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 
 from replication.broker.handlers.node import BrokerNode
@@ -40,12 +39,10 @@ async def describe_log_dirs(
     directories = node.logs.directories
     spaces = await node.offload(partial(_spaces, node.logs.file_system, directories))
     asked = await in_steps(_asked(request))
-    return DescribeLogDirsResponse(
-        results=[
-            _result(node, directory, space, _logs(directory, asked))
-            for directory, space in zip(directories, spaces, strict=True)
-        ]
-    )
+    results = []
+    for directory, space in zip(directories, spaces, strict=True):
+        results.append(await in_steps(_result(node, directory, space, asked)))
+    return DescribeLogDirsResponse(results=results)
 
 
 def _spaces(file_system: FileSystem, directories: Iterable[LogDirectory]) -> list[Space | None]:
@@ -71,31 +68,37 @@ def _asked(request: DescribeLogDirsRequest) -> Steps[set[TopicPartition] | None]
     return asked
 
 
-def _logs(directory: LogDirectory, asked: set[TopicPartition] | None) -> list[Log]:
+def _logs(directory: LogDirectory, asked: set[TopicPartition] | None) -> Steps[list[Log]]:
     """Return the logs in `directory` that were asked for, in order of topic and partition."""
-    logs = (
-        log
-        for _, log in directory.open_logs()
-        if log.topic_partition != METADATA_PARTITION
-        and (asked is None or log.topic_partition in asked)
-    )
-    return sorted(logs, key=lambda log: log.topic_partition)
+    logs = {}
+    for partition, log in directory.open_logs():
+        yield 1
+        if partition != METADATA_PARTITION and (asked is None or partition in asked):
+            logs[partition] = log
+    return [logs[each] for each in sorted(logs)]
 
 
 def _result(
-    node: BrokerNode, directory: LogDirectory, space: Space | None, logs: list[Log]
-) -> DescribeLogDirsResult:
+    node: BrokerNode,
+    directory: LogDirectory,
+    space: Space | None,
+    asked: set[TopicPartition] | None,
+) -> Steps[DescribeLogDirsResult]:
+    yield 1
     path = str(Path(directory.path).absolute())
     if directory.failure is not None:
         return DescribeLogDirsResult(log_dir=path, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
     if space is None:
         return DescribeLogDirsResult(log_dir=path, error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for log in (yield from _logs(directory, asked)):
+        name = log.topic_partition.topic
+        topic = topics.setdefault(name, DescribeLogDirsTopic(name=name))
+        topic.partitions.append(_partition(node, log))
+        yield 1 + len(log.segments)
     return DescribeLogDirsResult(
         log_dir=path,
-        topics=[
-            DescribeLogDirsTopic(name=topic, partitions=[_partition(node, log) for log in group])
-            for topic, group in groupby(logs, key=lambda log: log.topic_partition.topic)
-        ],
+        topics=list(topics.values()),
         total_bytes=space.total_bytes,
         usable_bytes=space.usable_bytes,
     )

@@ -95,6 +95,11 @@ def _list_topics(
                 yield 1
             else:
                 one = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+                if context.version == 0:
+                    partition = TopicPartition(topic.name, asked.partition_index)
+                    one = yield from _list_segments(node, partition, request.replica_id, asked)
+                    answer.partitions.append(one)
+                    continue
                 try:
                     one = _list_one(node, context, request, topic.name, asked)
                 except LongLookUpError:
@@ -116,8 +121,6 @@ def _list_one(
         return ListOffsetsPartitionResponse(
             partition_index=index, error_code=ErrorCode.UNSUPPORTED_VERSION
         )
-    if context.version == 0:
-        return _list_segments(node, TopicPartition(topic, index), request.replica_id, asked)
     answer = ListOffsetsPartitionResponse(partition_index=index)
     result = _look_up(node, request, TopicPartition(topic, index), asked)(None)
     _fill(answer, result, context.version)
@@ -152,16 +155,18 @@ def _fill(answer: ListOffsetsPartitionResponse, result: ListOffsetsResult, versi
 
 def _list_segments(
     node: BrokerNode, partition: TopicPartition, replica_id: int, asked: ListOffsetsPartition
-) -> ListOffsetsPartitionResponse:
+) -> Steps[ListOffsetsPartitionResponse]:
     """ListOffsets 0. The end of the log says whether we lead it, and how far it may be seen."""
+    yield LOOK_UP
     end = node.replica_manager.offsets.list_offsets(
         partition, timestamp=LATEST, isolation=Isolation.HIGH_WATERMARK, replica_id=replica_id
     )
-    error = ErrorCode.UNSUPPORTED_VERSION if asked.timestamp < EARLIEST else _error(end, 0)
+    unknown = asked.timestamp < EARLIEST
+    error = ErrorCode.UNSUPPORTED_VERSION if unknown else _error(end, 0)
     log = node.logs.get(partition)
     if error is not ErrorCode.NONE or log is None:
         return ListOffsetsPartitionResponse(partition_index=partition.partition, error_code=error)
-    offsets = legacy_offsets(
+    offsets = yield from legacy_offsets(
         log,
         timestamp=asked.timestamp,
         count=asked.max_num_offsets,

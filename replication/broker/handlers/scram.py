@@ -5,9 +5,10 @@ from collections import Counter
 from replication.broker.handlers.node import BrokerNode
 from replication.controller.rules.scram import SCRAM_NUMBERS
 from replication.errors import ErrorCode, PeerUnavailableError
+from replication.metadata.rules import MetadataImage
 from replication.net.pace import in_steps
 from replication.server.server import RequestContext
-from replication.steps import each_of
+from replication.steps import Steps, each_of
 from replication.wire.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -27,17 +28,24 @@ async def describe_user_scram_credentials(
     node: BrokerNode, _: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     await node.metadata.catch_up()
-    known: dict[str, list[CredentialInfo]] = {}
-    for (name, mechanism), credential in sorted(
-        node.metadata.image.security.credentials.items(), key=lambda each: each[0]
-    ):
-        info = CredentialInfo(mechanism=_NUMBER_OF[mechanism], iterations=credential.iterations)
-        known.setdefault(name, []).append(info)
+    known = await in_steps(_known(node.metadata.image))
     times = Counter(each.name for each in request.users or ())
     described = each_of(
         lambda name: _described(name, known, twice=times[name] > 1), list(times or known)
     )
     return DescribeUserScramCredentialsResponse(results=await in_steps(described))
+
+
+def _known(image: MetadataImage) -> Steps[dict[str, list[CredentialInfo]]]:
+    """Return the credentials of each user, sorted by user and mechanism."""
+    known: dict[str, list[CredentialInfo]] = {}
+    credentials = image.security.credentials
+    for name, mechanism in sorted(credentials):
+        iterations = credentials[name, mechanism].iterations
+        info = CredentialInfo(mechanism=_NUMBER_OF[mechanism], iterations=iterations)
+        known.setdefault(name, []).append(info)
+        yield 1
+    return known
 
 
 def _described(

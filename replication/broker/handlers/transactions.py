@@ -8,8 +8,8 @@ administrators of both (KIP-98, KIP-664).
     DescribeProducers                                  leaders of partitions
 """
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
+from itertools import compress
 
 import trio
 
@@ -23,7 +23,8 @@ from replication.net.pace import in_steps
 from replication.server.guards.transactions import by_topic, not_attempted, partitions_of
 from replication.server.server import RequestContext
 from replication.steps import STEP, Steps, each_of
-from replication.transactions.rules import Slot, TransactionState
+from replication.transactions.coordinator import TransactionShard
+from replication.transactions.rules import TransactionState
 from replication.wire.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from replication.wire.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -59,6 +60,7 @@ from replication.wire.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from storage.producers.snapshot import ProducerState
 from storage.types import TopicPartition
 
 MANY_TRANSACTIONS_SINCE = 4  # KIP-890
@@ -202,8 +204,16 @@ async def describe_transactions(
     node: BrokerNode, _: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
     names = list(dict.fromkeys(request.transactional_ids))  # each once: one may have much to tell
-    described = await in_steps(each_of(partial(_described, node), names))
+    described = await in_steps(_each_described(node, names))
     return DescribeTransactionsResponse(transaction_states=described)
+
+
+def _each_described(node: BrokerNode, names: Iterable[str]) -> Steps[list[DescribedTransaction]]:
+    described = []
+    for name in names:
+        described.append(_described(node, name))
+        yield 1 + sum(len(topic.partitions) for topic in described[-1].topics)
+    return described
 
 
 def _described(node: BrokerNode, transactional_id: str) -> DescribedTransaction:
@@ -237,35 +247,43 @@ async def list_transactions(
     node: BrokerNode, _: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
     labels = {state.label for state in TransactionState}
+    unknown = await in_steps(each_of(lambda each: each not in labels, request.state_filters))
     shards = [shard for _, shard in sorted(node.transactions.shards.items())]
-    now_ms = node.clock.wall_ms()
+    is_ready = all(shard.ready for shard in shards)
     return ListTransactionsResponse(
-        error_code=ErrorCode.NONE
-        if all(shard.ready for shard in shards)
-        else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        unknown_state_filters=[each for each in request.state_filters if each not in labels],
-        transaction_states=[
-            ListedTransaction(
-                transactional_id=name,
-                producer_id=slot.current.producer_id,
-                transaction_state=slot.current.state.label,
-            )
-            for shard in shards
-            for name, slot in sorted(shard.slots.items())
-            if _is_wanted(slot, request, now_ms)
-        ],
+        error_code=ErrorCode.NONE if is_ready else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        unknown_state_filters=list(compress(request.state_filters, unknown)),
+        transaction_states=await in_steps(_listed(shards, request, node.clock.wall_ms())),
     )
 
 
-def _is_wanted(slot: Slot, request: ListTransactionsRequest, now_ms: int) -> bool:
-    current = slot.current
-    if request.state_filters and current.state.label not in request.state_filters:
-        return False
-    if request.producer_id_filters and current.producer_id not in request.producer_id_filters:
-        return False
-    if request.duration_filter < 0:
-        return True
-    return current.started_ms >= 0 and now_ms - current.started_ms > request.duration_filter
+def _listed(
+    shards: Iterable[TransactionShard], request: ListTransactionsRequest, now_ms: int
+) -> Steps[list[ListedTransaction]]:
+    """Return the transactions that `request` asks for, by their ids; an empty filter lets all pass."""
+    states, producers = frozenset(request.state_filters), frozenset(request.producer_id_filters)
+    listed = []
+    for shard in shards:
+        for name in sorted(shard.slots):
+            yield 1
+            slot = shard.slots.get(name)
+            if slot is None:
+                continue  # forgotten in a pause
+            current, label = slot.current, slot.current.state.label
+            lasts_ms = now_ms - current.started_ms if current.started_ms >= 0 else -1
+            if (
+                (not states or label in states)
+                and (not producers or current.producer_id in producers)
+                and (request.duration_filter < 0 or lasts_ms > request.duration_filter)
+            ):
+                listed.append(
+                    ListedTransaction(
+                        transactional_id=name,
+                        producer_id=current.producer_id,
+                        transaction_state=label,
+                    )
+                )
+    return listed
 
 
 async def describe_producers(
@@ -287,14 +305,13 @@ def _producers_of(
             partition = TopicPartition(topic.name, number)
             if partition not in described:
                 described.add(partition)
-                answer.partitions.append(_producers(node, partition))
-                yield len(answer.partitions[-1].active_producers)
+                answer.partitions.append((yield from _producers(node, partition)))
             yield 1
         yield 1
     return topics
 
 
-def _producers(node: BrokerNode, partition: TopicPartition) -> PartitionResponse:
+def _producers(node: BrokerNode, partition: TopicPartition) -> Steps[PartitionResponse]:
     if fault_of(partition.topic) is not None:
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
         return PartitionResponse(partition_index=partition.partition, error_code=error)
@@ -302,20 +319,22 @@ def _producers(node: BrokerNode, partition: TopicPartition) -> PartitionResponse
         log = node.replica_manager.hosted.get(partition).log
     except KafkaError as error:
         return PartitionResponse(partition_index=partition.partition, error_code=error.code)
+    known = log.producers.producers
+    producers = yield from each_of(_producer, [known[each] for each in sorted(known)])
     return PartitionResponse(
         partition_index=partition.partition,
         error_code=ErrorCode.NONE,
-        active_producers=[
-            ActiveProducerState(
-                producer_id=each.producer_id,
-                producer_epoch=each.producer_epoch,
-                last_sequence=each.last_sequence,
-                last_timestamp=each.last_timestamp,
-                coordinator_epoch=each.coordinator_epoch,
-                current_txn_start_offset=-1
-                if each.transaction_first_offset is None
-                else each.transaction_first_offset,
-            )
-            for _, each in sorted(log.producers.producers.items())
-        ],
+        active_producers=producers,
+    )
+
+
+def _producer(state: ProducerState) -> ActiveProducerState:
+    first = state.transaction_first_offset
+    return ActiveProducerState(
+        producer_id=state.producer_id,
+        producer_epoch=state.producer_epoch,
+        last_sequence=state.last_sequence,
+        last_timestamp=state.last_timestamp,
+        coordinator_epoch=state.coordinator_epoch,
+        current_txn_start_offset=-1 if first is None else first,
     )

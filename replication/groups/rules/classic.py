@@ -154,7 +154,7 @@ class ClassicGroup:
         for member in self.group.members.values():
             member.heard_of(at.now_ms)
         if len(self.group.members) > self.limits.max_size:
-            self.prepare_rebalance("more members than group.max.size", at)
+            self.maybe_prepare_rebalance("more members than group.max.size", at)
 
     def tick(self, at: Moment) -> None:
         """Give up who and what is overdue."""

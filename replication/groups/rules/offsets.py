@@ -15,7 +15,7 @@ in doubt: what it would read may be taken back.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import attrs
@@ -73,6 +73,11 @@ class GroupOffsets:
     def is_empty(self) -> bool:
         """Whether there is nothing here, nor anything on its way."""
         return not (self._committed or self._being_written or self._in_doubt)
+
+    @property
+    def open_transactions(self) -> int:
+        """The number of transactions that have offsets in doubt here."""
+        return len(self._in_doubt)
 
     def get(self, partition: TopicPartition) -> CommittedOffset | None:
         at = self._committed.get(partition)
@@ -152,6 +157,13 @@ class GroupOffsets:
                 self.put(partition, at.committed, log_offset=at.log_offset)
 
     # Forgetting.
+
+    def among(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Return those of `partitions` that have an offset here, committed or in doubt, sorted."""
+        known = self._committed.keys() | {
+            each for offsets in self._in_doubt.values() for each in offsets
+        }
+        return sorted(known.intersection(partitions))
 
     def remove(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Placed]:
         """Forget these; those of them that were committed, as they stood."""

@@ -7,6 +7,7 @@ import pytest
 
 from replication.broker.handlers.legacy_offsets import legacy_offsets
 from replication.errors import ErrorCode
+from replication.steps import at_once
 from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from replication.wire.list_offsets import (
     EARLIEST,
@@ -48,7 +49,7 @@ def log_of_two_each(records: int = RECORDS) -> tuple[Interrupted, Log]:
 
 
 def ask(log: Log, timestamp: int, count: int = 15) -> list[int]:
-    return legacy_offsets(log, timestamp=timestamp, count=count, wall_ms=WALL_MS)
+    return at_once(legacy_offsets(log, timestamp=timestamp, count=count, wall_ms=WALL_MS))
 
 
 @pytest.mark.conformance("LO-5")
