@@ -1,13 +1,15 @@
 """What every stock client is asked to do, and how what came of it is looked at."""
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
 import attrs
 import trio
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from replication.cluster.cluster import Cluster, open_cluster
 from replication.events import ConnectionRefused, Event
@@ -69,6 +71,19 @@ async def cluster_for_clients(**properties: str) -> AsyncIterator[Cluster]:
     async with open_cluster(brokers=3, properties=named, make_sink=lambda _: note) as cluster:
         yield cluster
     assert not refused, refused
+
+
+def create_topic(
+    servers: str,
+    name: str = TOPIC,
+    partitions: int = PARTITIONS,
+    *,
+    config: Mapping[str, str] | None = None,
+) -> None:
+    """Create a topic that all three brokers have."""
+    admin = AdminClient({"bootstrap.servers": servers})  # what is asked is forgotten with it
+    topic = NewTopic(name, partitions, 3, config=dict(config or {}))
+    admin.create_topics([topic])[name].result(PATIENCE_SECONDS)
 
 
 async def in_thread(work: Callable[..., T], *args: object) -> T:

@@ -23,6 +23,7 @@ from tests.clients.sample import (
     TOPIC,
     Sample,
     cluster_for_clients,
+    create_topic,
     in_thread,
     samples,
     stored_codecs,
@@ -30,12 +31,6 @@ from tests.clients.sample import (
 )
 
 pytestmark = pytest.mark.client
-
-
-def create_topic(bootstrap_servers: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)]).values():
-        future.result(timeout=PATIENCE_SECONDS)
 
 
 def produce(bootstrap_servers: str, codec: str, idempotent: bool) -> list[object]:
@@ -112,12 +107,6 @@ def known(admin: AdminClient, at_least: int) -> Any:
     return metadata[-1]
 
 
-def create_topic_of(bootstrap_servers: str, config: dict[str, str]) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3, config=config)]).values():
-        future.result(timeout=PATIENCE_SECONDS)
-
-
 @pytest.mark.parametrize(
     ("topic", "stored"),
     [
@@ -129,7 +118,7 @@ def create_topic_of(bootstrap_servers: str, config: dict[str, str]) -> None:
 )  # fmt: skip
 async def test_a_topic_keeps_records_in_its_own_codec(topic: dict[str, str], stored: Codec) -> None:
     async with cluster_for_clients(compression_type="gzip", compression_gzip_level="1") as cluster:
-        await in_thread(create_topic_of, cluster.bootstrap_servers, topic)
+        await in_thread(lambda: create_topic(cluster.bootstrap_servers, config=topic))
         assert await in_thread(produce, cluster.bootstrap_servers, "lz4", True) == []
         assert await in_thread(consume, cluster.bootstrap_servers) == samples()
         assert stored_codecs(cluster) == {stored}
@@ -143,7 +132,7 @@ async def test_a_topic_is_made_by_producing_to_it() -> None:
         assert len(registration.replicas) == 3
 
 
-async def test_the_metadata_of_a_cluster_names_brokers_leaders_and_replicas() -> None:
+async def test_a_cluster_is_described_with_its_brokers_leaders_and_replicas() -> None:
     def look(bootstrap_servers: str) -> None:
         create_topic(bootstrap_servers)
         admin = AdminClient({"bootstrap.servers": bootstrap_servers})
@@ -153,6 +142,10 @@ async def test_the_metadata_of_a_cluster_names_brokers_leaders_and_replicas() ->
         assert sorted(partitions) == [0, 1, 2]
         assert {partition.leader for partition in partitions.values()} == {1, 2, 3}
         assert all(sorted(partition.isrs) == [1, 2, 3] for partition in partitions.values())
+        described = admin.describe_cluster().result(PATIENCE_SECONDS)
+        assert described.cluster_id == "understudy"
+        addresses = [f"{node.host}:{node.port}" for node in described.nodes]
+        assert addresses == bootstrap_servers.split(",")
 
     async with cluster_for_clients() as cluster:
         await in_thread(look, cluster.bootstrap_servers)
@@ -175,7 +168,7 @@ async def test_configurations_are_altered_while_the_brokers_run() -> None:
 
     def look(bootstrap_servers: str) -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(PATIENCE_SECONDS)
+        create_topic(bootstrap_servers, partitions=1)
         changes = [
             entry("retention.ms", "1000", AlterConfigOpType.SET),
             entry("cleanup.policy", "compact", AlterConfigOpType.APPEND),
@@ -262,8 +255,7 @@ def described(admin: AdminClient, asked: list[ConfigResource]) -> list[dict[str,
 async def test_configurations_say_where_their_values_come_from() -> None:
     def look(bootstrap_servers: str) -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-        topic = NewTopic(TOPIC, 1, 3, config={"retention.ms": "1000"})
-        admin.create_topics([topic])[TOPIC].result(PATIENCE_SECONDS)
+        create_topic(bootstrap_servers, partitions=1, config={"retention.ms": "1000"})
         asked = [
             ConfigResource(ConfigResource.Type.TOPIC, TOPIC),
             ConfigResource(ConfigResource.Type.BROKER, "2"),
@@ -290,18 +282,6 @@ async def test_configurations_say_where_their_values_come_from() -> None:
         assert {name: each.value for name, each in synonyms.items()} == {"retention.ms": "1000"}
 
     async with cluster_for_clients(min_insync_replicas="2") as cluster:
-        await in_thread(look, cluster.bootstrap_servers)
-
-
-async def test_the_cluster_is_described() -> None:
-    def look(bootstrap_servers: str) -> None:
-        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-        described = admin.describe_cluster().result(PATIENCE_SECONDS)
-        assert described.cluster_id == "understudy"
-        addresses = [f"{node.host}:{node.port}" for node in described.nodes]
-        assert addresses == bootstrap_servers.split(",")
-
-    async with cluster_for_clients() as cluster:
         await in_thread(look, cluster.bootstrap_servers)
 
 
@@ -391,10 +371,8 @@ async def test_a_big_message_goes_through_where_the_topic_allows_it_and_only_the
     big = 5_000_000
 
     def look(bootstrap_servers: str) -> None:
-        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-        allowing = NewTopic("big", 1, 3, config={"max.message.bytes": str(2 * big)})
-        for future in admin.create_topics([allowing, NewTopic("small", 1, 3)]).values():
-            future.result(PATIENCE_SECONDS)
+        create_topic(bootstrap_servers, "big", 1, config={"max.message.bytes": str(2 * big)})
+        create_topic(bootstrap_servers, "small", 1)
         producer = confluent_kafka.Producer(
             {"bootstrap.servers": bootstrap_servers, "message.max.bytes": 2 * big, "acks": "all"}
         )
@@ -420,35 +398,24 @@ async def test_a_big_message_goes_through_where_the_topic_allows_it_and_only_the
         await in_thread(look, cluster.bootstrap_servers)
 
 
-def led_by(admin: AdminClient, number: int) -> int:
-    leader: int = known(admin, number + 1).topics[TOPIC].partitions[number].leader
-    return leader
-
-
 async def test_the_preferred_leader_is_elected_when_an_operator_asks() -> None:
-    def create(bootstrap_servers: str) -> None:
-        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(PATIENCE_SECONDS)
-
     def elect(bootstrap_servers: str, preferred: int) -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-        asked = confluent_kafka.TopicPartition(TOPIC, 0)
-        (answer,) = (
-            admin.elect_leaders(confluent_kafka.ElectionType.PREFERRED, [asked])
-            .result(PATIENCE_SECONDS)
-            .values()
+
+        def asked() -> Any:
+            partition = confluent_kafka.TopicPartition(TOPIC, 0)
+            found = admin.elect_leaders(confluent_kafka.ElectionType.PREFERRED, [partition])
+            return found.result(PATIENCE_SECONDS)[partition]
+
+        assert asked() is None
+        until(
+            lambda: known(admin, 1).topics[TOPIC].partitions[0].leader == preferred,
+            lambda: f"{preferred} never led",
         )
-        assert answer is None
-        until(lambda: led_by(admin, 0) == preferred, lambda: f"{preferred} never led")
-        (answer,) = (
-            admin.elect_leaders(confluent_kafka.ElectionType.PREFERRED, [asked])
-            .result(PATIENCE_SECONDS)
-            .values()
-        )
-        assert answer.code() == KafkaError.ELECTION_NOT_NEEDED
+        assert asked().code() == KafkaError.ELECTION_NOT_NEEDED
 
     async with cluster_for_clients() as cluster:
-        await in_thread(create, cluster.bootstrap_servers)
+        await in_thread(lambda: create_topic(cluster.bootstrap_servers, partitions=1))
         registration = cluster.partition(TOPIC, 0)
         assert registration is not None
         preferred = registration.replicas[0]

@@ -12,8 +12,6 @@ import time
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from replication.cluster.cluster import Cluster
 from replication.coordinator.rules import partition_for
@@ -24,6 +22,7 @@ from tests.clients.sample import (
     PATIENCE_SECONDS,
     TOPIC,
     cluster_for_clients,
+    create_topic,
     in_thread,
     until,
 )
@@ -31,13 +30,11 @@ from tests.deep import one_in
 
 pytestmark = pytest.mark.client
 
-QUICK = {"broker_session_timeout_ms": "1000", "broker_heartbeat_interval_ms": "200"}
-
-
-def create_topic(servers: str) -> None:
-    admin = AdminClient({"bootstrap.servers": servers})
-    topic = NewTopic(TOPIC, PARTITIONS, 3, config={"min.insync.replicas": "2"})
-    admin.create_topics([topic])[TOPIC].result(PATIENCE_SECONDS)
+QUICK = {
+    "broker_session_timeout_ms": "1000",
+    "broker_heartbeat_interval_ms": "200",
+    "min_insync_replicas": "2",
+}
 
 
 def produce(servers: str, name: str, count: int) -> set[str]:
@@ -140,38 +137,3 @@ async def test_a_consumer_that_assigns_by_hand_closes_at_once() -> None:
 
     async with cluster_for_clients() as cluster:
         assert await in_thread(look, cluster.bootstrap_servers) < 30
-
-
-async def test_groups_are_listed_described_and_deleted_by_an_admin_client() -> None:
-    def look(servers: str) -> None:
-        create_topic(servers)
-        consumer = confluent_kafka.Consumer(
-            {"bootstrap.servers": servers, "group.id": GROUP, "client.id": "watched"}
-        )
-        consumer.subscribe([TOPIC])
-        until(lambda: consumer.poll(0.1) is None and bool(consumer.assignment()), lambda: "joined")
-        admin = AdminClient({"bootstrap.servers": servers})
-        listed = admin.list_consumer_groups(request_timeout=PATIENCE_SECONDS).result(
-            PATIENCE_SECONDS
-        )
-        assert [(each.group_id, each.state.name) for each in listed.valid] == [(GROUP, "STABLE")]
-        described = admin.describe_consumer_groups([GROUP])[GROUP].result(PATIENCE_SECONDS)
-        (member,) = described.members
-        assert (member.client_id, described.partition_assignor) == ("watched", "range")
-        assert len(member.assignment.topic_partitions) == PARTITIONS
-        place = confluent_kafka.TopicPartition(TOPIC, 0, 0)
-        consumer.commit(offsets=[place], asynchronous=False)
-        consumer.close()
-        asked = confluent_kafka.ConsumerGroupTopicPartitions(GROUP)
-        offsets = admin.list_consumer_group_offsets([asked])[GROUP].result(PATIENCE_SECONDS)
-        assert [(each.partition, each.offset) for each in offsets.topic_partitions] == [(0, 0)]
-        admin.delete_consumer_groups([GROUP])[GROUP].result(PATIENCE_SECONDS)
-        assert (
-            admin.list_consumer_groups(request_timeout=PATIENCE_SECONDS)
-            .result(PATIENCE_SECONDS)
-            .valid
-            == []
-        )
-
-    async with cluster_for_clients() as cluster:
-        await in_thread(look, cluster.bootstrap_servers)

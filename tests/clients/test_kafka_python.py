@@ -3,7 +3,7 @@
 import kafka
 import kafka.codec
 import pytest
-from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.admin import KafkaAdminClient
 
 from replication.cluster.cluster import Cluster
 from tests.clients.sample import (
@@ -11,17 +11,12 @@ from tests.clients.sample import (
     PATIENCE_SECONDS,
     TOPIC,
     cluster_for_clients,
+    create_topic,
     in_thread,
     until,
 )
 
 pytestmark = pytest.mark.client
-
-
-def create_topic(bootstrap_servers: str) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])
-    admin.close()
 
 
 def produce(bootstrap_servers: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.sample import cluster_for_clients, in_thread, until
+from tests.clients.sample import cluster_for_clients, in_thread
 
 pytestmark = [
     pytest.mark.client,
@@ -36,30 +36,6 @@ def kcat(bootstrap_servers: str, *arguments: str, given: str = "") -> str:
 def read_from_the_beginning(bootstrap_servers: str, topic: str, *arguments: str) -> list[Any]:
     read = kcat(bootstrap_servers, "-C", "-t", topic, "-o", "beginning", "-e", "-J", *arguments)
     return [json.loads(line) for line in read.splitlines()]
-
-
-async def test_metadata_is_listed() -> None:
-    def look(bootstrap_servers: str) -> None:
-        kcat(bootstrap_servers, "-P", "-t", "t", given="x")
-        listed: dict[str, Any] = {}
-
-        def is_told() -> bool:
-            """Return whether the broker that answers knows the topic already."""
-            listed.update(json.loads(kcat(bootstrap_servers, "-L", "-J")))
-            return bool(listed["topics"])
-
-        until(is_told, lambda: listed)
-        addresses = [broker["name"] for broker in listed["brokers"]]
-        assert addresses == bootstrap_servers.split(",")
-        (topic,) = listed["topics"]
-        (partition,) = topic["partitions"]
-        assert (topic["topic"], partition["partition"]) == ("t", 0)
-        assert partition["leader"] in (1, 2, 3)
-        for replicas in (partition["replicas"], partition["isrs"]):
-            assert sorted(each["id"] for each in replicas) == [1, 2, 3]
-
-    async with cluster_for_clients() as cluster:
-        await in_thread(look, cluster.bootstrap_servers)
 
 
 async def test_each_partition_is_read_alone_and_from_an_offset() -> None:

@@ -246,6 +246,8 @@ def groups(servers: str, topic: str) -> None:
     admin = admin_of(servers)
     (group,) = done(admin.describe_consumer_groups([topic]))
     assert group.state.name == "EMPTY"
+    listed_groups = admin.list_consumer_groups().result(SECONDS).valid
+    assert topic in {each.group_id for each in listed_groups}
     put = ConsumerGroupTopicPartitions(topic, [TopicPartition(topic, 0, 3)])
     done(admin.alter_consumer_group_offsets([put]))
     (listed,) = done(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(topic)]))
