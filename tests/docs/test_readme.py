@@ -3,6 +3,10 @@
 import re
 from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
+from replication.cli import group
 from tests.cli.tree import LEAVES
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +45,23 @@ def test_the_readme_has_every_command() -> None:
         name for row in rows(part("Commands")) for name in re.findall(r"understudy (\S+)`", row[0])
     }
     assert named == {name.split()[0] for name in LEAVES}
+
+
+def test_the_options_of_the_commands_are_there() -> None:
+    for row in rows(part("Commands")):
+        (name, *_) = re.findall(r"understudy (\S+)`", row[0])
+        if named := set(re.findall(r"`(--[\w-]+)", row[1])):
+            assert named <= {option for each in LEAVES[name].params for option in each.opts}
+
+
+def test_the_report_is_written_by_the_command_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (command,) = re.findall(r"`understudy (.+)` writes this page", README)
+    done = CliRunner().invoke(group, command.split(), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert "<html" in (tmp_path / command.split()[-1]).read_text()
 
 
 def test_the_clients_are_those_of_the_card() -> None:
