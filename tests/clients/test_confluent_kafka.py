@@ -99,11 +99,11 @@ def known(admin: AdminClient, at_least: int) -> Any:
     """The metadata of a broker that has heard of as many of the topic's partitions."""
     metadata: list[Any] = []
 
-    def is_told() -> bool:
+    def is_known() -> bool:
         metadata.append(admin.list_topics(TOPIC, timeout=PATIENCE_SECONDS))
         return len(metadata[-1].topics[TOPIC].partitions) >= at_least
 
-    until(is_told, lambda: f"{TOPIC} has no {at_least} partitions: {metadata[-1].topics}")
+    until(is_known, lambda: f"{TOPIC} has no {at_least} partitions: {metadata[-1].topics}")
     return metadata[-1]
 
 
@@ -398,7 +398,7 @@ async def test_a_big_message_goes_through_where_the_topic_allows_it_and_only_the
         await in_thread(look, cluster.bootstrap_servers)
 
 
-async def test_the_preferred_leader_is_elected_when_an_operator_asks() -> None:
+async def test_the_preferred_leader_is_elected_on_request() -> None:
     def elect(bootstrap_servers: str, preferred: int) -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap_servers})
 

@@ -102,7 +102,7 @@ def eligible(bootstrap_servers: str) -> None:
     admin.close()
 
 
-async def test_who_is_eligible_as_leader_is_described() -> None:
+async def test_eligible_leader_replicas_are_described() -> None:
     async with cluster_for_clients(min_insync_replicas="2") as cluster:
         await in_thread(created_on_1_and_3, cluster.bootstrap_servers)
         await cluster.stop_broker(3)

@@ -59,7 +59,7 @@ def targets() -> Iterator[Target]:
             yield Target(panel["title"], target["expr"], target["legendFormat"])
 
 
-def test_every_expression_asks_for_what_is_served() -> None:
+def test_every_expression_names_metrics_that_are_served() -> None:
     asked = [name for target in targets() for name in _METRIC.findall(target.expr)]
     assert len(asked) >= len(list(targets())) > 50
     assert set(asked) - SERVED.keys() == set()

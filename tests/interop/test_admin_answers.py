@@ -167,7 +167,7 @@ def test_kafka_configs_describes_a_user(servers: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("whose", [Kafka, IsolatedCluster])
-def test_a_fenced_broker_is_described_to_those_who_include_it(
+def test_a_fenced_broker_is_described_where_fenced_ones_are_included(
     tmp_path: Path, whose: type[Kafka | IsolatedCluster]
 ) -> None:
     with whose(data_dir=tmp_path, brokers=2) as cluster:

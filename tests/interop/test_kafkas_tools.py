@@ -182,7 +182,7 @@ def test_partitions_are_reassigned_and_led_by_whom_they_prefer(
 
 
 @slow
-def test_records_are_deleted_and_offsets_and_sizes_told(
+def test_records_are_deleted_and_offsets_and_sizes_listed(
     our_brokers: IsolatedCluster, tmp_path: Path
 ) -> None:
     make_topic(our_brokers, "cut", "--replication-factor=3")
@@ -274,7 +274,7 @@ UNSUPPORTED = {
 
 @slow
 @pytest.mark.parametrize("what", UNSUPPORTED)
-def test_what_is_not_supported_is_told_by_name(our_brokers: IsolatedCluster, what: str) -> None:
+def test_what_is_not_supported_is_named(our_brokers: IsolatedCluster, what: str) -> None:
     main_class, api, arguments = UNSUPPORTED[what]
     servers = ("--bootstrap-server", our_brokers.bootstrap_servers)
     done = tools.try_tool(main_class, *servers, *arguments.split())

@@ -37,7 +37,7 @@ async def read_some(kafka: Kafka, group: str) -> None:
             await consumer.commit({("moved_group", 0): 2, ("moved_group", 1): 3})
 
 
-def test_a_group_is_told_of_moved_and_deleted(kafka: Kafka) -> None:
+def test_a_group_is_described_moved_and_deleted(kafka: Kafka) -> None:
     trio.run(read_some, kafka, "moved_group-of")
     assert ["moved_group-of", "Empty"] in understudy_group(kafka, "list")
     ours = understudy_group(kafka, "describe", "moved_group-of")

@@ -118,7 +118,7 @@ async def test_a_user_that_our_admin_makes_gets_in(guarded: Kafka) -> None:
     await write_and_read(login(guarded, "SCRAM-SHA-512", "dora", "open"), "by-dora")
 
 
-async def test_who_is_refused_is_told_why_at_once(guarded: Kafka) -> None:
+async def test_a_refused_client_gets_the_reason_at_once(guarded: Kafka) -> None:
     for config, why in [
         (login(guarded, "SCRAM-SHA-256", "alice", "wrong"), "invalid credentials"),
         (login(guarded, "PLAIN", "bob", "wrong"), "Invalid username or password"),

@@ -63,36 +63,6 @@ async def test_kafkas_consumer_reads_what_our_producer_sent(kafka: Kafka) -> Non
     ]
 
 
-async def test_timestamps_and_the_ends_of_a_log_are_looked_up(kafka: Kafka) -> None:
-    await make_topic(kafka, "times")
-    partition = TopicPartition("times", 0)
-    async with producer_of(kafka) as producer, consumer_of(kafka) as consumer:
-        for number in range(10):
-            await producer.send("times", b"x", timestamp_ms=LONG_AGO + 10 * number)
-        assert await consumer.beginning_offsets([partition]) == {partition: 0}
-        assert await consumer.end_offsets([partition]) == {partition: 10}
-        found = (await consumer.offsets_for_times({partition: LONG_AGO + 41}))[partition]
-        assert found is not None
-        assert (found.offset, found.timestamp) == (5, LONG_AGO + 50)
-        assert await consumer.offsets_for_times({partition: LONG_AGO + 91}) == {partition: None}
-
-
-async def test_what_was_aborted_is_seen_by_those_alone_who_ask_for_it(kafka: Kafka) -> None:
-    await make_topic(kafka, "transactions", partitions=2)
-    async with producer_of(kafka, transactional_id="writer") as producer:
-        for number in range(6):
-            producer.begin_transaction()
-            for partition in range(2):
-                await producer.send("transactions", b"%d" % number, partition=partition)
-            await (producer.commit_transaction if number % 2 else producer.abort_transaction)()
-    committed = await read_all(
-        kafka, "transactions", 6, partitions=2, isolation_level="read_committed"
-    )
-    assert sorted(each.value for each in committed) == [b"1", b"1", b"3", b"3", b"5", b"5"]
-    everything = await read_all(kafka, "transactions", 12, partitions=2)
-    assert len(everything) == 12
-
-
 async def test_each_transaction_has_an_epoch_of_its_own(kafka: Kafka) -> None:
     """KIP-890: Kafka 4 has transaction.version 2, and our producer takes it up."""
     await make_topic(kafka, "epochs")

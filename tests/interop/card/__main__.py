@@ -136,12 +136,14 @@ async def make_topics(servers: str, clients: list[str]) -> None:
         await make(admin, [topic_of(client, feature) for client in clients for feature in FEATURES])
 
 
-async def make(admin: Admin, names: list[str]) -> None:
+async def make(admin: Admin, names: list[str], *, replication_factor: int = 3) -> None:
     async def leaders() -> list[int]:
         described = await admin.describe_topics(names)
         return [each.leader for topic in described.values() for each in topic.partitions]
 
-    new = [NewTopic(name=each, partitions=2, replication_factor=3) for each in names]
+    new = [
+        NewTopic(name=each, partitions=2, replication_factor=replication_factor) for each in names
+    ]
     await admin.create_topics(new)
     await asked_until(leaders, lambda found: min(found) > 0)
 

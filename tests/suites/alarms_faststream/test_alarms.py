@@ -9,7 +9,7 @@ async def until(predicate):
             await asyncio.sleep(0.02)
 
 
-def test_only_what_is_too_hot_is_told(kafka_cluster, kafka_topic):
+def test_only_what_is_too_hot_is_reported(kafka_cluster, kafka_topic):
     raised = []
 
     async def scenario():

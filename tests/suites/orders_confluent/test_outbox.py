@@ -43,6 +43,6 @@ def test_a_leader_that_dies_loses_no_order(outbox, read, kafka_cluster, kafka_to
 
 
 @pytest.mark.kafka(brokers=1, config={"message.max.bytes": 1000})
-def test_an_order_too_large_is_told(outbox):
+def test_an_order_too_large_is_reported(outbox):
     outbox.send([{"id": 1, "note": "x" * 5000}])
     assert outbox.failed["1"].name() == "MSG_SIZE_TOO_LARGE"

@@ -27,7 +27,7 @@ class TestWordCount(unittest.TestCase):
         self.say("to be or", "not to be")
         self.assertEqual(self.count(2), {"to": 2, "be": 2, "or": 1, "not": 1})
 
-    def test_who_comes_again_goes_on_where_it_was(self):
+    def test_a_group_goes_on_where_it_was(self):
         self.say("one")
         self.assertEqual(self.count(1), {"one": 1})
         self.say("two")
