@@ -121,7 +121,7 @@ class LazyGroup(CommandGroup):
         return [(name, text) for name, (_, text) in sorted(self._table.items())]
 
 
-def end_by(number: int) -> NoReturn:
+def end_by_signal(number: int) -> NoReturn:
     """End the process by a signal, as if the signal had no handler."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
@@ -129,25 +129,25 @@ def end_by(number: int) -> NoReturn:
 
 
 @contextmanager
-def of_unix() -> Iterator[None]:
+def like_unix_tools() -> Iterator[None]:
     """End the process by SIGPIPE when its reader is gone, and by SIGINT on Ctrl-C."""
     try:
         yield
     except BrokenPipeError:
-        end_by(signal.SIGPIPE)
+        end_by_signal(signal.SIGPIPE)
     except KeyboardInterrupt:
-        end_by(signal.SIGINT)
+        end_by_signal(signal.SIGINT)
 
 
 class Understudy(LazyGroup):
     """The group of all commands, each of which ends as a Unix tool does."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        with of_unix():
+        with like_unix_tools():
             try:
                 return super().invoke(ctx)
             except BrokenPipeError:
-                raise  # the reader is gone; `of_unix` ends the process
+                raise  # the reader is gone; `like_unix_tools` ends the process
             except (UnderstudyError, StorageError, OSError) as error:
                 raise CommandError(str(error)) from error
 

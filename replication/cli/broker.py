@@ -142,7 +142,7 @@ async def run_node(
                 tell(f"understudy: {purpose}: {url}")
             if steered is not None:
                 await nursery.start(steered.run)
-                until = steered.let_go.wait
+                until = steered.parent_gone.wait
             await Nodes(nodes, until=until).run()
             nursery.cancel_scope.cancel()
 

@@ -138,7 +138,7 @@ def assignment(
     return replicas
 
 
-def names_of(names: Sequence[str], pattern: str | None) -> None:
+def check_topics_given(names: Sequence[str], pattern: str | None) -> None:
     """Raise UsageError if no topic is given."""
     if not names and pattern is None:
         raise click.UsageError("give the TOPIC, or --topic")

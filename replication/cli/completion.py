@@ -47,14 +47,14 @@ def topics(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Comp
     async def names(admin: "Admin") -> Iterable[str]:
         return await admin.list_topics()
 
-    return _asked(ctx, names, incomplete)
+    return _from_cluster(ctx, names, incomplete)
 
 
 def groups(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     async def names(admin: "Admin") -> Iterable[str]:
         return [each.group_id for each in await admin.list_groups()]
 
-    return _asked(ctx, names, incomplete)
+    return _from_cluster(ctx, names, incomplete)
 
 
 def stories(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -63,7 +63,7 @@ def stories(_: click.Context, __: click.Parameter, incomplete: str) -> list[Comp
     return _beginning(all_stories(), incomplete)
 
 
-def _asked(
+def _from_cluster(
     ctx: click.Context, names: "Callable[[Admin], Awaitable[Iterable[str]]]", incomplete: str
 ) -> list[CompletionItem]:
     from replication.cli.connection import DEFAULT_SERVER, ClusterConnection

@@ -10,11 +10,11 @@ If no broker answers, the error names the brokers that were asked.
 
 Brokers learn of a change one after the other, so requests are repeated:
 
-Rule 1: after a change, a command asks until brokers show it (`until`, `led`, `gone`), at most for
-`--timeout`: the controller's response does not mean that they know it.
+Rule 1: after a change, a command asks until brokers show it (`wait_until`), at most for `--timeout`:
+the controller's response does not mean that they know it.
 
-Rule 2: if a broker does not know a topic, a command asks again for a moment (`patiently`): the line
-before in the same script may have created it.
+Rule 2: if a broker does not know a topic, a command asks again for a moment
+(`retry_while_unknown`): the line before in the same script may have created it.
 """
 
 import functools
@@ -51,7 +51,7 @@ class NotFoundError(CommandError):
     """A topic or partition is unknown to the brokers that were asked."""
 
 
-async def patiently(question: Callable[[], Awaitable[T]], *, timeout_ms: int) -> T:
+async def retry_while_unknown(question: Callable[[], Awaitable[T]], *, timeout_ms: int) -> T:
     """Return the answer of `question`, which is repeated for a moment while a topic is unknown."""
     deadline = trio.current_time() + min(GRACE_SECONDS, timeout_ms / 1000)
     while True:
@@ -67,7 +67,7 @@ def _is_unknown(error: NotFoundError | KafkaError) -> bool:
     return not isinstance(error, KafkaError) or error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def until(
+async def wait_until(
     holds: Callable[[], Awaitable[bool]], *, what: str, timeout_ms: int, after: str
 ) -> None:
     """Wait until `holds` is true; raise CommandError, naming `after` and `what`, at the timeout."""
@@ -79,7 +79,7 @@ async def until(
     raise CommandError(f"{after}, but not within {timeout_ms} ms: {what}")
 
 
-async def led(
+async def wait_for_leaders(
     admin: Admin, topic: str, partitions: int, *, timeout_ms: int, after: str
 ) -> TopicDescription:
     """Wait until `topic` has at least `partitions` partitions, all with a leader; return it."""
@@ -96,27 +96,27 @@ async def led(
         return len(there) >= max(1, partitions) and all(each.leader >= 0 for each in there)
 
     what = f"{partitions} partitions of {topic} with a leader"
-    await until(holds, what=what, timeout_ms=timeout_ms, after=after)
+    await wait_until(holds, what=what, timeout_ms=timeout_ms, after=after)
     return found[0]
 
 
-async def gone(admin: Admin, names: Sequence[str], *, timeout_ms: int) -> None:
+async def wait_until_topics_gone(admin: Admin, names: Sequence[str], *, timeout_ms: int) -> None:
     """Wait until none of `names` is listed."""
 
     async def holds() -> bool:
         return not set(names).intersection(await admin.list_topics())
 
     what = f"{', '.join(names)} no longer listed"
-    await until(holds, what=what, timeout_ms=timeout_ms, after="deleted")
+    await wait_until(holds, what=what, timeout_ms=timeout_ms, after="deleted")
 
 
-async def groups_gone(admin: Admin, groups: Sequence[str], *, timeout_ms: int) -> None:
+async def wait_until_groups_gone(admin: Admin, groups: Sequence[str], *, timeout_ms: int) -> None:
     async def holds() -> bool:
         listed = {each.group_id for each in await admin.list_groups()}
         return not listed.intersection(groups)
 
     what = f"{', '.join(groups)} no longer listed"
-    await until(holds, what=what, timeout_ms=timeout_ms, after="deleted")
+    await wait_until(holds, what=what, timeout_ms=timeout_ms, after="deleted")
 
 
 @attrs.frozen
@@ -143,9 +143,9 @@ class ClusterConnection:
         answer: T = self.run(trio.run, self.ask_within, question)
         return answer
 
-    def look(self, question: Callable[[Admin], Awaitable[T]]) -> T:
+    def ask_retrying(self, question: Callable[[Admin], Awaitable[T]]) -> T:
         """Return the answer of a question that changes nothing; its topic may have been created just now."""
-        answer: T = self.run(trio.run, self.look_within, question)
+        answer: T = self.run(trio.run, self.ask_retrying_within, question)
         return answer
 
     async def ask_within(self, question: Callable[[Admin], Awaitable[T]]) -> T:
@@ -153,9 +153,9 @@ class ClusterConnection:
         async with Admin(**self.config(default_api_timeout_ms=self.timeout_ms)) as admin:
             return await question(admin)
 
-    async def look_within(self, question: Callable[[Admin], Awaitable[T]]) -> T:
+    async def ask_retrying_within(self, question: Callable[[Admin], Awaitable[T]]) -> T:
         return await self.ask_within(
-            lambda admin: patiently(lambda: question(admin), timeout_ms=self.timeout_ms)
+            lambda admin: retry_while_unknown(lambda: question(admin), timeout_ms=self.timeout_ms)
         )
 
     def run(self, function: Callable[..., T], *arguments: Any) -> T:

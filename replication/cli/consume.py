@@ -70,23 +70,23 @@ class Reading:
     _ends: dict[TopicPartition, Offset] = attrs.field(init=False, factory=dict)
 
     async def run(self) -> None:
-        heard_at = trio.current_time()
+        last_record_at = trio.current_time()
         while not self._is_enough and not (self.exit_at_end and await self._is_at_end()):
-            records = await self.consumer.poll(timeout_ms=self._patience_ms(heard_at))
+            records = await self.consumer.poll(timeout_ms=self._wait_ms(last_record_at))
             if records:
-                heard_at = trio.current_time()
+                last_record_at = trio.current_time()
                 await self._write(records)
-            elif self._patience_ms(heard_at) <= 0:
+            elif self._wait_ms(last_record_at) <= 0:
                 return
 
     @property
     def _is_enough(self) -> bool:
         return self.max_messages is not None and self.written >= self.max_messages
 
-    def _patience_ms(self, heard_at: float) -> float:
+    def _wait_ms(self, last_record_at: float) -> float:
         if self.timeout_ms is None:
             return LOOK_MS
-        return min(LOOK_MS, self.timeout_ms - (trio.current_time() - heard_at) * 1000)
+        return min(LOOK_MS, self.timeout_ms - (trio.current_time() - last_record_at) * 1000)
 
     async def _write(self, records: Iterable[ConsumerRecord]) -> None:
         """Write the records of a poll."""
@@ -313,7 +313,7 @@ class Consumption:
 
     async def _partitions(self) -> list[TopicPartition]:
         """Return the partitions to read; an unknown topic is reported before anything is read."""
-        return await self.connection.for_admin().look_within(self.wanted.found)
+        return await self.connection.for_admin().ask_retrying_within(self.wanted.found)
 
     def _config(self) -> dict[str, Any]:
         given = self.connection.config(

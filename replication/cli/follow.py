@@ -176,7 +176,7 @@ def metrics_text(metrics: MetricsRegistry) -> str:
 
 LOOK_SECONDS = 0.5
 LINE_SECONDS = 10.0
-HEAR_SECONDS = 5.0
+MISSING_SECONDS = 5.0
 
 
 def follow(
@@ -281,17 +281,17 @@ class MirrorWatch:
                     self._line_at = trio.current_time() + LINE_SECONDS
                     line = visible(moment.line())
                     self.console.print(line, highlight=False, markup=False, soft_wrap=True)
-                if self.until_caught_up and (moment.caught_up or self._in_vain(moment)):
+                if self.until_caught_up and (moment.caught_up or self._has_waited_too_long(moment)):
                     self.mirror.stop()
                     return  # the partitions that end while it stops are not shown
                 await trio.sleep(LOOK_SECONDS)
 
-    def _in_vain(self, moment: MirrorMoment) -> bool:
+    def _has_waited_too_long(self, moment: MirrorMoment) -> bool:
         """Return whether a topic of the command line has been missing for too long to wait for it."""
         if not moment.missing:
             self._missing_since = math.inf
         self._missing_since = min(self._missing_since, trio.current_time())
-        return trio.current_time() - self._missing_since > HEAR_SECONDS
+        return trio.current_time() - self._missing_since > MISSING_SECONDS
 
     def _look(self) -> MirrorMoment:
         partitions = self.mirror.progress()

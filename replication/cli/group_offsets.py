@@ -152,13 +152,13 @@ def new_offset(
     return min(max(wanted, begin), end)
 
 
-async def put(admin: Admin, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+async def set_offsets(admin: Admin, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
     await admin.alter_group_offsets(
         group_id, {partition: OffsetAndMetadata(offset) for partition, offset in offsets.items()}
     )
 
 
-async def check_put(admin: Admin, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+async def check_offsets(admin: Admin, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Read the committed offsets back; raise KafkaError if they are not `offsets`."""
     committed = await admin.list_group_offsets(group_id, offsets)
     for partition, offset in offsets.items():
@@ -260,15 +260,15 @@ def reset_offsets(
         groups = await chosen.found(admin)
         targets = dict.fromkeys(groups, target)
         if text is not None:
-            given = read_back(text, groups)
+            given = from_csv(text, groups)
             targets = {each: ResetTarget(To.FILE, offsets=given[each]) for each in groups}
         plans: dict[str, Offsets] = {}
         for each in groups:
             plans[each] = await planned(admin, each, topics or None, targets[each])
         if execute:
             for group, offsets in plans.items():
-                await put(admin, group, offsets)
-                await check_put(admin, group, offsets)
+                await set_offsets(admin, group, offsets)
+                await check_offsets(admin, group, offsets)
         return plans
 
     _show(connection.ask(reset), output, export=export)
@@ -282,7 +282,7 @@ def _show(plans: Mapping[str, Offsets], output: str, *, export: bool) -> None:
         for at, offset in offsets.items()
     ]
     if export:
-        for line in written(rows, groups=len(plans)):
+        for line in to_csv(rows, groups=len(plans)):
             show_line(line)
     elif output == JSON:
         names = ("group", "topic", "partition", "new_offset")
@@ -291,14 +291,14 @@ def _show(plans: Mapping[str, Offsets], output: str, *, export: bool) -> None:
         show_table(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows)
 
 
-def written(rows: Sequence[tuple[str, str, int, int]], *, groups: int) -> list[str]:
+def to_csv(rows: Sequence[tuple[str, str, int, int]], *, groups: int) -> list[str]:
     """Return the rows as CSV, without the group if there is only one."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(row[1:] if groups == 1 else row for row in rows)
     return text.getvalue().splitlines()
 
 
-def read_back(text: str, groups: Sequence[str]) -> dict[str, Offsets]:
+def from_csv(text: str, groups: Sequence[str]) -> dict[str, Offsets]:
     """Return the offsets of `groups` in a file of --export.
 
     Raise UsageError for a line that is not one of --export, and for a group without a line.

@@ -19,7 +19,7 @@ import click
 
 from replication.cli import CommandGroup
 from replication.cli.choosing import ChosenGroups, groups_named
-from replication.cli.connection import ClusterConnection, connected, groups_gone
+from replication.cli.connection import ClusterConnection, connected, wait_until_groups_gone
 from replication.cli.group_offsets import reset_offsets
 from replication.cli.output import (
     EXECUTE,
@@ -311,8 +311,8 @@ def describe_groups(
         show_json([as_json(each) for each in found])
         return
     for each in found:
-        if said := remark(each.group):
-            tell(said)
+        if note := remark(each.group):
+            tell(note)
         show(each, asked[0], verbose=verbose)
 
 
@@ -331,7 +331,7 @@ def delete_groups(
         found = await admin.describe_groups(groups)
         if execute:
             await admin.delete_groups(groups)
-            await groups_gone(admin, groups, timeout_ms=connection.timeout_ms)
+            await wait_until_groups_gone(admin, groups, timeout_ms=connection.timeout_ms)
         return {group_id: found[group_id].state for group_id in groups}
 
     states = connection.ask(deleted)

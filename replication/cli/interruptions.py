@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 import attrs
 import trio
 
-from replication.cli import end_by
+from replication.cli import end_by_signal
 from replication.net.raising import raising_only_one
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -29,7 +29,7 @@ class Interruption:
 
     def end_if_interrupted(self) -> None:
         if self.signal is not None:
-            end_by(self.signal)
+            end_by_signal(self.signal)
 
 
 @asynccontextmanager
@@ -37,12 +37,12 @@ async def interruptible() -> AsyncIterator[Interruption]:
     interruption = Interruption()
     with trio.open_signal_receiver(*STOP_SIGNALS) as signals, raising_only_one():
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_hear, signals, interruption)
+            nursery.start_soon(_wait_for_signals, signals, interruption)
             yield interruption
             nursery.cancel_scope.cancel()
 
 
-async def _hear(signals: AsyncIterator[int], interruption: Interruption) -> None:
+async def _wait_for_signals(signals: AsyncIterator[int], interruption: Interruption) -> None:
     interruption.signal = await anext(signals)
     interruption.scope.cancel()
-    end_by(await anext(signals))
+    end_by_signal(await anext(signals))

@@ -221,7 +221,7 @@ class IsolatedCluster:
             self._lifeline, ours = os.pipe()
             held.callback(os.close, ours)
             held.callback(os.close, self._lifeline)
-            held.callback(self._hang_up)
+            held.callback(self._close_lines)
             held.callback(self.stop)
             if self.forked:
                 for module in self._modules():
@@ -266,7 +266,7 @@ class IsolatedCluster:
         with theirs:
             yield theirs.fileno()
 
-    def _hang_up(self) -> None:
+    def _close_lines(self) -> None:
         for line in self.lines.values():
             line.close()
 
@@ -285,7 +285,7 @@ class IsolatedCluster:
         """Shut one node down in good order; kill it after the time limit."""
         self._terminate([node_id], timeout_seconds)
 
-    def last_words(self, node_id: int) -> str:
+    def last_line_of(self, node_id: int) -> str:
         """Return the last line that a node has written."""
         output = self.directory(node_id) / "output.log"
         lines = output.read_text(errors="replace").strip().splitlines() or ["no output"]
@@ -328,7 +328,7 @@ class IsolatedCluster:
         for node_id, process in self._processes.items():
             if process.poll() is not None:
                 raise NodeFailedError(
-                    f"node {node_id} ended with {process.returncode}: {self.last_words(node_id)}"
+                    f"node {node_id} ended with {process.returncode}: {self.last_line_of(node_id)}"
                 )
 
     def _properties(self, node_id: int) -> str:

@@ -156,7 +156,7 @@ def _line(metadata: RecordMetadata) -> bytes:
     return json_line(found).encode() + b"\n"
 
 
-HEAR_SECONDS = 2.0
+TOPIC_WAIT_SECONDS = 2.0
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 
@@ -323,7 +323,7 @@ class Production:
 
     async def _wait_for_topic(self, producer: Producer[bytes, bytes]) -> None:
         """Wait for the topic, which brokers may create; raise NotFoundError if they do not."""
-        with trio.move_on_after(min(HEAR_SECONDS, self.connection.timeout_ms / 1000)):
+        with trio.move_on_after(min(TOPIC_WAIT_SECONDS, self.connection.timeout_ms / 1000)):
             await producer.partitions_for(self.topic)
             return
         if await self.connection.for_admin().ask_within(self._is_unknown):

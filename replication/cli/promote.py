@@ -52,7 +52,7 @@ from storage.tools.standalone import open_log_directory
 from storage.types import Offset, TopicPartition
 
 SOURCE_TIMEOUT_MS = 5000
-TELL_SECONDS = 0.2
+REPEAT_SECONDS = 0.2
 ASKING = "asking the source"
 HEADINGS = ("PARTITION", "COPIED-TO", "SOURCE-END", "NOT-COPIED", "EPOCH", "NEW-EPOCH", "OPEN-TXNS")
 
@@ -129,14 +129,14 @@ def command(
     """
     state = state_of(str(directory.resolve()))
     ends: Mapping[TopicPartition, Offset] = {}
-    heard = f"as of {_when(state.heard_ms)}"
+    asked_when = f"as of {_when(state.heard_ms)}"
     with progress(ASKING) as bar:
         if not offline:
             source = source_properties(servers or state.bootstrap_servers, config_file)
             try:
-                ends, heard = trio.run(_source_ends, source, state, bar), "just now"
+                ends, asked_when = trio.run(_source_ends, source, state, bar), "just now"
             except UnderstudyError as error:
-                heard += f"; it does not answer now ({error})"
+                asked_when += f"; it does not answer now ({error})"
         bar.say("opening logs")
         with open_log_directory(directory / LOG_DIRECTORY, on_loading=bar.update) as logs:
             found = list(promoted_partitions(state, logs, ends))
@@ -144,7 +144,7 @@ def command(
             if execute:
                 _promote(str(directory.resolve()), state, logs, found, bar)
             bar.say("closing logs")
-    _show(found, ahead, state, heard, output)
+    _show(found, ahead, state, asked_when, output)
     tell_unless_executed(execute=execute)
 
 
@@ -158,7 +158,7 @@ async def _source_ends(
     ends: dict[TopicPartition, Offset] = {}
     with raising_only_one():
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_say_again, bar)
+            nursery.start_soon(_keep_showing, bar)
             async with Admin(**given) as admin:
                 listed = await admin.list_offsets(dict.fromkeys(state.partitions(), LATEST))
                 ends = {partition: each.offset for partition, each in listed.items()}
@@ -166,11 +166,11 @@ async def _source_ends(
     return ends
 
 
-async def _say_again(bar: Bar) -> None:
+async def _keep_showing(bar: Bar) -> None:
     """Update the bar while the source is slow to answer: it appears only on an update."""
     while True:
         bar.say(ASKING)
-        await trio.sleep(TELL_SECONDS)
+        await trio.sleep(REPEAT_SECONDS)
 
 
 def _promote(
@@ -209,14 +209,14 @@ def _show(
     found: Sequence[PromotedPartition],
     ahead: Sequence[GroupAhead],
     state: CopyState,
-    heard: str,
+    asked_when: str,
     output: str,
 ) -> None:
     if output == JSON:
         facts = [_facts(each) for each in found]
         values = {
             "cluster_id": state.cluster_id,
-            "source_asked": heard,
+            "source_asked": asked_when,
             "partitions": facts,
             "groups_ahead": [str(each) for each in ahead],
         }
@@ -226,7 +226,7 @@ def _show(
     show_table(HEADINGS, rows)
     missing = sum(each.not_copied or 0 for each in found)
     unknown = sum(each.not_copied is None for each in found)
-    show_line(f"{missing} offsets of the source were not copied (source asked: {heard})")
+    show_line(f"{missing} offsets of the source were not copied (source asked: {asked_when})")
     for each in ahead:
         show_line(str(each))
     if unknown:

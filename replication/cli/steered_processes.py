@@ -27,7 +27,7 @@ from replication.cli.isolated import CONTROLLER, HOST, IsolatedCluster, NodeFail
 from replication.cli.probe import broker_ids, fetch_metadata
 from replication.cli.running import reporting_bugs
 from replication.cli.served import ControlServer, PageServer, serve
-from replication.cli.steering import SteeringLine, Word, call_of
+from replication.cli.steering import SteeringLine, SteeringWord, call_of
 from replication.cluster.interface import (
     NodeStatus,
     NodeSummary,
@@ -39,8 +39,8 @@ from replication.errors import ProtocolError
 from replication.events import ignore
 from replication.faults import AddedRule, FaultDecision, FaultRule
 from replication.faults.node_faults import Faults
+from replication.faults.rules.as_json import rule_to_json
 from replication.faults.rules.book import KEPT_HITS
-from replication.faults.rules.words import words_of
 from replication.net.clock import TrioClock
 from replication.net.raising import raising_only_one
 from replication.observe.journal import JournalEntry, decode_entry
@@ -48,7 +48,7 @@ from storage.checkpoint import EpochEntry
 from storage.types import LeaderEpoch, Offset, TopicPartition
 
 LOOK_SECONDS = 0.05
-HEARD_SECONDS = 30.0
+APPLIED_SECONDS = 30.0
 START_SECONDS = 30.0
 
 
@@ -100,7 +100,7 @@ class _Conversation:
     """The line of one running node, and what it has answered."""
 
     line: SteeringLine
-    heard: int = attrs.field(init=False, default=-1)
+    applied: int = attrs.field(init=False, default=-1)
     """The sequence number of the newest state that it applies."""
     decisions: dict[int, FaultDecision] = attrs.field(init=False, factory=dict)
     """The last decisions by number. The result of a request may be reported twice: a request that
@@ -130,7 +130,7 @@ def _seen_replica(
 
 
 @attrs.define(eq=False)
-class _Looked:
+class _ReplicaQuestion:
     answered: trio.Event = attrs.field(init=False, factory=trio.Event)
     replicas: list[Any] = attrs.field(init=False, factory=list)
 
@@ -150,9 +150,9 @@ class SteeredProcesses:
     """The conversation of each running node, by its id."""
     _sequence: int = attrs.field(init=False, default=0)
     """The sequence number of the newest state."""
-    _hearing: trio.Event = attrs.field(init=False, factory=trio.Event)
+    _progress: trio.Event = attrs.field(init=False, factory=trio.Event)
     _chance: random.Random = attrs.field(init=False, factory=random.SystemRandom)
-    _looks: dict[int, _Looked] = attrs.field(init=False, factory=dict)
+    _looks: dict[int, _ReplicaQuestion] = attrs.field(init=False, factory=dict)
     """The questions for replicas that are not answered yet, by number."""
     _numbers: "count[int]" = attrs.field(init=False, factory=count)
 
@@ -195,7 +195,7 @@ class SteeredProcesses:
             while not await trio.to_thread.run_sync(self._serves, node_id):
                 if not self.cluster.is_running(node_id):
                     raise NodeFailedError(
-                        f"{node_name(node_id)} ended: {self.cluster.last_words(node_id)}"
+                        f"{node_name(node_id)} ended: {self.cluster.last_line_of(node_id)}"
                     )
                 await trio.sleep(LOOK_SECONDS)
             return
@@ -304,14 +304,14 @@ class SteeredProcesses:
         partitions: Sequence[TopicPartition],
         seen: dict[tuple[TopicPartition, int], SeenReplica],
     ) -> None:
-        question, looked = next(self._numbers), _Looked()
-        self._looks[question] = looked
-        conversation.line.say(Word.LOOK, question, partitions)
+        number, question = next(self._numbers), _ReplicaQuestion()
+        self._looks[number] = question
+        conversation.line.send(SteeringWord.LOOK, number, partitions)
         try:
-            await looked.answered.wait()
+            await question.answered.wait()
         finally:
-            self._looks.pop(question, None)
-        for topic, partition, *facts in looked.replicas:
+            self._looks.pop(number, None)
+        for topic, partition, *facts in question.replicas:
             seen[TopicPartition(topic, partition), node_id] = _seen_replica(*facts)
 
     # -- the lines of nodes
@@ -325,17 +325,17 @@ class SteeredProcesses:
         self._nursery.start_soon(self._listen_to, node_id, conversation)
 
     async def _listen_to(self, node_id: int, conversation: _Conversation) -> None:
-        await conversation.line.run(partial(self._hear, conversation))
+        await conversation.line.run(partial(self._on_message, conversation))
         if self._conversations.get(node_id) is conversation:
             del self._conversations[node_id]
-        self._heard_more()
+        self._note_progress()
 
     def _send_state(self, line: SteeringLine) -> None:
         """Send the whole state: rules, cuts and ports."""
-        rules = [(number, words_of(each.rule)) for number, each in self.faults.rules.items()]
+        rules = [(number, rule_to_json(each.rule)) for number, each in self.faults.rules.items()]
         ports = [(self._port(node_id), node_id) for node_id in self.cluster.node_ids]
         wants_events = self.on_event is not None
-        line.say(Word.STATE, self._sequence, rules, self.cuts(), ports, wants_events)
+        line.send(SteeringWord.STATE, self._sequence, rules, self.cuts(), ports, wants_events)
 
     async def _send_to_all(self) -> None:
         self._sequence += 1
@@ -344,39 +344,39 @@ class SteeredProcesses:
         await self._until_applied()
 
     async def _until_applied(self) -> None:
-        with TrioClock().move_on_after(HEARD_SECONDS):
+        with TrioClock().move_on_after(APPLIED_SECONDS):
             while self._lagging():
-                await self._hearing.wait()
+                await self._progress.wait()
             return
-        raise NotInTimeError(f"not applied within {HEARD_SECONDS:g} s by {self._lagging()}")
+        raise NotInTimeError(f"not applied within {APPLIED_SECONDS:g} s by {self._lagging()}")
 
     def _lagging(self) -> list[str]:
         """Return the names of running nodes that do not have the newest state."""
         return [
             node_name(node_id)
             for node_id, conversation in sorted(self._conversations.items())
-            if conversation.heard < self._sequence and node_id not in self._frozen
+            if conversation.applied < self._sequence and node_id not in self._frozen
         ]
 
-    def _heard_more(self) -> None:
-        self._hearing.set()
-        self._hearing = trio.Event()
+    def _note_progress(self) -> None:
+        self._progress.set()
+        self._progress = trio.Event()
 
-    def _hear(self, conversation: _Conversation, message: list[Any]) -> None:
+    def _on_message(self, conversation: _Conversation, message: list[Any]) -> None:
         match message:
-            case [Word.HEARD, sequence]:
-                conversation.heard = sequence
-                self._heard_more()
-            case [Word.MATCHED, question, numbers, facts]:
-                self._judge(conversation, question, numbers, facts)
-            case [Word.ANSWERED, hit, answer]:
+            case [SteeringWord.APPLIED, sequence]:
+                conversation.applied = sequence
+                self._note_progress()
+            case [SteeringWord.MATCHED, number, rules, facts]:
+                self._judge(conversation, number, rules, facts)
+            case [SteeringWord.ANSWERED, hit, answer]:
                 if (decision := conversation.decisions.get(hit)) is not None:
                     decision.answered(answer)
-            case [Word.SEEN, question, replicas]:
-                if (looked := self._looks.pop(question, None)) is not None:
-                    looked.replicas = replicas
-                    looked.answered.set()
-            case [Word.HAPPENED, packed]:
+            case [SteeringWord.SEEN, number, replicas]:
+                if (question := self._looks.pop(number, None)) is not None:
+                    question.replicas = replicas
+                    question.answered.set()
+            case [SteeringWord.HAPPENED, packed]:
                 if self.on_event is not None and (entry := decode_entry(packed)) is not None:
                     self.on_event(entry)
             case _:
@@ -392,7 +392,7 @@ class SteeredProcesses:
         if decision is not None:
             conversation.remember(hit, decision)
         fired = [] if decision is None else [each.number for each in decision.fired]
-        conversation.line.say(Word.FIRED, question, hit, fired)
+        conversation.line.send(SteeringWord.FIRED, question, hit, fired)
 
     def _status(self, node_id: int) -> NodeStatus:
         if not self.cluster.is_running(node_id):

@@ -3,7 +3,7 @@
     steered = SteeredNode(node_id)
     Broker(seams=steered.seams, faults=steered.faults, ...)
     await nursery.start(steered.run)     # has started once it has its first state
-    await steered.let_go.wait()          # the steering process is gone
+    await steered.parent_gone.wait()     # the steering process is gone
 
 The messages go over the node's standard input:
 
@@ -11,15 +11,15 @@ The messages go over the node's standard input:
                                                            all faults and cuts from now on
                      fired, question, hit, rules           the matching rules that fire
                      look, question, partitions            a question for its replicas of these
-    from the node    heard, sequence                       it applies that state
+    from the node    applied, sequence                     it applies that state
                      matched, question, rules, call        a request that these rules match
                      answered, hit, text                   the result of a request that was hit
                      seen, question, replicas              its replicas of these partitions
                      happened, entry                       an event as in journals, if wanted
 
-Rule 1: a state is complete: a node that has heard the newest one needs no earlier one.
+Rule 1: a state is complete: a node that has the newest one needs no earlier one.
 
-Rule 2: a node begins when it has heard its first state, and shuts down in good order when the line
+Rule 2: a node begins when it has its first state, and shuts down in good order when the line
 ends.
 
 Rule 3: the node finds the rules that match a request. The steering process counts calls and decides
@@ -42,8 +42,8 @@ from replication.events import Event, FollowersBehind, HighWatermarkAdvanced, Me
 from replication.faults import AddedRule, Call, FaultDecision, applied
 from replication.faults.impairments import Impairments
 from replication.faults.node_faults import Faults
+from replication.faults.rules.as_json import rule_from_json
 from replication.faults.rules.parts import NamedPart
-from replication.faults.rules.words import rule_of
 from replication.net.seams import Seams
 from replication.observe.journal import encode_entry
 from replication.wire.apis import ApiKey
@@ -53,15 +53,15 @@ if TYPE_CHECKING:
     from replication.leader.partition import Partition
 
 
-Hear: TypeAlias = Callable[[list[Any]], None]
+OnMessage: TypeAlias = Callable[[list[Any]], None]
 _RECEIVED_BYTES = 64 * 1024
 
 
-class Word(StrEnum):
+class SteeringWord(StrEnum):
     """The first item of a message, which names its kind."""
 
     STATE = "state"
-    HEARD = "heard"
+    APPLIED = "applied"
     MATCHED = "matched"
     FIRED = "fired"
     ANSWERED = "answered"
@@ -78,17 +78,17 @@ class SteeringLine:
     _unsent: bytearray = attrs.field(init=False, factory=bytearray)
     _more: trio.Event = attrs.field(init=False, factory=trio.Event)
 
-    def say(self, word: Word, *rest: object) -> None:
+    def send(self, word: SteeringWord, *rest: object) -> None:
         """Send a message as soon as the other side takes it, without waiting for that."""
         self._unsent += msgpack.packb([word.value, *rest])
         self._more.set()
 
-    async def run(self, hear: Hear) -> None:
+    async def run(self, on_message: OnMessage) -> None:
         """Exchange messages until the other side is gone."""
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(self._socket.dup()))
         async with stream, trio.open_nursery() as nursery:
             nursery.start_soon(self._send, stream)
-            await _receive(stream, hear)
+            await _receive(stream, on_message)
             nursery.cancel_scope.cancel()
 
     async def _send(self, stream: trio.SocketStream) -> None:
@@ -102,13 +102,13 @@ class SteeringLine:
             pass  # `_receive` ends too
 
 
-async def _receive(stream: trio.SocketStream, hear: Hear) -> None:
+async def _receive(stream: trio.SocketStream, on_message: OnMessage) -> None:
     messages = msgpack.Unpacker(strict_map_key=False)
     try:
         while data := await stream.receive_some(_RECEIVED_BYTES):
             messages.feed(data)
             for message in messages:
-                hear(message)
+                on_message(message)
     except trio.BrokenResourceError:
         pass  # it was killed with unread data
 
@@ -155,11 +155,11 @@ class SteeredNode:
     """Returns the broker's replicas; none on a controller."""
     seams: Seams = attrs.field(init=False)
     faults: Faults = attrs.field(init=False)
-    let_go: trio.Event = attrs.field(init=False, factory=trio.Event)
+    parent_gone: trio.Event = attrs.field(init=False, factory=trio.Event)
     _impairments: Impairments = attrs.field(init=False, factory=Impairments)
     _line: SteeringLine = attrs.field(init=False)
     _wants_events: bool = attrs.field(init=False, default=False)
-    _heard: trio.Event = attrs.field(init=False, factory=trio.Event)
+    _first_state: trio.Event = attrs.field(init=False, factory=trio.Event)
     _numbers: "count[int]" = attrs.field(init=False, factory=count)
     _questions: dict[int, _FiringQuestion] = attrs.field(init=False, factory=dict)
 
@@ -172,32 +172,32 @@ class SteeredNode:
         """Send an event to the steering process, if it wants events."""
         if self._wants_events and not isinstance(event, FREQUENT):
             entry = encode_entry(event, at_ms=self.seams.clock.wall_ms(), broker=self.node_id)
-            self._line.say(Word.HAPPENED, entry)
+            self._line.send(SteeringWord.HAPPENED, entry)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run until the steering process is gone; the task has started with the first state."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._listen)
-            await self._heard.wait()
+            await self._first_state.wait()
             task_status.started()
 
     async def _listen(self) -> None:
-        await self._line.run(self._hear)
-        self.let_go.set()
-        self._heard.set()
+        await self._line.run(self._on_message)
+        self.parent_gone.set()
+        self._first_state.set()
 
-    def _hear(self, message: list[Any]) -> None:
+    def _on_message(self, message: list[Any]) -> None:
         match message:
-            case [Word.STATE, sequence, rules, cuts, ports, wants_events]:
+            case [SteeringWord.STATE, sequence, rules, cuts, ports, wants_events]:
                 self._wants_events = wants_events
-                self.faults.hold_to({number: rule_of(words) for number, words in rules})
+                self.faults.hold_to({number: rule_from_json(words) for number, words in rules})
                 self._impairments.know(dict(ports).get)
                 self._impairments.hold_to(map(tuple, cuts))
-                self._line.say(Word.HEARD, sequence)
-                self._heard.set()
-            case [Word.LOOK, question, names]:
-                self._line.say(Word.SEEN, question, self._seen(names))
-            case [Word.FIRED, number, hit, fired]:
+                self._line.send(SteeringWord.APPLIED, sequence)
+                self._first_state.set()
+            case [SteeringWord.LOOK, question, names]:
+                self._line.send(SteeringWord.SEEN, question, self._seen(names))
+            case [SteeringWord.FIRED, number, hit, fired]:
                 question = self._questions.pop(number, None)
                 if question is not None:
                     question.hit, question.fired = hit, frozenset(fired)
@@ -224,7 +224,9 @@ class SteeredNode:
     async def _judge(self, call: Call, matching: Sequence[AddedRule]) -> FaultDecision | None:
         number, question = next(self._numbers), _FiringQuestion()
         self._questions[number] = question
-        self._line.say(Word.MATCHED, number, [each.number for each in matching], facts_of(call))
+        self._line.send(
+            SteeringWord.MATCHED, number, [each.number for each in matching], facts_of(call)
+        )
         try:
             await question.answered.wait()
         finally:
@@ -232,5 +234,5 @@ class SteeredNode:
         fired = [each for each in matching if each.number in question.fired]
         if not fired:
             return None
-        tell = partial(self._line.say, Word.ANSWERED, question.hit)
+        tell = partial(self._line.send, SteeringWord.ANSWERED, question.hit)
         return attrs.evolve(applied(call, fired), tell=tell)

@@ -143,7 +143,7 @@ class Top:
     async def _read(self, reader: StateReader, live: Live | None) -> None:
         trouble = ""
         try:
-            self._last = of_interest(await reader.read(), self.only)
+            self._last = filtered(await reader.read(), self.only)
         except (KafkaError, KafkaTimeoutError) as error:
             if self._last is None:
                 raise
@@ -181,7 +181,7 @@ def is_shown(partition: ObservedPartition, only: Only) -> bool:
     )
 
 
-def of_interest(state: ClusterState, only: Only) -> ClusterState:
+def filtered(state: ClusterState, only: Only) -> ClusterState:
     """Return `state` without the partitions that `only` leaves out, those in trouble first."""
     shown = [each for each in state.partitions if is_shown(each, only)]
     shown.sort(key=lambda each: (not each.is_in_trouble, each.topic_partition))
@@ -207,7 +207,7 @@ def summary(state: ClusterState) -> str:
 
 def plain_rows(state: ClusterState) -> list[tuple[str, ...]]:
     """Return a row for each partition, with its reasons at the end, for a pipe."""
-    return [(*_cells(each), "; ".join(_whys(each)) or "-") for each in state.partitions]
+    return [(*_cells(each), "; ".join(_reasons(each)) or "-") for each in state.partitions]
 
 
 def screen(state: ClusterState, *, height: int) -> RenderableType:
@@ -218,7 +218,7 @@ def screen(state: ClusterState, *, height: int) -> RenderableType:
     room = height - 3
     shown = 0
     for partition in state.partitions:
-        lines = 1 + len(_whys(partition))
+        lines = 1 + len(_reasons(partition))
         if lines > room and shown:
             break
         room -= lines
@@ -234,7 +234,7 @@ def _add(table: Table, partition: ObservedPartition) -> None:
         "yellow" if partition.is_under_replicated else ""
     )  # fmt: skip
     table.add_row(*map(Text, _cells(partition)), style=style)
-    for why in _whys(partition):
+    for why in _reasons(partition):
         table.add_row(*[""] * (len(COLUMNS) - 1), Text(why, style="dim"))
 
 
@@ -257,7 +257,7 @@ def _name(partition: ObservedPartition, replica: ObservedReplica) -> str:
     return f"{'' if replica.in_isr else '!'}{replica.broker}{leads}"
 
 
-def _whys(partition: ObservedPartition) -> list[str]:
+def _reasons(partition: ObservedPartition) -> list[str]:
     """Return a reason for each replica that is out of the ISR or behind."""
     troubled = [each for each in partition.replicas if not each.in_isr or each.lag]
     lags = [f" {each.lag:,} behind," if each.lag else "" for each in troubled]

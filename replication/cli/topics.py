@@ -30,16 +30,16 @@ from replication.cli.choosing import (
     Only,
     WantedTopics,
     assignment,
-    names_of,
+    check_topics_given,
     only_some,
 )
 from replication.cli.connection import (
     ClusterConnection,
     NotFoundError,
     connected,
-    gone,
-    led,
-    patiently,
+    retry_while_unknown,
+    wait_for_leaders,
+    wait_until_topics_gone,
 )
 from replication.cli.options import AT_LEAST_ONE, key_values
 from replication.cli.output import (
@@ -288,7 +288,7 @@ def create(
         is_new = await _create(admin, new, if_not_exists=if_not_exists)
         wanted = max(new.partitions, len(replicas)) if is_new else 1
         after = f"Created topic {topic}"
-        return is_new, await led(
+        return is_new, await wait_for_leaders(
             admin, topic, wanted, timeout_ms=connection.timeout_ms, after=after
         )
 
@@ -385,7 +385,7 @@ def describe(
             raise NotFoundError(f"TopicId '{topic_id}' does not exist as expected")
         return chosen
 
-    found = connection.look(all_of_them)
+    found = connection.ask_retrying(all_of_them)
     if output == JSON:
         show_json(as_json(found, only))
     else:
@@ -417,16 +417,20 @@ def alter(
 
     --replica-assignment names the brokers of all partitions, including the existing ones.
     """
-    names_of(names, pattern)
+    check_topics_given(names, pattern)
     wanted = WantedTopics(names=tuple(names), pattern=pattern, if_exists=if_exists)
 
     async def grown(admin: Admin) -> list[TopicDescription]:
-        found = await patiently(partial(wanted.found, admin), timeout_ms=connection.timeout_ms)
+        found = await retry_while_unknown(
+            partial(wanted.found, admin), timeout_ms=connection.timeout_ms
+        )
         before = await admin.describe_topics(found) if replicas else {}
         new = {name: replicas[len(each.partitions) :] for name, each in before.items()}
         await admin.create_partitions(dict.fromkeys(found, partitions), replicas=new)
         return [
-            await led(admin, name, partitions, timeout_ms=connection.timeout_ms, after="Altered")
+            await wait_for_leaders(
+                admin, name, partitions, timeout_ms=connection.timeout_ms, after="Altered"
+            )
             for name in found
         ]
 
@@ -455,14 +459,16 @@ def delete(
     output: str,
 ) -> None:
     """Delete topics and their records. Without --execute, only show which."""
-    names_of(names, pattern)
+    check_topics_given(names, pattern)
     wanted = WantedTopics(names=tuple(names), pattern=pattern, if_exists=if_exists)
 
     async def deleted(admin: Admin) -> list[str]:
-        found = await patiently(partial(wanted.found, admin), timeout_ms=connection.timeout_ms)
+        found = await retry_while_unknown(
+            partial(wanted.found, admin), timeout_ms=connection.timeout_ms
+        )
         if execute and found:
             await admin.delete_topics(found)
-            await gone(admin, found, timeout_ms=connection.timeout_ms)
+            await wait_until_topics_gone(admin, found, timeout_ms=connection.timeout_ms)
         return found
 
     found = connection.ask(deleted)

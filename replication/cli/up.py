@@ -109,7 +109,7 @@ def command(
             data_dir = Path(stack.enter_context(TemporaryDirectory(prefix="understudy-")))
         data_dir = data_dir.resolve()
         if (data_dir / COPY_STATE).exists():
-            brokers, properties = _of_a_copy(data_dir, brokers, properties)
+            brokers, properties = _settings_of_copy(data_dir, brokers, properties)
         known = _brokers_with_data(data_dir)
         brokers = brokers or max(known, default=DEFAULT_BROKERS)
         plan = ClusterPlan(
@@ -118,8 +118,8 @@ def command(
             first_port=first_port,
             properties=properties,
             warnings=[
-                *_of_brokers_left_out(data_dir, known, brokers),
-                *_of_killed_brokers(data_dir, brokers, properties),
+                *_warn_of_left_out_brokers(data_dir, known, brokers),
+                *_warn_of_killed_brokers(data_dir, brokers, properties),
             ],
             metrics=metrics,
             ui=ui,
@@ -172,7 +172,7 @@ class ClusterPlan:
             show_line(f"{purpose}: {url}")
 
 
-def _of_a_copy(
+def _settings_of_copy(
     data_dir: Path, brokers: int | None, properties: dict[str, str]
 ) -> tuple[int, dict[str, str]]:
     """Return the brokers (one) and the properties with which a copy is served."""
@@ -193,7 +193,7 @@ def _brokers_with_data(data_dir: Path) -> list[int]:
     return sorted(int(number) for number in numbers if number.isdecimal())
 
 
-def _of_brokers_left_out(data_dir: Path, known: list[int], brokers: int) -> Iterator[str]:
+def _warn_of_left_out_brokers(data_dir: Path, known: list[int], brokers: int) -> Iterator[str]:
     """Yield a warning about brokers that have data and will not run."""
     left_out = [each for each in known if each > brokers]
     if left_out:
@@ -208,7 +208,9 @@ def _numbers(ids: Iterable[int]) -> str:
     return ", ".join(map(str, ids))
 
 
-def _of_killed_brokers(data_dir: Path, brokers: int, properties: dict[str, str]) -> Iterator[str]:
+def _warn_of_killed_brokers(
+    data_dir: Path, brokers: int, properties: dict[str, str]
+) -> Iterator[str]:
     """Yield a warning about killed brokers, which must wait until their sessions expire."""
     logs = {each: data_dir / f"broker-{each}" / "log" for each in range(1, brokers + 1)}
     killed = [

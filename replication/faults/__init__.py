@@ -6,7 +6,7 @@
     parts     the topics and partitions that a request names, and a request split by them
     answers   the place of an error in each API's response
     book      the rules in force: their counts, and the decision about one request
-    words     a rule as JSON
+    as_json   a rule as JSON
 
 `replication.faults.node_faults` carries the decisions out, between a broker's frames and its
 handlers. Rules are added through `cluster.faults` and the fixture `kafka_faults`.

@@ -13,14 +13,14 @@ from replication.cli import group as understudy, main
 from replication.cli.group_offsets import (
     ResetTarget,
     To,
-    check_put,
+    check_offsets,
     duration_ms,
+    from_csv,
     milliseconds,
     new_offset,
     planned,
-    put,
-    read_back,
-    written,
+    set_offsets,
+    to_csv,
 )
 from replication.cli.groups import (
     About,
@@ -131,7 +131,7 @@ def test_offsets_are_planned_and_then_put() -> None:
         plan = await planned(admin, "g", None, ResetTarget(To.SHIFT, -3))
         assert plan == {T0: 1}
         assert table(await describe(admin, "g")) == [("t", 0, 4, 6, 2)]
-        await put(admin, "g", plan)
+        await set_offsets(admin, "g", plan)
         assert table(await describe(admin, "g")) == [("t", 0, 1, 6, 5)]
         assert await planned(admin, "g", ["t"], ResetTarget(To.LATEST)) == {T0: 6, T1: 4}
         assert await planned(admin, "g", ["t:1"], ResetTarget(To.OFFSET, 3)) == {T1: 3}
@@ -171,12 +171,12 @@ def test_a_partition_without_a_committed_offset_cannot_be_shifted() -> None:
 
 def test_offsets_that_were_not_committed_after_all_are_an_error() -> None:
     async def story(_: Scene, admin: Admin) -> None:
-        await put(admin, "g", {T0: 3})
-        await check_put(admin, "g", {T0: 3})
+        await set_offsets(admin, "g", {T0: 3})
+        await check_offsets(admin, "g", {T0: 3})
         with pytest.raises(KafkaError, match="set to 4 of t-0, but 3 is committed"):
-            await check_put(admin, "g", {T0: 4})
+            await check_offsets(admin, "g", {T0: 4})
         with pytest.raises(KafkaError, match="set to 1 of t-7, but nothing is committed"):
-            await check_put(admin, "g", {TopicPartition("t", 7): 1})
+            await check_offsets(admin, "g", {TopicPartition("t", 7): 1})
 
     with_a_group(story)
 
@@ -221,16 +221,16 @@ def test_a_duration_is_one_of_iso_8601() -> None:
 
 def test_exported_offsets_can_be_read_back() -> None:
     one = [("g", "a,b", 0, 5), ("g", "c", 1, 6)]
-    assert written(one, groups=1) == ['"a,b",0,5', "c,1,6"]
+    assert to_csv(one, groups=1) == ['"a,b",0,5', "c,1,6"]
     offsets = {TopicPartition("a,b", 0): 5, TopicPartition("c", 1): 6}
-    assert read_back("\n".join(written(one, groups=1)), ["g"]) == {"g": offsets}
+    assert from_csv("\n".join(to_csv(one, groups=1)), ["g"]) == {"g": offsets}
     two = [*one, ("h", "c", 0, 7)]
-    answer = read_back("\n".join(written(two, groups=2)), ["g", "h"])
+    answer = from_csv("\n".join(to_csv(two, groups=2)), ["g", "h"])
     assert answer == {"g": offsets, "h": {TopicPartition("c", 0): 7}}
     with pytest.raises(click.UsageError, match="line 2: c,x,6 is not an offset"):
-        read_back("c,0,1\nc,x,6\n", ["g"])
+        from_csv("c,0,1\nc,x,6\n", ["g"])
     with pytest.raises(click.UsageError, match="it has no offset of h"):
-        read_back("g,c,0,1\n", ["g", "h"])
+        from_csv("g,c,0,1\n", ["g", "h"])
 
 
 def shown(

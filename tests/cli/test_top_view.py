@@ -9,7 +9,7 @@ from rich.console import Console
 
 from replication.cli import group as understudy
 from replication.cli.choosing import Only
-from replication.cli.top import of_interest, plain_rows, screen, summary
+from replication.cli.top import filtered, plain_rows, screen, summary
 from replication.observe.cluster_state import (
     ClusterState,
     ObservedBroker,
@@ -80,7 +80,7 @@ def names(found: ClusterState) -> Sequence[str]:
     ],
 )
 def test_kafkas_filters_choose(only: Only, expected: list[str]) -> None:
-    assert names(of_interest(state(WELL, BEHIND, ALONE), only)) == expected
+    assert names(filtered(state(WELL, BEHIND, ALONE), only)) == expected
 
 
 def test_each_partition_has_a_row_and_below_it_the_replicas_out_of_sync() -> None:

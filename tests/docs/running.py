@@ -37,7 +37,7 @@ from replication.client.admin import NewTopic, OffsetAndMetadata
 from replication.testing import ThreadedCluster
 from scenarios import find_story
 from storage import TopicPartition
-from tests.docs.snippets import ROOT, Block, same_output, words_of
+from tests.docs.snippets import ROOT, Block, rule_to_json, same_output
 
 STEERED: Final = "localhost:8080/control"
 NEEDS_CURL: Final = "curl is not installed, and this page asks with it"
@@ -110,7 +110,7 @@ class Place:
         return "".join(printed)
 
     def _run_command(self, command: str) -> tuple[int, str]:
-        words = words_of(command)
+        words = rule_to_json(command)
         if words[0] == "make":
             return _is_a_target(words[1])
         if words[0] == "curl" and shutil.which("curl") is None:
@@ -125,7 +125,7 @@ class Place:
         command = _OURS.sub(self._to_the_end, self.with_addresses(command))
         command = re.sub(r"^curl ", "curl --silent --show-error --fail ", command)
         if words[0] == "understudy" and not _OF_A_SHELL.search(command):
-            return _in_process(list(_expanded(words_of(command)[1:])))
+            return _in_process(list(_expanded(rule_to_json(command)[1:])))
         return self._in_a_shell(command)
 
     def _to_the_end(self, found: re.Match[str]) -> str:
@@ -214,7 +214,7 @@ def _until_it_serves(command: str, said: str, folder: Path | None) -> tuple[int,
     Several pages show the same commands, and a process costs half a second: each runs once, but for
     those that serve what lies in `folder`.
     """
-    words = words_of(_PORTS.sub(lambda found: f"{found[1]} {free_ports(1)[0]}", command))
+    words = rule_to_json(_PORTS.sub(lambda found: f"{found[1]} {free_ports(1)[0]}", command))
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
         [sys.executable, "-m", "replication.cli", *words, "--any-port"],

@@ -131,7 +131,7 @@ def is_of_spark(block: Block) -> bool:
     return block.page in SPARK_PAGES or any(word in block.text for word in _OF_SPARK)
 
 
-def words_of(command: str) -> list[str]:
+def rule_to_json(command: str) -> list[str]:
     return shlex.split(command)
 
 

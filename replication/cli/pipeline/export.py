@@ -91,7 +91,7 @@ def command(
         from pipeline.export.writing import Format
         from pipeline.session import get_session
     options = dict(_option(each) for each in properties)
-    options |= _whence(log_dirs, bootstrap_servers, topics)
+    options |= _source_options(log_dirs, bootstrap_servers, topics)
     isolation = "read_uncommitted" if read_uncommitted else "read_committed"
     options.setdefault("kafka.isolation.level", isolation)
     made = Format(
@@ -116,7 +116,7 @@ def _option(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _whence(
+def _source_options(
     log_dirs: tuple[str, ...], bootstrap_servers: str | None, topics: tuple[str, ...]
 ) -> dict[str, str]:
     if bool(log_dirs) == bool(bootstrap_servers):

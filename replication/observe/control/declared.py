@@ -27,7 +27,7 @@ from replication.cluster.interface import AnyCluster, NodeStatus, NotInTimeError
 from replication.errors import UnderstudyError
 from replication.faults import FaultRuleError
 from replication.faults.node_faults import NotHitError
-from replication.faults.rules.words import HIT_SCHEMA, RULE_SCHEMA
+from replication.faults.rules.as_json import HIT_SCHEMA, RULE_SCHEMA
 from storage.errors import StorageError
 
 Schema: TypeAlias = Mapping[str, Any]

@@ -10,7 +10,7 @@ from starlette.routing import BaseRoute
 from replication.broker.nodes import CONTROLLER_ID
 from replication.cluster.interface import AnyCluster, NodeSummary, PartitionSummary
 from replication.faults import AddedRule
-from replication.faults.rules.words import hit_words, rule_of, words_of
+from replication.faults.rules.as_json import hit_to_json, rule_from_json, rule_to_json
 from replication.observe.control.declared import (
     ControlOperation,
     ControlRequest,
@@ -169,7 +169,7 @@ async def _rules(request: ControlRequest) -> Any:
 
 
 async def _add(request: ControlRequest) -> Any:
-    return _added(await request.cluster.add_fault(rule_of(request.body)))
+    return _added(await request.cluster.add_fault(rule_from_json(request.body)))
 
 
 async def _one_rule(request: ControlRequest) -> Any:
@@ -177,7 +177,7 @@ async def _one_rule(request: ControlRequest) -> Any:
 
 
 async def _hits(request: ControlRequest) -> Any:
-    return {"hits": [hit_words(each) for each in _rule(request).observed]}
+    return {"hits": [hit_to_json(each) for each in _rule(request).observed]}
 
 
 async def _wait(request: ControlRequest) -> Any:
@@ -211,7 +211,7 @@ def _rule(request: ControlRequest) -> AddedRule:
 def _added(added: AddedRule) -> Any:
     return {
         "number": added.number,
-        "rule": words_of(added.rule),
+        "rule": rule_to_json(added.rule),
         "calls": added.calls,
         "hits": added.hits,
     }

@@ -15,7 +15,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from replication.cluster.cluster import Cluster, open_cluster
 from replication.faults import FaultRule, on_call, with_probability
 from replication.faults.impairments import Impairments
-from replication.faults.rules.words import rule_of, words_of
+from replication.faults.rules.as_json import rule_from_json, rule_to_json
 from replication.net import production_seams
 from replication.observe.control import control_routes
 from replication.observe.control.declared import MOST_BYTES, ControlOperation, description_of
@@ -268,11 +268,13 @@ async def state_of(there: Controlled) -> Any:
         FaultRule(api="FETCH", topic="t", partition=0, client_id="a*", error=-1, delay_ms=5),
         FaultRule(broker=0, sender="brokers", throttle_ms=5, trigger=on_call(3)),
         FaultRule(effect="cut-answer", trigger=with_probability(0.25)),
-        FaultRule(effect="cut-answer", trigger=rule_of({"delay_ms": 1, "trigger": "once"}).trigger),
+        FaultRule(
+            effect="cut-answer", trigger=rule_from_json({"delay_ms": 1, "trigger": "once"}).trigger
+        ),
     ],
 )
 def test_a_rule_as_json_is_complete(rule: FaultRule) -> None:
-    words = words_of(rule)
-    assert rule_of(json.loads(json.dumps(words))) == rule
+    words = rule_to_json(rule)
+    assert rule_from_json(json.loads(json.dumps(words))) == rule
     schema = {"$ref": "#/components/schemas/FaultRule", "components": DESCRIPTION["components"]}
     Draft202012Validator(schema).validate(words)

@@ -30,7 +30,7 @@ from replication.faults.rules.rule import (
 from replication.wire.apis import ApiKey
 
 _ONLY_IN_A_PROGRAM = {"when"}
-WORDS = {field.name for field in attrs.fields(FaultRule)} - _ONLY_IN_A_PROGRAM
+FIELDS = {field.name for field in attrs.fields(FaultRule)} - _ONLY_IN_A_PROGRAM
 
 _COUNT = {"type": "integer", "minimum": 1}
 _PROBABILITY = {"type": "number", "minimum": 0, "maximum": 1}
@@ -87,17 +87,17 @@ RULE_SCHEMA: Mapping[str, Any] = {
 }
 
 
-def rule_of(words: Mapping[str, Any]) -> FaultRule:
+def rule_from_json(given: Mapping[str, Any]) -> FaultRule:
     """Return the rule of a JSON object; raise FaultRuleError, with the field, if it is invalid."""
-    given = {word: value for word, value in words.items() if value is not None}
-    for word in given.keys() - WORDS:
-        raise FaultRuleError(word, f"unknown; the fields are {', '.join(sorted(WORDS))}")
-    if "trigger" in given:
-        given["trigger"] = _trigger_of(given["trigger"])
-    return FaultRule(**given)
+    fields = {name: value for name, value in given.items() if value is not None}
+    for name in fields.keys() - FIELDS:
+        raise FaultRuleError(name, f"unknown; the fields are {', '.join(sorted(FIELDS))}")
+    if "trigger" in fields:
+        fields["trigger"] = _trigger_from_json(fields["trigger"])
+    return FaultRule(**fields)
 
 
-def words_of(rule: FaultRule) -> dict[str, Any]:
+def rule_to_json(rule: FaultRule) -> dict[str, Any]:
     """Return the rule as a JSON object, without `when`."""
     names = {
         "api": None if rule.api is None else rule.api.name,
@@ -109,10 +109,10 @@ def words_of(rule: FaultRule) -> dict[str, Any]:
     }
     plain = {word: getattr(rule, word) for word in ("topic", "partition", "client_id", "broker")}
     given = {word: value for word, value in (names | plain).items() if value is not None}
-    return given | {"trigger": _trigger_words(rule.trigger)}
+    return given | {"trigger": _trigger_to_json(rule.trigger)}
 
 
-def hit_words(hit: Hit) -> dict[str, Any]:
+def hit_to_json(hit: Hit) -> dict[str, Any]:
     """Return a request that a rule was applied to, as a JSON object."""
     return {
         "api": hit.api.name,
@@ -161,8 +161,8 @@ HIT_SCHEMA: Mapping[str, Any] = {
 }
 
 
-def _trigger_of(said: Any) -> Trigger:
-    match said:
+def _trigger_from_json(given: Any) -> Trigger:
+    match given:
         case "once":
             return once()
         case "every_time":
@@ -174,10 +174,10 @@ def _trigger_of(said: Any) -> Trigger:
         case {"with_probability": int(number) | float(number), **rest} if not rest:
             return WithProbability(number)
     known = 'once, every_time, {"times": 2}, {"on_call": 2}, {"with_probability": 0.5}'
-    raise FaultRuleError("trigger", f"{said!r} is none of {known}")
+    raise FaultRuleError("trigger", f"{given!r} is none of {known}")
 
 
-def _trigger_words(trigger: Trigger) -> Any:
+def _trigger_to_json(trigger: Trigger) -> Any:
     match trigger:
         case EveryTime():
             return "every_time"
