@@ -1,13 +1,13 @@
 """The audit of replicas by their batch headers: do they hold the same batches?
 
-replicas.py        which replicas and segments there are; tasks of an even size
+replicas.py        the replicas and segments that there are; tasks of an even size
 headers.py         the headers of a segment, and as rows
-folding.py         what the batches of a replica add up to
-folded_rows.py     the same sums, made by Spark from rows that are a table
-surveying.py       which partitions are alike by their replicas' sums
+folding.py         the sums of a replica's batches
+surveying.py       the partitions that are alike by their replicas' sums
 batches.py         the rows as a Spark data source
 header_stream.py   a copy of a partition, and a cursor over its rows
-judging.py         what the rows of one partition's replicas say
+judging.py         the judgement of one partition by its replicas' rows, and by files in depth
+parquet.py         the rows as Parquet files, written without Spark
 job.py             the survey of everything, then the judgement of what is not alike
-results.py         what is said of each partition, as values and as JSON
+results.py         the result of each partition, as values and as JSON
 """

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import attrs
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from storage.filesystem import OsFileSystem
@@ -29,13 +30,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pipeline.audit.headers import SegmentHeaders
-
-
-BATCHES = """
-    replica string, topic string, partition int, segment bigint, position bigint,
-    base_offset bigint, last_offset bigint, leader_epoch int, crc bigint, size int,
-    record_count int, max_timestamp bigint, is_sound boolean, damage string
-"""
 
 
 @attrs.frozen
@@ -79,8 +73,10 @@ class BatchesDataSource(DataSource):
     def name(cls) -> str:
         return "understudy-batches"
 
-    def schema(self) -> str:
-        return BATCHES
+    def schema(self) -> StructType:
+        from pipeline.audit.headers import SCHEMA  # noqa: PLC0415 - needs pyarrow
+
+        return from_arrow_schema(SCHEMA)
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
         return BatchesReader(WhatToRead.from_options(self.name(), self.options))

@@ -10,9 +10,10 @@ from typing import Any, Final, TypeAlias
 import attrs
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from pipeline.audit.headers import OVERLAP
-from replication.verify.lock_step import Past
+from pipeline.audit.replicas import ReplicaDirectory
 from storage.batch.batch_stream import DamagedLogError, out_of_order
 from storage.batch.record_batch import LENGTH_OVERHEAD, MAGIC, BatchHeader
 from storage.types import Offset
@@ -118,23 +119,18 @@ class HeaderStream:
 
 
 @attrs.frozen(kw_only=True)
-class ReplicaHeaders:
+class ReplicaHeaders(ReplicaDirectory):
     """One replica of a partition as the judgement sees it, with the rows of its batches."""
 
-    replica: str
-    directory: str | None
-    topic_id: str | None
-    log_start_offset: Offset
-    segments: tuple[Offset, ...]
-    past: Past = attrs.field(factory=Past)
     rows: Columns
+
+    @classmethod
+    def of(cls, replica: ReplicaDirectory, rows: pa.Table) -> "ReplicaHeaders":
+        columns = {name: rows[name].to_numpy() for name in rows.column_names}
+        return cls(**attrs.asdict(replica, recurse=False), rows=columns)
 
     def stream(self) -> HeaderStream:
         return HeaderStream(self.replica, self.directory, list(self.segments), self.rows)
-
-    @property
-    def start_offset(self) -> Offset:
-        return max(self.log_start_offset, self.segments[0] if self.segments else 0)
 
 
 def header_of(rows: Columns, row: int) -> BatchHeader:

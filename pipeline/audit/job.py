@@ -21,21 +21,24 @@ by Spark costs processes and a query; the survey is a job without either.
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import attrs
 import pyarrow as pa
 import pyarrow.compute
-from pyspark.sql import DataFrame, SparkSession, functions as f
+from pyspark.sql import Column, DataFrame, SparkSession, functions as f
 from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from pipeline.audit import headers
 from pipeline.audit.batches import register
-from pipeline.audit.depth import check_on, compare_on
 from pipeline.audit.folding import Fold, Who, fold
-from pipeline.audit.header_stream import ReplicaHeaders
-from pipeline.audit.judging import EVERYTHING, judge
+from pipeline.audit.header_stream import FINGERPRINT, ReplicaHeaders
+from pipeline.audit.judging import EVERYTHING, check_on, compare_on, judge
+from pipeline.audit.parquet import BATCHES, REPLICAS, NoHeadersError
 from pipeline.audit.replicas import (
+    SCHEMA as REPLICA_SCHEMA,
     NoLogDirectoryError,
     ReplicaDirectory,
     check_directories,
@@ -44,18 +47,13 @@ from pipeline.audit.replicas import (
     segments_of,
     with_pasts,
 )
-from pipeline.audit.results import RESULT_TYPE, SCHEMA, PartitionAudit, from_judgement, from_row
+from pipeline.audit.results import SCHEMA, PartitionAudit, from_judgement, from_row
 from pipeline.audit.surveying import Survey, SurveyedPartition
 from replication.verify.comparing import Rules
 from storage.filesystem import OsFileSystem
 from storage.types import Offset, TopicPartition
 
 KEY = ["topic", "partition"]
-# `replicas.SCHEMA`, as Spark declares it.
-REPLICAS = """
-    replica string, topic string, partition int, directory string, topic_id string,
-    log_start_offset bigint, segments array<bigint>, cleaned_before bigint, reached bigint
-"""
 
 
 @attrs.frozen
@@ -99,11 +97,11 @@ def audit(
 def _rows(session: SparkSession, partitions: Sequence[SurveyedPartition]) -> DataFrame:
     replicas = [replica for each in partitions for replica in each.replicas]
     rows = [replica.to_row() for replica in with_pasts(OsFileSystem(), replicas)]
-    return session.createDataFrame(rows, REPLICAS)
+    return session.createDataFrame(pa.Table.from_pylist(rows, schema=REPLICA_SCHEMA))
 
 
 def judgement(replicas: DataFrame, batches: DataFrame, rules: Rules) -> DataFrame:
-    """Return one row of `RESULT_TYPE` for each partition, made from all of its rows."""
+    """Return one row of `results.SCHEMA` for each partition, made from all of its rows."""
 
     def judged(of_replicas: pa.Array, of_batches: pa.Array) -> pa.Array:
         groups = zip(of_replicas, of_batches, strict=True)
@@ -112,7 +110,7 @@ def judgement(replicas: DataFrame, batches: DataFrame, rules: Rules) -> DataFram
 
     # An Arrow function of columns, as grouped Arrow functions ask for pandas.
     make_column: Any = arrow_udf  # its stubs know no struct
-    as_column = make_column(judged, RESULT_TYPE)
+    as_column = make_column(judged, from_arrow_schema(SCHEMA))
     groups = _gathered(replicas, "of_replicas").join(_gathered(batches, "of_batches"), KEY, "left")
     return groups.select(as_column("of_replicas", "of_batches").alias("judged")).select("judged.*")
 
@@ -129,7 +127,13 @@ def _judge_group(
     # A partition without a single batch has no list.
     batches = headers.SCHEMA.empty_table() if of_batches.values is None else _table(of_batches)
     ordered = batches.sort_by([("segment", "ascending"), ("position", "ascending")])
-    copies = [_copy(row, ordered) for row in rows]
+    copies = [
+        ReplicaHeaders.of(
+            ReplicaDirectory.from_row(row),
+            ordered.filter(pa.compute.equal(ordered["replica"], row["replica"])),
+        )
+        for row in rows
+    ]
     where = TopicPartition(rows[0]["topic"], rows[0]["partition"])
     files = OsFileSystem()
     found = judge(
@@ -144,20 +148,6 @@ def _judge_group(
 
 def _table(rows: pa.ListScalar) -> pa.Table:
     return pa.Table.from_batches([pa.RecordBatch.from_struct_array(rows.values)])
-
-
-def _copy(row: dict[str, Any], batches: pa.Table) -> ReplicaHeaders:
-    mine = batches.filter(pa.compute.equal(batches["replica"], row["replica"]))
-    replica = ReplicaDirectory.from_row(row)
-    return ReplicaHeaders(
-        replica=replica.replica,
-        directory=replica.directory,
-        topic_id=replica.topic_id,
-        log_start_offset=replica.log_start_offset,
-        segments=replica.segments,
-        past=replica.past,
-        rows={name: mine[name].to_numpy() for name in mine.column_names},
-    )
 
 
 def of_directories(
@@ -200,3 +190,78 @@ def _fold_tasks(
 ) -> Iterator[tuple[Who, Fold]]:
     for segments in tasks:
         yield from fold(OsFileSystem(), segments, check_crcs=check_crcs)
+
+
+def of_headers(session: SparkSession, directories: Sequence[str]) -> HeaderSource:
+    """Return the headers that `write_headers` has written for all brokers, as a source of audits."""
+    for directory in directories:
+        for part in (REPLICAS, BATCHES):
+            if not (Path(directory) / part).is_dir():
+                raise NoHeadersError(f"{directory} has no headers of batches: no {part} in it")
+
+    def read(part: str) -> DataFrame:
+        return session.read.parquet(*(f"{directory}/{part}" for directory in directories))
+
+    def some(partitions: Sequence[TopicPartition]) -> DataFrame:
+        wanted = session.createDataFrame(list(partitions), "topic string, partition int")
+        return read(BATCHES).join(wanted, KEY, "left_semi")
+
+    def folds(starts: Mapping[TopicPartition, Offset]) -> Iterable[tuple[Who, Fold]]:
+        return folds_of(read(BATCHES), starts)
+
+    rows = read(REPLICAS).collect()
+    found = [ReplicaDirectory.from_row(row.asDict()) for row in rows]
+    seen: set[tuple[str, TopicPartition]] = set()
+    for replica in found:
+        if (who := (replica.replica, replica.topic_partition)) in seen:
+            raise NoHeadersError(f"{who[0]} has written its headers of {who[1]} twice")
+        seen.add(who)
+    return HeaderSource(found, folds, some)
+
+
+# Folds of header rows that are a table already: Spark's JVM makes the sums of `folding.py`. Its hashes
+# are of the same columns, but other hashes: only folds of one kind are compared with each other. Each
+# hash of 64 bits is added up in two halves, because Spark takes a sum beyond 64 bits for an error.
+
+_HASHES: Final = 2
+_LOW_HALF: Final = 2**32 - 1
+
+
+def folds_of(
+    batches: DataFrame, starts: Mapping[TopicPartition, Offset]
+) -> Iterator[tuple[Who, Fold]]:
+    """Yield the fold of each replica in `batches` whose partition `starts` names."""
+    rows = [(where.topic, where.partition, start) for where, start in starts.items()]
+    wanted = batches.sparkSession.createDataFrame(
+        rows, "topic string, partition int, start_offset bigint"
+    )
+    digest = [each for number in range(_HASHES) for each in _sums_of_hash(number)]
+    is_damaged = f.col("damage").isNotNull() | ~f.coalesce("is_sound", f.lit(True))
+    counted = (
+        batches.join(f.broadcast(wanted), ["topic", "partition"])
+        .where((f.col("last_offset") >= f.col("start_offset")) | f.col("damage").isNotNull())
+        .groupBy("replica", "topic", "partition")
+        .agg(
+            f.count("*").alias("batches"),
+            f.coalesce(f.sum("record_count"), f.lit(0)).alias("records"),
+            f.coalesce(f.sum("size"), f.lit(0)).alias("size"),
+            (f.max("last_offset") + 1).alias("end_offset"),
+            f.max_by("leader_epoch", "base_offset").alias("last_epoch"),
+            f.array(*digest).alias("digest"),
+            f.bool_or(is_damaged).alias("is_damaged"),
+        )
+    )
+    for replica, topic, partition, *sums, digests, damaged in counted.collect():
+        fold = Fold(
+            **dict(zip(_SUMS, sums, strict=True)), digest=tuple(digests), is_damaged=damaged
+        )
+        yield (replica, TopicPartition(topic, partition)), fold
+
+
+_SUMS: Final = ("batches", "records", "size", "end_offset", "last_epoch")
+
+
+def _sums_of_hash(number: int) -> Iterator[Column]:
+    found = f.xxhash64(f.lit(number), *FINGERPRINT)
+    yield f.sum(f.shiftright(found, 32))
+    yield f.sum(found.bitwiseAND(_LOW_HALF))

@@ -8,7 +8,7 @@ Rule 1: the answer is that of `understudy verify` on the same directories: the w
 same code, over rows instead of files.
 
 Rule 2: what rows cannot say, whose CRC-32C is wrong where two batches differ, is read from
-the files: only those batches, and only where the files can be reached (`depth.py`).
+the files: only those batches, and only where the files can be reached (`check_on`).
 
 Rule 3: where a cleaner has been at work, replicas may differ in batches and agree in the last
 record of each key. Only records can show that; where they cannot be read, batches have to be
@@ -18,18 +18,19 @@ Rule 4: beyond the first divergence, the findings name for each replica the rang
 that it lacks or that differ, and every damage with its place.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import combinations
 from typing import Final, TypeAlias
 
 import attrs
+import crc32c
 
-from pipeline.audit.depth import CheckBatch, CompareRecords
 from pipeline.audit.folding import EVERY_OFFSET
 from pipeline.audit.header_stream import FINGERPRINT, HeaderStream, ReplicaHeaders, equal_rows
 from pipeline.audit.headers import OVERLAP
-from replication.verify.comparing import Rules
+from replication.verify.comparing import Comparing, PartitionCopy, Rules
+from replication.verify.directories import closing
 from replication.verify.lock_step import LockStep
 from replication.verify.results import (
     Alone,
@@ -40,10 +41,19 @@ from replication.verify.results import (
     PartitionResult,
     Same,
 )
-from storage.batch.record_batch import BatchHeader
+from storage.batch.batch_stream import BatchStream
+from storage.batch.record_batch import CRC_COVERS_FROM, BatchHeader
+from storage.filesystem import FileSystem
 from storage.types import Offset, TopicPartition
 
 EVERYTHING: Final = Rules()
+
+CheckBatch: TypeAlias = Callable[[str, int, int], bool | None]
+"""Returns whether the batch of `size` bytes at `position` of a file matches its CRC-32C."""
+CompareRecords: TypeAlias = Callable[
+    [TopicPartition, Sequence[ReplicaHeaders], Rules], PartitionResult | None
+]
+"""Returns the result of `understudy verify` for these replicas, by its rules."""
 
 
 @attrs.frozen(kw_only=True)
@@ -350,3 +360,56 @@ def _pair(result: PartitionResult, copies: Sequence[ReplicaHeaders]) -> Pair:
 
 def _shown(epoch: int | None) -> str:
     return "none" if epoch is None else str(epoch)
+
+
+# Reading in depth: what header rows cannot say, where the files can be reached.
+
+
+def check_on(files: FileSystem) -> CheckBatch:
+    """Return a check that reads a batch again, and answers None if its file cannot be read here."""
+
+    def check(path: str, position: int, size: int) -> bool | None:
+        try:
+            file = files.open_for_reading(path)
+        except OSError:
+            return None
+        try:
+            data = file.read(position, size)
+        finally:
+            file.close()
+        if len(data) < size:
+            return None  # cut off meanwhile, as retention and truncation do to a live log
+        stored = int.from_bytes(data[CRC_COVERS_FROM - 4 : CRC_COVERS_FROM], "big")
+        return int(crc32c.crc32c(memoryview(data)[CRC_COVERS_FROM:])) == stored
+
+    return check
+
+
+def compare_on(files: FileSystem) -> CompareRecords:
+    """Return a comparison that reads whole replicas, and answers None if one cannot be read here."""
+
+    def compare(
+        partition: TopicPartition, copies: Sequence[ReplicaHeaders], rules: Rules
+    ) -> PartitionResult | None:
+        directories = [copy.directory for copy in copies if copy.directory is not None]
+        if len(directories) < len(copies) or not all(map(files.is_directory, directories)):
+            return None
+        streams = [BatchStream(files, directory) for directory in directories]
+        held = [
+            PartitionCopy(
+                name=copy.replica,
+                stream=stream,
+                start_offset=copy.start_offset,
+                topic_id=copy.topic_id,
+                past=copy.past,
+            )
+            for copy, stream in zip(copies, streams, strict=True)
+        ]
+        with closing(held):
+            walk = Comparing(partition, held, rules)
+            try:
+                return walk.run()
+            finally:
+                walk.close()
+
+    return compare

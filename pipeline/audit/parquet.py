@@ -8,9 +8,9 @@
 Writing needs no Spark. A file appears whole or not at all; a second run replaces it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -18,13 +18,6 @@ import pyarrow.parquet
 from pipeline.audit import headers, replicas
 from replication.errors import UnderstudyError
 from storage.filesystem import FileSystem
-from storage.types import Offset, TopicPartition
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from pipeline.audit.folding import Fold, Who
-    from pipeline.audit.job import HeaderSource
 
 REPLICAS: Final = "replicas"
 BATCHES: Final = "batches"
@@ -63,36 +56,6 @@ def write_headers(
 
     batches = headers.rows_of(files, segments(), check_crcs=check_crcs)
     return _write(to / BATCHES, name, headers.SCHEMA, batches)
-
-
-def of_headers(session: "SparkSession", directories: Sequence[str]) -> "HeaderSource":
-    """Return the headers that `write_headers` has written for all brokers, as a source of audits."""
-    from pipeline.audit.folded_rows import folds_of  # noqa: PLC0415 - needs Spark, as writing
-    from pipeline.audit.job import KEY, HeaderSource  # noqa: PLC0415 - does not
-
-    for directory in directories:
-        for part in (REPLICAS, BATCHES):
-            if not (Path(directory) / part).is_dir():
-                raise NoHeadersError(f"{directory} has no headers of batches: no {part} in it")
-
-    def read(part: str) -> "DataFrame":
-        return session.read.parquet(*(f"{directory}/{part}" for directory in directories))
-
-    def some(partitions: Sequence[TopicPartition]) -> "DataFrame":
-        wanted = session.createDataFrame(list(partitions), "topic string, partition int")
-        return read(BATCHES).join(wanted, KEY, "left_semi")
-
-    def folds(starts: Mapping[TopicPartition, Offset]) -> "Iterable[tuple[Who, Fold]]":
-        return folds_of(read(BATCHES), starts)
-
-    rows = read(REPLICAS).collect()
-    found = [replicas.ReplicaDirectory.from_row(row.asDict()) for row in rows]
-    seen: set[tuple[str, TopicPartition]] = set()
-    for replica in found:
-        if (who := (replica.replica, replica.topic_partition)) in seen:
-            raise NoHeadersError(f"{who[0]} has written its headers of {who[1]} twice")
-        seen.add(who)
-    return HeaderSource(found, folds, some)
 
 
 def _write(

@@ -24,19 +24,6 @@ from replication.verify.results import (
 )
 from storage.types import TopicPartition
 
-# As Spark declares it; `attrs.asdict` of a PartitionAudit is such a row.
-RESULT_TYPE: Final = """struct<
-    topic: string, partition: int, replicas: array<string>, result: string,
-    difference: string, offset: bigint, start_offset: bigint, end_offset: bigint,
-    batches: bigint, records: bigint, size: bigint, last_epoch: int, keys: bigint,
-    copies: array<struct<directory: string, leader_epoch: int, base_offset: bigint,
-        last_offset: bigint, file: string, position: bigint, damage: string, topic_id: string,
-        crc: bigint, reached: bigint, cleaned_before: bigint>>,
-    pairs: array<struct<first: string, second: string, difference: string, offset: bigint,
-        first_epoch: int, second_epoch: int>>,
-    findings: array<struct<replica: string, kind: string, first_offset: bigint,
-        end_offset: bigint, segment: string, position: bigint, reason: string>>>"""
-
 
 @attrs.frozen(kw_only=True)
 class PartitionAudit:
@@ -119,7 +106,7 @@ def from_judgement(judgement: Judgement) -> PartitionAudit:
 
 
 def from_row(row: dict[str, Any]) -> PartitionAudit:
-    """Return the audit in a row of `RESULT_TYPE`, whose structs are dictionaries."""
+    """Return the audit in a row of `SCHEMA`, whose structs are dictionaries."""
     nested: dict[str, Any] = {
         "replicas": tuple(row["replicas"]),
         "copies": tuple(CopyAt(**copy) for copy in row["copies"]),
@@ -163,7 +150,7 @@ def write_parquet(audits: Sequence[PartitionAudit], path: str) -> None:
 
 
 def _schema() -> pa.Schema:
-    """Return `RESULT_TYPE` as an Arrow schema."""
+    """Return the Arrow schema of `attrs.asdict` of a PartitionAudit."""
     string, long, integer = pa.string(), pa.int64(), pa.int32()
     copy = [("directory", string), ("leader_epoch", integer), ("base_offset", long)]
     copy += [("last_offset", long), ("file", string), ("position", long)]

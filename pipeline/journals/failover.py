@@ -17,12 +17,6 @@ from pipeline.journals.gathered import find_outages, fold, gather, shown_order
 from pipeline.journals.timeline import Failover, Outage, failovers
 from storage.types import TopicPartition
 
-DECLARED: Final = """
-    topic: string, partition: int, broker: int, cause: string, began_ms: bigint,
-    silent_ms: bigint, fenced_ms: bigint, elected_ms: bigint, leader: int, leader_epoch: int,
-    election: string, leading_ms: bigint, first_write_ms: bigint, isr_whole_ms: bigint,
-    truncated: bigint, truncated_committed: bigint, lost_committed: bigint, chain: array<string>
-"""
 SCHEMA: Final = pa.schema(
     [
         ("topic", pa.string()),
@@ -102,7 +96,7 @@ def failover_report(
 
 def failover_rows(events: DataFrame, known: Sequence[Outage]) -> DataFrame:
     """Return one row for each outage and each partition that its broker led."""
-    return fold(gather(events), partial(_failovers, known=tuple(known)), DECLARED, SCHEMA)
+    return fold(gather(events), partial(_failovers, known=tuple(known)), SCHEMA)
 
 
 def _failovers(row: dict[str, Any], *, known: Sequence[Outage]) -> list[Any]:

@@ -15,6 +15,8 @@ import attrs
 import pyarrow as pa
 from pyspark.sql import DataFrame, functions as f
 from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import ArrayType
 
 from pipeline.journals.timeline import FIRST_WRITE, FOLDED, REACHED, Outage, outages
 from storage.types import TopicPartition
@@ -91,12 +93,9 @@ def _one_of_each(events: DataFrame, choose: Callable[..., Any], by: str, name: s
 
 
 def fold(
-    gathered: DataFrame,
-    rule: Callable[[dict[str, Any]], list[Any]],
-    declared: str,
-    schema: pa.Schema,
+    gathered: DataFrame, rule: Callable[[dict[str, Any]], list[Any]], schema: pa.Schema
 ) -> DataFrame:
-    """Apply `rule` to each row of `gather`; return a row for each value of its results."""
+    """Apply `rule` to each row of `gather`; return a row of `schema` for each value of its results."""
 
     def folded(
         topics: pa.Array, partitions: pa.Array, factors: pa.Array, facts: pa.Array
@@ -112,6 +111,6 @@ def fold(
         return pa.array(found, pa.list_(pa.struct(list(schema))))
 
     make_column: Any = arrow_udf  # its stubs know no struct
-    column = make_column(folded, f"array<struct<{declared}>>")
+    column = make_column(folded, ArrayType(from_arrow_schema(schema)))
     rows = gathered.select(column(*KEY, "replication_factor", "facts").alias("rows"))
     return rows.select(f.inline("rows"))

@@ -29,10 +29,6 @@ from storage.types import TopicPartition
 
 QUANTILES: Final = (0.5, 0.9, 0.99, 1.0)
 
-INTERVAL_DECLARED: Final = """
-    topic: string, partition: int, from_ms: bigint, to_ms: bigint, leader: int,
-    leader_epoch: int, isr: array<int>, replication_factor: int
-"""
 INTERVAL_SCHEMA: Final = pa.schema(
     [
         ("topic", pa.string()),
@@ -172,7 +168,7 @@ def lag_report(
 def isr_intervals(events: DataFrame, end_ms: int) -> DataFrame:
     """Return one row for each interval in which a partition did not change."""
     rule = partial(_intervals, end_ms=end_ms)
-    return fold(gather(events), rule, INTERVAL_DECLARED, INTERVAL_SCHEMA)
+    return fold(gather(events), rule, INTERVAL_SCHEMA)
 
 
 def lag_samples(events: DataFrame, end_ms: int) -> DataFrame:

@@ -51,14 +51,6 @@ SCHEMA: Final = pa.schema(
         ("cause", pa.string()),
     ]
 )
-# As Spark declares it.
-DECLARED: Final = """
-    at_ms bigint, node int, number bigint, name string, topic string, partition int, broker int,
-    leader int, previous_leader int, leader_epoch int, partition_epoch int, isr array<int>,
-    high_watermark bigint, log_end_offset bigint, leader_epoch_start_offset bigint,
-    from_offset bigint, to_offset bigint, lag bigint, lag_ms bigint, since_heartbeat_ms bigint,
-    replication_factor int, cause string
-"""
 
 _VERSIONS: Final = {event.name: event.version for event in EVENTS}
 _FIELDS: Final = frozenset(SCHEMA.names[6:])

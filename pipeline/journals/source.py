@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from storage.filesystem import OsFileSystem
@@ -37,10 +38,10 @@ class EventsDataSource(DataSource):
     def name(cls) -> str:
         return "understudy-events"
 
-    def schema(self) -> str:
-        from pipeline.journals.rows import DECLARED  # noqa: PLC0415 - needs pyarrow
+    def schema(self) -> StructType:
+        from pipeline.journals.rows import SCHEMA  # noqa: PLC0415 - needs pyarrow
 
-        return DECLARED
+        return from_arrow_schema(SCHEMA)
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
         paths = [path.strip() for path in str(self.options.get("path", "")).split(",")]

@@ -1,7 +1,6 @@
 """Failovers as a page: each outage with its phases, partition by partition, and its causes."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 
 import plotly.graph_objects as go
 
@@ -17,6 +16,7 @@ from pipeline.reports.page import (
     seconds,
     table,
     tiles,
+    utc,
 )
 
 BAR_HEIGHT = 20
@@ -35,7 +35,7 @@ def failover_page(reports: Sequence[OutageReport]) -> str:
     if not reports:
         return page("Failovers", "The journals have no broker that was fenced or shut down.", [])
     first, last = reports[0].outage.began_ms, reports[-1].outage.began_ms
-    span = f"{_counted(reports)}, {_time(first):%Y-%m-%d %H:%M:%S} to {_time(last):%H:%M:%S} UTC"
+    span = f"{_counted(reports)}, {utc(first):%Y-%m-%d %H:%M:%S} to {utc(last):%H:%M:%S} UTC"
     return page("Failovers", span, _parts(reports))
 
 
@@ -70,7 +70,7 @@ def _parts(reports: Sequence[OutageReport]) -> Iterator[str]:
     plots = 0
     for report in reports:
         outage = report.outage
-        yield heading(f"{_time(outage.began_ms):%H:%M:%S}  b{outage.broker}: {cause_of(outage)}")
+        yield heading(f"{utc(outage.began_ms):%H:%M:%S}  b{outage.broker}: {cause_of(outage)}")
         if not report.partitions:
             yield paragraph("It led nothing.")
             continue
@@ -91,7 +91,7 @@ def _outages(reports: Sequence[OutageReport]) -> str:
     columns = ("began", "broker", "cause", "led", "all elected", "all written to", "all ISR whole")
     rows = [
         (
-            f"{_time(report.outage.began_ms):%H:%M:%S.%f}"[:-3],
+            f"{utc(report.outage.began_ms):%H:%M:%S.%f}"[:-3],
             f"b{report.outage.broker}",
             report.outage.cause,
             len(report.partitions),
@@ -173,7 +173,3 @@ def _table(report: OutageReport) -> str:
             ]
         )
     return table((*columns, "ISR whole", "lost", "cut off"), rows)
-
-
-def _time(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, UTC)

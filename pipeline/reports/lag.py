@@ -1,13 +1,22 @@
 """Lag as a page: every partition's ISR over time, lag as it went, and the sums."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 
 import plotly.graph_objects as go
 
 from pipeline.journals.gathered import shown_order
 from pipeline.journals.lag import QUANTILES, LagPoint, LagReport, LagState, PartitionLag
-from pipeline.reports.page import MOST_BARS, heading, page, paragraph, plot, seconds, table, tiles
+from pipeline.reports.page import (
+    MOST_BARS,
+    heading,
+    page,
+    paragraph,
+    plot,
+    seconds,
+    table,
+    tiles,
+    utc,
+)
 from storage.types import TopicPartition
 
 # The worst ones: more bars or lines than this nobody tells apart.
@@ -31,9 +40,7 @@ def _span(states: Sequence[LagState]) -> str:
         return "The journals have no partition."
     first = min(state.interval.from_ms for state in states)
     last = max(state.interval.to_ms for state in states)
-    return (
-        f"{_time(first):%Y-%m-%d %H:%M:%S} to {_time(last):%H:%M:%S} UTC, {seconds(last - first)}"
-    )
+    return f"{utc(first):%Y-%m-%d %H:%M:%S} to {utc(last):%H:%M:%S} UTC, {seconds(last - first)}"
 
 
 def _parts(report: LagReport) -> Iterator[str]:
@@ -89,7 +96,7 @@ def _isr(states: Sequence[LagState], shown: Sequence[TopicPartition]) -> go.Figu
             orientation="h",
             name=name,
             y=[str(each.topic_partition) for each in bars],
-            base=[_time(each.interval.from_ms) for each in bars],
+            base=[utc(each.interval.from_ms) for each in bars],
             x=[each.ms for each in bars],
             marker={"color": colour, "line": {"width": 0}},
             hovertext=[_hover(each) for each in bars],
@@ -122,7 +129,7 @@ def _lag(points: Sequence[LagPoint]) -> go.Figure:
         mine = by_partition[partition]
         figure.add_scatter(
             name=str(partition),
-            x=[_time(point.at_ms) for point in mine],
+            x=[utc(point.at_ms) for point in mine],
             y=[point.lag for point in mine],
             mode="lines+markers",
             marker={"size": 4},
@@ -150,7 +157,3 @@ def _table(partitions: Sequence[PartitionLag]) -> str:
         for each in partitions
     )
     return table(columns, rows)
-
-
-def _time(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, UTC)

@@ -9,6 +9,7 @@ plots on load and whenever the scheme changes.
 import html
 import importlib.resources
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import plotly.graph_objects as go
@@ -124,6 +125,10 @@ def plot(figure: go.Figure, *, number: int, height: int) -> str:
 def details(summary: str, lines: Iterable[str]) -> str:
     text = "\n".join(lines)
     return f"<details><summary>{escape(summary)}</summary><pre>{escape(text)}</pre></details>"
+
+
+def utc(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, UTC)
 
 
 def seconds(ms: int | None) -> str:

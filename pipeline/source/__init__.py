@@ -6,9 +6,9 @@
     reader  plan           from offsets to tasks
     stream  limited_stream the next offsets of a stream, and what counts as a loss
     directories  replica  segments  files     logs in directories
-    brokers  cluster  link                     logs at live brokers
+    brokers  cluster                           logs at live brokers
     sink                   rows into topics
-    settings  errors
+    errors
 
 No jar: Spark's Python Data Source API, and Arrow record batches from `storage.batch.columns.columnar`.
 

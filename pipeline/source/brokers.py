@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from pipeline.source.cluster import SourceCluster, SourceTopic, cluster_of
+from pipeline.source.columns import SourceReadSettings
 from pipeline.source.errors import (
     BrokerError,
     CorruptBatchesError,
@@ -37,7 +38,6 @@ from pipeline.source.files import Aborted, keep_of
 from pipeline.source.filters import Narrowing
 from pipeline.source.options import Fetching, ReadOptions
 from pipeline.source.plan import OffsetRange, split
-from pipeline.source.settings import SourceReadSettings
 from replication.client.requests import ask
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.wire.fetch import (
@@ -71,8 +71,8 @@ class BrokerSlice:
     end: Offset
 
     def read(self, settings: SourceReadSettings) -> Iterator["pa.RecordBatch"]:
-        assert settings.fetching is not None, "reads from brokers have these options"
-        return _Fetch(self, settings, settings.fetching).batches()
+        assert settings.options.fetching is not None, "reads from brokers have these options"
+        return _Fetch(self, settings, settings.options.fetching).batches()
 
 
 @attrs.define(eq=False)
@@ -108,7 +108,7 @@ class _Fetch:
 
     def _gone(self, offset: Offset, error: UnknownTopicError) -> None:
         said = f"{error}: offsets {offset} to {self.part.end - 1} cannot be read"
-        if self.settings.fail_on_data_loss:
+        if self.settings.options.fail_on_data_loss:
             raise DataLossError(f"{said}; failOnDataLoss=false goes on without them") from error
         log.warning("%s", said)
 
@@ -147,7 +147,7 @@ class _Fetch:
             max_wait_ms=self.fetching.max_wait_ms,
             min_bytes=self.fetching.min_bytes,
             max_bytes=max(self.fetching.max_bytes, self.max_bytes),
-            isolation_level=int(self.settings.read_committed),
+            isolation_level=int(self.settings.options.read_committed),
             session_id=0,
             session_epoch=-1,
             topics=[topic],
@@ -196,7 +196,7 @@ class _Fetch:
         if offset >= earliest:
             # A new leader may not yet know how far it was committed.
             raise PeerUnavailableError(f"{tp} ends before offset {offset}")
-        if self.settings.fail_on_data_loss:
+        if self.settings.options.fail_on_data_loss:
             raise DataLossError(lost_before(tp, offset, earliest))
         log.warning("%s", lost_before(tp, offset, earliest))
         data.records = b""
@@ -204,7 +204,7 @@ class _Fetch:
 
     def _decode(self, data: PartitionData) -> Iterator["pa.RecordBatch"]:
         records = _records(data)
-        aborted = _aborted(data, records) if self.settings.read_committed else []
+        aborted = _aborted(data, records) if self.settings.options.read_committed else []
         keep = keep_of(aborted, self.settings.narrowing)
         position = 0
         while position < len(records):
@@ -212,7 +212,7 @@ class _Fetch:
                 yield from columnar.decode(
                     records[position:],
                     columns=self.settings.projection.stored,
-                    check_crcs=self.settings.check_crcs,
+                    check_crcs=self.settings.options.check_crcs,
                     start_offset=self.part.start,
                     end_offset=self.part.end,
                     keep=keep,
@@ -227,7 +227,7 @@ class _Fetch:
         found = [header for at, header in walk(records) if at == position]
         offset = found[0].base_offset if found else self.part.start
         said = f"{self.part.tp}, from offset {offset}: the leader sent a batch with {reason}"
-        if not self.settings.skip_corrupt or not found:
+        if not self.settings.options.skip_corrupt or not found:
             raise CorruptBatchesError(f"{said}; onCorruptBatch=skip reads on behind it")
         log.warning("skipped: %s", said)
         return position + found[0].size

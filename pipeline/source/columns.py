@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from pipeline.source.errors import OptionError
+from pipeline.source.filters import Narrowing
 from pipeline.source.options import ReadOptions
 from storage.types import TopicPartition
 
@@ -133,6 +134,15 @@ class Projection:
             else:
                 arrays.append(_converted(pa, found.column(_STORED[field.name]), field))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+@attrs.frozen
+class SourceReadSettings:
+    """The settings that all tasks of a read share; they travel to the executors with the reader."""
+
+    projection: Projection
+    narrowing: Narrowing
+    options: ReadOptions
 
 
 def _arrow_type(pa: Any, kind: str) -> Any:

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
+from pipeline.source.columns import SourceReadSettings
 from pipeline.source.errors import CorruptBatchesError, DataLossError
 from pipeline.source.filters import Narrowing
 from pipeline.source.plan import OffsetRange
 from pipeline.source.replica import Replica, corrupt
-from pipeline.source.settings import SourceReadSettings
 from storage.batch.batch_stream import DamagedLogError
 from storage.batch.columns import columnar
 from storage.batch.record_batch import HEADER_SIZE, TRANSACTIONAL_BIT, read_header
@@ -123,7 +123,7 @@ class _Reading:
     def batches(self) -> Iterator["pa.RecordBatch"]:
         part, projection = self.part, self.settings.projection
         schema = projection.schema()
-        aborted = aborted_in(self.files, part) if self.settings.read_committed else []
+        aborted = aborted_in(self.files, part) if self.settings.options.read_committed else []
         keep = keep_of(aborted, self.settings.narrowing)
         for piece in part.pieces:
             try:
@@ -150,7 +150,7 @@ class _Reading:
                     position=position,
                     end=min(piece.end, file.size()),
                     columns=self.settings.projection.stored,
-                    check_crcs=self.settings.check_crcs,
+                    check_crcs=self.settings.options.check_crcs,
                     start_offset=self.part.start,
                     end_offset=self.part.end,
                     keep=keep,
@@ -166,7 +166,7 @@ class _Reading:
     def _behind(self, file: File, piece: Piece, error: DamagedLogError) -> int:
         """Return the position of the next sound batch; raise CorruptBatchesError unless skipping."""
         said = corrupt(self.part.tp, self._damaged_offset(file, error.position), error)
-        if not self.settings.skip_corrupt:
+        if not self.settings.options.skip_corrupt:
             raise CorruptBatchesError(said) from error
         found = find_batch(
             file, error.position + 1, piece.end, least_offset=_base_offset(piece.path)
@@ -182,7 +182,7 @@ class _Reading:
             return self.part.start
 
     def _lost(self, said: str) -> None:
-        if self.settings.fail_on_data_loss:
+        if self.settings.options.fail_on_data_loss:
             raise DataLossError(f"{said}; failOnDataLoss=false reads on")
         log.warning("%s", said)
 

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import attrs
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pipeline.source.columns import Projection
+from pipeline.source.columns import Projection, SourceReadSettings
 from pipeline.source.errors import OptionError
 from pipeline.source.filters import Narrowing, narrow
 from pipeline.source.offsets import check_same_partitions
 from pipeline.source.options import Bound, ReadOptions
 from pipeline.source.plan import OffsetRange, ranges_between
-from pipeline.source.settings import SourceReadSettings
 from replication.wire.list_offsets import EARLIEST, LATEST
 from storage.types import Offset, TopicPartition
 
@@ -90,15 +89,7 @@ def logs_of(options: ReadOptions) -> Logs:
 def settings_of(
     options: ReadOptions, names: Sequence[str], narrowing: Narrowing | None = None
 ) -> SourceReadSettings:
-    return SourceReadSettings(
-        projection=Projection(tuple(names)),
-        narrowing=narrowing or Narrowing(),
-        fetching=options.fetching,
-        read_committed=options.read_committed,
-        check_crcs=options.check_crcs,
-        skip_corrupt=options.skip_corrupt,
-        fail_on_data_loss=options.fail_on_data_loss,
-    )
+    return SourceReadSettings(Projection(tuple(names)), narrowing or Narrowing(), options)
 
 
 def resolve(

@@ -33,6 +33,7 @@ from pipeline.source.errors import (
     TopicReplacedError,
     UnknownTopicError,
 )
+from pipeline.source.filters import Narrowing
 from pipeline.source.offsets import Position
 from pipeline.source.options import ReadOptions
 from pipeline.source.plan import limit, ranges_between
@@ -129,8 +130,7 @@ class Progress:
         if gone := {each.tp for each in ranges} - self.logs.partitions():
             self._lost(f"{_names(gone)} cannot be read any more: deleted")
             ranges = [each for each in ranges if each.tp not in gone]
-        settings = settings_of(self.options, ())
-        return [Task(parts) for parts in self.logs.tasks(ranges, settings.narrowing)]
+        return [Task(parts) for parts in self.logs.tasks(ranges, Narrowing())]
 
     # -- within
 

@@ -206,8 +206,8 @@ def test_how_many_copies_there_must_be_is_asked_for(spark: Any, tmp_path: Path) 
 def test_a_fleet_is_audited_from_what_each_broker_wrote(spark: Any, tmp_path: Path) -> None:
     import pyarrow.parquet
 
-    from pipeline.audit.job import audit
-    from pipeline.audit.parquet import NoHeadersError, of_headers, write_headers
+    from pipeline.audit.job import audit, of_headers
+    from pipeline.audit.parquet import NoHeadersError, write_headers
     from pipeline.audit.results import comparison
 
     def shown(results: Sequence[object]) -> list[str]:

@@ -122,8 +122,10 @@ def test_parquet_has_a_row_for_each_state_and_each_failover(written: Path) -> No
 
 
 def test_lag_lasts_until_the_replica_has_the_records_or_is_in_sync_again(spark: Any) -> None:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
     from pipeline.journals.lag import lag_samples
-    from pipeline.journals.rows import DECLARED, SCHEMA
+    from pipeline.journals.rows import SCHEMA
 
     def event(name: str, at_ms: int, **fields: Any) -> tuple[Any, ...]:
         where = {"node": 2, "number": 0, "topic": "t", "partition": 0, "leader_epoch": 1}
@@ -151,7 +153,8 @@ def test_lag_lasts_until_the_replica_has_the_records_or_is_in_sync_again(spark: 
         event("isr_changed", 23_000, isr=[1, 2, 3]),
         behind(25_000, 300, 1, 2, lag=9, lag_ms=1),
     ]
-    samples = lag_samples(spark.createDataFrame(events, DECLARED), 30_000).orderBy("at_ms")
+    rows = spark.createDataFrame(events, from_arrow_schema(SCHEMA))
+    samples = lag_samples(rows, 30_000).orderBy("at_ms")
     assert [(row.at_ms, row.lag, row.lag_ms) for row in samples.collect()] == [
         (0, 0, 0),
         (100, 158, 16_000),  # in sync: until the high watermark has passed

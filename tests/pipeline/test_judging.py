@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from pipeline.audit.judging import check_on, compare_on
+
 pytest.importorskip("pyarrow", reason="the Arrow extra is not installed: understudy[arrow]")
 
 import pyarrow as pa
 
-from pipeline.audit.depth import check_on, compare_on
 from pipeline.audit.header_stream import ReplicaHeaders
 from pipeline.audit.headers import SCHEMA, rows_of
 from pipeline.audit.judging import Judgement, judge, merged, without
@@ -40,16 +41,7 @@ Layout = dict[int, Sequence[bytes]]
 
 def copy_of(replica: ReplicaDirectory, *, check_crcs: bool) -> ReplicaHeaders:
     found = list(rows_of(DISK, segments_of(DISK, replica), check_crcs=check_crcs))
-    rows = pa.Table.from_batches(found, schema=SCHEMA)
-    return ReplicaHeaders(
-        replica=replica.replica,
-        directory=replica.directory,
-        topic_id=replica.topic_id,
-        log_start_offset=replica.log_start_offset,
-        segments=replica.segments,
-        past=replica.past,
-        rows={name: rows[name].to_numpy() for name in rows.column_names},
-    )
+    return ReplicaHeaders.of(replica, pa.Table.from_batches(found, schema=SCHEMA))
 
 
 def judged(*directories: str, check_crcs: bool = True, **rules: Any) -> Judgement:

@@ -105,7 +105,7 @@ def _source(
     check_crcs: bool,
 ) -> "HeaderSource":
     if kind == "headers":
-        from pipeline.audit.parquet import of_headers
+        from pipeline.audit.job import of_headers
 
         if names or check_crcs:
             raise click.UsageError(
