@@ -60,12 +60,11 @@ from replication.metadata.snapshots import SnapshotDue
 from replication.metrics import MetricsRegistry
 from replication.net.controller_channel import ControllerChannel
 from replication.net.seams import Listener, Seams
-from replication.net.secure import connect_under, introduced
+from replication.net.secure import ListenError, connect_under, introduced, listen
 from replication.net.tls import TlsListener
 from replication.replica_manager import ReplicaManager, compaction_metrics
 from replication.replica_manager.log_loading import load_logs
 from replication.server.connection_quotas import ConnectionQuotas
-from replication.server.node_scope import ListenError, listen
 from replication.server.request_metrics import RequestMetrics
 from replication.server.server import Server
 from replication.steps import STEP

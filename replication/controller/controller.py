@@ -74,6 +74,7 @@ from replication.net.idle import idle_limit_seconds
 from replication.net.pace import in_steps
 from replication.net.raising import raising_only_one, raising_the_first
 from replication.net.seams import Listener, Seams
+from replication.net.secure import listen
 from replication.net.turns import Turns
 from replication.security.rules.acls import Authorizer
 from replication.security.rules.scram import SALT_BYTES
@@ -88,7 +89,6 @@ from replication.server.limits import (
     too_large,
     work_of,
 )
-from replication.server.node_scope import listen
 from replication.server.request_metrics import RequestMetrics
 from replication.server.server import Handler, RequestContext, Server
 from replication.steps import STEP, Steps

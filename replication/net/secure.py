@@ -2,6 +2,7 @@
 
     secured(transport, introduction, ...)    a transport whose connections are ready to be used
     guarded(listener, context)               a listener whose connections use its protocol
+    listen(transport, where, config)         such a listener, as the configuration of a node has it
 
 The four protocols are those of `replication.config.security`.
 """
@@ -11,7 +12,9 @@ import ssl
 
 import attrs
 
+from replication.config import BrokerConfig, ListenerConfig
 from replication.config.security import Introduction, ListenerSecurity, uses_sasl, uses_tls
+from replication.errors import UnderstudyError
 from replication.net.sasl import SaslTransport
 from replication.net.seams import Listener, NodeClock, Seams, Transport
 from replication.net.tls import TlsListener, TlsTransport
@@ -58,3 +61,19 @@ def connect_under(transport: Transport, context: ssl.SSLContext | None) -> None:
 
 def guarded(listener: Listener, context: ssl.SSLContext | None) -> Listener:
     return listener if context is None else TlsListener(listener, context)
+
+
+class ListenError(UnderstudyError):
+    """The error of a port that is in use, or of an address of another host."""
+
+
+async def listen(transport: Transport, where: ListenerConfig, config: BrokerConfig) -> Listener:
+    """Listen, and return a listener that speaks the configured protocol.
+
+    Raises ListenError, which names the listener, and ConfigError for unusable TLS keys.
+    """
+    context = accepting_context(config.security_of(where.name))
+    try:
+        return guarded(await transport.listen(where.host, where.port), context)
+    except OSError as error:
+        raise ListenError(f"cannot listen on {where}: {error.strerror or error}") from error

@@ -38,9 +38,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from replication.errors import OnBug, raise_bug
 from replication.net.clock import TrioClock
 from replication.net.raising import raising_only_one
+from replication.net.secure import ListenError
 from replication.net.tcp import listening_socket
 from replication.observe.http.connection import Closing, HttpConnection
-from replication.server.node_scope import ListenError
 
 _CHANGES_NOTHING = {"GET", "HEAD", "OPTIONS"}
 _THIS_MACHINE = {"127.0.0.1", "::1", "localhost"}

@@ -7,8 +7,7 @@
     access.py    one request's checks by the authorizer
     required.py  what each API needs: most of Kafka's table
     records.py   Produce and Fetch
-    special.py   the other APIs that do not fit into the table: Metadata, lists
-    described.py APIs whose answers name the allowed operations
+    special.py   the other APIs, which do not fit into the table: Metadata, lists, descriptions
 
 Rule 1: no API is served without an entry; a test compares the two tables.
 

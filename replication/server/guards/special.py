@@ -1,6 +1,6 @@
-"""The guards of APIs whose rights do not fit into the table of `required`."""
+"""The guards of APIs whose rights do not fit into the table of `required`, one after the other."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -8,15 +8,8 @@ import attrs
 
 from replication.errors import ErrorCode
 from replication.net.pace import in_steps
-from replication.security.rules.acls import CLUSTER_NAME, Operation, ResourceType
+from replication.security.rules.acls import CLUSTER_NAME, SUPPORTED, Operation, ResourceType
 from replication.server.guards.access import Access, Guard, all_refused, sorted_out, sorting_out
-from replication.server.guards.described import (
-    describe_cluster,
-    describe_groups,
-    describe_topic_partitions,
-    fill_cluster_operations,
-    fill_topic_operations,
-)
 from replication.server.guards.records import DENIED, produce
 from replication.server.guards.required import BROKERS_ONLY, Each, Whole, by_rules
 from replication.server.guards.transactions import by_topic, not_attempted
@@ -38,17 +31,29 @@ from replication.wire.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from replication.wire.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from replication.wire.describe_configs import ConfigResourceType
+from replication.wire.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from replication.wire.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
 from replication.wire.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
-from replication.wire.find_coordinator import GROUP, FindCoordinatorRequest, FindCoordinatorResponse
+from replication.wire.find_coordinator import GROUP, FindCoordinatorRequest
 from replication.wire.init_producer_id import InitProducerIdRequest
 from replication.wire.list_groups import ListGroupsRequest, ListGroupsResponse
 from replication.wire.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from replication.wire.metadata import (
     INTERNAL_TOPICS,
+    UNKNOWN_OPERATIONS,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -75,8 +80,7 @@ async def metadata(access: Access, request: MetadataRequest, handler: Handler) -
         request.topics, denied = await sorted_out(request.topics, may_see)
         if not request.topics and access.context.version == 0:
             request.topics = list(denied)  # version 0 means all topics by none; removed below
-    response = await handler(access.context, request)
-    assert isinstance(response, MetadataResponse), "metadata answers metadata"
+    response: MetadataResponse = await handler(access.context, request)
     response.topics, _ = await sorted_out(
         response.topics,
         lambda topic: not topic.name or access.topic(Operation.DESCRIBE, topic.name),
@@ -219,14 +223,11 @@ async def find_coordinator(
         whole = Whole(Operation.DESCRIBE, kind, lambda asked: str(asked.key))
         return await by_rules((whole,), access, request, handler)
     each = Each(Operation.DESCRIBE, "coordinator_keys", "coordinators", kind)
-    response = await by_rules((each,), access, request, handler)
-    assert isinstance(response, FindCoordinatorResponse), "the handler answers this request"
-    return response
+    return await by_rules((each,), access, request, handler)
 
 
 async def list_groups(access: Access, request: ListGroupsRequest, handler: Handler) -> Any:
-    response = await handler(access.context, request)
-    assert isinstance(response, ListGroupsResponse), "the handler answers this request"
+    response: ListGroupsResponse = await handler(access.context, request)
     if not access.cluster(Operation.DESCRIBE):
         response.groups, _ = await sorted_out(
             response.groups,
@@ -241,8 +242,7 @@ async def describe_transactions(
     """Leave out the topics of a transaction that the client may not see."""
     kind = ResourceType.TRANSACTIONAL_ID
     each = Each(Operation.DESCRIBE, "transactional_ids", "transaction_states", kind)
-    response = await by_rules((each,), access, request, handler)
-    assert isinstance(response, DescribeTransactionsResponse), "the handler answers this request"
+    response: DescribeTransactionsResponse = await by_rules((each,), access, request, handler)
     for state in response.transaction_states:
         state.topics, _ = await sorted_out(
             state.topics, lambda topic: access.topic(Operation.DESCRIBE, topic.topic)
@@ -253,8 +253,7 @@ async def describe_transactions(
 async def list_transactions(
     access: Access, request: ListTransactionsRequest, handler: Handler
 ) -> Any:
-    response = await handler(access.context, request)
-    assert isinstance(response, ListTransactionsResponse), "the handler answers this request"
+    response: ListTransactionsResponse = await handler(access.context, request)
     kind = ResourceType.TRANSACTIONAL_ID
     response.transaction_states, _ = await sorted_out(
         response.transaction_states,
@@ -268,13 +267,11 @@ async def init_producer_id(access: Access, request: InitProducerIdRequest, handl
     if request.transactional_id:
         kind = ResourceType.TRANSACTIONAL_ID
         if not access.may(Operation.WRITE, kind, request.transactional_id):
-            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            return await access.refuse(request, code)
+            return await access.refuse(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     elif not access.cluster(Operation.IDEMPOTENT_WRITE) and not access.may_some(
         Operation.WRITE, ResourceType.TOPIC
     ):
-        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return await access.refuse(request, code)
+        return await access.refuse(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return await handler(access.context, request)
 
 
@@ -307,12 +304,10 @@ async def add_partitions_to_txn(
     if version >= 4:
         if access.cluster(Operation.CLUSTER_ACTION):
             return await handler(access.context, request)
-        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return await access.refuse(request, code)
+        return await access.refuse(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     name = request.v3_and_below_transactional_id
     if not access.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
-        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return await access.refuse(request, code)
+        return await access.refuse(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     topics = request.v3_and_below_topics
     names = list({each.name for each in topics} - INTERNAL_TOPICS)
     _, denied_names = await sorted_out(names, partial(access.topic, Operation.WRITE))
@@ -322,6 +317,76 @@ async def add_partitions_to_txn(
     errors = await in_steps(not_attempted(access.image, topics, denied=denied | INTERNAL_TOPICS))
     results = await in_steps(by_topic(errors))
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+
+
+# Answers that name the operations which the client may do (KIP-430). A handler answers "all" if the
+# request wants the operations, and a mark for "unknown" if not; a guard replaces "all" by what the
+# ACLs allow (AuthHelper.authorizedOperations).
+
+
+def fill_topic_operations(access: Access, topics: Iterable[Any]) -> Steps[None]:
+    """Fill in the operations in answers of Metadata and of DescribeTopicPartitions."""
+    for each in topics:
+        if each.topic_authorized_operations != UNKNOWN_OPERATIONS and each.name:
+            each.topic_authorized_operations = access.operations(ResourceType.TOPIC, each.name)
+            yield len(SUPPORTED[ResourceType.TOPIC])
+        yield 1
+
+
+def fill_cluster_operations(access: Access, response: Any) -> None:
+    """Fill in the operations on the cluster; none for a client that may not describe it."""
+    if response.cluster_authorized_operations != UNKNOWN_OPERATIONS:
+        seen = access.cluster(Operation.DESCRIBE)
+        response.cluster_authorized_operations = (
+            access.operations(ResourceType.CLUSTER, CLUSTER_NAME) if seen else 0
+        )
+
+
+async def describe_cluster(
+    access: Access, request: DescribeClusterRequest, handler: Handler
+) -> DescribeClusterResponse:
+    """Fill in the operations; the brokers are answered to every client."""
+    response: DescribeClusterResponse = await handler(access.context, request)
+    fill_cluster_operations(access, response)
+    return response
+
+
+async def describe_groups(
+    access: Access, request: DescribeGroupsRequest, handler: Handler
+) -> DescribeGroupsResponse:
+    each = Each(Operation.DESCRIBE, "groups", "groups", ResourceType.GROUP)
+    response: DescribeGroupsResponse = await by_rules((each,), access, request, handler)
+    await in_steps(_fill_group_operations(access, response.groups))
+    return response
+
+
+def _fill_group_operations(access: Access, groups: Iterable[DescribedGroup]) -> Steps[None]:
+    for group in groups:
+        if group.authorized_operations != UNKNOWN_OPERATIONS:
+            group.authorized_operations = access.operations(ResourceType.GROUP, group.group_id)
+            yield len(SUPPORTED[ResourceType.GROUP])
+        yield 1
+
+
+async def describe_topic_partitions(
+    access: Access, request: DescribeTopicPartitionsRequest, handler: Handler
+) -> DescribeTopicPartitionsResponse:
+    """Answer a request for all topics with those that the client may see, in every page."""
+    if not request.topics:
+        first = request.cursor.topic_name if request.cursor else ""
+        left = [name for name in access.image.topics if name >= first]
+        may_see = partial(access.topic, Operation.DESCRIBE)
+        allowed, _ = await sorted_out(left, may_see)
+        seen = sorted(allowed)
+        if not seen:
+            return DescribeTopicPartitionsResponse()
+        request.topics = [TopicRequest(name=name) for name in seen]
+        if seen[0] != first:
+            request.cursor = None  # that topic has gone meanwhile, or the right to see it
+    each = Each(Operation.DESCRIBE, "topics", "topics")
+    response: DescribeTopicPartitionsResponse = await by_rules((each,), access, request, handler)
+    await in_steps(fill_topic_operations(access, response.topics))
+    return response
 
 
 def _configs(operation: Operation, answered: str) -> Guard:

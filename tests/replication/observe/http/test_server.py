@@ -14,6 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from replication.net.raising import raising_only_one
+from replication.net.secure import ListenError
 from replication.observe.http import (
     LOOPBACK,
     EventSender,
@@ -24,7 +25,6 @@ from replication.observe.http import (
     serve_http,
     serve_sites,
 )
-from replication.server.node_scope import ListenError
 from tests.replication.observe.http.http_client import asking, get
 
 FOR_EVER = 1000.0  # a test that waits so long hangs
