@@ -41,7 +41,6 @@ from replication.errors import (
     UnderstudyError,
 )
 from replication.events import EventSink, ignore
-from replication.follower.fetcher_stats import FetcherStats
 from replication.follower.followed_replicas import AppendInfo, FollowedReplicas
 from replication.follower.leader_endpoint import LeaderEndpoint
 from replication.follower.log_truncation import (
@@ -49,7 +48,7 @@ from replication.follower.log_truncation import (
     maybe_truncate,
     truncate_to_epoch_ends,
 )
-from replication.follower.partitions import FollowedPartitions
+from replication.follower.partitions import FetcherStats, FollowedPartitions
 from replication.follower.rules.fetch_session_handler import (
     FetchRequestData,
     FetchRequestParams,

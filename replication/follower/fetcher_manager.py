@@ -32,13 +32,13 @@ from replication.follower.fetcher import (
     never_throttled,
     no_broker_epoch,
 )
-from replication.follower.fetcher_stats import FetcherStats
 from replication.follower.followed_replicas import FollowedReplicas
 from replication.follower.leader_endpoint import (
     LATEST_FETCH_VERSION,
     LeaderEndpoint,
     RemoteLeaderEndpoint,
 )
+from replication.follower.partitions import FetcherStats
 from replication.follower.rules.fetch_state import (
     BrokerEndPoint,
     InitialFetchState,

@@ -28,7 +28,7 @@ import trio
 from replication.errors import ErrorCode, KafkaError, MetadataError, PeerUnavailableError
 from replication.events import EventSink, MetadataApplied
 from replication.follower.fetcher import FetcherConfig, ReplicaFetcher
-from replication.follower.fetcher_stats import FetcherStats
+from replication.follower.partitions import FetcherStats
 from replication.follower.rules.fetch_state import (
     BrokerEndPoint,
     InitialFetchState,

@@ -32,8 +32,8 @@ from replication.broker.wiring import Wiring
 from replication.errors import PeerUnavailableError, raise_bug
 from replication.events import ignore
 from replication.follower.fetcher import FetcherConfig, ReplicaFetcher
-from replication.follower.fetcher_stats import FetcherStats
 from replication.follower.followed_replicas import FollowedReplicas
+from replication.follower.partitions import FetcherStats
 from replication.follower.rules.fetch_state import (
     BrokerEndPoint,
     InitialFetchState,

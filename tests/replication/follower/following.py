@@ -5,7 +5,7 @@ import pytest
 
 from replication.events import Event
 from replication.follower.fetcher import FetcherConfig, ReplicaFetcher
-from replication.follower.fetcher_stats import FetcherStats
+from replication.follower.partitions import FetcherStats
 from replication.follower.rules.fetch_state import (
     InitialFetchState,
     PartitionFetchState,

@@ -18,7 +18,7 @@ from replication.follower.fetcher_manager import (
     fetcher_id_for,
     java_string_hash,
 )
-from replication.follower.fetcher_stats import FetcherStats
+from replication.follower.partitions import FetcherStats
 from replication.follower.rules.fetch_state import (
     BrokerEndPoint,
     InitialFetchState,

@@ -10,7 +10,7 @@ import trio
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from replication.follower.fetcher_stats import FetcherStats
+from replication.follower.partitions import FetcherStats
 from replication.follower.rules.fetch_state import BrokerEndPoint
 from replication.metrics import KEPT, Family, Histogram, MetricName, MetricsRegistry, quantiles
 from replication.observe.metric_catalogue import CATALOGUE
