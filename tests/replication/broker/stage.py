@@ -1,8 +1,10 @@
 """A cluster of real nodes on a simulated world, and what a test wants to do with it."""
 
 import contextlib
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial
+from functools import partial, wraps
+from typing import Concatenate, ParamSpec
 
 import attrs
 
@@ -13,6 +15,8 @@ from replication.net.seams import Seams
 from scenarios.world.world import World
 from storage.types import TopicPartition
 from tests.replication.broker.clients import Client
+
+Given = ParamSpec("Given")
 
 QUICK = {
     "broker.heartbeat.interval.ms": "200",
@@ -96,3 +100,16 @@ async def staged(
 
 def play(story: Callable[[World], Awaitable[None]]) -> None:
     World(seed=1).run(story)
+
+
+def played(story: Callable[Concatenate[World, Given], Awaitable[None]]) -> Callable[Given, None]:
+    """Turn a story into a test, which gets the story's arguments without the world."""
+
+    @wraps(story)
+    def test(*args: Given.args, **kwargs: Given.kwargs) -> None:
+        play(lambda world: story(world, *args, **kwargs))
+
+    signature = inspect.signature(story)
+    given = [each for name, each in signature.parameters.items() if name != "world"]
+    vars(test)["__signature__"] = signature.replace(parameters=given)
+    return test
