@@ -31,7 +31,7 @@ from replication.wire.write_txn_markers import (
 )
 from scenarios.world.world import World
 from tests.replication.broker.members import Member, all_join
-from tests.replication.broker.stage import Stage, play, staged
+from tests.replication.broker.stage import Stage, play, played, staged
 from tests.replication.groups.test_groups import reading
 
 FEW = {"offsets_topic_num_partitions": "3", "transaction_state_log_num_partitions": "3"}
@@ -65,30 +65,28 @@ def test_markers_without_a_producer_are_not_written(producer_id: int, producer_e
 
 
 @pytest.mark.parametrize("epoch", [-2, -(2**31)])
-def test_a_fetch_with_a_negative_leader_epoch_has_none(epoch: int) -> None:
-    async def story(world: World) -> None:
-        async with reading(world) as stage:
-            produced = await stage.client.produce(stage.address(1), "t", b"v")
-            assert produced.error_code == ErrorCode.NONE
-            partition = FetchPartition(
-                current_leader_epoch=epoch,
-                last_fetched_epoch=epoch,
-                fetch_offset=0,
-                partition_max_bytes=1000,
-            )
-            topic_id = stage.cluster.image.topics["t"].topic_id
-            request = FetchRequest(
-                session_epoch=-1,
-                max_bytes=1000,
-                topics=[FetchTopic(topic_id=topic_id, partitions=[partition])],
-            )
-            response = await stage.client.ask(stage.address(1), request, version=17)
-            (answer,) = response.responses[0].partitions
-            assert (answer.error_code, answer.high_watermark) == (ErrorCode.NONE, 1)
-            assert answer.diverging_epoch.epoch == -1
-            assert answer.records
-
-    play(story)
+@played
+async def test_a_fetch_with_a_negative_leader_epoch_has_none(world: World, epoch: int) -> None:
+    async with reading(world) as stage:
+        produced = await stage.client.produce(stage.address(1), "t", b"v")
+        assert produced.error_code == ErrorCode.NONE
+        partition = FetchPartition(
+            current_leader_epoch=epoch,
+            last_fetched_epoch=epoch,
+            fetch_offset=0,
+            partition_max_bytes=1000,
+        )
+        topic_id = stage.cluster.image.topics["t"].topic_id
+        request = FetchRequest(
+            session_epoch=-1,
+            max_bytes=1000,
+            topics=[FetchTopic(topic_id=topic_id, partitions=[partition])],
+        )
+        response = await stage.client.ask(stage.address(1), request, version=17)
+        (answer,) = response.responses[0].partitions
+        assert (answer.error_code, answer.high_watermark) == (ErrorCode.NONE, 1)
+        assert answer.diverging_epoch.epoch == -1
+        assert answer.records
 
 
 @pytest.mark.parametrize("version", [1, 7, 9])
@@ -156,27 +154,27 @@ def test_no_topic_can_have_a_name_that_is_not_valid_and_producers() -> None:
 # Groups.
 
 
-def test_members_are_described_with_their_last_assignments_while_they_rebalance() -> None:
-    async def story(world: World) -> None:
-        async with reading(world) as stage:
-            first, second = Member(stage), Member(stage)
-            await all_join(first, second)
-            before = {each.member_id: each.assignment for each in (first, second)}
-            third = Member(stage)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(third.join)
+@played
+async def test_members_are_described_with_their_last_assignments_while_they_rebalance(
+    world: World,
+) -> None:
+    async with reading(world) as stage:
+        first, second = Member(stage), Member(stage)
+        await all_join(first, second)
+        before = {each.member_id: each.assignment for each in (first, second)}
+        third = Member(stage)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(third.join)
+            described = await first.described()
+            while described.group_state == "Stable":
+                await first.a_moment()
                 described = await first.described()
-                while described.group_state == "Stable":
-                    await first.a_moment()
-                    described = await first.described()
-                assert described.group_state == "PreparingRebalance"
-                shown = {each.member_id: each for each in described.members}
-                assert {key: shown[key].member_assignment for key in before} == before
-                assert {each.member_metadata for each in described.members} == {b""}
-                assert described.protocol_data == ""
-                nursery.cancel_scope.cancel()
-
-    play(story)
+            assert described.group_state == "PreparingRebalance"
+            shown = {each.member_id: each for each in described.members}
+            assert {key: shown[key].member_assignment for key in before} == before
+            assert {each.member_metadata for each in described.members} == {b""}
+            assert described.protocol_data == ""
+            nursery.cancel_scope.cancel()
 
 
 # Transactions.
@@ -202,52 +200,48 @@ async def begun(world: World) -> AsyncIterator[tuple[Stage, Any]]:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_clients_add_no_internal_topic_to_a_transaction(version: int) -> None:
-    async def story(world: World) -> None:
-        async with begun(world) as (stage, producer):
-            request = AddPartitionsToTxnRequest(
-                v3_and_below_transactional_id="x",
-                v3_and_below_producer_id=producer.producer_id,
-                v3_and_below_producer_epoch=producer.producer_epoch,
-                v3_and_below_topics=[
-                    AddPartitionsToTxnTopic(name=name, partitions=[0])
-                    for name in ("__consumer_offsets", "__transaction_state", "t", "nope")
-                ],
+@played
+async def test_clients_add_no_internal_topic_to_a_transaction(world: World, version: int) -> None:
+    async with begun(world) as (stage, producer):
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="x",
+            v3_and_below_producer_id=producer.producer_id,
+            v3_and_below_producer_epoch=producer.producer_epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=name, partitions=[0])
+                for name in ("__consumer_offsets", "__transaction_state", "t", "nope")
+            ],
+        )
+        response = await stage.client.ask(stage.address(1), request, version=version)
+        found = {
+            topic.name: topic.results_by_partition[0].partition_error_code
+            for topic in response.results_by_topic_v3_and_below
+        }
+        assert found == {
+            "__consumer_offsets": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            "__transaction_state": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            "t": ErrorCode.OPERATION_NOT_ATTEMPTED,
+            "nope": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+
+
+@played
+async def test_a_producer_epoch_below_none_is_an_epoch_that_nobody_has(world: World) -> None:
+    async with begun(world) as (stage, producer):
+        again = InitProducerIdRequest(
+            transactional_id="x",
+            transaction_timeout_ms=1000,
+            producer_id=producer.producer_id,
+            producer_epoch=-2,
+        )
+        response = await stage.client.ask(stage.address(1), again)
+        assert response.error_code == ErrorCode.PRODUCER_FENCED
+        without = attrs.evolve(again, producer_epoch=-1)
+        response = await stage.client.ask(stage.address(1), without)
+        assert response.error_code == ErrorCode.INVALID_REQUEST
+        for timeout_ms in (0, -1):
+            of_no_time = InitProducerIdRequest(
+                transactional_id="x", transaction_timeout_ms=timeout_ms
             )
-            response = await stage.client.ask(stage.address(1), request, version=version)
-            found = {
-                topic.name: topic.results_by_partition[0].partition_error_code
-                for topic in response.results_by_topic_v3_and_below
-            }
-            assert found == {
-                "__consumer_offsets": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                "__transaction_state": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                "t": ErrorCode.OPERATION_NOT_ATTEMPTED,
-                "nope": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            }
-
-    play(story)
-
-
-def test_a_producer_epoch_below_none_is_an_epoch_that_nobody_has() -> None:
-    async def story(world: World) -> None:
-        async with begun(world) as (stage, producer):
-            again = InitProducerIdRequest(
-                transactional_id="x",
-                transaction_timeout_ms=1000,
-                producer_id=producer.producer_id,
-                producer_epoch=-2,
-            )
-            response = await stage.client.ask(stage.address(1), again)
-            assert response.error_code == ErrorCode.PRODUCER_FENCED
-            without = attrs.evolve(again, producer_epoch=-1)
-            response = await stage.client.ask(stage.address(1), without)
-            assert response.error_code == ErrorCode.INVALID_REQUEST
-            for timeout_ms in (0, -1):
-                of_no_time = InitProducerIdRequest(
-                    transactional_id="x", transaction_timeout_ms=timeout_ms
-                )
-                response = await stage.client.ask(stage.address(1), of_no_time)
-                assert response.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
-
-    play(story)
+            response = await stage.client.ask(stage.address(1), of_no_time)
+            assert response.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT

@@ -21,7 +21,7 @@ from scenarios.world.world import World
 from storage.checkpoint import EpochEntry
 from storage.types import TopicPartition
 from tests.replication.broker.clients import Client
-from tests.replication.broker.stage import QUICK, Stage, name_of, play
+from tests.replication.broker.stage import QUICK, Stage, name_of, played
 
 
 @asynccontextmanager
@@ -71,110 +71,102 @@ def has_reported(world: World, name: str) -> bool:
     return any(entry.event.name == name for entry in world.trace.entries)
 
 
-def test_a_failover_is_shown_as_it_happens() -> None:
-    async def story(world: World) -> None:
-        async with watched(world) as (stage, state):
-            victim = await stage.leader("t")
-            await stage.client.produce(stage.address(victim), "t", b"a", b"b")
-            before = await partition_of(state)
-            assert (before.leader, before.leader_epoch, before.is_in_trouble) == (victim, 0, False)
-            assert before.why == "the first replica of a new partition leads"
-            assert await logs_of(state) == dict.fromkeys((1, 2, 3), "[e0: 0-1]")
-            assert {each.lag for each in before.replicas} == {0}
-            leads = await replica_of(state, victim)
-            assert (leads.role, leads.high_watermark) == (Role.LEADER, 2)
+@played
+async def test_a_failover_is_shown_as_it_happens(world: World) -> None:
+    async with watched(world) as (stage, state):
+        victim = await stage.leader("t")
+        await stage.client.produce(stage.address(victim), "t", b"a", b"b")
+        before = await partition_of(state)
+        assert (before.leader, before.leader_epoch, before.is_in_trouble) == (victim, 0, False)
+        assert before.why == "the first replica of a new partition leads"
+        assert await logs_of(state) == dict.fromkeys((1, 2, 3), "[e0: 0-1]")
+        assert {each.lag for each in before.replicas} == {0}
+        leads = await replica_of(state, victim)
+        assert (leads.role, leads.high_watermark) == (Role.LEADER, 2)
 
-            await stage.cluster.kill_broker(victim)
-            dead = await replica_of(state, victim)
-            assert (dead.role, dead.in_isr, dead.is_live) == (Role.DOWN, True, False)
-            assert (dead.log_end_offset, dead.lag) == (2, None), "as it was seen last"
-            assert "the controller removes it when the session of 1 s has expired" in dead.why
+        await stage.cluster.kill_broker(victim)
+        dead = await replica_of(state, victim)
+        assert (dead.role, dead.in_isr, dead.is_live) == (Role.DOWN, True, False)
+        assert (dead.log_end_offset, dead.lag) == (2, None), "as it was seen last"
+        assert "the controller removes it when the session of 1 s has expired" in dead.why
 
-            successor = await stage.leader("t", other_than=victim)
-            await stage.client.produce(stage.address(successor), "t", b"c")
-            after = await partition_of(state)
-            assert (after.leader, after.leader_epoch) == (successor, 1)
-            assert after.is_under_replicated
-            assert after.why.endswith(f"after {name_of(victim)}")
-            dead = await replica_of(state, victim)
-            assert dead.why.startswith(
-                f"left the ISR: {name_of(victim)} was fenced: session expired, silent for "
-            )
-            assert dead.why.endswith("; its broker is down")
-            assert dead.lag == 1
-            assert await logs_of(state) == {victim: "[e0: 0-1]"} | dict.fromkeys(
-                {1, 2, 3} - {victim}, "[e0: 0-1][e1: 2-2]"
-            )
-            statuses = {each.id: each.status for each in (await state.read()).brokers}
-            assert statuses == {1: "up", 2: "up", 3: "up"} | {victim: "down"}
+        successor = await stage.leader("t", other_than=victim)
+        await stage.client.produce(stage.address(successor), "t", b"c")
+        after = await partition_of(state)
+        assert (after.leader, after.leader_epoch) == (successor, 1)
+        assert after.is_under_replicated
+        assert after.why.endswith(f"after {name_of(victim)}")
+        dead = await replica_of(state, victim)
+        assert dead.why.startswith(
+            f"left the ISR: {name_of(victim)} was fenced: session expired, silent for "
+        )
+        assert dead.why.endswith("; its broker is down")
+        assert dead.lag == 1
+        assert await logs_of(state) == {victim: "[e0: 0-1]"} | dict.fromkeys(
+            {1, 2, 3} - {victim}, "[e0: 0-1][e1: 2-2]"
+        )
+        statuses = {each.id: each.status for each in (await state.read()).brokers}
+        assert statuses == {1: "up", 2: "up", 3: "up"} | {victim: "down"}
 
-            await stage.cluster.start_broker(victim)
-            await stage.until_in_sync("t", 3)
-            back = await replica_of(state, victim)
-            assert (back.role, back.is_live, back.lag) == (Role.FOLLOWER, True, 0)
-            assert back.why == (
-                "in the ISR: it has all that the leader has; it joined because it had reached the high"
-                " watermark 3 in this leader epoch"
-            )
-
-    play(story)
+        await stage.cluster.start_broker(victim)
+        await stage.until_in_sync("t", 3)
+        back = await replica_of(state, victim)
+        assert (back.role, back.is_live, back.lag) == (Role.FOLLOWER, True, 0)
+        assert back.why == (
+            "in the ISR: it has all that the leader has; it joined because it had reached the high"
+            " watermark 3 in this leader epoch"
+        )
 
 
-def test_a_follower_that_lags_leaves_with_its_lag_as_the_reason() -> None:
-    async def story(world: World) -> None:
-        async with watched(world, replica_lag_time_max_ms="2000") as (stage, state):
-            leader = await stage.leader("t")
-            follower = min({1, 2, 3} - {leader})
-            world.network.cut(name_of(leader), name_of(follower))
-            await stage.client.produce(stage.address(leader), "t", b"a", acks=1)
-            lagging = await replica_of(state, follower)
-            assert (lagging.in_isr, lagging.lag) == (True, 1)
-            assert lagging.behind_since_ms not in (None, NEVER_MS)
-            assert "behind for now: it is removed if that lasts longer than" in lagging.why
-            assert "replica.lag.time.max.ms (2 s)" in lagging.why
-            await stage.until_in_sync("t", 2)
-            left = await replica_of(state, follower)
-            assert left.why.startswith("left the ISR: it lacked up to 1 records for ")
-            assert left.why.endswith("; it joins again when it has reached the high watermark")
-            assert left.behind_since_ms == lagging.behind_since_ms
-            world.network.heal_all()
-            await stage.until_in_sync("t", 3)
-            assert (await replica_of(state, follower)).behind_since_ms is None
-
-    play(story)
+@played
+async def test_a_follower_that_lags_leaves_with_its_lag_as_the_reason(world: World) -> None:
+    async with watched(world, replica_lag_time_max_ms="2000") as (stage, state):
+        leader = await stage.leader("t")
+        follower = min({1, 2, 3} - {leader})
+        world.network.cut(name_of(leader), name_of(follower))
+        await stage.client.produce(stage.address(leader), "t", b"a", acks=1)
+        lagging = await replica_of(state, follower)
+        assert (lagging.in_isr, lagging.lag) == (True, 1)
+        assert lagging.behind_since_ms not in (None, NEVER_MS)
+        assert "behind for now: it is removed if that lasts longer than" in lagging.why
+        assert "replica.lag.time.max.ms (2 s)" in lagging.why
+        await stage.until_in_sync("t", 2)
+        left = await replica_of(state, follower)
+        assert left.why.startswith("left the ISR: it lacked up to 1 records for ")
+        assert left.why.endswith("; it joins again when it has reached the high watermark")
+        assert left.behind_since_ms == lagging.behind_since_ms
+        world.network.heal_all()
+        await stage.until_in_sync("t", 3)
+        assert (await replica_of(state, follower)).behind_since_ms is None
 
 
-def test_a_leader_that_is_cut_off_is_deposed_and_was_fenced() -> None:
+@played
+async def test_a_leader_that_is_cut_off_is_deposed_and_was_fenced(world: World) -> None:
     """It asks for an ISR of itself alone, which the controller never hears."""
-
-    async def story(world: World) -> None:
-        async with watched(
-            world, replica_lag_time_max_ms="500", broker_session_timeout_ms="3000"
-        ) as (stage, state):
-            leader = await stage.leader("t")
-            world.network.isolate(name_of(leader))
-            world.network.heal(name_of(leader), "client")
-            await stage.client.produce(stage.address(leader), "t", b"only here", acks=1)
-            await stage.cluster.until(lambda: has_reported(world, "isr_change_proposed"))
-            await stage.leader("t", other_than=leader)
-            zombie = await replica_of(state, leader)
-            assert (zombie.role, zombie.leader_epoch, zombie.in_isr) == (Role.DEPOSED, 0, False)
-            assert zombie.why.startswith(f"left the ISR: {name_of(leader)} was fenced: ")
-            assert zombie.log_end_offset == 1
-            world.network.heal_all()
-
-    play(story)
+    async with watched(world, replica_lag_time_max_ms="500", broker_session_timeout_ms="3000") as (
+        stage,
+        state,
+    ):
+        leader = await stage.leader("t")
+        world.network.isolate(name_of(leader))
+        world.network.heal(name_of(leader), "client")
+        await stage.client.produce(stage.address(leader), "t", b"only here", acks=1)
+        await stage.cluster.until(lambda: has_reported(world, "isr_change_proposed"))
+        await stage.leader("t", other_than=leader)
+        zombie = await replica_of(state, leader)
+        assert (zombie.role, zombie.leader_epoch, zombie.in_isr) == (Role.DEPOSED, 0, False)
+        assert zombie.why.startswith(f"left the ISR: {name_of(leader)} was fenced: ")
+        assert zombie.log_end_offset == 1
+        world.network.heal_all()
 
 
-def test_a_controller_that_is_away_is_down_and_the_rest_is_shown() -> None:
-    async def story(world: World) -> None:
-        async with watched(world) as (stage, state):
-            await stage.cluster.kill_controller()
-            found = await state.read()
-            assert (found.controller, found.controller_status) == (0, Status.DOWN)
-            assert len(found.partitions) == found.number_of_partitions
-
-    play(story)
+@played
+async def test_a_controller_that_is_away_is_down_and_the_rest_is_shown(world: World) -> None:
+    async with watched(world) as (stage, state):
+        await stage.cluster.kill_controller()
+        found = await state.read()
+        assert (found.controller, found.controller_status) == (0, Status.DOWN)
+        assert len(found.partitions) == found.number_of_partitions
 
 
 def test_partitions_in_trouble_are_shown_first_and_internal_ones_last() -> None:
