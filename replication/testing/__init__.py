@@ -7,7 +7,6 @@
     threaded    ThreadedCluster: start, kill, freeze, cut, wait     portal   calls into its thread
     faults      fault rules for requests, from outside              trace    its last events
     container   the interface of testcontainers' KafkaContainer
-    collector   Python's garbage collector, which a start does not wait for
 
     with ThreadedCluster(brokers=3) as cluster:
         cluster.create_topic("orders", partitions=2)

@@ -26,7 +26,6 @@ from replication.cluster.cluster import POLL_SECONDS, Cluster, open_cluster
 from replication.cluster.interface import NotInTimeError
 from replication.faults.impairments import Impairments
 from replication.metadata.rules import MetadataImage, PartitionRegistration
-from replication.testing.collector import collector_put_off
 from replication.testing.faults import ThreadedFaults
 from replication.testing.portal import ClusterStoppedError, Portal
 from replication.testing.trace import Trace
@@ -80,9 +79,8 @@ class ThreadedCluster:
         if self._thread is not None:
             raise ClusterStoppedError("a cluster is started once: make another")
         self._thread = threading.Thread(target=self._run, name="understudy", daemon=True)
-        with collector_put_off():
-            self._thread.start()
-            self._up.wait()
+        self._thread.start()
+        self._up.wait()
         self._raise_mistake()
         return self
 
