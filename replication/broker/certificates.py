@@ -8,7 +8,7 @@ import attrs
 from replication.config import BrokerConfig
 from replication.config.security import Introduction, uses_tls
 from replication.net.secure import accepting_context
-from replication.net.tls_context import client_context
+from replication.net.tls import client_context
 
 
 @attrs.frozen

@@ -32,8 +32,7 @@ from replication.net.exchange import Exchange, SentRequest, Versions, ask_versio
 from replication.net.framing import FrameReader, send_parts
 from replication.net.regions import region_bytes
 from replication.net.sasl import NONCE_BYTES, VERSION as LOGIN_VERSION, LogIn, LoginRequest
-from replication.net.tls import refusal
-from replication.net.tls_context import client_context
+from replication.net.tls import client_context, refusal
 from storage.log.file_region import FileRegion
 from storage.types import Buffer
 

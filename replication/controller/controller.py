@@ -71,11 +71,10 @@ from replication.metadata.rules import (
 )
 from replication.metrics import MetricsRegistry
 from replication.net.idle import idle_limit_seconds
-from replication.net.pace import in_steps
+from replication.net.pace import Turns, in_steps
 from replication.net.raising import raising_only_one, raising_the_first
 from replication.net.seams import Listener, Seams
 from replication.net.secure import listen
-from replication.net.turns import Turns
 from replication.security.rules.acls import Authorizer
 from replication.security.rules.scram import SALT_BYTES
 from replication.server.authentication import Gate, gate

@@ -19,9 +19,9 @@ import trio
 
 from replication.errors import ErrorCode, KafkaError, PeerUnavailableError, ProtocolError
 from replication.follower.rules.fetch_state import BrokerEndPoint
+from replication.net.pace import Turns
 from replication.net.rpc import RpcClient
 from replication.net.seams import NodeClock, Transport
-from replication.net.turns import Turns
 from replication.wire import list_offsets
 from replication.wire.fetch import FetchRequest, FetchResponse
 from replication.wire.list_offsets import (

@@ -22,7 +22,7 @@ import attrs
 
 from replication.errors import PeerUnavailableError
 from replication.net.seams import Connection, Listener, Transport
-from replication.net.wrapped import WrappedListener
+from replication.net.wrapped import WrappedConnection, WrappedListener
 from storage.filesystem import File, FileSystem, Lock, Space
 from storage.log.file_region import FileRegion
 from storage.types import Buffer
@@ -76,35 +76,26 @@ class DetachableTransport:
 
 
 @attrs.define(eq=False)
-class _Connection:
-    _inner: Connection
+class _Connection(WrappedConnection):
     _transport: DetachableTransport
-
-    @property
-    def peer(self) -> str:
-        return self._inner.peer
-
-    @property
-    def moved(self) -> int:
-        return self._inner.moved
 
     async def receive_into(self, buffer: memoryview) -> int:
         self._transport.check()
-        count = await self._inner.receive_into(buffer)
+        count = await self.inner.receive_into(buffer)
         self._transport.check()  # bytes that came with the kill were never seen
         return count
 
     async def send_buffers(self, buffers: Sequence[Buffer]) -> None:
         self._transport.check()
-        await self._inner.send_buffers(buffers)
+        await self.inner.send_buffers(buffers)
 
     async def send_region(self, region: FileRegion) -> None:
         self._transport.check()
-        await self._inner.send_region(region)
+        await self.inner.send_region(region)
 
     def close(self) -> None:
         self._transport.forget(self)
-        self._inner.close()
+        self.inner.close()
 
 
 @attrs.define(eq=False)

@@ -30,7 +30,7 @@ import trio
 
 from replication.errors import PeerUnavailableError
 from replication.net.seams import Alarm, Connection, Listener, NodeClock, Transport
-from replication.net.wrapped import WrappedListener
+from replication.net.wrapped import WrappedConnection, WrappedListener
 from storage.log.file_region import FileRegion
 from storage.types import Buffer
 
@@ -105,24 +105,15 @@ class _Listener(WrappedListener):
 
 
 @attrs.define(eq=False)
-class _Connection:
-    _inner: Connection
+class _Connection(WrappedConnection):
     _transport: ImpairedTransport
     _port: int | None
     """The port that we connected to; None if a peer has connected to us."""
     _kept: bytes = attrs.field(init=False, default=b"")
     _closed: bool = attrs.field(init=False, default=False)
 
-    @property
-    def peer(self) -> str:
-        return self._inner.peer
-
-    @property
-    def moved(self) -> int:
-        return self._inner.moved
-
     async def receive_into(self, buffer: memoryview) -> int:
-        count = self._given_back(buffer) or await self._inner.receive_into(buffer)
+        count = self._given_back(buffer) or await self.inner.receive_into(buffer)
         try:
             await self._passed(self._transport.gates.hold_received)
         except trio.Cancelled:
@@ -137,11 +128,11 @@ class _Connection:
 
     async def send_buffers(self, buffers: Sequence[Buffer]) -> None:
         await self._passed(self._transport.gates.hold_sent)
-        await self._inner.send_buffers(buffers)
+        await self.inner.send_buffers(buffers)
 
     async def send_region(self, region: FileRegion) -> None:
         await self._passed(self._transport.gates.hold_sent)
-        await self._inner.send_region(region)
+        await self.inner.send_region(region)
 
     async def _passed(self, hold: Callable[[int, int | None], bool]) -> None:
         while not self._closed and hold(self._transport.node, self._port):
@@ -151,7 +142,7 @@ class _Connection:
 
     def close(self) -> None:
         self._closed = True
-        self._inner.close()
+        self.inner.close()
         self._transport.gates.wake()
 
 

@@ -25,10 +25,9 @@ import trio
 from replication.errors import PeerUnavailableError
 from replication.net.exchange import Exchange, SentRequest
 from replication.net.framing import DEFAULT_MAX_FRAME_BYTES, LENGTH_SIZE, FrameReader, send_parts
-from replication.net.pace import in_steps
+from replication.net.pace import Turns, in_steps
 from replication.net.sasl import VERSION as LOGIN_VERSION, renew_login
 from replication.net.seams import Connection, NodeClock, Transport
-from replication.net.turns import Turns
 from replication.wire.apis import ApiKey
 from replication.wire.frames import total_size
 from replication.wire.schema import Part

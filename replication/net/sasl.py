@@ -17,7 +17,7 @@ connection, and a new one is made, as after any loss.
 """
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from math import inf
 from typing import TypeAlias
 
@@ -28,12 +28,11 @@ from replication.errors import AuthenticationError, ErrorCode, PeerUnavailableEr
 from replication.net.exchange import Exchange
 from replication.net.framing import FrameReader, send_parts
 from replication.net.seams import Connection, Listener, NodeClock, Transport
+from replication.net.wrapped import WrappedConnection
 from replication.security.rules.sasl import client_mechanism
 from replication.security.rules.scram import LoginFailedError
 from replication.wire.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from replication.wire.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from storage.log.file_region import FileRegion
-from storage.types import Buffer
 
 CLIENT_ID = "login"
 VERSION = 1
@@ -75,22 +74,13 @@ Ask: TypeAlias = Callable[[LoginRequest], Awaitable[object]]
 
 
 @attrs.define(eq=False)
-class SaslConnection:
+class SaslConnection(WrappedConnection):
     """A connection that has logged in, with the moment of the next login."""
 
-    inner: Connection
     login: Login
     clock: NodeClock
     chance: random.Random
     _renewed_from: float = attrs.field(init=False, default=inf)
-
-    @property
-    def peer(self) -> str:
-        return self.inner.peer
-
-    @property
-    def moved(self) -> int:
-        return self.inner.moved
 
     @property
     def login_due(self) -> bool:
@@ -103,18 +93,6 @@ class SaslConnection:
         if (lifetime_ms := await log_in.run()) > 0:
             used = _LEAST_OF_LIFETIME + self.chance.random() * _SPREAD_OF_LIFETIME
             self._renewed_from = self.clock.now() + lifetime_ms / 1000 * used
-
-    async def receive_into(self, buffer: memoryview) -> int:
-        return await self.inner.receive_into(buffer)
-
-    async def send_buffers(self, buffers: Sequence[Buffer]) -> None:
-        await self.inner.send_buffers(buffers)
-
-    async def send_region(self, region: FileRegion) -> None:
-        await self.inner.send_region(region)
-
-    def close(self) -> None:
-        self.inner.close()
 
 
 async def renew_login(connection: Connection, ask: Ask) -> None:

@@ -1,13 +1,12 @@
 """Connections and listeners under a security protocol.
 
-    secured(transport, introduction, ...)    a transport whose connections are ready to be used
-    guarded(listener, context)               a listener whose connections use its protocol
-    listen(transport, where, config)         such a listener, as the configuration of a node has it
+    introduced(seams, introduction)    seams whose connections are ready to be used
+    guarded(listener, context)         a listener whose connections use its protocol
+    listen(transport, where, config)   such a listener, as the configuration of a node has it
 
 The four protocols are those of `replication.config.security`.
 """
 
-import random
 import ssl
 
 import attrs
@@ -16,31 +15,25 @@ from replication.config import BrokerConfig, ListenerConfig
 from replication.config.security import Introduction, ListenerSecurity, uses_sasl, uses_tls
 from replication.errors import UnderstudyError
 from replication.net.sasl import SaslTransport
-from replication.net.seams import Listener, NodeClock, Seams, Transport
-from replication.net.tls import TlsListener, TlsTransport
-from replication.net.tls_context import client_context, server_context
+from replication.net.seams import Listener, Seams, Transport
+from replication.net.tls import TlsListener, TlsTransport, client_context, server_context
 
 
-def secured(
-    transport: Transport, introduction: Introduction, *, clock: NodeClock, chance: random.Random
-) -> Transport:
-    """Return a transport with TLS and a login, if they are asked for.
+def introduced(seams: Seams, introduction: Introduction) -> Seams:
+    """Return `seams` whose connections have TLS and a login, if `introduction` asks for them.
 
     ConfigError if the keys of TLS are of no use.
     """
+    transport = seams.transport
     if uses_tls(introduction.protocol):
         context = introduction.ssl_context or client_context(introduction.tls)
         transport = TlsTransport(transport, context)
     if uses_sasl(introduction.protocol):
         login = introduction.login
         assert login is not None, "SASL needs a login"
-        transport = SaslTransport(inner=transport, login=login, clock=clock, chance=chance)
-    return transport
-
-
-def introduced(seams: Seams, introduction: Introduction) -> Seams:
-    """Return `seams` whose connections use the security of `introduction`."""
-    transport = secured(seams.transport, introduction, clock=seams.clock, chance=seams.chance)
+        transport = SaslTransport(
+            inner=transport, login=login, clock=seams.clock, chance=seams.chance
+        )
     return attrs.evolve(seams, transport=transport)
 
 
@@ -52,7 +45,7 @@ def accepting_context(security: ListenerSecurity) -> ssl.SSLContext | None:
 
 
 def connect_under(transport: Transport, context: ssl.SSLContext | None) -> None:
-    """Use `context` for the next connections of a transport that `secured` made."""
+    """Use `context` for the next connections of a transport that `introduced` made."""
     tls = transport.inner if isinstance(transport, SaslTransport) else transport
     if context is not None:
         assert isinstance(tls, TlsTransport), "it had TLS when it was made"

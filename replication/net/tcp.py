@@ -16,27 +16,44 @@ Rule 3: one task sends and one task receives at a time; who shares a connection 
 
 Rule 4: receiving lets other tasks run, and so does a send that has to wait; one that the kernel
 takes at once does not. A request and its answer are then one round of the loop each, not two.
+
+Connections leave some of the descriptors of this process to the files of its nodes:
+
+    0 ─────────────────────── N ───────────── soft limit of RLIMIT_NOFILE
+      connections, and files     files alone
+
+Rule 5: the kernel gives the lowest free number. So the number of a new connection says how many
+descriptors are in use in this process.
+
+Rule 6: each listener stands for a node, with the segments that it may have open and some other
+files. All nodes together keep at most half of the descriptors.
 """
 
 import errno
 import os
+import resource
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import attrs
 import trio
 
 from replication.errors import PeerUnavailableError, TooManyConnectionsError
-from replication.net import descriptors
 from replication.net.regions import region_chunks, region_lost, region_readable
 from storage.log.file_region import FileRegion
+from storage.log.open_segments import FILES_OF_A_SEGMENT, limit_within
 from storage.types import Buffer
 
 IOV_MAX = os.sysconf("SC_IOV_MAX")
 SENDFILE_BYTES = 4 * 1024 * 1024  # bounds one system call, for the other tasks' sake
 BACKLOG = 512
 OUT_OF_DESCRIPTORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+# Besides the segments: locks, checkpoints, snapshots, and connections to other nodes.
+_OTHER_FILES: Final = 200
+
+_listeners: list[None] = []  # of all threads, which append and pop may be called from
 
 T = TypeVar("T")
 
@@ -169,14 +186,14 @@ class TcpListener:
                     raise
                 continue
             peer = _peer_name(address)
-            if descriptors.is_kept_for_files(accepted.fileno()):
+            if is_kept_for_files(accepted.fileno()):
                 accepted.close()
                 raise TooManyConnectionsError(peer, "the descriptors that are left are for files")
             return self._transport.adopt(accepted, peer=peer)
 
     def close(self) -> None:
         if self._socket.fileno() >= 0:
-            descriptors.listener_closed()
+            _listeners.pop()
         self._socket.close()
 
 
@@ -217,7 +234,7 @@ class TcpTransport:
 
     async def listen(self, host: str, port: int) -> TcpListener:
         listening = await listening_socket(host, port)
-        descriptors.listener_opened()
+        _listeners.append(None)
         return TcpListener(listening, host, listening.getsockname()[1], self)
 
     async def connect(self, host: str, port: int) -> TcpConnection:
@@ -249,6 +266,20 @@ class TcpTransport:
         if self.receive_buffer_bytes is not None:
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer_bytes)
         return TcpConnection(connected, peer)
+
+
+def left_for_connections(descriptors: int, listeners: int) -> int:
+    """Return N of the drawing above, for that many descriptors and listeners."""
+    of_a_node = FILES_OF_A_SEGMENT * limit_within(descriptors) + _OTHER_FILES
+    return descriptors - min(descriptors // 2, listeners * of_a_node)
+
+
+def is_kept_for_files(number: int) -> bool:
+    """Return whether a connection with this descriptor takes one that files may need."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return False
+    return number >= left_for_connections(soft, len(_listeners))
 
 
 def _peer_name(address: tuple[Any, ...]) -> str:

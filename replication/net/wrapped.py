@@ -1,13 +1,44 @@
-"""The common part of listeners around another listener."""
+"""Connections and listeners around others, which do what those do unless a subclass says otherwise."""
+
+from collections.abc import Sequence
 
 import attrs
 
-from replication.net.seams import Listener
+from replication.net.seams import Connection, Listener
+from storage.log.file_region import FileRegion
+from storage.types import Buffer
+
+
+@attrs.define(eq=False)
+class WrappedConnection:
+    """A `Connection` over another one."""
+
+    inner: Connection
+
+    @property
+    def peer(self) -> str:
+        return self.inner.peer
+
+    @property
+    def moved(self) -> int:
+        return self.inner.moved
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        return await self.inner.receive_into(buffer)
+
+    async def send_buffers(self, buffers: Sequence[Buffer]) -> None:
+        await self.inner.send_buffers(buffers)
+
+    async def send_region(self, region: FileRegion) -> None:
+        await self.inner.send_region(region)
+
+    def close(self) -> None:
+        self.inner.close()
 
 
 @attrs.define(eq=False)
 class WrappedListener:
-    """A `Listener` without `accept`, which subclasses add."""
+    """A `Listener` over another one; subclasses add `accept`."""
 
     inner: Listener
 

@@ -11,9 +11,8 @@ from replication.leader.partition import Partition
 from replication.leader.rules.quota import ReplicationQuotas
 from replication.metadata.rules import MetadataDelta, MetadataImage
 from replication.metrics import MetricsRegistry
-from replication.net.pace import in_steps
+from replication.net.pace import Turns, in_steps
 from replication.net.seams import NodeClock, Offload
-from replication.net.turns import Turns
 from replication.replica_manager.compaction import Compaction
 from replication.replica_manager.delete_records import DeleteRecordsPath
 from replication.replica_manager.failures import LogFailures

@@ -11,7 +11,7 @@ from typing import TypeVar
 import attrs
 import trio
 
-from replication.net.offload import DEFAULT_THREADS
+from replication.net import DEFAULT_THREADS
 from scenarios.world.clock import SimulatedClock
 from storage.filesystem import FileSystem
 

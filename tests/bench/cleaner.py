@@ -20,7 +20,7 @@ from pathlib import Path
 
 import trio
 
-from replication.net.offload import ThreadOffload
+from replication.net import ThreadOffload
 from replication.replica_manager.compaction import TURN_BYTES
 from storage.batch.record_batch import check_crc
 from storage.batch.records import Record, encode_batch

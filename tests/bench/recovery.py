@@ -24,7 +24,7 @@ import crc32c
 import trio
 
 from replication.events import ignore
-from replication.net.offload import ThreadOffload
+from replication.net import ThreadOffload
 from replication.replica_manager.log_loading import load_logs
 from storage.batch.records import Record, encode_batch
 from storage.config import LogConfig

@@ -11,8 +11,7 @@ from replication.errors import PeerUnavailableError
 from replication.net.framing import FrameReader, send_parts
 from replication.net.seams import Connection, Transport
 from replication.net.tcp import TcpTransport
-from replication.net.tls import TlsConnection, TlsTransport
-from replication.net.tls_context import client_context, server_context
+from replication.net.tls import TlsConnection, TlsTransport, client_context, server_context
 from replication.wire.schema import Part
 from scenarios.world.world import World
 from storage.filesystem import File, OsFileSystem

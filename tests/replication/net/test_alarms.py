@@ -5,8 +5,7 @@ from functools import partial
 import trio
 from trio.testing import MockClock
 
-from replication.net.alarms import alarms_of_this_run
-from replication.net.clock import TrioClock
+from replication.net.clock import TrioClock, alarms_of_this_run
 
 CLOCK = TrioClock()
 

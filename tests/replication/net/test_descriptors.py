@@ -9,8 +9,7 @@ import pytest
 import trio
 
 from replication.errors import PeerUnavailableError, TooManyConnectionsError
-from replication.net.descriptors import left_for_connections
-from replication.net.tcp import TcpConnection, TcpTransport
+from replication.net.tcp import TcpConnection, TcpTransport, left_for_connections
 from storage.log.open_segments import DEFAULT_LIMIT, limit_within
 
 LIMIT = 256

@@ -5,7 +5,7 @@ import threading  # noqa: TID251  worker threads are the subject
 import pytest
 import trio
 
-from replication.net.offload import ThreadOffload
+from replication.net import ThreadOffload
 
 
 async def test_work_runs_in_another_thread_and_answers() -> None:

@@ -16,8 +16,7 @@ import trio
 from replication.config.tls import TlsKeys, check_tls, overridden
 from replication.errors import AuthenticationError, ConfigError, PeerUnavailableError
 from replication.net.tcp import TcpTransport
-from replication.net.tls import TlsConnection, TlsListener
-from replication.net.tls_context import client_context, server_context
+from replication.net.tls import TlsConnection, TlsListener, client_context, server_context
 from tests.replication.net.certificates import (
     HOST,
     broker_keys,

@@ -3,7 +3,7 @@
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from replication.net.turns import Turns
+from replication.net.pace import Turns
 
 
 async def test_who_comes_first_is_served_first_and_who_gives_up_is_passed_over() -> None:

@@ -8,7 +8,7 @@ from trio.testing import MockClock
 
 from replication.client.consumer import Consumer
 from replication.client.errors import KafkaTimeoutError
-from replication.net.offload import ThreadOffload
+from replication.net import ThreadOffload
 from replication.net.seams import Seams
 from storage.testing import FaultyFileSystem
 from storage.types import TopicPartition
