@@ -25,13 +25,14 @@ from replication.cli.output import (
 )
 from replication.cli.progress import Bar, progress
 from replication.errors import UnderstudyError
-from replication.mirror.groups import GroupAhead, groups_ahead
 from replication.mirror.options import NODE_ID
 from replication.mirror.promotion import (
     KEPT,
+    GroupAhead,
     PromotedPartition,
     abort_open_transactions,
     configs_of,
+    groups_ahead,
     next_producer_id,
     promoted_partitions,
 )

@@ -8,9 +8,8 @@
 
     mirror      one copy, followed until it is stopped        options   the topics to follow, limits
     source      the foreign cluster, as its clients see it    image     its metadata in our form
-    leader      requests to one of its leaders                state     `mirror.json`, and progress
-    keeper      writes `mirror.json`                          tails     checks for foreign writes
-    promotion   the copy as a cluster of its own              groups    copied consumer groups
+    state       `mirror.json`, its writer, and progress       tails     checks for foreign writes
+    promotion   the copy as a cluster of its own
 
 Rule 1: batches are written as they came, by the same code that writes a broker's replica: the
 same offsets, epochs, timestamps, compression, CRC, and the same gaps.

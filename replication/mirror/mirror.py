@@ -37,11 +37,14 @@ from replication.leader.rules.isr import IsrAnswer, IsrProposal
 from replication.metadata.rules import MetadataImage, delta_between
 from replication.metrics import MetricsRegistry
 from replication.mirror.image import MIRROR_ID, image_of, without
-from replication.mirror.keeper import StateKeeper
-from replication.mirror.leader import SourceFetcherFactory
 from replication.mirror.options import NODE_ID, MirrorOptions
-from replication.mirror.source import MirrorSource
-from replication.mirror.state import LOG_DIRECTORY, MirrorError, PartitionProgress
+from replication.mirror.source import MirrorSource, SourceFetcherFactory
+from replication.mirror.state import (
+    LOG_DIRECTORY,
+    MirrorError,
+    PartitionProgress,
+    StateKeeper,
+)
 from replication.mirror.tails import Tail, TailCheck
 from replication.net.raising import raising_only_one, raising_the_first
 from replication.net.seams import Seams

@@ -1,4 +1,4 @@
-"""The foreign cluster as its clients see it: its brokers, leaders and versions.
+"""The foreign cluster as its clients see it: its brokers, leaders and versions, and its fetchers.
 
 Rule 1: its metadata is requested every `metadata.max.age.ms`, which finds new topics and
 partitions, and at once when a leader refuses or is lost.
@@ -8,9 +8,12 @@ from; it is tried again with the next metadata.
 
 Rule 3: a source that is away is waited for, however long that takes. Only a source that refuses our
 login before its first answer is given up.
+
+Rule 4: a leader that does not answer may no longer be the leader, and no controller tells us: so
+metadata is requested whenever one is lost.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 import trio
@@ -22,7 +25,10 @@ from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
 from replication.client.requests import ask
 from replication.config import ConfigSource
-from replication.errors import ErrorCode
+from replication.errors import ErrorCode, PeerUnavailableError, ProtocolError
+from replication.follower.fetcher_manager import RemoteFetcherFactory
+from replication.follower.leader_endpoint import LeaderEndpoint, RemoteLeaderEndpoint
+from replication.follower.rules.fetch_state import BrokerEndPoint
 from replication.mirror.options import MirrorOptions
 from replication.net.exchange import Versions
 from replication.net.seams import Seams
@@ -33,6 +39,9 @@ from replication.wire.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
+from replication.wire.fetch import CONSUMER_REPLICA_ID, FetchRequest, FetchResponse
+
+CLIENT_ID = "understudy-follow"
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -48,19 +57,9 @@ class MirrorSource:
     network: NetworkClient = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        seams = self.seams
-        self.network = NetworkClient(
-            config=self.config,
-            transport=seams.transport,
-            clock=seams.clock,
-            chance=seams.chance,
-            nursery=self.nursery,
-        )
+        self.network = NetworkClient(config=self.config, seams=self.seams, nursery=self.nursery)
         self.metadata = Metadata(
-            config=self.config,
             network=self.network,
-            clock=seams.clock,
-            chance=seams.chance,
             topics_wanted=lambda: None if self.options.patterns else self.options.names,
         )
 
@@ -154,3 +153,43 @@ class MirrorSource:
                 f" and we {API[api].min_version} to {API[api].max_version}"
             )
         return newest
+
+
+@attrs.define(kw_only=True)
+class SourceLeader(RemoteLeaderEndpoint):
+    """A leader of the source; `on_lost` is called when it does not answer a fetch.
+
+    It names its high watermark as its latest offset: a leader names its log end to no consumer.
+    """
+
+    on_lost: Callable[[], None]
+
+    async def fetch(self, request: FetchRequest, *, version: int) -> FetchResponse:
+        try:
+            return await super().fetch(request, version=version)
+        except (PeerUnavailableError, ProtocolError):
+            self.on_lost()
+            raise
+
+
+@attrs.frozen(kw_only=True)
+class SourceFetcherFactory(RemoteFetcherFactory):
+    """The factory of a mirror's fetchers; requests are in versions that both sides support."""
+
+    source: MirrorSource
+
+    def endpoint(self, leader: BrokerEndPoint, fetcher_id: int) -> LeaderEndpoint:
+        version = self.source.version
+        return SourceLeader(
+            broker=leader,
+            replica_id=CONSUMER_REPLICA_ID,
+            client_id=f"{CLIENT_ID}-{fetcher_id}",
+            transport=self.transport,
+            clock=self.clock,
+            fetch_version=version(leader.id, ApiKey.FETCH),
+            list_offsets_version=version(leader.id, ApiKey.LIST_OFFSETS),
+            offset_for_leader_epoch_version=version(leader.id, ApiKey.OFFSET_FOR_LEADER_EPOCH),
+            connect_timeout_ms=self.connect_timeout_ms,
+            request_timeout_ms=self.request_timeout_ms,
+            on_lost=self.source.metadata.request_update,
+        )

@@ -10,7 +10,7 @@ from replication.mirror.state import read_state, write_state
 from scenarios.world.world import World
 from storage.testing import FaultyFileSystem
 from storage.types import TopicPartition
-from tests.replication.client.scene import T0, play
+from tests.replication.client.scene import T0, play, played
 from tests.replication.mirror.scene import MACHINE, admin_of, cuts, following
 
 T1, U0 = TopicPartition("t", 1), TopicPartition("u", 0)
@@ -28,63 +28,57 @@ TRANSACTIONS = {
 }
 
 
-def test_a_copy_is_the_sources_log_byte_for_byte() -> None:
-    async def story(world: World) -> None:
-        async with following(world, replicas=((1,), (1,))) as copy:
-            await copy.scene.produce("a", "b", compression_type="zstd")
-            await copy.start()
-            await copy.scene.produce("c", partition=1, compression_type="gzip")
-            await copy.until_end(2)
-            await copy.until_end(1, T1)
-            copy.assert_same()
-            copy.assert_same(partition=T1)
-
-    play(story)
+@played
+async def test_a_copy_is_the_sources_log_byte_for_byte(world: World) -> None:
+    async with following(world, replicas=((1,), (1,))) as copy:
+        await copy.scene.produce("a", "b", compression_type="zstd")
+        await copy.start()
+        await copy.scene.produce("c", partition=1, compression_type="gzip")
+        await copy.until_end(2)
+        await copy.until_end(1, T1)
+        copy.assert_same()
+        copy.assert_same(partition=T1)
 
 
-def test_after_a_kill_it_goes_on_where_its_log_ends() -> None:
-    async def story(world: World) -> None:
-        async with following(world) as copy:
-            await copy.scene.produce("a", "b")
-            await copy.start()
-            await copy.until_end(2)
-            await copy.kill()
-            await copy.scene.produce("c")
-            await copy.start()
-            await copy.until_end(3)
-            copy.assert_same()
-            await copy.stop()
-            await copy.start()
-            assert copy.end() == 3
-
-    play(story)
+@played
+async def test_after_a_kill_it_goes_on_where_its_log_ends(world: World) -> None:
+    async with following(world) as copy:
+        await copy.scene.produce("a", "b")
+        await copy.start()
+        await copy.until_end(2)
+        await copy.kill()
+        await copy.scene.produce("c")
+        await copy.start()
+        await copy.until_end(3)
+        copy.assert_same()
+        await copy.stop()
+        await copy.start()
+        assert copy.end() == 3
 
 
-def test_where_it_goes_on_is_in_its_log_and_nowhere_else() -> None:
-    async def story(world: World) -> None:
-        async with following(world) as copy:
-            await copy.scene.produce("a", "b")
-            await copy.start()
-            await copy.until_end(2)
-            await copy.stop()
-            disk = world.disk(MACHINE)
-            files = FaultyFileSystem(disk.chance, disk=disk)
-            state = read_state(files, f"/{MACHINE}")
-            assert state is not None
-            topic = state.topics["t"]
-            wrong = {
-                number: attrs.evolve(each, log_end_offset=0, source_end=1)
-                for number, each in topic.partitions.items()
-            }
-            outdated = attrs.evolve(state, topics={"t": attrs.evolve(topic, partitions=wrong)})
-            write_state(files, f"/{MACHINE}", outdated)
-            await copy.scene.produce("c")
-            await copy.start()
-            await copy.until_end(3)
-            copy.assert_same()
-            assert cuts(copy) == []
-
-    play(story)
+@played
+async def test_where_it_goes_on_is_in_its_log_and_nowhere_else(world: World) -> None:
+    async with following(world) as copy:
+        await copy.scene.produce("a", "b")
+        await copy.start()
+        await copy.until_end(2)
+        await copy.stop()
+        disk = world.disk(MACHINE)
+        files = FaultyFileSystem(disk.chance, disk=disk)
+        state = read_state(files, f"/{MACHINE}")
+        assert state is not None
+        topic = state.topics["t"]
+        wrong = {
+            number: attrs.evolve(each, log_end_offset=0, source_end=1)
+            for number, each in topic.partitions.items()
+        }
+        outdated = attrs.evolve(state, topics={"t": attrs.evolve(topic, partitions=wrong)})
+        write_state(files, f"/{MACHINE}", outdated)
+        await copy.scene.produce("c")
+        await copy.start()
+        await copy.until_end(3)
+        copy.assert_same()
+        assert cuts(copy) == []
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -103,38 +97,34 @@ def test_after_a_power_cut_it_copies_again_what_was_lost(seed: int) -> None:
     play(story, seed=seed)
 
 
-def test_it_follows_the_partition_to_its_next_leader() -> None:
-    async def story(world: World) -> None:
-        async with following(world, brokers=3, replicas=((1, 2, 3),)) as copy:
-            await copy.scene.produce("a")
-            await copy.start()
-            await copy.until_end(1)
-            await copy.scene.cluster.kill("b1")
-            await copy.scene.produce("b", acks="all")
-            await copy.until_end(2)
-            copy.assert_same(copy.scene.leader())
-            at = copy.at()
-            assert at is not None
-            assert at.leader != 1
-
-    play(story)
+@played
+async def test_it_follows_the_partition_to_its_next_leader(world: World) -> None:
+    async with following(world, brokers=3, replicas=((1, 2, 3),)) as copy:
+        await copy.scene.produce("a")
+        await copy.start()
+        await copy.until_end(1)
+        await copy.scene.cluster.kill("b1")
+        await copy.scene.produce("b", acks="all")
+        await copy.until_end(2)
+        copy.assert_same(copy.scene.leader())
+        at = copy.at()
+        assert at is not None
+        assert at.leader != 1
 
 
-def test_new_partitions_and_new_topics_of_a_pattern_are_found() -> None:
-    async def story(world: World) -> None:
-        options = {"topics": (), "patterns": ("t|u.*",)}
-        async with following(world, options=options) as copy, admin_of(copy.scene) as admin:
-            await copy.start()
-            await admin.create_partitions({"t": 2})
-            await copy.until(lambda: copy.at(T1) is not None, "the new partition is found")
-            await copy.scene.produce("a", partition=1)
-            await copy.until_end(1, T1)
-            await copy.scene.client.create_topic("u1", ((1,),))
-            await copy.scene.client.create_topic("v", ((1,),))
-            await copy.until(lambda: copy.at(TopicPartition("u1", 0)) is not None, "u1 is found")
-            assert copy.at(TopicPartition("v", 0)) is None
-
-    play(story)
+@played
+async def test_new_partitions_and_new_topics_of_a_pattern_are_found(world: World) -> None:
+    options = {"topics": (), "patterns": ("t|u.*",)}
+    async with following(world, options=options) as copy, admin_of(copy.scene) as admin:
+        await copy.start()
+        await admin.create_partitions({"t": 2})
+        await copy.until(lambda: copy.at(T1) is not None, "the new partition is found")
+        await copy.scene.produce("a", partition=1)
+        await copy.until_end(1, T1)
+        await copy.scene.client.create_topic("u1", ((1,),))
+        await copy.scene.client.create_topic("v", ((1,),))
+        await copy.until(lambda: copy.at(TopicPartition("u1", 0)) is not None, "u1 is found")
+        assert copy.at(TopicPartition("v", 0)) is None
 
 
 def test_a_source_that_is_away_for_an_hour_is_waited_for() -> None:
@@ -163,67 +153,60 @@ def test_a_source_that_is_away_for_an_hour_is_waited_for() -> None:
         pytest.param(UpTo.HIGH_WATERMARK, 2, id="to the high watermark"),
     ],
 )
-def test_how_far_it_goes_is_an_option(up_to: UpTo, end: int) -> None:
-    async def story(world: World) -> None:
-        async with following(world, options={"up_to": up_to}, properties=TRANSACTIONS) as copy:
-            await copy.start()
-            await copy.scene.produce("a")
-            async with copy.scene.producer(transactional_id="x") as producer:
-                producer.begin_transaction()
-                await producer.send("t", b"b", partition=0)
-                await producer.flush()
-                await copy.until_end(end)
-                await copy.scene.cluster.clock.sleep(5)
-                assert copy.end() == end
-                await producer.commit_transaction()
-            await copy.until_end(3)  # with the marker
-            copy.assert_same()
-
-    play(story)
+@played
+async def test_how_far_it_goes_is_an_option(world: World, up_to: UpTo, end: int) -> None:
+    async with following(world, options={"up_to": up_to}, properties=TRANSACTIONS) as copy:
+        await copy.start()
+        await copy.scene.produce("a")
+        async with copy.scene.producer(transactional_id="x") as producer:
+            producer.begin_transaction()
+            await producer.send("t", b"b", partition=0)
+            await producer.flush()
+            await copy.until_end(end)
+            await copy.scene.cluster.clock.sleep(5)
+            assert copy.end() == end
+            await producer.commit_transaction()
+        await copy.until_end(3)  # with the marker
+        copy.assert_same()
 
 
-def test_what_is_not_followed_any_more_stays_and_is_not_missed() -> None:
-    async def story(world: World) -> None:
-        async with following(world, options={"topics": ("t", "u")}) as copy:
-            await copy.scene.client.create_topic("u", ((1,),))
-            await copy.scene.produce("a")
-            await copy.start()
-            await copy.until_end(1)
-            await copy.until_end(0, TopicPartition("u", 0))
-            await copy.stop()
-            await copy.start(topics=("u",))
-            await copy.scene.produce("b")
-            assert [each.topic_partition.topic for each in copy.mirror.progress()] == ["u"]
-            await copy.stop()
-            await copy.start()
-            await copy.until_end(2)
-            copy.assert_same()
-
-    play(story)
+@played
+async def test_what_is_not_followed_any_more_stays_and_is_not_missed(world: World) -> None:
+    async with following(world, options={"topics": ("t", "u")}) as copy:
+        await copy.scene.client.create_topic("u", ((1,),))
+        await copy.scene.produce("a")
+        await copy.start()
+        await copy.until_end(1)
+        await copy.until_end(0, TopicPartition("u", 0))
+        await copy.stop()
+        await copy.start(topics=("u",))
+        await copy.scene.produce("b")
+        assert [each.topic_partition.topic for each in copy.mirror.progress()] == ["u"]
+        await copy.stop()
+        await copy.start()
+        await copy.until_end(2)
+        copy.assert_same()
 
 
-def test_groups_offsets_have_a_position_of_their_own() -> None:
+@played
+async def test_groups_offsets_have_a_position_of_their_own(world: World) -> None:
     """A commit is copied although nothing is yet of the records that it is behind."""
-
-    async def story(world: World) -> None:
-        options = {"topics": ("u",), "groups": True}
-        async with following(world, brokers=2, options=options, properties=GROUPS) as copy:
-            async with admin_of(copy.scene) as admin:
-                await admin.alter_group_offsets("g", {T0: OffsetAndMetadata(0)})
-                here = copy.scene.leader(OFFSETS)
-                away = 1 if here == "b2" else 2
-                await admin.create_topics([NewTopic(name="u", replicas=((away,),))])
-                async with copy.scene.producer() as producer:
-                    for value in (b"a", b"b", b"c"):
-                        await producer.send("u", value, partition=0)
-                await admin.alter_group_offsets("g", {U0: OffsetAndMetadata(3)})
-            await copy.scene.cluster.kill(f"b{away}")
-            await copy.start()
-            await copy.until(lambda: copy.end(OFFSETS) > 1, "both commits are copied")
-            assert copy.end(U0) <= 0
-            await copy.scene.cluster.start(f"b{away}")
-            await copy.until_end(3, U0)
-            copy.assert_same(f"b{away}", U0)
-            copy.assert_same(here, OFFSETS)
-
-    play(story)
+    options = {"topics": ("u",), "groups": True}
+    async with following(world, brokers=2, options=options, properties=GROUPS) as copy:
+        async with admin_of(copy.scene) as admin:
+            await admin.alter_group_offsets("g", {T0: OffsetAndMetadata(0)})
+            here = copy.scene.leader(OFFSETS)
+            away = 1 if here == "b2" else 2
+            await admin.create_topics([NewTopic(name="u", replicas=((away,),))])
+            async with copy.scene.producer() as producer:
+                for value in (b"a", b"b", b"c"):
+                    await producer.send("u", value, partition=0)
+            await admin.alter_group_offsets("g", {U0: OffsetAndMetadata(3)})
+        await copy.scene.cluster.kill(f"b{away}")
+        await copy.start()
+        await copy.until(lambda: copy.end(OFFSETS) > 1, "both commits are copied")
+        assert copy.end(U0) <= 0
+        await copy.scene.cluster.start(f"b{away}")
+        await copy.until_end(3, U0)
+        copy.assert_same(f"b{away}", U0)
+        copy.assert_same(here, OFFSETS)

@@ -12,11 +12,11 @@ from replication.client.offsets import OffsetAndMetadata
 from replication.client.producer import Producer
 from replication.errors import ErrorCode, KafkaError
 from replication.mirror import UpTo
-from replication.mirror.groups import groups_ahead
 from replication.mirror.promotion import (
     KEPT,
     abort_open_transactions,
     configs_of,
+    groups_ahead,
     next_producer_id,
     promoted_partitions,
 )
@@ -28,7 +28,7 @@ from storage.testing import FaultyFileSystem
 from storage.testing.disk import DirectoryNode
 from storage.tools.standalone import open_log_directory
 from storage.types import TopicPartition
-from tests.replication.client.scene import T0, play
+from tests.replication.client.scene import T0, played
 from tests.replication.mirror.scene import COPY, MACHINE, admin_of, compared, following
 from tests.replication.mirror.test_following import GROUPS, TRANSACTIONS
 
@@ -209,24 +209,22 @@ def replicas(cluster: SimulatedCluster) -> set[int]:
     return {*found.isr}
 
 
-def test_what_is_adopted_twice_is_registered_once_and_a_new_topic_takes_the_place_of_the_old() -> (
-    None
-):
-    async def story(world: World) -> None:
-        topic = AdoptedTopic(name="t", topic_id=b"1" * 16, configs=KEPT, leader_epochs={0: 4})
-        ends = []
-        for each in (topic, topic, attrs.evolve(topic, topic_id=b"2" * 16)):
-            await adopt_on_c(world, [each])
-            async with open_simulated_cluster(world, brokers=1) as cluster:
-                registration = cluster.partition(T0)
-                assert registration is not None
-                ends.append((cluster.image.topics["t"].topic_id, registration.leader_epoch > 4))
-        assert ends == [(b"1" * 16, True), (b"1" * 16, True), (b"2" * 16, True)]
-        with pytest.raises(AdoptionError, match="belongs to cluster understudy"):
-            await adopt(world.node("c"), "/c/log", cluster_id="x", broker_id=1, topics=[topic])
-        world.kill("c")
-
-    play(story)
+@played
+async def test_what_is_adopted_twice_is_registered_once_and_a_new_topic_takes_the_place_of_the_old(
+    world: World,
+) -> None:
+    topic = AdoptedTopic(name="t", topic_id=b"1" * 16, configs=KEPT, leader_epochs={0: 4})
+    ends = []
+    for each in (topic, topic, attrs.evolve(topic, topic_id=b"2" * 16)):
+        await adopt_on_c(world, [each])
+        async with open_simulated_cluster(world, brokers=1) as cluster:
+            registration = cluster.partition(T0)
+            assert registration is not None
+            ends.append((cluster.image.topics["t"].topic_id, registration.leader_epoch > 4))
+    assert ends == [(b"1" * 16, True), (b"1" * 16, True), (b"2" * 16, True)]
+    with pytest.raises(AdoptionError, match="belongs to cluster understudy"):
+        await adopt(world.node("c"), "/c/log", cluster_id="x", broker_id=1, topics=[topic])
+    world.kill("c")
 
 
 def test_what_was_set_at_the_source_holds_where_it_is_known_here() -> None:
@@ -239,26 +237,24 @@ def test_what_was_set_at_the_source_holds_where_it_is_known_here() -> None:
     assert configs_of(topic) == ({"retention.ms": "5"}, ["confluent.tier.enable"])
 
 
-def test_groups_that_committed_beyond_the_copys_end_are_told() -> None:
-    async def story(world: World) -> None:
-        options = {"groups": True}
-        async with following(world, options=options, properties=GROUPS) as copy:
-            await copy.scene.produce("a", "b", "c")
-            async with admin_of(copy.scene) as admin:
-                await admin.alter_group_offsets("slow", {T0: OffsetAndMetadata(1)})
-                await admin.alter_group_offsets("fast", {T0: OffsetAndMetadata(3)})
-            await copy.start()
-            await copy.until_end(3)
-            offsets = TopicPartition("__consumer_offsets", 0)
-            await copy.until(lambda: copy.end(offsets) > 1, "offsets are copied")
-            await copy.stop()
-        disk = world.disk(MACHINE)
-        with open_log_directory(COPY, file_system=FaultyFileSystem(disk.chance, disk=disk)) as logs:
-            assert list(groups_ahead(logs)) == []
-            log = logs.get(T0)
-            assert log is not None
-            log.truncate_to(2)
-            [ahead] = groups_ahead(logs)
-        assert str(ahead) == "group fast: t-0 was committed at 3, and the copy ends at 2"
-
-    play(story)
+@played
+async def test_groups_that_committed_beyond_the_copys_end_are_told(world: World) -> None:
+    options = {"groups": True}
+    async with following(world, options=options, properties=GROUPS) as copy:
+        await copy.scene.produce("a", "b", "c")
+        async with admin_of(copy.scene) as admin:
+            await admin.alter_group_offsets("slow", {T0: OffsetAndMetadata(1)})
+            await admin.alter_group_offsets("fast", {T0: OffsetAndMetadata(3)})
+        await copy.start()
+        await copy.until_end(3)
+        offsets = TopicPartition("__consumer_offsets", 0)
+        await copy.until(lambda: copy.end(offsets) > 1, "offsets are copied")
+        await copy.stop()
+    disk = world.disk(MACHINE)
+    with open_log_directory(COPY, file_system=FaultyFileSystem(disk.chance, disk=disk)) as logs:
+        assert list(groups_ahead(logs)) == []
+        log = logs.get(T0)
+        assert log is not None
+        log.truncate_to(2)
+        [ahead] = groups_ahead(logs)
+    assert str(ahead) == "group fast: t-0 was committed at 3, and the copy ends at 2"

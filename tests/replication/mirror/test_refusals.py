@@ -21,7 +21,7 @@ from storage.testing import Fault, FaultyFileSystem
 from storage.testing.disk import DirectoryNode
 from storage.tools.standalone import append_records, open_log_directory
 from storage.types import TopicPartition
-from tests.replication.client.scene import T0, Scene, play
+from tests.replication.client.scene import T0, Scene, played
 from tests.replication.mirror.scene import COPY, MACHINE, Following, admin_of, all_files, following
 
 
@@ -67,49 +67,47 @@ def heard_never(files: dict[str, bytes]) -> dict[str, bytes]:
     return files | {state: re.sub(rb'"heard_ms": \d+', b"", files[state])}
 
 
-def test_a_copy_that_was_written_to() -> None:
-    async def story(world: World) -> None:
-        async with following(world) as copy:
-            await copied(copy, "a")
-            write_to_copy(world, b"mine")
-            await copy.scene.produce("b", "c")
-            for _ in range(2):
-                with refused(copy, r"t-0 in /m was written to.*offset 1 "):
-                    await copy.make().run()
-
-    play(story)
-
-
-def test_one_of_which_several_partitions_were_written_to_is_refused_in_one_line_too() -> None:
-    async def story(world: World) -> None:
-        async with following(world, replicas=((1,), (1,))) as copy:
-            await copy.scene.produce("a")
-            await copy.scene.produce("a", partition=1)
-            await copy.start()
-            await copy.until_end(1)
-            await copy.until_end(1, TopicPartition("t", 1))
-            await copy.stop()
-            for number in range(2):
-                write_to_copy(world, b"mine", TopicPartition("t", number))
-                await copy.scene.produce("b", partition=number)
-            with refused(copy, r"t-\d in /m was written to.*offset 1 "):
+@played
+async def test_a_copy_that_was_written_to(world: World) -> None:
+    async with following(world) as copy:
+        await copied(copy, "a")
+        write_to_copy(world, b"mine")
+        await copy.scene.produce("b", "c")
+        for _ in range(2):
+            with refused(copy, r"t-0 in /m was written to.*offset 1 "):
                 await copy.make().run()
 
-    play(story)
+
+@played
+async def test_one_of_which_several_partitions_were_written_to_is_refused_in_one_line_too(
+    world: World,
+) -> None:
+    async with following(world, replicas=((1,), (1,))) as copy:
+        await copy.scene.produce("a")
+        await copy.scene.produce("a", partition=1)
+        await copy.start()
+        await copy.until_end(1)
+        await copy.until_end(1, TopicPartition("t", 1))
+        await copy.stop()
+        for number in range(2):
+            write_to_copy(world, b"mine", TopicPartition("t", number))
+            await copy.scene.produce("b", partition=number)
+        with refused(copy, r"t-\d in /m was written to.*offset 1 "):
+            await copy.make().run()
 
 
-def test_one_that_was_written_to_beyond_the_sources_end_is_cut_by_its_epochs() -> None:
-    async def story(world: World) -> None:
-        async with following(world) as copy:
-            await copied(copy, "a")
-            write_to_copy(world, b"mine")
-            await copy.start()
-            await copy.until_end(1)
-            await copy.scene.produce("b")
-            await copy.until_end(2)
-            copy.assert_same()
-
-    play(story)
+@played
+async def test_one_that_was_written_to_beyond_the_sources_end_is_cut_by_its_epochs(
+    world: World,
+) -> None:
+    async with following(world) as copy:
+        await copied(copy, "a")
+        write_to_copy(world, b"mine")
+        await copy.start()
+        await copy.until_end(1)
+        await copy.scene.produce("b")
+        await copy.until_end(2)
+        copy.assert_same()
 
 
 async def become_another(source: Scene) -> None:
@@ -127,77 +125,67 @@ async def become_another(source: Scene) -> None:
     await source.produce("x", "y", "z")
 
 
-def test_a_source_of_another_cluster() -> None:
-    async def story(world: World) -> None:
-        async with following(world) as copy:
-            await copied(copy, "a")
-            await become_another(copy.scene)
-            for _ in range(2):
-                with refused(copy, r"of cluster understudy,.*is cluster another$"):
-                    await copy.make().run()
-
-    play(story)
-
-
-def test_a_source_that_is_another_cluster_from_now_on() -> None:
-    async def story(world: World) -> None:
-        async with following(world) as copy:
-            await copied(copy, "a")
-            with (
-                refused(copy, "is cluster another now; /m holds a copy of cluster understudy"),
-                raising_only_one(),
-            ):
-                async with trio.open_nursery() as nursery:
-                    mirror = copy.make()
-                    await nursery.start(mirror.run)
-                    await copy.until(lambda: mirror.trouble is None, "it follows")
-                    await become_another(copy.scene)
-                    await trio.sleep_forever()
-
-    play(story)
-
-
-def test_a_promoted_copy() -> None:
-    async def story(world: World) -> None:
-        async with following(world) as copy:
-            await copied(copy, "a")
-            files = disk_of(world)
-            state = read_state(files, f"/{MACHINE}")
-            assert state is not None
-            write_state(files, f"/{MACHINE}", attrs.evolve(state, promoted=True))
-            with refused(copy, "was promoted"):
+@played
+async def test_a_source_of_another_cluster(world: World) -> None:
+    async with following(world) as copy:
+        await copied(copy, "a")
+        await become_another(copy.scene)
+        for _ in range(2):
+            with refused(copy, r"of cluster understudy,.*is cluster another$"):
                 await copy.make().run()
 
-    play(story)
+
+@played
+async def test_a_source_that_is_another_cluster_from_now_on(world: World) -> None:
+    async with following(world) as copy:
+        await copied(copy, "a")
+        with (
+            refused(copy, "is cluster another now; /m holds a copy of cluster understudy"),
+            raising_only_one(),
+        ):
+            async with trio.open_nursery() as nursery:
+                mirror = copy.make()
+                await nursery.start(mirror.run)
+                await copy.until(lambda: mirror.trouble is None, "it follows")
+                await become_another(copy.scene)
+                await trio.sleep_forever()
 
 
-def test_logs_that_no_mirror_made() -> None:
-    async def story(world: World) -> None:
-        async with following(world) as copy:
-            await copied(copy, "a")
-            disk_of(world).remove(f"/{MACHINE}/{STATE_FILE}")
-            with refused(copy, rf"{LOG_DIRECTORY} holds logs.*not a copy"):
-                await copy.make().run()
+@played
+async def test_a_promoted_copy(world: World) -> None:
+    async with following(world) as copy:
+        await copied(copy, "a")
+        files = disk_of(world)
+        state = read_state(files, f"/{MACHINE}")
+        assert state is not None
+        write_state(files, f"/{MACHINE}", attrs.evolve(state, promoted=True))
+        with refused(copy, "was promoted"):
+            await copy.make().run()
 
-    play(story)
+
+@played
+async def test_logs_that_no_mirror_made(world: World) -> None:
+    async with following(world) as copy:
+        await copied(copy, "a")
+        disk_of(world).remove(f"/{MACHINE}/{STATE_FILE}")
+        with refused(copy, rf"{LOG_DIRECTORY} holds logs.*not a copy"):
+            await copy.make().run()
 
 
-def test_a_full_disk_ends_it_and_what_was_copied_is_there_after_it() -> None:
-    async def story(world: World) -> None:
-        async with following(world) as copy:
-            await copied(copy, "a")
-            await copy.scene.produce("b" * 100_000)
-            disk = world.disk(MACHINE)
-            disk.capacity = disk.used() + 20_000
-            with pytest.raises(KafkaStorageError, match="the copy is left as it is"):
-                await copy.make().run()
-            world.kill(MACHINE)
-            disk.capacity = None
-            await copy.start()
-            await copy.until_end(2)
-            copy.assert_same()
-
-    play(story)
+@played
+async def test_a_full_disk_ends_it_and_what_was_copied_is_there_after_it(world: World) -> None:
+    async with following(world) as copy:
+        await copied(copy, "a")
+        await copy.scene.produce("b" * 100_000)
+        disk = world.disk(MACHINE)
+        disk.capacity = disk.used() + 20_000
+        with pytest.raises(KafkaStorageError, match="the copy is left as it is"):
+            await copy.make().run()
+        world.kill(MACHINE)
+        disk.capacity = None
+        await copy.start()
+        await copy.until_end(2)
+        copy.assert_same()
 
 
 async def follow_for_two_minutes(copy: Following) -> None:
@@ -210,22 +198,22 @@ async def follow_for_two_minutes(copy: Following) -> None:
 
 
 @pytest.mark.parametrize("name", [STATE_FILE, "*-checkpoint", "*.log", "*.snapshot"])
-def test_a_disk_that_is_full_whoever_writes_leaves_a_copy_that_is_gone_on_with(name: str) -> None:
-    async def story(world: World) -> None:
-        async with following(world) as copy:
-            await copied(copy, "a")
-            await copy.scene.produce("b")
-            disk = world.disk(MACHINE)
-            full = Fault(operation="write", names=f"{name}*", error=errno.ENOSPC, times=None)
-            disk.faults.append(full)
-            with pytest.raises((KafkaStorageError, OSError)) as ended:
-                await follow_for_two_minutes(copy)
-            assert "\n" not in str(ended.value)
-            assert "No space left on device" in str(ended.value)
-            world.kill(MACHINE)
-            disk.faults.clear()
-            await copy.start()
-            await copy.until_end(2)
-            copy.assert_same()
-
-    play(story)
+@played
+async def test_a_disk_that_is_full_whoever_writes_leaves_a_copy_that_is_gone_on_with(
+    world: World, name: str
+) -> None:
+    async with following(world) as copy:
+        await copied(copy, "a")
+        await copy.scene.produce("b")
+        disk = world.disk(MACHINE)
+        full = Fault(operation="write", names=f"{name}*", error=errno.ENOSPC, times=None)
+        disk.faults.append(full)
+        with pytest.raises((KafkaStorageError, OSError)) as ended:
+            await follow_for_two_minutes(copy)
+        assert "\n" not in str(ended.value)
+        assert "No space left on device" in str(ended.value)
+        world.kill(MACHINE)
+        disk.faults.clear()
+        await copy.start()
+        await copy.until_end(2)
+        copy.assert_same()
