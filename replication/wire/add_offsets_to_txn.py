@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (KIP-98): a transaction is about to commit offsets of a group."""
+"""AddOffsetsToTxn (KIP-98): adds the offsets of a group to a transaction."""
 
 import attrs
 

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn (KIP-98, 890): which partitions a transaction is about to write to.
+"""AddPartitionsToTxn (KIP-98, 890): adds partitions to a transaction, before they are written to.
 
 Up to version 3 a producer asks, for its one transaction. From 4 on brokers ask, for many at
 once, also only whether a partition is in (`verify_only`).

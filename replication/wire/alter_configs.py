@@ -1,7 +1,7 @@
-"""AlterConfigs (KIP-133): every key of a topic or a broker, set anew as a whole.
+"""AlterConfigs (KIP-133): replaces the whole configuration of topics or brokers.
 
-Keys that are not named lose what was set. IncrementalAlterConfigs has replaced it, and
-clients that know no better still speak it.
+Keys that are not named get their defaults. IncrementalAlterConfigs has replaced it; older clients
+still send it.
 """
 
 import attrs

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (KIP-455): a partition shall move, or shall stay after all.
+"""AlterPartitionReassignments (KIP-455): moves partitions to other brokers, or cancels a move.
 
 `replicas` null cancels what is under way. Version 1 may forbid that the number of replicas
 changes (KIP-860).

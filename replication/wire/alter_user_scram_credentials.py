@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials (KIP-554): who may log in by SCRAM, and no more."""
+"""AlterUserScramCredentials (KIP-554): sets and removes the SCRAM credentials of users."""
 
 import attrs
 

@@ -1,4 +1,4 @@
-"""ApiVersions (KIP-35, 511, 584): the first thing a client asks, before it knows anything.
+"""ApiVersions (KIP-35, 511, 584): the first request of a client, for the versions that a broker serves.
 
 A version we do not know is answered with the body of version 0, error UNSUPPORTED_VERSION
 and the range we do know for this one API; the client then asks again (KIP-511). The

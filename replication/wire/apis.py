@@ -1,4 +1,4 @@
-"""Which of Kafka's APIs we speak, and which versions of each; the table itself is API.
+"""The APIs of Kafka that are supported, and the versions of each; `API` is the table.
 
 `min_version` to `max_version` are what the codec reads and writes. What a broker tells
 its clients may start lower: Produce is advertised from 0, as Apache Kafka 4 does, because
@@ -92,7 +92,7 @@ class Api:
 
     @property
     def name(self) -> str:
-        """As the messages have it: OffsetForLeaderEpoch."""
+        """The name in the classes of messages, such as OffsetForLeaderEpoch."""
         return self.key.name.title().replace("_", "")
 
     @cached_property
@@ -115,7 +115,7 @@ class Api:
         return version >= self.first_flexible
 
     def response_header_is_flexible(self, version: int) -> bool:
-        # KIP-511: who cannot know our versions yet must be able to read this header.
+        # KIP-511: a client that does not know our versions yet must be able to read this header.
         return self.key is not ApiKey.API_VERSIONS and self.is_flexible(version)
 
 

@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs (KIP-858): in which of its log directories a broker keeps each replica."""
+"""AssignReplicasToDirs (KIP-858): a broker reports the log directory of each of its replicas."""
 
 import attrs
 

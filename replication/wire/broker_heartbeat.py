@@ -1,4 +1,4 @@
-"""BrokerHeartbeat (KIP-631, 858, 1066): a broker stays registered, and asks to leave."""
+"""BrokerHeartbeat (KIP-631, 858, 1066): keeps a broker registered, and requests its shutdown."""
 
 import attrs
 

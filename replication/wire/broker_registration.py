@@ -1,4 +1,4 @@
-"""BrokerRegistration (KIP-631, 866, 858, 966): a broker tells the controller that it is there.
+"""BrokerRegistration (KIP-631, 866, 858, 966): registers a broker with the controller.
 
 Version 3 brought the epoch of the broker's last clean shutdown, so that a controller can
 tell a broker that may have lost its tail from one that cannot have.

@@ -28,6 +28,7 @@ back as parts of their own, between the joined rest.
 
 import struct
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
 from replication.errors import ProtocolError
@@ -37,34 +38,37 @@ from replication.wire.encoder_source import encoder_source
 from replication.wire.schema import Part
 
 Message = TypeVar("Message")
-Encoder: TypeAlias = Callable[[Any], list[Part]]
-Decoder: TypeAlias = Callable[[memoryview, int, int], tuple[Any, int]]
-EncoderInSteps: TypeAlias = Callable[[Any], Steps[list[Part]]]
-DecoderInSteps: TypeAlias = Callable[[memoryview, int, int, int], Steps[tuple[Any, int]]]
+MakeSource: TypeAlias = Callable[..., tuple[str, dict[str, Any]]]
 
-_ENCODERS: dict[tuple[type, int, bool], Encoder] = {}
-_DECODERS: dict[tuple[type, int, bool], Decoder] = {}
-_ENCODERS_IN_STEPS: dict[tuple[type, int, bool], EncoderInSteps] = {}
-_DECODERS_IN_STEPS: dict[tuple[type, int, bool], DecoderInSteps] = {}
 _BROKEN = (struct.error, IndexError, UnicodeDecodeError)
 
 
 def encode(message: object, *, version: int, flexible: bool) -> list[Part]:
     """Return the parts of `message` at `version`; none for a message without fields."""
-    return encoder(type(message), version, flexible=flexible)(message)
+    kind: Any = type(message)
+    write: Callable[[Any], list[Part]] = _compiled(
+        encoder_source, kind, version, flexible=flexible, in_steps=False
+    )
+    return write(message)
 
 
 def encode_in_steps(message: object, *, version: int, flexible: bool) -> Steps[list[Part]]:
     """Return the same parts, cut smaller."""
-    return encoder_in_steps(type(message), version, flexible=flexible)(message)
+    kind: Any = type(message)
+    write: Callable[[Any], Steps[list[Part]]] = _compiled(
+        encoder_source, kind, version, flexible=flexible, in_steps=True
+    )
+    return write(message)
 
 
 def decode(
     kind: type[Message], frame: memoryview, position: int = 0, *, version: int, flexible: bool
 ) -> Message:
     """Return the message of class `kind` at `position`; raise ProtocolError if none is there."""
+    hashable: Any = kind
+    read = _compiled(decoder_source, hashable, version, flexible=flexible, in_steps=False)
     try:
-        message, _ = decoder(kind, version, flexible=flexible)(frame, position, len(frame))
+        message, _ = read(frame, position, len(frame))
     except _BROKEN as broken:
         raise ProtocolError(f"not a {kind.__name__} v{version}: {broken}") from broken
     assert isinstance(message, kind)
@@ -81,7 +85,8 @@ def decode_in_steps(
     most_items: int,
 ) -> Steps[Message]:
     """Return the same message; raise ProtocolError where its arrays have too many items, too."""
-    read = decoder_in_steps(kind, version, flexible=flexible)
+    hashable: Any = kind
+    read = _compiled(decoder_source, hashable, version, flexible=flexible, in_steps=True)
     try:
         message, _ = yield from read(frame, position, len(frame), most_items)
     except _BROKEN as broken:
@@ -90,49 +95,13 @@ def decode_in_steps(
     return message
 
 
-def encoder(kind: type[Any], version: int, *, flexible: bool) -> Encoder:
-    """Return the function that writes `kind` at `version`."""
-    if (known := _ENCODERS.get((kind, version, flexible))) is not None:
-        return known
-    source, names = encoder_source(kind, version, flexible=flexible)
-    compiled: Encoder = _compile(f"{kind.__name__} v{version} encoder", source, names)["encode"]
-    _ENCODERS[kind, version, flexible] = compiled
-    return compiled
-
-
-def encoder_in_steps(kind: type[Any], version: int, *, flexible: bool) -> EncoderInSteps:
-    """Return the generator function that writes `kind` at `version`."""
-    if (known := _ENCODERS_IN_STEPS.get((kind, version, flexible))) is not None:
-        return known
-    source, names = encoder_source(kind, version, flexible=flexible, in_steps=True)
-    title = f"{kind.__name__} v{version} encoder in steps"
-    compiled: EncoderInSteps = _compile(title, source, names)["encode"]
-    _ENCODERS_IN_STEPS[kind, version, flexible] = compiled
-    return compiled
-
-
-def decoder(kind: type[Any], version: int, *, flexible: bool) -> Decoder:
-    """Return the function that reads `kind` at `version`."""
-    if (known := _DECODERS.get((kind, version, flexible))) is not None:
-        return known
-    source, names = decoder_source(kind, version, flexible=flexible)
-    compiled: Decoder = _compile(f"{kind.__name__} v{version} decoder", source, names)["decode"]
-    _DECODERS[kind, version, flexible] = compiled
-    return compiled
-
-
-def decoder_in_steps(kind: type[Any], version: int, *, flexible: bool) -> DecoderInSteps:
-    """Return the generator function that reads `kind` at `version`."""
-    if (known := _DECODERS_IN_STEPS.get((kind, version, flexible))) is not None:
-        return known
-    source, names = decoder_source(kind, version, flexible=flexible, in_steps=True)
-    title = f"{kind.__name__} v{version} decoder in steps"
-    compiled: DecoderInSteps = _compile(title, source, names)["decode"]
-    _DECODERS_IN_STEPS[kind, version, flexible] = compiled
-    return compiled
-
-
-def _compile(title: str, source: str, names: dict[str, Any]) -> dict[str, Any]:
+@cache
+def _compiled(
+    make_source: MakeSource, kind: type[Any], version: int, *, flexible: bool, in_steps: bool
+) -> Any:
+    """Return the function, or generator function, that writes or reads `kind` at `version`."""
+    source, names = make_source(kind, version, flexible=flexible, in_steps=in_steps)
+    title = f"{make_source.__name__} of {kind.__name__} v{version}{' in steps' * in_steps}"
     # The source is made of declared names alone; nothing off the wire ever reaches it.
     exec(compile(source, f"<{title}>", "exec"), names)  # noqa: S102
-    return names
+    return names["encode" if make_source is encoder_source else "decode"]

@@ -1,4 +1,4 @@
-"""What the members of a consumer group tell each other, through a coordinator that hands it on.
+"""The messages of a consumer group's members to each other, which the coordinator passes on unread.
 
     subscription    version i16 | topics | user data | owned (1+) | generation (2+) | rack (3+)
     assignment      version i16 | partitions by topic | user data
@@ -55,7 +55,7 @@ class Assignment:
 
 @attrs.define(kw_only=True)
 class StickyUserData:
-    """What a member of the eager sticky assignor says of its last assignment, without a version."""
+    """The last assignment of a member with the eager sticky assignor; it has no version."""
 
     previous_assignment: list[TopicPartitions] = array(TopicPartitions)
     generation: int = int32("1+", default=NO_GENERATION)
@@ -66,7 +66,7 @@ def encode_subscription(subscription: Subscription, version: int = LATEST_SUBSCR
 
 
 def decode_subscription(data: bytes) -> Subscription:
-    """ProtocolError where `data` is none."""
+    """Return the subscription in `data`; ProtocolError if it is none."""
     return _decode(Subscription, data, LATEST_SUBSCRIPTION)
 
 
@@ -75,7 +75,7 @@ def encode_assignment(assignment: Assignment, version: int = LATEST_ASSIGNMENT) 
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    """ProtocolError where `data` is none."""
+    """Return the assignment in `data`; ProtocolError if it is none."""
     return _decode(Assignment, data, LATEST_ASSIGNMENT)
 
 
@@ -84,7 +84,7 @@ def encode_sticky(user_data: StickyUserData) -> bytes:
 
 
 def decode_sticky(data: bytes) -> StickyUserData:
-    """ProtocolError where `data` is none; older members say no generation."""
+    """Return the user data in `data`, older ones without a generation; ProtocolError if it is none."""
     try:
         return decode(StickyUserData, memoryview(data), version=1, flexible=False)
     except ProtocolError:

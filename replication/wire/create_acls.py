@@ -1,4 +1,4 @@
-"""CreateAcls (KIP-140, 290): who may, or may not, do what to what."""
+"""CreateAcls (KIP-140, 290): creates ACLs."""
 
 import attrs
 

@@ -1,7 +1,7 @@
-"""CreatePartitions (KIP-195, 599): a topic grows.
+"""CreatePartitions (KIP-195, 599): adds partitions to topics.
 
-`count` is how many it shall have in all; `assignments` null leaves it to the controller
-where the new ones are.
+`count` is the number of partitions in all; with `assignments` null the controller chooses the
+brokers of the new ones.
 """
 
 import attrs

@@ -1,4 +1,4 @@
-"""CreateTopics (KIP-4, 195, 464, 525, 599): a topic, by count or by explicit assignment.
+"""CreateTopics (KIP-4, 195, 464, 525, 599): creates topics, by counts or by explicit assignments.
 
 `num_partitions` and `replication_factor` of -1 take the broker's defaults (KIP-464), and
 are -1 too where `assignments` says which broker holds which partition.

@@ -1,4 +1,4 @@
-"""DeleteAcls (KIP-140, 290): the bindings that filters let through are gone."""
+"""DeleteAcls (KIP-140, 290): deletes the ACLs that match any of several filters."""
 
 import attrs
 
@@ -8,7 +8,7 @@ from replication.wire.schema import array, int8, int16, int32, string
 
 @attrs.define(kw_only=True)
 class DeleteAclsFilter(AclBindingFilter):
-    """One of several."""
+    """One filter of a request."""
 
 
 @attrs.define(kw_only=True)

@@ -1,4 +1,4 @@
-"""DeleteGroups (KIP-229): groups without members go, and their offsets with them."""
+"""DeleteGroups (KIP-229): deletes groups without members, with their offsets."""
 
 import attrs
 

@@ -1,4 +1,4 @@
-"""DeleteRecords (KIP-107): a partition's log begins at an offset from now on."""
+"""DeleteRecords (KIP-107): deletes the records of partitions before an offset."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""DeleteTopics (KIP-4, 516, 599): by name, and from version 6 by name or id."""
+"""DeleteTopics (KIP-4, 516, 599): deletes topics by name, and from version 6 on also by id."""
 
 import attrs
 

@@ -1,4 +1,4 @@
-"""DescribeAcls (KIP-140, 290): the bindings that match a filter."""
+"""DescribeAcls (KIP-140, 290): returns the ACLs that match a filter."""
 
 import attrs
 
@@ -23,7 +23,7 @@ class AclBindingFilter:
 
 @attrs.define(kw_only=True)
 class DescribeAclsRequest(AclBindingFilter):
-    """One filter."""
+    """The request, whose fields are one filter."""
 
 
 @attrs.define(kw_only=True)

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (KIP-546): the quotas of users, client ids and addresses."""
+"""DescribeClientQuotas (KIP-546): returns the quotas of users, client ids and addresses."""
 
 import attrs
 

@@ -1,4 +1,4 @@
-"""DescribeCluster (KIP-700, 919, 1073): who is in the cluster; for administrators."""
+"""DescribeCluster (KIP-700, 919, 1073): returns the brokers and the controller of a cluster."""
 
 import attrs
 

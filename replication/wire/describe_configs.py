@@ -1,4 +1,4 @@
-"""DescribeConfigs (KIP-133, 226, 569): what a topic or a broker is set to, and by whom.
+"""DescribeConfigs (KIP-133, 226, 569): returns the configurations of topics and brokers, with sources.
 
 `ConfigResourceType` is ConfigResource.Type in Kafka; `replication.config` has the numbers of
 ConfigSource and ConfigType.

@@ -1,6 +1,6 @@
-"""DescribeGroups (KIP-345, 430, 1043): who is in a group, and who has what.
+"""DescribeGroups (KIP-345, 430, 1043): returns the members of groups and their assignments.
 
-Up to version 5 a group that there is not is a dead one without an error; from 6 on it is
+Up to version 5 a group that does not exist is a dead one without an error; from 6 on it is
 GROUP_ID_NOT_FOUND, with a message.
 """
 

@@ -1,6 +1,6 @@
-"""DescribeLogDirs (KIP-113, KIP-827): what lies in a broker's log directories, and how full they are.
+"""DescribeLogDirs (KIP-113, KIP-827): returns the replicas and the space in a broker's log directories.
 
-Null topics ask for all that lies there.
+With null topics all replicas are returned.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""DescribeProducers (KIP-664): whom a partition remembers as its producers."""
+"""DescribeProducers (KIP-664): returns the producers whose state a partition keeps."""
 
 import attrs
 

@@ -1,7 +1,7 @@
-"""DescribeTopicPartitions (KIP-966): who leads what, and who else could, page by page.
+"""DescribeTopicPartitions (KIP-966): returns the leaders and replicas of partitions, in pages.
 
-No topics ask for all of them. `cursor` is where a page begins, `next_cursor` where the next
-one does; null where there is none.
+Without topics all are returned. A page begins at `cursor`, and the next one at `next_cursor`; both
+are null if there is none.
 """
 
 import attrs

@@ -1,4 +1,4 @@
-"""DescribeTransactions (KIP-664): where transactions stand, by their ids."""
+"""DescribeTransactions (KIP-664): returns the state of transactions, by their ids."""
 
 import attrs
 

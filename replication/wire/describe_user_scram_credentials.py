@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (KIP-554): who may log in by SCRAM; never with what."""
+"""DescribeUserScramCredentials (KIP-554): returns the SCRAM mechanisms of users, never a secret."""
 
 import attrs
 

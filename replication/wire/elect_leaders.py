@@ -1,7 +1,4 @@
-"""ElectLeaders (KIP-183, KIP-460): an operator asks for an election.
-
-`topic_partitions` null asks for one of every partition.
-"""
+"""ElectLeaders (KIP-183, KIP-460): requests elections for partitions, or for all if `topic_partitions` is null."""
 
 import attrs
 

@@ -1,4 +1,7 @@
-"""EndTxn (KIP-98, 890): commit or abort. From version 5 on the next epoch is in the answer."""
+"""EndTxn (KIP-98, 890): commits or aborts a transaction.
+
+From version 5 on the response holds the producer's next epoch.
+"""
 
 import attrs
 

@@ -1,4 +1,4 @@
-"""Fetch (KIP-74, 227, 392, 516, 595, 903, 951, 1166): what replication is made of.
+"""Fetch (KIP-74, 227, 392, 516, 595, 903, 951, 1166): reads the records of partitions, for followers and consumers.
 
 version   what it brought
 5         log_start_offset, so that deletion reaches followers (KIP-107)
@@ -8,7 +8,7 @@ version   what it brought
 12        flexible; last_fetched_epoch, and divergence in the answer (KIP-595)
 13        topic ids instead of names (KIP-516)
 15        replica_state in the tagged section instead of replica_id (KIP-903)
-16        where the new leaders are (KIP-951)
+16        the addresses of new leaders (KIP-951)
 17        the follower's directory id (KIP-853)
 18        the follower's high watermark, in the quorum (KIP-1166); nobody here sends or needs it
 """
@@ -38,7 +38,7 @@ FIRST_VERSION_WITH_TOPIC_IDS = 13
 
 @attrs.frozen(kw_only=True)
 class ReplicaState:
-    """The follower that asks, and its incarnation."""
+    """The id and the epoch of the follower that fetches."""
 
     replica_id: int = int32(default=CONSUMER_REPLICA_ID)
     replica_epoch: int = int64(default=-1)
@@ -89,7 +89,7 @@ class FetchRequest:
 
     @property
     def replica(self) -> ReplicaState:
-        """The follower that asks, from the field that the version has for it."""
+        """The id of the follower that fetches, from the field that the version has for it."""
         if (
             self.replica_state.replica_id == CONSUMER_REPLICA_ID
             and self.replica_id != CONSUMER_REPLICA_ID
@@ -100,7 +100,7 @@ class FetchRequest:
 
 @attrs.frozen(kw_only=True)
 class DivergingEpoch:
-    """The leader's largest epoch at or below the follower's, and where it ends."""
+    """The leader's largest epoch at or below the follower's, and its end offset."""
 
     epoch: int = int32("12+", default=-1)
     end_offset: int = int64("12+", default=-1)

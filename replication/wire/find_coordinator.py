@@ -1,4 +1,4 @@
-"""FindCoordinator (KIP-98, 699, 890, 932): which broker looks after a group or a transaction.
+"""FindCoordinator (KIP-98, 699, 890, 932): returns the coordinators of groups or transactions.
 
 Up to version 3 one key is asked for and answered at the top level; from 4 on a list.
 """

@@ -106,10 +106,9 @@ def encode_request_in_steps(
 
 def encode_response(response: object, *, version: int, correlation_id: int) -> list[Part]:
     """Return the parts of a response frame, its length in front; records are not copied."""
-    api = api_of(type(response))
-    assert api.serves(version), f"{api.key.name} has no version {version} here"
-    body = codec.encode(response, version=version, flexible=api.is_flexible(version))
-    return _response(body, api, version=version, correlation_id=correlation_id)
+    return at_once(
+        encode_response_in_steps(response, version=version, correlation_id=correlation_id)
+    )
 
 
 def encode_response_in_steps(
@@ -121,7 +120,9 @@ def encode_response_in_steps(
     body = yield from codec.encode_in_steps(
         response, version=version, flexible=api.is_flexible(version)
     )
-    return _response(body, api, version=version, correlation_id=correlation_id)
+    tags = _NO_TAGS if api.response_header_is_flexible(version) else b""
+    size = _CORRELATION_ID.size + len(tags) + total_size(body)
+    return _behind(_RESPONSE.pack(size, correlation_id) + tags, body)
 
 
 def decode_request(frame: memoryview) -> tuple[RequestHeader, object]:
@@ -200,12 +201,6 @@ def _behind(header: bytes, body: list[Part]) -> list[Part]:
     assert isinstance(first, bytes), "a message begins with a field, not with records"
     body[0] = header + first
     return body
-
-
-def _response(body: list[Part], api: Api, *, version: int, correlation_id: int) -> list[Part]:
-    tags = _NO_TAGS if api.response_header_is_flexible(version) else b""
-    size = _CORRELATION_ID.size + len(tags) + total_size(body)
-    return _behind(_RESPONSE.pack(size, correlation_id) + tags, body)
 
 
 def _request_body(frame: memoryview) -> tuple[RequestHeader, Api, bool, int]:

@@ -1,4 +1,4 @@
-"""Heartbeat (KIP-345): a member is alive, and hears whether the group is on the move."""
+"""Heartbeat (KIP-345): keeps a member in its group; the response announces a rebalance."""
 
 import attrs
 

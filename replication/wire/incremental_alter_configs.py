@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (KIP-339): some keys of a topic or a broker, one operation each."""
+"""IncrementalAlterConfigs (KIP-339): changes some keys of topics or brokers, one operation each."""
 
 import attrs
 

@@ -1,4 +1,4 @@
-"""InitProducerId (KIP-98, 360, 890, 939): an id for a producer that wants no duplicates."""
+"""InitProducerId (KIP-98, 360, 890, 939): gives a producer its id and epoch, for idempotence."""
 
 import attrs
 

@@ -1,4 +1,4 @@
-"""LeaveGroup (KIP-345, 800): members go without waiting for their sessions to end.
+"""LeaveGroup (KIP-345, 800): removes members from a group at once.
 
 Up to version 2 one member leaves by its id; from 3 on any number, also static ones by
 their instance ids, which is how an administrator removes them.

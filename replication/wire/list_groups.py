@@ -1,4 +1,4 @@
-"""ListGroups (KIP-518, 848): the groups that this broker looks after."""
+"""ListGroups (KIP-518, 848): returns the groups that a broker coordinates."""
 
 import attrs
 

@@ -1,4 +1,4 @@
-"""ListOffsets: which offset belongs to a timestamp (KIP-79, 207, 320, 734, 405).
+"""ListOffsets: returns the offsets of timestamps (KIP-79, 207, 320, 734, 405).
 
 Version 0 asked for up to `max_num_offsets` segment bounds and got them in
 `old_style_offsets`; from 1 on there is one offset for one timestamp.

@@ -1,4 +1,7 @@
-"""ListPartitionReassignments (KIP-455): what is on the move. `topics` null asks for all."""
+"""ListPartitionReassignments (KIP-455): returns the reassignments under way.
+
+With `topics` null all of them are returned.
+"""
 
 import attrs
 

@@ -1,4 +1,4 @@
-"""ListTransactions (KIP-664, 994): the transactions that a broker coordinates."""
+"""ListTransactions (KIP-664, 994): returns the transactions that a broker coordinates."""
 
 import attrs
 

@@ -1,7 +1,7 @@
-"""Metadata: which brokers there are, and who leads what.
+"""Metadata: returns the brokers of a cluster, and the leaders of partitions.
 
-`topics` null asks for all of them; at version 0, which has no null, an empty list does.
-`include_cluster_authorized_operations` lived from 8 to 10 only (KIP-700).
+With `topics` null all topics are returned; at version 0, which has no null, with an empty list.
+`include_cluster_authorized_operations` exists from version 8 to 10 only (KIP-700).
 """
 
 import attrs

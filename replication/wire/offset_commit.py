@@ -1,4 +1,4 @@
-"""OffsetCommit (KIP-98, 211, 320, 345, 848): the offsets that a group has read up to.
+"""OffsetCommit (KIP-98, 211, 320, 345, 848): commits the offsets of a group.
 
 A generation below 0 without a member id commits for a group without members, whose consumers
 assign partitions by hand.

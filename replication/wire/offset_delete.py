@@ -1,4 +1,4 @@
-"""OffsetDelete (KIP-496): a group forgets how far it has read some partitions."""
+"""OffsetDelete (KIP-496): deletes committed offsets of a group."""
 
 import attrs
 

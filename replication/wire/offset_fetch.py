@@ -1,4 +1,4 @@
-"""OffsetFetch (KIP-320, 447, 709, 848): how far groups have read.
+"""OffsetFetch (KIP-320, 447, 709, 848): returns the committed offsets of groups.
 
 Up to version 7 one group is asked for and answered at the top level; from 8 on a list.
 No topics (null) means all of them.

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where a leader's epoch ends (KIP-101, 279, 320).
+"""OffsetForLeaderEpoch: returns the end offsets of leader epochs (KIP-101, 279, 320).
 
 Followers truncate by it when their Fetch is older than version 12; consumers check by it
 that the log they read from is still the one they remember.

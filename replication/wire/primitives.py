@@ -1,4 +1,4 @@
-"""Varints, and what a reader says about bytes that are not the protocol.
+"""Varints, and the errors for bytes that are not the protocol.
 
 An unsigned varint carries seven bits a byte, least significant first; every byte but the
 last has its top bit set. Kafka's are 32 bits wide, so five bytes at most.
@@ -16,7 +16,7 @@ ONE_BYTE = tuple(bytes((value,)) for value in range(128))
 
 
 def uvarint(value: int) -> bytes:
-    """`value` as an unsigned varint."""
+    """Return `value` as an unsigned varint."""
     assert 0 <= value < 1 << 32, "a varint of the protocol is an unsigned 32-bit number"
     # Unrolled: every partition with records in a Fetch comes by here with three bytes.
     if value < 1 << 7:

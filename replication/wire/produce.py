@@ -1,11 +1,11 @@
-"""Produce (KIP-98, 467, 951): what a leader's log is made of.
+"""Produce (KIP-98, 467, 951): appends records to partitions.
 
 version   what it brought
 3         transactional_id, record batches of magic 2; the first one served
 5         log_start_offset in the answer
-8         which records of a refused batch were wrong, and why (KIP-467)
+8         the errors of single records of a refused batch (KIP-467)
 9         flexible
-10        the new leader and where it is, in the tagged section (KIP-951)
+10        the new leader and its address, in the tagged section (KIP-951)
 11        the client may be answered TRANSACTION_ABORTABLE (KIP-890)
 12        a partition is in the transaction by being written to (KIP-890)
 """

@@ -1,4 +1,4 @@
-"""The response to a refused request: what it asked about, each with the same error.
+"""The response to a refused request: its items, each with the same error.
 
     request ──┬── refused as a whole ──────── refused_whole: Kafka's getErrorResponse
               └── one topic, group, ... ───── refused: one item of a response

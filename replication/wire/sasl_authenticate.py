@@ -1,4 +1,4 @@
-"""SaslAuthenticate (KIP-152, 368): one token of a mechanism, and the one that answers it."""
+"""SaslAuthenticate (KIP-152, 368): exchanges the tokens of a login."""
 
 import attrs
 

@@ -1,7 +1,7 @@
-"""SaslHandshake: by which mechanism a client means to log in.
+"""SaslHandshake: names the mechanism of a login.
 
 After version 0 tokens travel bare, each behind its length; since version 1 they are wrapped in
-SaslAuthenticate (KIP-152). A librdkafka that does not find version 0 takes SASL for not offered.
+SaslAuthenticate (KIP-152). librdkafka concludes from a missing version 0 that SASL is not offered.
 """
 
 import attrs

@@ -10,7 +10,7 @@ tag if it travels in the tagged section (KIP-482), and its default:
         current_leader_epoch: int = int32("9+", default=-1)
         replica_directory_id: bytes = uuid("17+", tag=0)
 
-Rule 1: a class holds what every version can say. Writing a version leaves out the fields
+Rule 1: a class holds the fields of all versions. Writing a version leaves out the fields
 it lacks; reading one leaves them at their defaults. So a sender may fill `replica_id` and
 `replica_state` both, and the version chosen later takes the one it knows.
 
@@ -19,7 +19,7 @@ runs on the path of a message.
 
 Rule 3: messages are mutable (`attrs.define`): an object is built field by field straight
 off the wire, at a third of what a frozen one costs. A struct that stands as a *default*
-is shared by all who leave it alone, and is therefore frozen.
+is shared by all messages that do not set it, and is therefore frozen.
 
 Rule 4: numbers are plain ints (an error code too: a newer peer may send one we have no
 name for), ids 16 raw bytes, records a view of the frame or whatever has a `size`.
@@ -47,7 +47,7 @@ class Region(Protocol):
 
 
 Part: TypeAlias = Buffer | Region
-"""What an encoded message is a list of."""
+"""A piece of an encoded message."""
 
 
 class Versions(NamedTuple):
@@ -58,7 +58,7 @@ class Versions(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Versions":
-        """Kafka's notation: "3", "4-12", "7+", or "" for none."""
+        """Parse Kafka's notation: "3", "4-12", "7+", or "" for none."""
         if not text:
             return cls(1, 0)
         lowest, dash, highest = text.partition("-")
@@ -73,7 +73,7 @@ class Versions(NamedTuple):
 
 
 class Kind(enum.Enum):
-    """What a field is on the wire; the value of a fixed one is its `struct` code."""
+    """The type of a field on the wire; the value of one with a fixed size is its `struct` code."""
 
     BOOL = "?"
     INT8 = "b"
@@ -104,7 +104,7 @@ FIXED_SIZES = {
 
 @attrs.frozen(kw_only=True)
 class Wire:
-    """How one field travels."""
+    """The form of one field on the wire."""
 
     kind: Kind
     versions: Versions
@@ -112,11 +112,11 @@ class Wire:
     tag: int | None = None
     tagged: Versions = Versions(1, 0)
     items: "Kind | type | None" = None
-    """What an array holds, or the class of a struct."""
+    """The type of an array's items, or the class of a struct."""
 
 
 class Field(NamedTuple):
-    """One field of a message class: its name, how it travels, what it is if left out."""
+    """The name, the form on the wire and the default of one field of a message class."""
 
     name: str
     wire: Wire
@@ -174,12 +174,12 @@ def string(
     default: str | None = "",
     tag: int | None = None,
 ) -> Any:
-    """UTF-8 with a length in front."""
+    """Declare UTF-8 text with a length in front."""
     return _declare(Kind.STRING, versions, default, nullable=nullable, tag=tag)
 
 
 def octets(versions: str = "0+", *, nullable: str = "", default: bytes | None = b"") -> Any:
-    """Bytes with a length in front; copied out of the frame."""
+    """Declare bytes with a length in front; they are copied out of the frame."""
     return _declare(Kind.BYTES, versions, default, nullable=nullable)
 
 

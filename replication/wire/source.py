@@ -1,4 +1,4 @@
-"""Lines of generated Python, shared by the writers of encoders and of decoders."""
+"""Lines of generated Python: the common part of the sources of encoders and decoders."""
 
 import struct
 from typing import Any

@@ -1,4 +1,4 @@
-"""SyncGroup (KIP-345, 559): the leader hands in who gets what, and each member its part."""
+"""SyncGroup (KIP-345, 559): the leader sends all assignments, and each member gets its own."""
 
 import attrs
 

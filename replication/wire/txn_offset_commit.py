@@ -1,4 +1,4 @@
-"""TxnOffsetCommit (KIP-98, 447): how far a group has read, if the transaction commits."""
+"""TxnOffsetCommit (KIP-98, 447): commits the offsets of a group with a transaction."""
 
 import attrs
 

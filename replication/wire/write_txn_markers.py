@@ -1,7 +1,7 @@
-"""WriteTxnMarkers (KIP-98): a transaction coordinator has leaders write how it ended.
+"""WriteTxnMarkers (KIP-98): the coordinator has leaders write the end of a transaction.
 
-From version 2 on it says by which version of transactions: under version 2 a marker's epoch is
-the one after that of what it ends (KIP-890).
+From version 2 on it names the version of transactions: under version 2 a marker's epoch is the one
+after that of the transaction (KIP-890).
 """
 
 import attrs
