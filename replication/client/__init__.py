@@ -3,10 +3,10 @@
     config  errors  arguments   Kafka's keys and errors; checks of what programs pass
     requests  connection        a request, and one connection to a broker
     blocking                    a connection for threads without trio
-    network_client  retries     all connections: versions, back-off, time limits
+    network_client              all connections: versions, back-off, time limits
     cluster_view  metadata      brokers, topics and leaders, and the task that refreshes them
     coordinators                the coordinators of groups and transactional ids
-    offsets  log                committed offsets; warnings for the human log
+    offsets                     committed offsets, in requests and responses
     producer/                   records are batched, sent once, and acked or given up
     admin/                      topics, partitions, configurations, brokers, groups
     consumer/                   records are fetched ahead, handed over in order, and committed

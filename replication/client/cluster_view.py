@@ -129,16 +129,11 @@ class ClusterView:
             return Leader(None, self._last_seen.get(tp, NO_LEADER_EPOCH))
         return Leader(self.nodes.get(found.leader), found.leader_epoch)
 
-    def unauthorized(self) -> list[str]:
-        return self._in_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    def in_error(self, error: ErrorCode) -> set[str]:
+        """Return the topics about which a response had this error."""
+        return {name for name, view in self.topics.items() if view.error is error}
 
-    def invalid(self) -> list[str]:
-        return self._in_error(ErrorCode.INVALID_TOPIC_EXCEPTION)
-
-    def _in_error(self, error: ErrorCode) -> list[str]:
-        return sorted(name for name, view in self.topics.items() if view.error is error)
-
-    # -- what responses tell
+    # -- responses
 
     def note_epoch(self, tp: TopicPartition, epoch: LeaderEpoch) -> bool:
         """Note an epoch that another response named; return whether it is new.

@@ -27,6 +27,7 @@ from collections.abc import Awaitable, Callable
 import attrs
 import trio
 
+from replication.client.config import ClientConfig
 from replication.client.errors import NO_ANSWER, UnsupportedVersionError
 from replication.client.requests import PendingResponse, ask
 from replication.errors import PeerUnavailableError, ProtocolError
@@ -34,22 +35,8 @@ from replication.net.exchange import Exchange, Features, Versions, ask_versions
 from replication.net.framing import FrameReader, send_parts
 from replication.net.idle import idle_limit_seconds
 from replication.net.sasl import VERSION as LOGIN_VERSION, renew_login
-from replication.net.seams import Connection, NodeClock, Transport
+from replication.net.seams import Connection, NodeClock, Seams
 from replication.wire.misfits import misfit
-
-
-@attrs.frozen(kw_only=True)
-class ConnectionSettings:
-    """The settings that all connections of one client share."""
-
-    client_id: str
-    transport: Transport
-    """A transport whose connections are secured and logged in (`replication.net.secure`)."""
-    clock: NodeClock
-    max_in_flight: int
-    max_frame_bytes: int
-    request_timeout_ms: int
-    max_idle_ms: int
 
 
 @attrs.define(eq=False)
@@ -58,7 +45,10 @@ class BrokerConnection:
 
     host: str
     port: int
-    settings: ConnectionSettings = attrs.field(kw_only=True)
+    config: ClientConfig = attrs.field(kw_only=True)
+    seams: Seams = attrs.field(kw_only=True)
+    """Seams whose connections are secured and logged in (`replication.net.secure`)."""
+    max_in_flight: int = attrs.field(kw_only=True)
     connect_timeout_ms: float = attrs.field(kw_only=True)
     on_ready: Callable[[], None] = attrs.field(kw_only=True)
     versions: Versions = attrs.field(init=False, factory=dict)
@@ -77,7 +67,7 @@ class BrokerConnection:
     _throttled_until: float = attrs.field(init=False, default=0.0)
 
     def __attrs_post_init__(self) -> None:
-        self._exchange = Exchange(self._name, self.settings.client_id)
+        self._exchange = Exchange(self._name, self.config.client_id)
 
     @property
     def load(self) -> int:
@@ -110,7 +100,7 @@ class BrokerConnection:
             self._fail_waiting()
 
     async def _connect_and_carry(self) -> None:
-        transport = self.settings.transport
+        transport = self.seams.transport
         with self._clock.move_on_after(self.connect_timeout_ms / 1000):
             self._connection = await transport.connect(self.host, self.port)
         if self._connection is None:
@@ -119,8 +109,8 @@ class BrokerConnection:
             )
         if self.lost is not None:
             raise PeerUnavailableError(f"given up while connecting to {self._name}")
-        reader = FrameReader(self._connection, self.settings.max_frame_bytes)
-        with self._clock.move_on_after(self.settings.request_timeout_ms / 1000):
+        reader = FrameReader(self._connection)
+        with self._clock.move_on_after(self.config.request_timeout_ms / 1000):
             await self._learn_versions(reader)
         if not self.versions:
             raise PeerUnavailableError(f"{self._name} did not say in time what it serves")
@@ -159,7 +149,7 @@ class BrokerConnection:
 
     async def _write(self) -> None:
         while True:
-            while not self._queue or len(self._in_flight) >= self.settings.max_in_flight:
+            while not self._queue or len(self._in_flight) >= self.max_in_flight:
                 self._to_write = trio.Event()
                 await self._to_write.wait()
             if self._throttled_until > self._clock.now():
@@ -202,7 +192,7 @@ class BrokerConnection:
 
     async def _ask_at_once(self, message: object) -> object:
         """Return the response to a request that renews the login, ahead of all that is queued."""
-        deadline = self._clock.now() + self.settings.request_timeout_ms / 1000
+        deadline = self._clock.now() + self.config.request_timeout_ms / 1000
         pending = PendingResponse(ask(message), deadline=deadline)
         pending.call = self._exchange.number(message, LOGIN_VERSION)
         self._in_flight.append(pending)
@@ -252,7 +242,7 @@ class BrokerConnection:
 
     def _next_deadline(self) -> float:
         deadlines = [each.deadline for each in (*self._in_flight, *self._queue)]
-        idle_from = self._last_used + idle_limit_seconds(self.settings.max_idle_ms)
+        idle_from = self._last_used + idle_limit_seconds(self.config.connections_max_idle_ms)
         # A connection that waits for a response is not idle, and the response has a deadline.
         if idle_from > self._clock.now() or not deadlines:
             deadlines.append(idle_from)
@@ -263,13 +253,13 @@ class BrokerConnection:
         for pending in (*self._in_flight, *self._queue):
             if pending.deadline <= now:
                 raise PeerUnavailableError(f"{self._name} did not answer {pending} in time")
-        idle_ms = self.settings.max_idle_ms
+        idle_ms = self.config.connections_max_idle_ms
         if not self.load and now >= self._last_used + idle_limit_seconds(idle_ms):
             raise PeerUnavailableError(f"{self._name} was not used for {idle_ms} ms")
 
     @property
     def _clock(self) -> NodeClock:
-        return self.settings.clock
+        return self.seams.clock
 
     @property
     def _open(self) -> Connection:

@@ -26,80 +26,84 @@ NO_ANSWER = (PeerUnavailableError, ProtocolError)
 """The errors of a request without a response; the broker may or may not have carried it out."""
 
 
-class KafkaTimeoutError(KafkaError):
-    """A call that was not done within its time (TimeoutException)."""
+class CodedError(KafkaError):
+    """A KafkaError whose class has one code."""
+
+    code_of_class: ErrorCode
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+        super().__init__(self.code_of_class, message)
 
 
-class WakeupError(KafkaError):
+class KafkaTimeoutError(CodedError):
+    """A call that was not done within its time (TimeoutException)."""
+
+    code_of_class = ErrorCode.REQUEST_TIMED_OUT
+
+
+class WakeupError(CodedError):
     """The end of a wait by `wakeup` (WakeupException). Nothing is lost; the next call goes on."""
 
+    code_of_class = ErrorCode.OPERATION_NOT_ATTEMPTED
+
     def __init__(self) -> None:
-        super().__init__(ErrorCode.OPERATION_NOT_ATTEMPTED, "woken up")
+        super().__init__("woken up")
 
 
-class IllegalStateError(KafkaError):
+class IllegalStateError(CodedError):
     """A call that this client cannot do now (IllegalStateException)."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.INVALID_REQUEST, message)
+    code_of_class = ErrorCode.INVALID_REQUEST
 
 
-class UnsupportedVersionError(KafkaError):
+class UnsupportedVersionError(CodedError):
     """A request for which the broker has no version that can carry it."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)
+    code_of_class = ErrorCode.UNSUPPORTED_VERSION
 
 
-class _TopicsError(KafkaError):
-    code_of_class: ErrorCode
+class TopicsError(CodedError):
+    """An error of one code about `topics`."""
 
     def __init__(self, topics: Iterable[str]) -> None:
         self.topics = frozenset(topics)
-        super().__init__(self.code_of_class, ", ".join(sorted(self.topics)))
+        super().__init__(", ".join(sorted(self.topics)))
 
 
-class TopicAuthorizationFailedError(_TopicsError):
+class TopicAuthorizationFailedError(TopicsError):
     """Topics that the client may not read or see."""
 
     code_of_class = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-class InvalidTopicError(_TopicsError):
+class InvalidTopicError(TopicsError):
     """Names that no topic can have."""
 
     code_of_class = ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-class GroupAuthorizationFailedError(KafkaError):
-    """A group that the client may not join."""
+class GroupAuthorizationFailedError(CodedError):
+    """A group that the client may not join; the message is its id."""
 
-    def __init__(self, group_id: str) -> None:
-        super().__init__(ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id)
+    code_of_class = ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
-class ProducerFencedError(KafkaError):
+class ProducerFencedError(CodedError):
     """A producer whose transactional id another has taken over (ProducerFencedException)."""
 
-    def __init__(self, transactional_id: str) -> None:
-        super().__init__(ErrorCode.PRODUCER_FENCED, transactional_id)
+    code_of_class = ErrorCode.PRODUCER_FENCED
 
 
-class TransactionAbortedError(KafkaError):
+class TransactionAbortedError(CodedError):
     """A transaction that failed or was given up; none of its records are committed."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.TRANSACTION_ABORTABLE, message)
+    code_of_class = ErrorCode.TRANSACTION_ABORTABLE
 
 
-class RecordTooLargeError(KafkaError):
+class RecordTooLargeError(CodedError):
     """A record that is larger than allowed (RecordTooLargeException)."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.MESSAGE_TOO_LARGE, message)
+    code_of_class = ErrorCode.MESSAGE_TOO_LARGE
 
 
 def raise_for(code: int, message: str = "") -> None:

@@ -17,14 +17,13 @@ is applied, and requested again after the back-off.
 Rule 3: the caller says each time which topics to ask for.
 """
 
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import attrs
 import trio
 
 from replication.client.cluster_view import ClusterView, Node, bootstrap_node
-from replication.client.config import ClientConfig
 from replication.client.errors import (
     NO_ANSWER,
     InvalidTopicError,
@@ -33,9 +32,7 @@ from replication.client.errors import (
 )
 from replication.client.network_client import NetworkClient
 from replication.client.requests import ask
-from replication.client.retries import retry_backoff
 from replication.errors import AuthenticationError, ErrorCode, KafkaError
-from replication.net.seams import NodeClock
 from replication.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 REBOOTSTRAP = "rebootstrap"
@@ -45,10 +42,7 @@ REBOOTSTRAP = "rebootstrap"
 class Metadata:
     """The view of the cluster, and the task that refreshes it; start `run` in a nursery."""
 
-    config: ClientConfig
     network: NetworkClient
-    clock: NodeClock
-    chance: random.Random
     topics_wanted: Callable[[], Sequence[str] | None] = lambda: ()
     """Returns the topics to ask about; None for all topics."""
     allow_auto_topic_creation: bool = False
@@ -68,7 +62,7 @@ class Metadata:
     def __attrs_post_init__(self) -> None:
         self._bootstrap = tuple(
             bootstrap_node(index, each.host, each.port)
-            for index, each in enumerate(self.config.bootstrap_servers)
+            for index, each in enumerate(self.network.config.bootstrap_servers)
         )
 
     # -- requesting and waiting
@@ -86,7 +80,7 @@ class Metadata:
         """Wait for a view that is newer than now; KafkaTimeoutError if none comes in time."""
         self.request_update()
         version = self.view.version
-        with self.clock.move_on_after(timeout_ms / 1000):
+        with self.network.clock.move_on_after(timeout_ms / 1000):
             while self.view.version == version:
                 await self.wait_for_news()
                 self.raise_if_refused()
@@ -98,21 +92,15 @@ class Metadata:
         if isinstance(self.last_error, AuthenticationError):
             raise self.last_error
 
-    def raise_for_topics(self, topics: Sequence[str] | None = None) -> None:
-        """Raise the errors that no waiting would mend.
+    def raise_for_topics(self, topics: Iterable[str]) -> None:
+        """Raise the errors about `topics` that no waiting would mend.
 
         These are a refused login, and topics that are forbidden or invalid.
         """
         self.raise_if_refused()
-        named = None if topics is None else frozenset(topics)
-
-        def relevant(found: list[str]) -> list[str]:
-            return [name for name in found if named is None or name in named]
-
-        if unauthorized := relevant(self.view.unauthorized()):
-            raise TopicAuthorizationFailedError(unauthorized)
-        if invalid := relevant(self.view.invalid()):
-            raise InvalidTopicError(invalid)
+        for error in (TopicAuthorizationFailedError, InvalidTopicError):
+            if found := self.view.in_error(error.code_of_class) & set(topics):
+                raise error(found)
 
     # -- nodes to ask
 
@@ -125,10 +113,21 @@ class Metadata:
         """Return a node that can be asked now; None if all are in back-off."""
         return self.network.least_loaded(self.nodes_to_ask())
 
+    def some_node(self) -> Node:
+        """Return a node that can be asked now; KafkaError if all are in back-off."""
+        node = self.any_node()
+        if node is None:
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "every broker is in back-off")
+        return node
+
+    async def ask_any(self, message: object) -> Any:
+        """Return the response of some broker to `message`."""
+        return await self.network.call(self.some_node(), ask(message))
+
     def rebootstrap(self) -> None:
         """Begin again with the configured bootstrap servers."""
         self._asking_bootstrap = True
-        self._trying_since = self.clock.now()
+        self._trying_since = self.network.clock.now()
 
     # -- the task
 
@@ -141,22 +140,22 @@ class Metadata:
     async def _until_due(self) -> None:
         while (wait_ms := self.due_in_ms()) > 0:
             self._wake = trio.Event()
-            with self.clock.move_on_after(wait_ms / 1000):
+            with self.network.clock.move_on_after(wait_ms / 1000):
                 await self._wake.wait()
 
     def due_in_ms(self) -> float:
         """Return the milliseconds until the next request (Metadata.timeToNextUpdate)."""
-        now = self.clock.now()
+        now = self.network.clock.now()
         expired_in = 0.0
         if self._updated_at is not None and not self._wanted:
-            expired_in = self._updated_at + self.config.metadata_max_age_ms / 1000 - now
+            expired_in = self._updated_at + self.network.config.metadata_max_age_ms / 1000 - now
         allowed_in = 0.0
         if self._asked_at is not None:
             allowed_in = self._asked_at + self._backoff_ms / 1000 - now
         return max(expired_in, allowed_in, 0) * 1000
 
     async def _ask_once(self) -> None:
-        self._asked_at = self.clock.now()
+        self._asked_at = self.network.clock.now()
         if self._trying_since is None:
             self._trying_since = self._asked_at
         node = self._choose()
@@ -165,10 +164,9 @@ class Metadata:
             self._take_in(await self._answer_of(node))
         except (*NO_ANSWER, KafkaError) as error:
             self._failed(error)
-        backoff = retry_backoff(self.config)
         # Kafka pauses after a success, too, so that no client asks in a tight loop.
-        self._backoff_ms = backoff.wait_ms(max(self._failures, 1), self.chance)
-        self._asked_at = self.clock.now()
+        self._backoff_ms = self.network.retry_wait_ms(max(self._failures, 1))
+        self._asked_at = self.network.clock.now()
         news, self._news = self._news, trio.Event()
         news.set()
 
@@ -181,12 +179,12 @@ class Metadata:
         return response
 
     def _choose(self) -> Node | None:
-        node = self.any_node()
-        if self.config.metadata_recovery_strategy != REBOOTSTRAP or self._asking_bootstrap:
+        node, config = self.any_node(), self.network.config
+        if config.metadata_recovery_strategy != REBOOTSTRAP or self._asking_bootstrap:
             return node
-        trigger = self.config.metadata_recovery_rebootstrap_trigger_ms / 1000
+        trigger = config.metadata_recovery_rebootstrap_trigger_ms / 1000
         assert self._trying_since is not None, "it is being tried"
-        if node is None or self.clock.now() >= self._trying_since + trigger:
+        if node is None or self.network.clock.now() >= self._trying_since + trigger:
             self.rebootstrap()
             return self.any_node()
         return node
@@ -212,7 +210,7 @@ class Metadata:
         again = self.view.update(response, retain=lambda topic: wanted is None or topic in wanted)
         self._asking_bootstrap = False
         self._trying_since = None
-        self._updated_at = self.clock.now()
+        self._updated_at = self.network.clock.now()
         self._failures = self._failures + 1 if again else 0
         self._wanted = self._wanted or again
         self.last_error = None

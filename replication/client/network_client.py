@@ -14,27 +14,54 @@ Rule 3: there is no metadata here. The caller names the node and its address.
 
     pending = client.send(node, ask(request))            returns at once and raises nothing
     response = await client.call(node, ask(request))     waits for the response
+    result = await client.keep_asking(attempt)           repeats a call that may yet succeed
+
+Rule 4: waits between attempts double with each failure (KIP-580), and each is longer or shorter by
+up to a fifth by chance: a thousand clients that lost one broker must not come back together.
+
+    failures      1       2       3      ...     n
+    wait          first   2x      4x             never over `most`
 """
 
 import random
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeVar
 
 import attrs
 import trio
 
 from replication.client.cluster_view import Node
 from replication.client.config import ClientConfig
-from replication.client.connection import BrokerConnection, ConnectionSettings
+from replication.client.connection import BrokerConnection
+from replication.client.errors import NO_ANSWER, KafkaTimeoutError
 from replication.client.requests import ClientRequest, PendingResponse
-from replication.client.retries import ExponentialBackoff
-from replication.errors import AuthenticationError, PeerUnavailableError
+from replication.errors import AuthenticationError, KafkaError, PeerUnavailableError
 from replication.net.exchange import Features, Versions
-from replication.net.framing import DEFAULT_MAX_FRAME_BYTES
-from replication.net.seams import NodeClock, Transport
-from replication.net.secure import secured
+from replication.net.seams import NodeClock, Seams
+from replication.net.secure import introduced
 
 MAX_IN_FLIGHT = 100  # as in ConsumerNetworkClient; producers have a key for it
+MULTIPLIER = 2
+JITTER = 0.2
+
+T = TypeVar("T")
+
+
+@attrs.frozen(kw_only=True)
+class ExponentialBackoff:
+    """Waits that double with each failure in a row (ExponentialBackoff)."""
+
+    first_ms: int
+    most_ms: int
+
+    def wait_ms(self, failures: int, chance: random.Random) -> float:
+        """Return the wait after so many failures in a row; none after no failure."""
+        if failures <= 0:
+            return 0
+        # Beyond 2^40 any first wait is over any limit, and a float has an end.
+        grown = self.first_ms * float(MULTIPLIER ** min(failures - 1, 40))
+        jittered = grown * chance.uniform(1 - JITTER, 1 + JITTER)
+        return min(jittered, max(self.most_ms, self.first_ms))
 
 
 @attrs.define(eq=False)
@@ -54,20 +81,18 @@ class NetworkClient:
     """The connections of a client by node; their tasks run in `nursery`, and `close` ends them."""
 
     config: ClientConfig
-    transport: Transport
-    clock: NodeClock
-    chance: random.Random
+    seams: Seams
     nursery: trio.Nursery
     max_in_flight: int = MAX_IN_FLIGHT
-    max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
+    clock: NodeClock = attrs.field(init=False)
+    chance: random.Random = attrs.field(init=False)
     _closed: bool = attrs.field(init=False, default=False)
     _nodes: dict[int, _NodeState] = attrs.field(init=False, factory=dict)
     _features: Features = attrs.field(init=False, factory=Features)
 
     def __attrs_post_init__(self) -> None:
-        self.transport = secured(
-            self.transport, self.config.introduction, clock=self.clock, chance=self.chance
-        )
+        self.seams = introduced(self.seams, self.config.introduction)
+        self.clock, self.chance = self.seams.clock, self.seams.chance
 
     # -- sending
 
@@ -104,6 +129,53 @@ class NetworkClient:
     ) -> Any:
         """Return the response; PeerUnavailableError, ProtocolError or UnsupportedVersionError."""
         return await self.send(node, request, timeout_ms=timeout_ms).wait()
+
+    # -- asking again
+
+    def retry_wait_ms(self, failures: int) -> float:
+        """Return the wait before the next attempt at a request that has failed so many times."""
+        backoff = ExponentialBackoff(
+            first_ms=self.config.retry_backoff_ms, most_ms=self.config.retry_backoff_max_ms
+        )
+        return backoff.wait_ms(failures, self.chance)
+
+    async def pause(self, failures: int) -> None:
+        """Wait before the next attempt."""
+        await self.clock.sleep(self.retry_wait_ms(failures) / 1000)
+
+    async def keep_asking(
+        self,
+        attempt: Callable[[], Awaitable[T]],
+        *,
+        timeout_ms: float | None = None,
+        on_no_answer: Callable[[], None] = lambda: None,
+    ) -> T:
+        """Repeat `attempt` while it fails with no answer or a retriable KafkaError.
+
+        KafkaTimeoutError, caused by the last failure, after `timeout_ms` (`default.api.timeout.ms`).
+        """
+        if timeout_ms is None:
+            timeout_ms = self.config.default_api_timeout_ms
+        failures = 0
+        last: Exception | None = None
+        with self.clock.move_on_after(timeout_ms / 1000):
+            while True:
+                try:
+                    return await attempt()
+                except AuthenticationError:
+                    raise  # asking again would be refused again
+                except NO_ANSWER as error:
+                    on_no_answer()
+                    last = error
+                except KafkaError as error:
+                    if not error.code.retriable:
+                        raise
+                    last = error
+                failures += 1
+                await self.pause(failures)
+        raise KafkaTimeoutError(
+            f"not done within {timeout_ms:.0f} ms" + (f": {last}" if last else "")
+        ) from last
 
     # -- nodes that can be asked
 
@@ -187,15 +259,9 @@ class NetworkClient:
         connection = BrokerConnection(
             node.host,
             node.port,
-            settings=ConnectionSettings(
-                client_id=config.client_id,
-                transport=self.transport,
-                clock=self.clock,
-                max_in_flight=self.max_in_flight,
-                max_frame_bytes=self.max_frame_bytes,
-                request_timeout_ms=config.request_timeout_ms,
-                max_idle_ms=config.connections_max_idle_ms,
-            ),
+            config=config,
+            seams=self.seams,
+            max_in_flight=self.max_in_flight,
             connect_timeout_ms=setup.wait_ms(state.setup_failures + 1, self.chance),
             on_ready=on_ready,
         )

@@ -20,7 +20,7 @@ import trio
 from replication.client.errors import UnsupportedVersionError, raised_again
 from replication.net.exchange import SentRequest
 from replication.wire.apis import API, ApiKey, api_of
-from replication.wire.schema import MAX_VERSION
+from replication.wire.schema import MAX_VERSION, fields_of
 from storage.types import TopicPartition
 
 T = TypeVar("T")
@@ -134,14 +134,16 @@ class PendingResponse:
 
 def nested(
     partitions: Iterable[TopicPartition],
-    topic: Callable[[str, list[Any]], T],
-    each: Callable[[TopicPartition], Any],
+    topic: type[T],
+    item: Callable[[TopicPartition], Any] = lambda tp: tp.partition,
 ) -> list[T]:
-    """Return one `topic` of a request for each topic, with its partitions made by `each`."""
-    grouped: dict[str, list[int]] = {}
+    """Return one `topic` of a request for each topic, with the `item` of each of its partitions.
+
+    The first two fields of the class `topic` are the name of a topic and the list of its items.
+    """
+    grouped: dict[str, list[Any]] = {}
     for name, number in partitions:
-        grouped.setdefault(name, []).append(number)
-    return [
-        topic(name, [each(TopicPartition(name, number)) for number in numbers])
-        for name, numbers in grouped.items()
-    ]
+        grouped.setdefault(name, []).append(item(TopicPartition(name, number)))
+    kind: Any = topic
+    topic_name, items, *_ = (field.name for field in fields_of(kind))
+    return [topic(**{topic_name: name, items: each}) for name, each in grouped.items()]

@@ -25,7 +25,6 @@ from replication.client.admin import Admin
 from replication.client.cluster_view import Node
 from replication.client.errors import KafkaTimeoutError
 from replication.client.network_client import NetworkClient
-from replication.client.retries import keep_asking
 from replication.errors import ErrorCode, KafkaError
 from replication.net.seams import Seams
 from replication.verify.comparing import PartitionCopy
@@ -51,8 +50,6 @@ class LiveCluster:
 
     name: str
     admin: Admin
-    network: NetworkClient
-    seams: Seams
     options: FetchOptions
     each_replica: bool = False
     """Whether its replicas are compared with each other."""
@@ -65,6 +62,10 @@ class LiveCluster:
     _starts: Mapping[TopicPartition, Offset] = attrs.field(init=False, factory=dict)
     _ends: Mapping[TopicPartition, Offset] = attrs.field(init=False, factory=dict)
     _selects: Callable[[TopicPartition], bool] = attrs.field(init=False)
+
+    @property
+    def network(self) -> NetworkClient:
+        return self.admin.calls.network
 
     async def topics(self) -> list[str]:
         return [each for each in await self.admin.list_topics() if each not in IGNORED_TOPICS]
@@ -128,7 +129,6 @@ class LiveCluster:
             end_offset=end,
             options=self.options,
             network=self.network,
-            seams=self.seams,
             find_node=find_node,
             find_start=partial(self._find_start, partition),
         )
@@ -141,15 +141,8 @@ class LiveCluster:
             if self._without_leader():
                 raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, self.name)
 
-        config = self.admin.config
         try:
-            await keep_asking(
-                attempt,
-                config=config,
-                clock=self.seams.clock,
-                chance=self.seams.chance,
-                timeout_ms=config.default_api_timeout_ms,
-            )
+            await self.network.keep_asking(attempt)
         except KafkaTimeoutError:
             self._leaderless = self._without_leader()
             if not self._leaderless:
@@ -216,21 +209,7 @@ async def cluster(
     config: Mapping[str, Any],
 ) -> AsyncIterator[LiveCluster]:
     """Connect to a cluster, until the end of the block."""
-    admin = Admin(bootstrap_servers, seams=seams, **config)
-    async with admin, trio.open_nursery() as nursery:
-        network = NetworkClient(
-            config=admin.config,
-            transport=seams.transport,
-            clock=seams.clock,
-            chance=seams.chance,
-            nursery=nursery,
-        )
+    async with Admin(bootstrap_servers, seams=seams, **config) as admin:
         yield LiveCluster(
-            name=bootstrap_servers,
-            admin=admin,
-            network=network,
-            seams=seams,
-            options=options,
-            each_replica=each_replica,
+            name=bootstrap_servers, admin=admin, options=options, each_replica=each_replica
         )
-        nursery.cancel_scope.cancel()

@@ -23,9 +23,7 @@ from replication.client.cluster_view import Node
 from replication.client.errors import raise_for
 from replication.client.network_client import NetworkClient
 from replication.client.requests import PendingResponse, ask
-from replication.client.retries import keep_asking
 from replication.errors import ErrorCode, KafkaError
-from replication.net.seams import Seams
 from replication.verify.results import CannotCompareError
 from replication.wire.fetch import (
     FIRST_VERSION_WITH_TOPIC_IDS,
@@ -76,7 +74,6 @@ class FetchedBatches:
     end_offset: Offset
     options: FetchOptions
     network: NetworkClient
-    seams: Seams
     find_node: FindNode
     find_start: Callable[[], Awaitable[Offset]]
     next_offset: Offset = attrs.field(init=False)
@@ -107,16 +104,8 @@ class FetchedBatches:
 
     async def fill(self) -> None:
         """Fetch until there is a whole batch at the head, or the end."""
-        config = self.network.config
         while self.wants_bytes:
-            data = await keep_asking(
-                self._fetch,
-                config=config,
-                clock=self.seams.clock,
-                chance=self.seams.chance,
-                timeout_ms=config.default_api_timeout_ms,
-                on_no_answer=self._forget,
-            )
+            data = await self.network.keep_asking(self._fetch, on_no_answer=self._forget)
             self._take_in(data)
             self._pass_what_is_behind()
             if (following := self._following()) is not None:

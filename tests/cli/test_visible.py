@@ -28,8 +28,8 @@ from replication.cli.consume_formats import (
 )
 from replication.cli.output import CommandError, json_line, json_text
 from replication.client import Consumer
+from replication.client.consumer.hooks import warn
 from replication.client.consumer.records import ConsumerRecord
-from replication.client.log import warn
 from replication.events import ConnectionRefused
 from replication.observe.logging import log_sink
 from replication.testing import ThreadedCluster

@@ -16,7 +16,6 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
 
-import attrs
 import trio
 
 from replication.client.admin import brokers, groups, offsets, security, topics
@@ -29,18 +28,12 @@ from replication.net import production_seams
 from replication.net.seams import Seams
 
 
-@attrs.define(eq=False, init=False, repr=False)
 class Admin:
     """An admin client, open inside its `async with` block.
 
     `config` holds Kafka's keys with underscores: `request_timeout_ms=5000`. A call takes at most
     `default_api_timeout_ms` and raises KafkaTimeoutError then.
     """
-
-    config: ClientConfig
-    _seams: Seams
-    _stack: AsyncExitStack
-    _open_calls: Calls | None
 
     def __init__(
         self,
@@ -51,7 +44,7 @@ class Admin:
     ) -> None:
         self.config = ClientConfig.of(bootstrap_servers=bootstrap_servers, **config)
         self._seams = production_seams() if seams is None else seams
-        self._open_calls = None
+        self._open_calls: Calls | None = None
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
@@ -73,30 +66,10 @@ class Admin:
         await self._stack.__aexit__(None, None, None)
 
     def _assemble(self, nursery: trio.Nursery) -> Calls:
-        seams = self._seams
-        network = NetworkClient(
-            config=self.config,
-            transport=seams.transport,
-            clock=seams.clock,
-            chance=seams.chance,
-            nursery=nursery,
-        )
+        network = NetworkClient(config=self.config, seams=self._seams, nursery=nursery)
         leaders_wanted: dict[str, int] = {}
-        metadata = Metadata(
-            config=self.config,
-            network=network,
-            clock=seams.clock,
-            chance=seams.chance,
-            topics_wanted=lambda: [*leaders_wanted],
-        )
-        return Calls(
-            config=self.config,
-            network=network,
-            metadata=metadata,
-            clock=seams.clock,
-            chance=seams.chance,
-            topics=leaders_wanted,
-        )
+        metadata = Metadata(network=network, topics_wanted=lambda: [*leaders_wanted])
+        return Calls(metadata=metadata, topics=leaders_wanted)
 
     @property
     def calls(self) -> Calls:

@@ -1,9 +1,9 @@
 """Brokers of a cluster, their log directories, and the configurations of brokers and topics."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from replication.client.admin.calls import Calls, OpenAdmin, Outcome
+from replication.client.admin.calls import Calls, OpenAdmin, Outcome, outcomes_by, raise_if_refused
 from replication.client.admin.values import (
     BrokerDescription,
     ClusterDescription,
@@ -12,7 +12,6 @@ from replication.client.admin.values import (
     ReplicaSize,
 )
 from replication.client.arguments import list_of_names
-from replication.client.errors import raise_for
 from replication.config import ConfigOperation, ConfigSource
 from replication.errors import ErrorCode
 from replication.wire.describe_cluster import DescribeClusterRequest
@@ -20,7 +19,7 @@ from replication.wire.describe_configs import (
     ConfigResourceType,
     DescribeConfigsRequest,
     DescribeConfigsResource,
-    DescribeConfigsResourceResult,
+    DescribeConfigsResult,
 )
 from replication.wire.describe_log_dirs import (
     DescribeLogDirsRequest,
@@ -40,22 +39,16 @@ ALL_BROKERS = ""
 
 async def describe_cluster(admin: OpenAdmin) -> ClusterDescription:
     """Return the id and the controller of the cluster, and the brokers that are alive."""
-    calls = admin.calls
-
-    async def once() -> ClusterDescription:
-        response = await calls.any_broker(DescribeClusterRequest())
-        raise_for(response.error_code, response.error_message or "")
-        brokers = [
-            BrokerDescription(id=each.broker_id, host=each.host, port=each.port, rack=each.rack)
-            for each in sorted(response.brokers, key=lambda each: each.broker_id)
-        ]
-        return ClusterDescription(
-            cluster_id=response.cluster_id,
-            controller_id=response.controller_id,
-            brokers=tuple(brokers),
-        )
-
-    return await calls.keep_asking(once)
+    response = await admin.calls.ask(DescribeClusterRequest())
+    brokers = [
+        BrokerDescription(id=each.broker_id, host=each.host, port=each.port, rack=each.rack)
+        for each in sorted(response.brokers, key=lambda each: each.broker_id)
+    ]
+    return ClusterDescription(
+        cluster_id=response.cluster_id,
+        controller_id=response.controller_id,
+        brokers=tuple(brokers),
+    )
 
 
 # Configurations of topics, of a broker, or of all brokers.
@@ -82,32 +75,34 @@ async def describe_broker_configs(
 async def _describe_configs(
     calls: Calls, kind: ConfigResourceType, names: Sequence[str]
 ) -> dict[str, dict[str, ConfigValue]]:
+    def request(asked: Sequence[str]) -> DescribeConfigsRequest:
+        resources = [
+            DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+            for name in asked
+        ]
+        return DescribeConfigsRequest(resources=resources)
+
     async def once(left: Sequence[str]) -> Mapping[str, Outcome]:
-        outcomes: dict[str, Outcome] = {}
-        for asked in _batches(kind, left):
-            resources = [
-                DescribeConfigsResource(
-                    resource_type=kind, resource_name=name, configuration_keys=None
-                )
-                for name in asked
-            ]
-            request = DescribeConfigsRequest(resources=resources)
-            response = await _ask(calls, kind, asked, request)
-            for each in response.results:
-                values = {config.name: _value(config) for config in each.configs}
-                outcomes[each.resource_name] = Outcome.of(each, values)
-        return outcomes
+        results = [
+            result
+            for response in await _ask_each(calls, kind, left, request)
+            for result in response.results
+        ]
+        return outcomes_by("resource_name", results, _values)
 
     return await calls.for_each(names, once)
 
 
-def _value(config: DescribeConfigsResourceResult) -> ConfigValue:
-    return ConfigValue(
-        name=config.name,
-        value=config.value,
-        source=ConfigSource(config.config_source),
-        read_only=config.read_only,
-    )
+def _values(result: DescribeConfigsResult) -> dict[str, ConfigValue]:
+    return {
+        config.name: ConfigValue(
+            name=config.name,
+            value=config.value,
+            source=ConfigSource(config.config_source),
+            read_only=config.read_only,
+        )
+        for config in result.configs
+    }
 
 
 async def alter_topic_configs(
@@ -140,24 +135,20 @@ async def _alter_configs(
     *,
     validate_only: bool,
 ) -> None:
-    async def once(left: Sequence[str]) -> Mapping[str, Outcome]:
-        outcomes: dict[str, Outcome] = {}
-        for asked in _batches(kind, left):
-            request = IncrementalAlterConfigsRequest(
-                resources=[
-                    IncrementalAlterConfigsResource(
-                        resource_type=kind,
-                        resource_name=name,
-                        configs=[_change(*each) for each in changes[name].items()],
-                    )
-                    for name in asked
-                ],
-                validate_only=validate_only,
+    def request(asked: Sequence[str]) -> IncrementalAlterConfigsRequest:
+        resources = [
+            IncrementalAlterConfigsResource(
+                resource_type=kind,
+                resource_name=name,
+                configs=[_change(*each) for each in changes[name].items()],
             )
-            response = await _ask(calls, kind, asked, request)
-            for each in response.responses:
-                outcomes[each.resource_name] = Outcome.of(each)
-        return outcomes
+            for name in asked
+        ]
+        return IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
+
+    async def once(left: Sequence[str]) -> Mapping[str, Outcome]:
+        responses = await _ask_each(calls, kind, left, request)
+        return outcomes_by("resource_name", [each for one in responses for each in one.responses])
 
     await calls.for_each(list(changes), once)
 
@@ -167,19 +158,21 @@ def _change(name: str, value: str | None) -> IncrementalAlterableConfig:
     return IncrementalAlterableConfig(name=name, config_operation=operation, value=value)
 
 
-def _batches(kind: ConfigResourceType, names: Sequence[str]) -> list[list[str]]:
-    """Separate brokers, since each answers for itself; any broker answers for all topics."""
-    if kind is ConfigResourceType.BROKER:
-        return [[name] for name in names]
-    return [list(names)]
-
-
-async def _ask(
-    calls: Calls, kind: ConfigResourceType, names: Sequence[str], request: object
-) -> Any:
-    if kind is ConfigResourceType.BROKER and names[0]:
-        return await calls.broker(int(names[0]), request)
-    return await calls.any_broker(request)
+async def _ask_each(
+    calls: Calls,
+    kind: ConfigResourceType,
+    names: Sequence[str],
+    request: Callable[[Sequence[str]], object],
+) -> list[Any]:
+    """Return the response of any broker about topics, or of each broker about itself."""
+    if kind is not ConfigResourceType.BROKER:
+        return [await calls.any_broker(request(names))]
+    return [
+        await (
+            calls.broker(int(name), request([name])) if name else calls.any_broker(request([name]))
+        )
+        for name in names
+    ]
 
 
 # Log directories.
@@ -199,7 +192,7 @@ async def describe_log_dirs(
             response: DescribeLogDirsResponse = await calls.broker(
                 broker_id, DescribeLogDirsRequest(topics=None)
             )
-            raise_for(response.error_code)
+            raise_if_refused(response)
             return [_directory(each) for each in response.results]
 
         found[broker_id] = await calls.keep_asking(once)

@@ -15,10 +15,9 @@ Rule 3: a request whose response was lost may have been carried out: TOPIC_ALREA
 about our own topic, as with Kafka's admin client.
 
 Most requests and responses list partitions by topic: `replication.client.requests.nested` builds
-such lists, and `outcomes` reads them.
+such lists, and `outcomes` reads them. `outcomes_by` reads lists of anything else.
 """
 
-import random
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, Self, TypeVar
 
@@ -26,14 +25,12 @@ import attrs
 
 from replication.client.cluster_view import Node
 from replication.client.config import ClientConfig
-from replication.client.coordinators import find_coordinator, some_node
-from replication.client.errors import KafkaTimeoutError
+from replication.client.coordinators import find_coordinator
+from replication.client.errors import KafkaTimeoutError, raise_for
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
 from replication.client.requests import ask
-from replication.client.retries import keep_asking
 from replication.errors import ErrorCode, KafkaError
-from replication.net.seams import NodeClock
 from replication.wire.find_coordinator import GROUP
 from storage.types import TopicPartition
 
@@ -90,25 +87,23 @@ def some_failed(failed: Mapping[Any, KafkaError]) -> None:
 class Calls:
     """The ways in which an open admin client asks its cluster."""
 
-    config: ClientConfig
-    network: NetworkClient
     metadata: Metadata
-    clock: NodeClock
-    chance: random.Random
     topics: dict[str, int] = attrs.field(factory=dict)
     """Topics whose leaders must be known, and the number of calls that need them."""
+
+    @property
+    def network(self) -> NetworkClient:
+        return self.metadata.network
+
+    @property
+    def config(self) -> ClientConfig:
+        return self.metadata.network.config
 
     # Asking again.
 
     async def keep_asking(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Repeat `attempt` until it does not fail in a way that may pass; return its result."""
-        return await keep_asking(
-            attempt,
-            config=self.config,
-            clock=self.clock,
-            chance=self.chance,
-            timeout_ms=self.config.default_api_timeout_ms,
-        )
+        return await self.network.keep_asking(attempt)
 
     async def for_each(
         self,
@@ -152,10 +147,35 @@ class Calls:
         some_failed(failed)
         return {thing: done[thing] for thing in things}
 
+    async def ask(self, message: object) -> Any:
+        """Return the response of any broker, asked again until it is not an error as a whole."""
+
+        async def once() -> Any:
+            response = await self.any_broker(message)
+            raise_if_refused(response)
+            return response
+
+        return await self.keep_asking(once)
+
+    async def ask_about(
+        self,
+        things: Sequence[K],
+        request: Callable[[Sequence[K]], object],
+        read: Callable[[Any], Mapping[K, Outcome]],
+    ) -> dict[K, Any]:
+        """Ask any broker about `things`; return the values that `read` finds in the response."""
+
+        async def once(left: Sequence[K]) -> Mapping[K, Outcome]:
+            response = await self.any_broker(request(left))
+            raise_if_refused(response)
+            return read(response)
+
+        return await self.for_each(things, once)
+
     # Which broker.
 
     async def any_broker(self, message: object) -> Any:
-        return await self.network.call(some_node(self.metadata), ask(message))
+        return await self.metadata.ask_any(message)
 
     async def broker(self, broker_id: int, message: object) -> Any:
         node = self.metadata.view.node(broker_id)
@@ -206,7 +226,7 @@ class Calls:
         return await self.for_each(list(wanted), once, at_once=frozenset())
 
     async def coordinator(self, group_id: str) -> Node:
-        return await find_coordinator(self.network, self.metadata, GROUP, group_id)
+        return await find_coordinator(self.metadata, GROUP, group_id)
 
     async def ask_coordinator(self, group_id: str, message: object, *, min_version: int = 0) -> Any:
         node = await self.coordinator(group_id)
@@ -218,6 +238,18 @@ class OpenAdmin(Protocol):
 
     @property
     def calls(self) -> Calls: ...
+
+
+def raise_if_refused(response: Any) -> None:
+    """Raise the error of a response as a whole, if it has one."""
+    raise_for(getattr(response, "error_code", 0), getattr(response, "error_message", None) or "")
+
+
+def outcomes_by(
+    name: str, items: Iterable[Any], value: Callable[[Any], Any] = lambda _: None
+) -> dict[str, Outcome]:
+    """Return the outcome for each item of a response, by its field `name`."""
+    return {getattr(each, name): Outcome.of(each, value(each)) for each in items}
 
 
 def outcomes(

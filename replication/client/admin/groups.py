@@ -12,6 +12,7 @@ from replication.client.admin.calls import (
     Outcome,
     only,
     outcomes,
+    raise_if_refused,
     some_failed,
 )
 from replication.client.admin.values import (
@@ -22,8 +23,12 @@ from replication.client.admin.values import (
 )
 from replication.client.arguments import list_of_names
 from replication.client.cluster_view import Node
-from replication.client.errors import raise_for
-from replication.client.offsets import OffsetAndMetadata
+from replication.client.offsets import (
+    OffsetAndMetadata,
+    committed_offset,
+    offset_fetch_request,
+    topics_to_commit,
+)
 from replication.client.requests import ask, nested
 from replication.errors import ErrorCode, KafkaError
 from replication.wire.delete_groups import DeleteGroupsRequest
@@ -39,13 +44,8 @@ from replication.wire.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteTopic,
 )
-from replication.wire.offset_fetch import (
-    OffsetFetchGroup,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchTopic,
-)
-from storage.types import NO_OFFSET, TopicPartition
+from replication.wire.offset_fetch import OffsetFetchResponse
+from storage.types import TopicPartition
 
 _DEAD = "Dead"
 
@@ -58,7 +58,7 @@ async def list_groups(admin: OpenAdmin, *, states: Iterable[str] = ()) -> list[L
         found: dict[str, ListedGroup] = {}
         for broker_id in await calls.broker_ids():
             response = await calls.broker(broker_id, ListGroupsRequest(states_filter=wanted))
-            raise_for(response.error_code)
+            raise_if_refused(response)
             for each in response.groups:
                 found[each.group_id] = ListedGroup(
                     group_id=each.group_id,
@@ -141,19 +141,8 @@ async def list_group_offsets(
     require_stable: bool = False,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the offsets that a group has committed; partitions without one are left out."""
-    calls, topics = admin.calls, None
-    if partitions is not None:
-        topics = nested(
-            list(partitions),
-            lambda name, numbers: OffsetFetchTopic(name=name, partition_indexes=numbers),
-            lambda tp: tp.partition,
-        )
-    request = OffsetFetchRequest(
-        group_id=group_id,
-        topics=topics,
-        groups=[OffsetFetchGroup(group_id=group_id, topics=topics)],
-        require_stable=require_stable,
-    )
+    calls = admin.calls
+    request = offset_fetch_request(group_id, partitions, require_stable=require_stable)
 
     async def once() -> dict[TopicPartition, OffsetAndMetadata]:
         return _committed(await calls.ask_coordinator(group_id, request, min_version=2))
@@ -164,7 +153,7 @@ async def list_group_offsets(
 def _committed(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the offsets of the only group in a response; newer versions list several groups."""
     group = response.groups[0] if response.groups else response
-    raise_for(group.error_code)
+    raise_if_refused(group)
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     failed: dict[TopicPartition, KafkaError] = {}
     for topic in group.topics:
@@ -172,12 +161,8 @@ def _committed(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndM
             partition = TopicPartition(topic.name, each.partition_index)
             if each.error_code != ErrorCode.NONE:
                 failed[partition] = KafkaError(ErrorCode.of(each.error_code))
-            elif each.committed_offset != NO_OFFSET:
-                found[partition] = OffsetAndMetadata(
-                    offset=each.committed_offset,
-                    metadata=each.metadata or "",
-                    leader_epoch=each.committed_leader_epoch,
-                )
+            elif (committed := committed_offset(each)) is not None:
+                found[partition] = committed
     some_failed(failed)
     return found
 
@@ -188,18 +173,9 @@ async def alter_group_offsets(
     """Commit offsets for a group without members; UNKNOWN_MEMBER_ID if it has any."""
     calls = admin.calls
 
-    def commit(tp: TopicPartition) -> OffsetCommitPartition:
-        return OffsetCommitPartition(
-            partition_index=tp.partition,
-            committed_offset=committed[tp].offset,
-            committed_leader_epoch=committed[tp].leader_epoch,
-            committed_metadata=committed[tp].metadata,
-        )
-
     async def once(left: Sequence[TopicPartition]) -> Mapping[TopicPartition, Outcome]:
-        topics = nested(
-            left, lambda name, each: OffsetCommitTopic(name=name, partitions=each), commit
-        )
+        wanted = {each: committed[each] for each in left}
+        topics = topics_to_commit(wanted, OffsetCommitTopic, OffsetCommitPartition)
         request = OffsetCommitRequest(group_id=group_id, topics=topics)
         return outcomes((await calls.ask_coordinator(group_id, request)).topics)
 
@@ -218,12 +194,12 @@ async def delete_group_offsets(
     async def once(left: Sequence[TopicPartition]) -> Mapping[TopicPartition, Outcome]:
         topics = nested(
             left,
-            lambda name, each: OffsetDeleteTopic(name=name, partitions=each),
+            OffsetDeleteTopic,
             lambda tp: OffsetDeletePartition(partition_index=tp.partition),
         )
         request = OffsetDeleteRequest(group_id=group_id, topics=topics)
         response = await calls.ask_coordinator(group_id, request)
-        raise_for(response.error_code)
+        raise_if_refused(response)
         return outcomes(response.topics)
 
     await calls.for_each(list(partitions), once)

@@ -47,8 +47,8 @@ def _listing(
     partitions: Iterable[TopicPartition], timestamp: Callable[[TopicPartition], int]
 ) -> list[ListOffsetsTopic]:
     return nested(
-        list(partitions),
-        lambda name, each: ListOffsetsTopic(name=name, partitions=each),
+        partitions,
+        ListOffsetsTopic,
         lambda tp: ListOffsetsPartition(partition_index=tp.partition, timestamp=timestamp(tp)),
     )
 
@@ -84,7 +84,7 @@ async def delete_records(
     def request(partitions: Sequence[TopicPartition]) -> DeleteRecordsRequest:
         topics = nested(
             partitions,
-            lambda name, each: DeleteRecordsTopic(name=name, partitions=each),
+            DeleteRecordsTopic,
             lambda tp: DeleteRecordsPartition(partition_index=tp.partition, offset=before[tp]),
         )
         return DeleteRecordsRequest(topics=topics, timeout_ms=calls.config.request_timeout_ms)
@@ -132,8 +132,8 @@ async def list_epoch_ends(
 
     def request(asked: Mapping[TopicPartition, LeaderEpoch]) -> object:
         topics = nested(
-            list(asked),
-            lambda name, each: OffsetForLeaderTopic(topic=name, partitions=each),
+            asked,
+            OffsetForLeaderTopic,
             lambda tp: OffsetForLeaderPartition(partition=tp.partition, leader_epoch=asked[tp]),
         )
         return OffsetForLeaderEpochRequest(topics=topics)
@@ -157,16 +157,10 @@ async def list_replica_sizes(
 
     Brokers that do not answer are left out.
     """
-
-    def request(partitions: Iterable[TopicPartition]) -> object:
-        topics = nested(
-            list(partitions),
-            lambda name, numbers: DescribableLogDirTopic(topic=name, partitions=numbers),
-            lambda tp: tp.partition,
-        )
-        return DescribeLogDirsRequest(topics=topics)
-
-    asked = {broker: request(each) for broker, each in replicas.items()}
+    asked = {
+        broker: DescribeLogDirsRequest(topics=nested(each, DescribableLogDirTopic))
+        for broker, each in replicas.items()
+    }
     return {
         (TopicPartition(topic.name, each.partition_index), broker): each.partition_size
         for broker, answer in (await _each_once(admin.calls, asked, timeout_ms)).items()

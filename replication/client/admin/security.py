@@ -3,13 +3,12 @@
 A password is salted here and never sent.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
 
-from replication.client.admin.calls import OpenAdmin, Outcome, some_failed
-from replication.client.errors import raise_for
+from replication.client.admin.calls import OpenAdmin, outcomes_by, raise_if_refused, some_failed
 from replication.errors import ConfigError, ErrorCode, KafkaError
 from replication.security.rules.acls import Acl, AclFilter
 from replication.security.rules.scram import (
@@ -70,22 +69,16 @@ async def describe_user_scram_credentials(
     admin: OpenAdmin, users: Iterable[str] | None = None
 ) -> dict[str, tuple[ScramCredentialInfo, ...]]:
     """Return the credentials of `users`, or of all users."""
-    calls = admin.calls
     asked = None if users is None else [UserName(name=name) for name in users]
-
-    async def once() -> dict[str, tuple[ScramCredentialInfo, ...]]:
-        response = await calls.any_broker(DescribeUserScramCredentialsRequest(users=asked))
-        raise_for(response.error_code, response.error_message or "")
-        some_failed({each.user: _error(each) for each in response.results if each.error_code})
-        return {
-            each.user: tuple(
-                ScramCredentialInfo(_NAMES.get(info.mechanism, "UNKNOWN"), info.iterations)
-                for info in each.credential_infos
-            )
-            for each in response.results
-        }
-
-    return await calls.keep_asking(once)
+    response = await admin.calls.ask(DescribeUserScramCredentialsRequest(users=asked))
+    some_failed({each.user: _error(each) for each in response.results if each.error_code})
+    return {
+        each.user: tuple(
+            ScramCredentialInfo(_NAMES.get(info.mechanism, "UNKNOWN"), info.iterations)
+            for info in each.credential_infos
+        )
+        for each in response.results
+    }
 
 
 async def alter_user_scram_credentials(
@@ -102,20 +95,21 @@ async def alter_user_scram_credentials(
         if isinstance(each, UserScramCredentialDeletion)
     ]
     upsertions = [
-        _upsertion(each, calls.chance.randbytes(SALT_BYTES) if each.salt is None else each.salt)
+        _upsertion(
+            each, calls.network.chance.randbytes(SALT_BYTES) if each.salt is None else each.salt
+        )
         for each in wanted
         if isinstance(each, UserScramCredentialUpsertion)
     ]
 
-    async def once(left: Sequence[str]) -> Mapping[str, Outcome]:
-        request = AlterUserScramCredentialsRequest(
+    await calls.ask_about(
+        list(dict.fromkeys(each.user for each in wanted)),
+        lambda left: AlterUserScramCredentialsRequest(
             deletions=[each for each in deletions if each.name in left],
             upsertions=[each for each in upsertions if each.name in left],
-        )
-        response = await calls.any_broker(request)
-        return {each.user: Outcome.of(each) for each in response.results}
-
-    await calls.for_each(list(dict.fromkeys(each.user for each in wanted)), once)
+        ),
+        lambda response: outcomes_by("user", response.results),
+    )
 
 
 def _upsertion(wanted: UserScramCredentialUpsertion, salt: bytes) -> ScramCredentialUpsertion:
@@ -139,14 +133,9 @@ def _number(mechanism: str) -> int:
 
 async def describe_acls(admin: OpenAdmin, acl_filter: AclFilter | None = None) -> list[Acl]:
     """Return the ACLs that match the filter, or all."""
-    calls = admin.calls
-
-    async def once() -> list[Acl]:
-        response = await calls.any_broker(DescribeAclsRequest(**_filter(acl_filter or AclFilter())))
-        raise_for(response.error_code, response.error_message or "")
-        return [_acl(resource, each) for resource in response.resources for each in resource.acls]
-
-    return await calls.keep_asking(once)
+    request = DescribeAclsRequest(**_filter(acl_filter or AclFilter()))
+    resources = (await admin.calls.ask(request)).resources
+    return [_acl(resource, each) for resource in resources for each in resource.acls]
 
 
 async def create_acls(admin: OpenAdmin, new_acls: Iterable[Acl]) -> None:
@@ -183,7 +172,7 @@ async def delete_acls(admin: OpenAdmin, filters: Iterable[AclFilter]) -> list[Ac
         response = await calls.any_broker(DeleteAclsRequest(filters=wanted))
         gone: dict[Acl, None] = {}
         for result in response.filter_results:
-            raise_for(result.error_code, result.error_message or "")
+            raise_if_refused(result)
             gone |= dict.fromkeys(_acl(each, each) for each in result.matching_acls)
         return list(gone)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from replication.client.admin.calls import Calls, OpenAdmin, Outcome, outcomes
+from replication.client.admin.calls import Calls, OpenAdmin, Outcome, outcomes, outcomes_by
 from replication.client.admin.values import (
     NewTopic,
     PartitionDescription,
@@ -17,7 +17,7 @@ from replication.client.admin.values import (
     TopicDescription,
 )
 from replication.client.arguments import list_of_names
-from replication.client.errors import UnsupportedVersionError, raise_for
+from replication.client.errors import UnsupportedVersionError
 from replication.client.requests import nested
 from replication.errors import ErrorCode, ProtocolError
 from replication.wire.alter_partition_reassignments import (
@@ -43,7 +43,13 @@ from replication.wire.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     TopicRequest,
 )
-from replication.wire.elect_leaders import PREFERRED, UNCLEAN, ElectionTopic, ElectLeadersRequest
+from replication.wire.elect_leaders import (
+    PREFERRED,
+    UNCLEAN,
+    ElectionTopic,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+)
 from replication.wire.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
@@ -61,17 +67,15 @@ async def create_topics(
 ) -> dict[str, TopicId]:
     """Create topics; return their ids by name."""
     calls, wanted = admin.calls, {topic.name: topic for topic in new_topics}
-
-    async def once(names: Sequence[str]) -> Mapping[str, Outcome]:
-        request = CreateTopicsRequest(
+    return await calls.ask_about(
+        list(wanted),
+        lambda names: CreateTopicsRequest(
             topics=[_creatable(wanted[name]) for name in names],
             timeout_ms=calls.config.request_timeout_ms,
             validate_only=validate_only,
-        )
-        response = await calls.any_broker(request)
-        return {each.name: Outcome.of(each, each.topic_id) for each in response.topics}
-
-    return await calls.for_each(list(wanted), once)
+        ),
+        lambda response: outcomes_by("name", response.topics, lambda each: each.topic_id),
+    )
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
@@ -91,17 +95,15 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
 async def delete_topics(admin: OpenAdmin, names: Iterable[str]) -> None:
     """Delete topics with all of their records; brokers learn of it shortly after."""
     calls = admin.calls
-
-    async def once(left: Sequence[str]) -> Mapping[str, Outcome]:
-        request = DeleteTopicsRequest(
+    await calls.ask_about(
+        list_of_names(names),
+        lambda left: DeleteTopicsRequest(
             topics=[DeleteTopicState(name=name) for name in left],
             topic_names=list(left),
             timeout_ms=calls.config.request_timeout_ms,
-        )
-        response = await calls.any_broker(request)
-        return {each.name: Outcome.of(each) for each in response.responses}
-
-    await calls.for_each(list_of_names(names), once)
+        ),
+        lambda response: outcomes_by("name", response.responses),
+    )
 
 
 async def create_partitions(
@@ -124,28 +126,21 @@ async def create_partitions(
             assignments = [CreatePartitionsAssignment(broker_ids=list(e)) for e in chosen[name]]
         return CreatePartitionsTopic(name=name, count=counts[name], assignments=assignments)
 
-    async def once(names: Sequence[str]) -> Mapping[str, Outcome]:
-        request = CreatePartitionsRequest(
+    await calls.ask_about(
+        list(counts),
+        lambda names: CreatePartitionsRequest(
             topics=[wanted(name) for name in names],
             timeout_ms=calls.config.request_timeout_ms,
             validate_only=validate_only,
-        )
-        response = await calls.any_broker(request)
-        return {each.name: Outcome.of(each) for each in response.results}
-
-    await calls.for_each(list(counts), once)
+        ),
+        lambda response: outcomes_by("name", response.results),
+    )
 
 
 async def list_topics(admin: OpenAdmin) -> list[str]:
     """Return the names of all topics, internal ones included."""
-    calls = admin.calls
-
-    async def once() -> list[str]:
-        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        response = await calls.any_broker(request)
-        return sorted(each.name for each in response.topics if each.name is not None)
-
-    return await calls.keep_asking(once)
+    response = await admin.calls.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+    return sorted(each.name for each in response.topics if each.name is not None)
 
 
 async def describe_topics(admin: OpenAdmin, names: Iterable[str]) -> dict[str, TopicDescription]:
@@ -169,8 +164,7 @@ async def _describe_by_metadata(calls: Calls, names: Sequence[str]) -> Mapping[s
         topics=[MetadataRequestTopic(name=name) for name in names],
         allow_auto_topic_creation=False,
     )
-    response = await calls.any_broker(request)
-    return {each.name: Outcome.of(each, _description(each)) for each in response.topics}
+    return outcomes_by("name", (await calls.any_broker(request)).topics, _description)
 
 
 async def _describe_by_pages(calls: Calls, names: Sequence[str]) -> Mapping[str, Outcome]:
@@ -249,18 +243,7 @@ async def elect_leaders(
     """
     calls = admin.calls
 
-    async def once(left: Sequence[TopicPartition]) -> Mapping[TopicPartition, Outcome]:
-        request = ElectLeadersRequest(
-            election_type=UNCLEAN if unclean else PREFERRED,
-            topic_partitions=nested(
-                left,
-                lambda topic, numbers: ElectionTopic(topic=topic, partitions=numbers),
-                lambda tp: tp.partition,
-            ),
-            timeout_ms=calls.config.request_timeout_ms,
-        )
-        response = await calls.any_broker(request)
-        raise_for(response.error_code)
+    def read(response: ElectLeadersResponse) -> Mapping[TopicPartition, Outcome]:
         return {
             TopicPartition(topic.topic, each.partition_id): Outcome(0)
             if each.error_code == ErrorCode.ELECTION_NOT_NEEDED  # it leads already
@@ -269,7 +252,15 @@ async def elect_leaders(
             for each in topic.partition_result
         }
 
-    await calls.for_each(list(partitions), once)
+    await calls.ask_about(
+        list(partitions),
+        lambda left: ElectLeadersRequest(
+            election_type=UNCLEAN if unclean else PREFERRED,
+            topic_partitions=nested(left, ElectionTopic),
+            timeout_ms=calls.config.request_timeout_ms,
+        ),
+        read,
+    )
 
 
 async def alter_partition_reassignments(
@@ -284,18 +275,14 @@ async def alter_partition_reassignments(
             partition_index=tp.partition, replicas=None if brokers is None else list(brokers)
         )
 
-    async def once(left: Sequence[TopicPartition]) -> Mapping[TopicPartition, Outcome]:
-        request = AlterPartitionReassignmentsRequest(
+    await calls.ask_about(
+        list(replicas),
+        lambda left: AlterPartitionReassignmentsRequest(
             timeout_ms=calls.config.request_timeout_ms,
-            topics=nested(
-                left, lambda name, each: ReassignableTopic(name=name, partitions=each), wanted
-            ),
-        )
-        response = await calls.any_broker(request)
-        raise_for(response.error_code, response.error_message or "")
-        return outcomes(response.responses)
-
-    await calls.for_each(list(replicas), once)
+            topics=nested(left, ReassignableTopic, wanted),
+        ),
+        lambda response: outcomes(response.responses),
+    )
 
 
 async def list_partition_reassignments(
@@ -304,26 +291,16 @@ async def list_partition_reassignments(
     """Return the moves that are under way, of `partitions` or of all partitions."""
     calls, topics = admin.calls, None
     if partitions is not None:
-        topics = nested(
-            list(partitions),
-            lambda name, each: ListPartitionReassignmentsTopics(name=name, partition_indexes=each),
-            lambda tp: tp.partition,
+        topics = nested(partitions, ListPartitionReassignmentsTopics)
+    request = ListPartitionReassignmentsRequest(
+        timeout_ms=calls.config.request_timeout_ms, topics=topics
+    )
+    return {
+        TopicPartition(topic.name, each.partition_index): Reassignment(
+            replicas=tuple(each.replicas),
+            adding=tuple(each.adding_replicas),
+            removing=tuple(each.removing_replicas),
         )
-
-    async def once() -> dict[TopicPartition, Reassignment]:
-        request = ListPartitionReassignmentsRequest(
-            timeout_ms=calls.config.request_timeout_ms, topics=topics
-        )
-        response = await calls.any_broker(request)
-        raise_for(response.error_code, response.error_message or "")
-        return {
-            TopicPartition(topic.name, each.partition_index): Reassignment(
-                replicas=tuple(each.replicas),
-                adding=tuple(each.adding_replicas),
-                removing=tuple(each.removing_replicas),
-            )
-            for topic in response.topics
-            for each in topic.partitions
-        }
-
-    return await calls.keep_asking(once)
+        for topic in (await calls.ask(request)).topics
+        for each in topic.partitions
+    }

@@ -2,15 +2,13 @@
 
 without a network:
     position  subscription      the partitions that are read, and the position in each (KIP-320)
-    fetch_requests              the next fetch from each broker (KIP-227, KIP-392)
     completed_fetch  records    a response, read as far as its records were taken
-    fetch_buffer                the responses that have not been read to their end
     fetch_collector             the records that are handed over, and the meaning of errors
     metrics  errors  config
 
 with a network:
-    fetcher                     sends fetches, takes the responses
-    offset_fetcher  list_offsets    where to begin, and whether a position is still valid
+    fetcher                     the fetches from each broker (KIP-227, KIP-392)
+    offset_fetcher              where to begin, and whether a position is still valid
     poll_loop                   one poll after the other
     hooks                       interceptors and listeners of the program
     group/                      joining, assigning, committing

@@ -1,4 +1,4 @@
-"""The records of one partition in a fetch response, read as far as they were taken.
+"""The records of one partition in a fetch response, read as far as they were taken, and the buffer.
 
     position 3:   [batch 0-4][batch 5-9 of an aborted transaction][control 10][batch 11-19
                         └ 3, 4 are taken                              cut off: not there ┘
@@ -21,11 +21,16 @@ is inflated) is not decoded on the event loop: `take` stops before it, and `long
 thread has to do. A few bytes may inflate to 256 MiB. `take_columns` decodes all that is left at
 once, so that `_Columnar.is_long` judges by the headers of all its batches.
 
-(Kafka: CompletedFetch.)
+Rule 6: responses wait in a `FetchBuffer`, a queue and its head, until they have been read to their
+end. A partition in the buffer is not fetched again until it is drained or dropped. A response
+without records does not count: a full response names every partition, and those without new
+records would stand still until the others are read.
+
+(Kafka: CompletedFetch, FetchBuffer.)
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
 from typing import Any, cast
@@ -448,3 +453,50 @@ def _sizes(fields: Sequence[bytes | None]) -> Iterable[int]:
         if nulls == len(fields)
         else [len(each) if each is not None else -1 for each in fields]
     )
+
+
+@attrs.define(eq=False)
+class FetchBuffer:
+    """Completed fetches, in the order in which they came."""
+
+    next_in_line: CompletedFetch | None = None
+    _queue: deque[CompletedFetch] = attrs.field(init=False, factory=deque)
+
+    def is_reading(self) -> bool:
+        """Return whether the head has records left."""
+        return self.next_in_line is not None and not self.next_in_line.consumed
+
+    def add(self, fetch: CompletedFetch) -> None:
+        self._queue.append(fetch)
+
+    def add_all(self, fetches: Iterable[CompletedFetch]) -> None:
+        self._queue.extend(fetches)
+
+    def peek(self) -> CompletedFetch | None:
+        return self._queue[0] if self._queue else None
+
+    def pop(self) -> None:
+        self._queue.popleft()
+
+    def buffered_partitions(self) -> set[TopicPartition]:
+        """Return the partitions with records to read, or with an error to raise."""
+        return {fetch.partition for fetch in self.held() if fetch.size or fetch.data.error_code}
+
+    def retain_all(self, partitions: Container[TopicPartition]) -> None:
+        """Drop the responses about other partitions."""
+        kept = []
+        for fetch in self._queue:
+            if fetch.partition in partitions:
+                kept.append(fetch)
+            else:
+                fetch.drain()
+        self._queue = deque(kept)
+        if self.next_in_line is not None and self.next_in_line.partition not in partitions:
+            self.next_in_line.drain()
+            self.next_in_line = None
+
+    def held(self) -> Iterable[CompletedFetch]:
+        """Yield the responses that are not read to their end."""
+        if self.next_in_line is not None and self.is_reading():
+            yield self.next_in_line
+        yield from self._queue

@@ -28,18 +28,18 @@ from contextlib import AsyncExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-import attrs
 import trio
 
 from replication.client.arguments import as_partition, as_partitions, list_of_names
-from replication.client.consumer.assembly import Assembly, Parts
+from replication.client.consumer.assembly import Parts, assemble
+from replication.client.consumer.completed_fetch import ReadSettings
 from replication.client.consumer.config import ConsumerConfig
 from replication.client.consumer.hooks import (
     ConsumerInterceptor,
     ConsumerRebalanceListener,
     Interceptors,
 )
-from replication.client.consumer.poll_loop import NoGroup, PollLoop
+from replication.client.consumer.poll_loop import PollLoop
 from replication.client.consumer.position import (
     EARLIEST,
     LATEST,
@@ -52,9 +52,12 @@ from replication.client.consumer.records import (
     ConsumerRecords,
     OffsetAndMetadata,
     OffsetAndTimestamp,
+    deserialize_function,
 )
 from replication.client.consumer.subscription import SubscriptionState
 from replication.client.errors import IllegalStateError, KafkaTimeoutError
+from replication.client.metadata import Metadata
+from replication.client.network_client import NetworkClient
 from replication.client.offsets import ConsumerGroupMetadata
 from replication.extras import extra
 from replication.metrics import MetricName
@@ -77,15 +80,6 @@ _CLOSE_TIMEOUT_MS = 30_000
 _FAREWELL_MS = 1_000
 
 
-@attrs.frozen(eq=False, kw_only=True)
-class _Open:
-    """The parts that exist between entering the block of a consumer and leaving it."""
-
-    parts: Parts
-    loop: PollLoop
-    coordinator: "ConsumerCoordinator | None"
-
-
 class Consumer:
     """A consumer of records, open inside its `async with` block.
 
@@ -95,7 +89,7 @@ class Consumer:
     """
 
     config: ConsumerConfig
-    _open: _Open | None
+    _open: Parts | None
     _stack: AsyncExitStack
 
     def __init__(
@@ -112,7 +106,12 @@ class Consumer:
         self._subscriptions = SubscriptionState(
             self.config.reset_strategy, self.config.exclude_internal_topics
         )
-        self._deserializers = key_deserializer, value_deserializer
+        self._read_settings = ReadSettings(
+            check_crcs=self.config.check_crcs,
+            read_committed=self.config.read_committed,
+            key_deserializer=deserialize_function(key_deserializer),
+            value_deserializer=deserialize_function(value_deserializer),
+        )
         self._interceptors = Interceptors(interceptors)
         self._seams = production_seams() if seams is None else seams
         self._listener = ConsumerRebalanceListener()
@@ -130,7 +129,16 @@ class Consumer:
         self._was_opened = True
         async with AsyncExitStack() as stack:
             nursery = await stack.enter_async_context(trio.open_nursery())
-            self._open = self._assemble(nursery)
+            self._open = assemble(
+                config=self.config,
+                read_settings=self._read_settings,
+                network=NetworkClient(config=self.config, seams=self._seams, nursery=nursery),
+                subscriptions=self._subscriptions,
+                interceptors=self._interceptors,
+                listener=self._listener,
+                wake=self._wake,
+            )
+            nursery.start_soon(self._wake_for_metadata, self._open.metadata)
             stack.callback(nursery.cancel_scope.cancel)
             self._stack = stack.pop_all()
         return self
@@ -150,67 +158,20 @@ class Consumer:
             # An error of the block is raised by the block, not by the nursery.
             await self._stack.__aexit__(None, None, None)
 
-    async def _say_goodbye(self, opened: _Open, *, commits: bool, timeout_ms: float) -> None:
+    async def _say_goodbye(self, opened: Parts, *, commits: bool, timeout_ms: float) -> None:
         """Commit and leave the group, shielded: other members wait for our partitions."""
         clock = self._seams.clock
         try:
             with trio.CancelScope(shield=True), clock.move_on_after(timeout_ms / 1000):
                 if opened.coordinator is not None:
                     await opened.coordinator.close(commits=commits, timeout_ms=timeout_ms)
-                await opened.parts.fetcher.close()
+                await opened.fetcher.close()
         finally:
-            opened.parts.network.close()
+            opened.network.close()
 
-    def _assemble(self, nursery: trio.Nursery) -> _Open:
-        key_deserializer, value_deserializer = self._deserializers
-        parts = Assembly(
-            config=self.config,
-            seams=self._seams,
-            subscriptions=self._subscriptions,
-            nursery=nursery,
-            wake=self._wake,
-            key_deserializer=key_deserializer,
-            value_deserializer=value_deserializer,
-        ).parts()
-        coordinator = None
-        if self.config.group_id is not None:
-            coordinator = self._make_coordinator(self.config.group_id, parts, nursery)
-        loop = PollLoop(
-            config=self.config,
-            subscriptions=self._subscriptions,
-            metadata=parts.metadata,
-            fetcher=parts.fetcher,
-            offset_fetcher=parts.offset_fetcher,
-            collector=parts.collector,
-            coordinator=coordinator or NoGroup(),
-            clock=self._seams.clock,
-            offload=self._seams.offload,
-        )
-        nursery.start_soon(parts.metadata.run)
-        nursery.start_soon(self._wake_for_metadata, parts)
-        return _Open(parts=parts, loop=loop, coordinator=coordinator)
-
-    def _make_coordinator(
-        self, group_id: str, parts: Parts, nursery: trio.Nursery
-    ) -> "ConsumerCoordinator":
-        # A consumer in no group does not import what groups need.
-        from replication.client.consumer.group.assembly import make_coordinator  # noqa: PLC0415
-
-        return make_coordinator(
-            config=self.config,
-            group_id=group_id,
-            parts=parts,
-            subscriptions=self._subscriptions,
-            clock=self._seams.clock,
-            nursery=nursery,
-            wake=self._wake,
-            on_committed=self._interceptors.on_commit,
-            listener=self._listener,
-        )
-
-    async def _wake_for_metadata(self, parts: Parts) -> None:
+    async def _wake_for_metadata(self, metadata: Metadata) -> None:
         while True:
-            await parts.metadata.wait_for_news()
+            await metadata.wait_for_news()
             self._wake()
 
     def _wake(self) -> None:
@@ -218,7 +179,7 @@ class Consumer:
             self._open.loop.wake()
 
     @property
-    def _opened(self) -> _Open:
+    def _opened(self) -> Parts:
         if self._open is None:
             raise IllegalStateError("a consumer is used inside `async with`")
         return self._open
@@ -274,7 +235,7 @@ class Consumer:
 
     def _new_subscription(self) -> None:
         if self._open is not None:
-            parts = self._open.parts
+            parts = self._open
             parts.fetcher.requests.buffer.retain_all(set(self._subscriptions.assigned))
             parts.metadata.request_update()
             self._wake()
@@ -399,7 +360,7 @@ class Consumer:
         to = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
         if to.offset < 0:
             raise IllegalStateError(f"seek to {to.offset}: an offset is at least 0")
-        metadata = self._opened.parts.metadata
+        metadata = self._opened.metadata
         if metadata.view.note_epoch(tp, to.leader_epoch):
             metadata.request_update()
         position = FetchPosition(to.offset, to.leader_epoch, metadata.view.leader(tp))
@@ -508,14 +469,14 @@ class Consumer:
         for tp, at in wanted.items():
             if at < 0:
                 raise IllegalStateError(f"offsets_for_times: {tp} at {at}, before time began")
-        return await self._opened.parts.offset_fetcher.offsets_for(
+        return await self._opened.offset_fetcher.offsets_for(
             wanted, timeout_ms=self._timeout(timeout_ms)
         )
 
     async def _bounds(
         self, partitions: Collection[AnyPartition], timestamp: int, timeout_ms: float | None
     ) -> dict[TopicPartition, Offset]:
-        found = await self._opened.parts.offset_fetcher.offsets_for(
+        found = await self._opened.offset_fetcher.offsets_for(
             dict.fromkeys(as_partitions(partitions), timestamp),
             timeout_ms=self._timeout(timeout_ms),
         )
@@ -535,7 +496,7 @@ class Consumer:
         self, topic: str, *, timeout_ms: float | None = None
     ) -> list[TopicPartition]:
         """Return the topic's partitions; none if it is not known in time."""
-        parts = self._opened.parts
+        parts = self._opened
         metadata, transient = parts.metadata, parts.offset_fetcher.transient_topics
         added = {topic} - transient
         transient |= added
@@ -551,7 +512,7 @@ class Consumer:
 
     def metrics(self) -> dict[MetricName, float]:
         """Return this consumer's metrics under Kafka's names."""
-        return dict(self._opened.parts.metrics.snapshot())
+        return dict(self._opened.metrics.snapshot())
 
 
 def _offsets(given: Committed) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -16,6 +16,7 @@ KafkaError
 from collections.abc import Iterable, Mapping
 
 from replication.client.consumer.position import FetchPosition
+from replication.client.errors import CodedError
 from replication.errors import ErrorCode, KafkaError
 from storage.types import Offset, OffsetAndEpoch, TopicPartition
 
@@ -91,24 +92,19 @@ class CommitFailedError(KafkaError):
 class RetriableCommitFailedError(KafkaError):
     """A commit that may succeed when it is repeated (RetriableCommitFailedException)."""
 
-    def __init__(self, code: ErrorCode, message: str = "") -> None:
-        super().__init__(code, message)
-
     @property
     def retriable(self) -> bool:
         """Always true."""
         return True
 
 
-class RebalanceInProgressError(KafkaError):
+class RebalanceInProgressError(CodedError):
     """A commit during a rebalance: poll to join again, and commit after that."""
 
-    def __init__(self, message: str = "") -> None:
-        super().__init__(ErrorCode.REBALANCE_IN_PROGRESS, message)
+    code_of_class = ErrorCode.REBALANCE_IN_PROGRESS
 
 
-class FencedInstanceIdError(KafkaError):
+class FencedInstanceIdError(CodedError):
     """A member whose `group.instance.id` another member has taken over."""
 
-    def __init__(self, message: str = "") -> None:
-        super().__init__(ErrorCode.FENCED_INSTANCE_ID, message)
+    code_of_class = ErrorCode.FENCED_INSTANCE_ID

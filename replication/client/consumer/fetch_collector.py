@@ -31,9 +31,9 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from replication.client.consumer.completed_fetch import CompletedFetch
+from replication.client.consumer.completed_fetch import CompletedFetch, FetchBuffer
+from replication.client.consumer.config import ConsumerConfig
 from replication.client.consumer.errors import CorruptRecordsError, OffsetOutOfRangeError
-from replication.client.consumer.fetch_buffer import FetchBuffer
 from replication.client.consumer.metrics import FetchMetrics
 from replication.client.consumer.position import FetchPosition
 from replication.client.consumer.records import ConsumerRecords, OffsetAndMetadata
@@ -99,14 +99,11 @@ class Collected:
 class FetchCollector:
     """Takes records from the buffer; nothing else moves the positions of `subscriptions`."""
 
+    config: ConsumerConfig
     subscriptions: SubscriptionState
     buffer: FetchBuffer
     request_metadata: Callable[[], None]
     now_ms: Callable[[], float]
-    max_poll_records: int
-    metadata_max_age_ms: int
-    retry_backoff_ms: int
-    read_committed: bool
     metrics: FetchMetrics
 
     def collect(
@@ -120,7 +117,7 @@ class FetchCollector:
         With `only`, buffered records of other partitions stay. `take` takes records from a fetch.
         """
         collected = Collected()
-        remaining = self.max_poll_records if most is None else most
+        remaining = self.config.max_poll_records if most is None else most
         left: list[CompletedFetch] = []
         try:
             while collected.count < remaining:
@@ -187,7 +184,7 @@ class FetchCollector:
             position = FetchPosition(fetch.next_fetch_offset, fetch.last_epoch, position.leader)
             self.subscriptions.advance(tp, position)
         if most > 1 or fetch.consumed:  # one by one, the last record counts for all
-            lag = self.subscriptions.lag(tp, read_committed=self.read_committed)
+            lag = self.subscriptions.lag(tp, read_committed=self.config.read_committed)
             self.metrics.record_position(tp, lag=lag, lead=self.subscriptions.lead(tp))
         collected.add(tp, records, position, advanced=advanced)
 
@@ -225,7 +222,7 @@ class FetchCollector:
             log_start_offset=data.log_start_offset,
         )
         if data.preferred_read_replica >= 0:
-            expires_ms = self.now_ms() + self.metadata_max_age_ms
+            expires_ms = self.now_ms() + self.config.metadata_max_age_ms
             self.subscriptions.prefer_read_replica(tp, data.preferred_read_replica, expires_ms)
         fetch.initialized = True
         return True
@@ -235,7 +232,7 @@ class FetchCollector:
         position = self.subscriptions.valid_position(tp)
         is_same_leader = position is None or position.leader.epoch == fetch.leader_epoch
         if is_same_leader and (error in _STALE_METADATA or error in _FETCHED_AGAIN):
-            self.subscriptions.retry_at([tp], self.now_ms() + self.retry_backoff_ms)
+            self.subscriptions.retry_at([tp], self.now_ms() + self.config.retry_backoff_ms)
         if error in _STALE_METADATA:
             self.request_metadata()
             self.subscriptions.clear_preferred_read_replica(tp)

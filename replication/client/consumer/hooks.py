@@ -1,4 +1,4 @@
-"""What a program may hang into a consumer: interceptors and a rebalance listener.
+"""Hooks of a program in a consumer: interceptors and a rebalance listener; and warnings about them.
 
     class Counting(ConsumerInterceptor):
         def on_consume(self, records: ConsumerRecords) -> ConsumerRecords: ...
@@ -18,15 +18,34 @@ Rule 3: a listener that is cancelled is called again by the next poll. One that 
 its error comes out of the poll, and the group goes on.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+import sys
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeAlias
 
 from replication.client.consumer.records import ConsumerRecords, OffsetAndMetadata
-from replication.client.log import warn
+from replication.visible import visible_line
 from storage.types import TopicPartition
 
 Partitions: TypeAlias = Collection[TopicPartition]
 ListenerMethod: TypeAlias = Callable[[Partitions], Awaitable[None] | None]
+
+
+def warn(event: str, **fields: object) -> None:
+    """Write one line about a failure after which the consumer goes on, for the human log.
+
+    It goes to structlog if the program has configured it. Otherwise it goes to standard error:
+    structlog would print to standard output, which belongs to the program. structlog is imported
+    here: it costs a fifth of a start and is rarely used.
+    """
+    import structlog  # noqa: PLC0415
+
+    if structlog.is_configured():
+        logger = structlog.get_logger(__name__)
+    else:
+        logger = structlog.wrap_logger(structlog.PrintLogger(sys.stderr))
+    shown = {name: visible_line(v) if isinstance(v, str) else v for name, v in fields.items()}
+    logger.warning(event, **shown)
 
 
 class ConsumerInterceptor:
@@ -51,25 +70,27 @@ class Interceptors:
 
     def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
         for each in self._interceptors:
-            try:
+            with self._warning("on_consume"):
                 records = each.on_consume(records)
-            except Exception as error:  # noqa: BLE001 - rule 1
-                warn("interceptor_failed", method="on_consume", error=repr(error))
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         for each in self._interceptors:
-            try:
+            with self._warning("on_commit"):
                 each.on_commit(offsets)
-            except Exception as error:  # noqa: BLE001 - rule 1
-                warn("interceptor_failed", method="on_commit", error=repr(error))
 
     def close(self) -> None:
         for each in self._interceptors:
-            try:
+            with self._warning("close"):
                 each.close()
-            except Exception as error:  # noqa: BLE001 - rule 1
-                warn("interceptor_failed", method="close", error=repr(error))
+
+    @contextmanager
+    def _warning(self, method: str) -> Iterator[None]:
+        """Rule 1."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001
+            warn("interceptor_failed", method=method, error=repr(error))
 
 
 class ConsumerRebalanceListener:

@@ -10,27 +10,25 @@ Rule 2: an error that no attempt would mend is kept, and raised by the next poll
 
 Rule 3: a response counts for the position that it was asked about, and for no other.
 
-(Kafka: OffsetFetcher.)
+    error of a partition                                        what follows
+    NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, ... retriable  asked again, with newer metadata
+    TOPIC_AUTHORIZATION_FAILED                                  raised
+    UNSUPPORTED_FOR_MESSAGE_FORMAT, of ListOffsets              there is no such offset
+    any other                                                   asked again (Kafka logs it)
+
+(Kafka: OffsetFetcher, OffsetFetcherUtils, OffsetsForLeaderEpochUtils.)
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import attrs
 import trio
 
 from replication.client.cluster_view import ClusterView, Node
 from replication.client.consumer.config import ConsumerConfig
-from replication.client.consumer.list_offsets import (
-    OffsetAnswers,
-    TimestampWanted,
-    epochs_request,
-    list_offsets_request,
-    read_epochs,
-    read_list_offsets,
-)
 from replication.client.consumer.position import FetchPosition, OffsetResetStrategy, timestamp_of
 from replication.client.consumer.records import OffsetAndTimestamp
 from replication.client.consumer.subscription import SubscriptionState
@@ -42,10 +40,20 @@ from replication.client.errors import (
 )
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
-from replication.client.requests import ask
-from replication.errors import KafkaError
-from replication.net.seams import NodeClock
-from storage.types import TopicPartition
+from replication.client.requests import ask, nested
+from replication.errors import ErrorCode, KafkaError
+from replication.wire.fetch import CONSUMER_REPLICA_ID
+from replication.wire.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from replication.wire.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from storage.types import OffsetAndEpoch, TopicPartition
 
 # Before version 1, ListOffsets returns several offsets for a timestamp; before version 3,
 # OffsetForLeaderEpoch is not for consumers.
@@ -55,20 +63,44 @@ FIRST_OFFSET_FOR_LEADER_EPOCH = 3
 T = TypeVar("T")
 
 
+@attrs.frozen
+class BrokerAnswers(Generic[T]):
+    """A broker's answers about some partitions, and the partitions to ask about again."""
+
+    again: set[TopicPartition]
+    """At first all partitions that were asked about."""
+    found: dict[TopicPartition, T] = attrs.field(init=False, factory=dict)
+    unauthorized: set[str] = attrs.field(init=False, factory=set)
+
+    def add(self, tp: TopicPartition, code: int, found: T) -> None:
+        """Add the answer about one partition; one that was not asked about is ignored."""
+        if tp not in self.again or code not in (
+            ErrorCode.NONE,
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ):
+            return
+        self.again.discard(tp)
+        if code == ErrorCode.NONE:
+            self.found[tp] = found
+        else:
+            self.unauthorized.add(tp.topic)
+
+
 @attrs.define(eq=False, kw_only=True)
 class OffsetFetcher:
-    """The requests of one consumer; tasks run in `nursery` and call `on_change` at their end."""
+    """The requests of one consumer; their tasks call `on_change` at their end."""
 
     config: ConsumerConfig
     subscriptions: SubscriptionState
     metadata: Metadata
-    network: NetworkClient
-    clock: NodeClock
-    nursery: trio.Nursery
     on_change: Callable[[], None]
     transient_topics: set[str] = attrs.field(init=False, factory=set)
     """Topics that the program asks about, and does not read."""
     _error: KafkaError | None = attrs.field(init=False, default=None)
+
+    @property
+    def network(self) -> NetworkClient:
+        return self.metadata.network
 
     @property
     def view(self) -> ClusterView:
@@ -88,18 +120,16 @@ class OffsetFetcher:
         by_leader = self._by_leader(wanted)
         for node, strategies in by_leader.items():
             self._put_off(strategies, self.config.request_timeout_ms)
-            self.nursery.start_soon(self._reset, node, strategies)
+            self.network.nursery.start_soon(self._reset, node, strategies)
 
     async def _reset(
         self, node: Node, strategies: Mapping[TopicPartition, OffsetResetStrategy]
     ) -> None:
-        wall_ms = self.clock.wall_ms()
-        asked = {
-            tp: TimestampWanted(timestamp_of(each, wall_ms=wall_ms), self.view.leader(tp).epoch)
-            for tp, each in strategies.items()
-        }
+        wall_ms = self.network.clock.wall_ms()
         with self._kept(strategies):
-            answers = await self._list(node, asked)
+            answers = await self._list(
+                node, {tp: timestamp_of(each, wall_ms=wall_ms) for tp, each in strategies.items()}
+            )
             self._put_off(answers.again, self.config.retry_backoff_ms)
             for tp, found in answers.found.items():
                 if found is not None:
@@ -124,24 +154,22 @@ class OffsetFetcher:
         wanted = self.subscriptions.needing_validation(self._now_ms)
         for node, positions in self._by_leader(wanted).items():
             self._put_off(positions, self.config.request_timeout_ms)
-            self.nursery.start_soon(self._validate, node, positions)
+            self.network.nursery.start_soon(self._validate, node, positions)
 
     async def _validate(
         self, node: Node, positions: Mapping[TopicPartition, FetchPosition]
     ) -> None:
-        request = ask(epochs_request(positions), min_version=FIRST_OFFSET_FOR_LEADER_EPOCH)
         with self._kept(positions):
             try:
-                response = await self.network.call(node, request)
+                answers = await self._list_epoch_ends(node, positions)
             except UnsupportedVersionError:
                 # The broker is too old: a position that cannot be checked is used.
                 for tp in positions:
                     if (state := self.subscriptions.state_or_none(tp)) is not None:
                         state.complete_validation()
             else:
-                answers = read_epochs(positions, response)
                 self._put_off(answers.again, self.config.retry_backoff_ms)
-                for tp, end in answers.ends.items():
+                for tp, end in answers.found.items():
                     error = self.subscriptions.complete_validation(tp, positions[tp], end)
                     self._error = self._error or error
                 self._note_refusals(answers.unauthorized, answers.again)
@@ -157,7 +185,7 @@ class OffsetFetcher:
         topics = {tp.topic for tp in timestamps} - self.transient_topics
         self.transient_topics |= topics
         try:
-            with self.clock.move_on_after(timeout_ms / 1000):
+            with self.network.clock.move_on_after(timeout_ms / 1000):
                 while missing := {tp: at for tp, at in timestamps.items() if tp not in found}:
                     found |= await self._offsets_round(missing)
         finally:
@@ -178,11 +206,8 @@ class OffsetFetcher:
         failures: list[KafkaError] = []
 
         async def one(node: Node, asked: Mapping[TopicPartition, int]) -> None:
-            wanted = {
-                tp: TimestampWanted(at, self.view.leader(tp).epoch) for tp, at in asked.items()
-            }
             try:
-                answers = await self._list(node, wanted)
+                answers = await self._list(node, asked)
             except NO_ANSWER as error:
                 self.metadata.last_error = error
             except KafkaError as error:
@@ -206,11 +231,58 @@ class OffsetFetcher:
     # -- shared by the three
 
     async def _list(
-        self, node: Node, wanted: Mapping[TopicPartition, TimestampWanted]
-    ) -> OffsetAnswers:
-        message = list_offsets_request(wanted, read_committed=self.config.read_committed)
+        self, node: Node, wanted: Mapping[TopicPartition, int]
+    ) -> BrokerAnswers[OffsetAndTimestamp | None]:
+        """Ask for the offsets of timestamps; None for a timestamp after all records."""
+        topics = nested(
+            wanted,
+            ListOffsetsTopic,
+            lambda tp: ListOffsetsPartition(
+                partition_index=tp.partition,
+                current_leader_epoch=self.view.leader(tp).epoch,
+                timestamp=wanted[tp],
+            ),
+        )
+        message = ListOffsetsRequest(topics=topics, isolation_level=int(self.config.read_committed))
         response = await self.network.call(node, ask(message, min_version=FIRST_LIST_OFFSETS))
-        return read_list_offsets(wanted, response)
+        answers = BrokerAnswers[OffsetAndTimestamp | None](set(wanted))
+        for topic in response.topics:
+            for each in topic.partitions:
+                tp, code, found = (
+                    TopicPartition(topic.name, each.partition_index),
+                    each.error_code,
+                    None,
+                )
+                if code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
+                    code = ErrorCode.NONE
+                elif each.offset >= 0:
+                    found = OffsetAndTimestamp(each.offset, each.timestamp, each.leader_epoch)
+                answers.add(tp, code, found)
+        return answers
+
+    async def _list_epoch_ends(
+        self, node: Node, wanted: Mapping[TopicPartition, FetchPosition]
+    ) -> BrokerAnswers[OffsetAndEpoch]:
+        """Ask where the leader epochs of positions end."""
+        topics = nested(
+            wanted,
+            OffsetForLeaderTopic,
+            lambda tp: OffsetForLeaderPartition(
+                partition=tp.partition,
+                current_leader_epoch=wanted[tp].leader.epoch,
+                leader_epoch=wanted[tp].offset_epoch,
+            ),
+        )
+        request = OffsetForLeaderEpochRequest(replica_id=CONSUMER_REPLICA_ID, topics=topics)
+        response = await self.network.call(
+            node, ask(request, min_version=FIRST_OFFSET_FOR_LEADER_EPOCH)
+        )
+        answers = BrokerAnswers[OffsetAndEpoch](set(wanted))
+        for topic in response.topics:
+            for each in topic.partitions:
+                tp = TopicPartition(topic.topic, each.partition)
+                answers.add(tp, each.error_code, OffsetAndEpoch(each.end_offset, each.leader_epoch))
+        return answers
 
     def _by_leader(self, wanted: Mapping[TopicPartition, T]) -> dict[Node, dict[TopicPartition, T]]:
         """Group partitions by leader; request metadata for those without one."""
@@ -245,4 +317,4 @@ class OffsetFetcher:
 
     @property
     def _now_ms(self) -> float:
-        return self.clock.now() * 1000
+        return self.network.clock.now() * 1000

@@ -30,7 +30,7 @@ from replication.client.consumer.offset_fetcher import OffsetFetcher
 from replication.client.consumer.subscription import SubscriptionState
 from replication.client.errors import WakeupError
 from replication.client.metadata import Metadata
-from replication.net.seams import NodeClock, Offload
+from replication.net.seams import NodeClock
 from storage.types import TopicPartition
 
 
@@ -61,13 +61,15 @@ class PollLoop:
     offset_fetcher: OffsetFetcher
     collector: FetchCollector
     coordinator: PollCoordinator
-    clock: NodeClock
-    offload: Offload
     _woken: bool = attrs.field(init=False, default=False)
     _changed: trio.Event = attrs.field(init=False, factory=trio.Event)
     _has_news: bool = attrs.field(init=False, default=False)
     """Whether something has changed since the last pass began."""
     _raised_version: int = attrs.field(init=False, default=0)
+
+    @property
+    def _clock(self) -> NodeClock:
+        return self.metadata.network.clock
 
     def wake(self) -> None:
         """Note that something has changed: a task that waits looks again."""
@@ -90,17 +92,17 @@ class PollLoop:
     ) -> Collected:
         """Return what there is within `timeout_ms` (None: however long it takes), or nothing."""
         await trio.lowlevel.checkpoint()
-        deadline = None if timeout_ms is None else self.clock.now() + timeout_ms / 1000
+        deadline = None if timeout_ms is None else self._clock.now() + timeout_ms / 1000
         while True:
             changed = self._begin_pass()
             await self.update_positions()
             collected = self.collect_nowait(most=most, only=only, take=take)
             if not collected.is_empty:
                 return collected
-            if await self.collector.read_long_batch(self.offload):
+            if await self.collector.read_long_batch(self.metadata.network.seams.offload):
                 continue
             self.fetcher.send()
-            if deadline is not None and self.clock.now() >= deadline:
+            if deadline is not None and self._clock.now() >= deadline:
                 return collected
             await self._wait(changed, deadline)
 
@@ -158,16 +160,16 @@ class PollLoop:
         in_flight = bool(self.fetcher.requests.pending)
         if not in_flight or not self.subscriptions.has_all_positions():
             wait = min(wait, max(self.config.retry_backoff_ms, 1) / 1000)
-        if (put_off_ms := self.subscriptions.put_off_for_ms(self.clock.now() * 1000)) is not None:
+        if (put_off_ms := self.subscriptions.put_off_for_ms(self._clock.now() * 1000)) is not None:
             wait = min(wait, put_off_ms / 1000)
         if deadline is not None:
-            wait = min(wait, deadline - self.clock.now())
-        with self.clock.move_on_after(wait):
+            wait = min(wait, deadline - self._clock.now())
+        with self._clock.move_on_after(wait):
             await changed.wait()
 
     async def until(self, predicate: Callable[[], bool], *, timeout_ms: float) -> bool:
         """Poll without collecting until `predicate` holds; return whether it does in time."""
-        with self.clock.move_on_after(timeout_ms / 1000):
+        with self._clock.move_on_after(timeout_ms / 1000):
             await self._poll_until(predicate)
         return predicate()
 

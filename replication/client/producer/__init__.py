@@ -1,12 +1,12 @@
 """A producer for trio: records are batched, sent once, and acked or given up.
 
-partitioner  destinations       the partition of a record
-batch  partition_queue          records on their way, and their sequences
-verdict                         the meaning of a broker's answer
-accumulator  appending          records that have no outcome yet, and how they get there
-sender                          the task that sends them to the brokers
-transactions                    begin, commit and abort
-delivery  producer              what programs see
+destinations            the partition of a record
+batch                   records on their way
+partition_queue         their sequences, and the meaning of a broker's answer
+accumulator  appending  records that have no outcome yet, and how they get there
+sender                  the task that sends them to the brokers
+transactions            begin, commit and abort
+delivery  producer      what programs see
 """
 
 from replication.client.producer.config import ProducerConfig

@@ -39,8 +39,7 @@ from replication.client.producer.batch import (
     RecordRun,
     Stamp,
 )
-from replication.client.producer.partition_queue import PartitionQueue
-from replication.client.producer.verdict import Verdict, judge
+from replication.client.producer.partition_queue import PartitionQueue, Verdict, judge
 from replication.errors import ErrorCode, KafkaError
 from storage.batch.compression import Codec
 from storage.batch.record_batch import HEADER_SIZE, MAX_PRODUCER_EPOCH

@@ -28,7 +28,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
-import attrs
 import trio
 
 from replication.client.arguments import as_headers, as_timestamp
@@ -54,7 +53,6 @@ from replication.client.producer.delivery import (
 from replication.client.producer.destinations import Destination, Destinations, Partitioner
 from replication.client.producer.sender import Sender
 from replication.client.producer.transactions import Transactions
-from replication.client.retries import retry_backoff
 from replication.errors import KafkaError, PeerUnavailableError
 from replication.net import production_seams
 from replication.net.seams import Seams
@@ -80,7 +78,6 @@ def _as_it_is(value: Any) -> bytes | None:
     )
 
 
-@attrs.define(eq=False, init=False, repr=False)
 class Producer(Generic[K, V]):
     """A producer of records, open inside its `async with` block.
 
@@ -88,26 +85,6 @@ class Producer(Generic[K, V]):
     with underscores: `linger_ms=20`, `acks="1"`, `compression_type="zstd"`. ConfigError if one is
     wrong.
     """
-
-    config: ProducerConfig
-    _key_serializer: Serializer[K]
-    _value_serializer: Serializer[V]
-    _partitioner: Partitioner | None
-    _seams: Seams
-    _now: Callable[[], float]
-    _wall_ms: Callable[[], int]
-    _stack: AsyncExitStack
-    _accumulator: RecordAccumulator
-    _metadata: Metadata
-    _sender: Sender
-    _room: Room
-    _filling: Filling | None
-    _transactions: Transactions | None
-    _destinations: Destinations
-    _opened: bool
-    _closed: bool
-    _largest: int
-    _since_yield: int
 
     def __init__(
         self,
@@ -125,8 +102,8 @@ class Producer(Generic[K, V]):
         self._seams = production_seams() if seams is None else seams
         self._now, self._wall_ms = self._seams.clock.now, self._seams.clock.wall_ms
         self._opened = self._closed = False
-        self._transactions = None
-        self._filling = None
+        self._transactions: Transactions | None = None
+        self._filling: Filling | None = None
         self._largest = min(self.config.max_request_size, self.config.buffer_memory)
         self._since_yield = 0
 
@@ -173,13 +150,11 @@ class Producer(Generic[K, V]):
         config, seams = self.config, self._seams
         network = NetworkClient(
             config=config,
-            transport=seams.transport,
-            clock=seams.clock,
-            chance=seams.chance,
+            seams=seams,
             nursery=nursery,
             max_in_flight=config.max_in_flight_requests_per_connection,
         )
-        self._accumulator = self._make_accumulator()
+        self._accumulator = self._make_accumulator(network)
         self._destinations = Destinations(
             config=config,
             clock=seams.clock,
@@ -188,10 +163,7 @@ class Producer(Generic[K, V]):
             partitioner=self._partitioner,
         )
         self._metadata = self._destinations.metadata = Metadata(
-            config=config,
             network=network,
-            clock=seams.clock,
-            chance=seams.chance,
             topics_wanted=self._destinations.in_use,
             allow_auto_topic_creation=True,
         )
@@ -199,44 +171,33 @@ class Producer(Generic[K, V]):
         self._sender = Sender(
             config=config,
             accumulator=self._accumulator,
-            network=network,
             metadata=self._metadata,
-            clock=seams.clock,
-            chance=seams.chance,
             codec=Codec.named(config.compression_type),
             on_room=self._room.freed,
         )
         self._room.on_wait = self._sender.wake
         if config.transactional_id:
-            self._begin_transactional(config.transactional_id, network)
+            self._begin_transactional(config.transactional_id)
         elif self._partitioner is None:
             self._filling = Filling(self._accumulator, self._metadata.view, self._largest)
 
-    def _begin_transactional(self, transactional_id: str, network: NetworkClient) -> None:
+    def _begin_transactional(self, transactional_id: str) -> None:
         transactions = self._transactions = Transactions(
             transactional_id=transactional_id,
             config=self.config,
             accumulator=self._accumulator,
-            coordinators=Coordinators(
-                config=self.config,
-                timeout_ms=self.config.max_block_ms,
-                network=network,
-                metadata=self._metadata,
-                clock=self._seams.clock,
-                chance=self._seams.chance,
-            ),
+            coordinators=Coordinators(self._metadata, self.config.max_block_ms),
             wake=self._sender.wake,
             flush=self._flush_before_end,
-            feature=network.feature,
+            feature=self._metadata.network.feature,
         )
         self._accumulator.may_send = transactions.may_send
         self._sender.transactional_id = transactional_id
         self._sender.may_add_partitions = lambda: transactions.bumps_epoch
         self._sender.on_failure = transactions.batch_failed
 
-    def _make_accumulator(self) -> RecordAccumulator:
+    def _make_accumulator(self, network: NetworkClient) -> RecordAccumulator:
         config = self.config
-        backoff = retry_backoff(config)
         return RecordAccumulator(
             batch_size=config.batch_size,
             linger=config.linger_ms / 1000,
@@ -244,7 +205,7 @@ class Producer(Generic[K, V]):
             max_request_size=config.max_request_size,
             delivery_timeout=config.delivery_timeout_ms / 1000,
             retries=config.retries,
-            backoff=lambda attempts: backoff.wait_ms(attempts, self._seams.chance) / 1000,
+            backoff=lambda attempts: network.retry_wait_ms(attempts) / 1000,
             idempotent=config.enable_idempotence,
             transactional=bool(config.transactional_id),
             one_at_a_time=config.max_in_flight_requests_per_connection == 1,
@@ -304,16 +265,10 @@ class Producer(Generic[K, V]):
         size = record_size(key_bytes, value_bytes, all_headers)
         if size > self._largest:
             raise self._too_large(size)
-        destination = self._destinations.known(topic, partition)
-        if destination is None:
-            destination = await self._destinations.find(topic, partition)
-        accumulator = self._accumulator
-        if accumulator.waiting_for_room or not accumulator.has_room(size):
-            await self._room.wait(size, timeout_ms=self.config.max_block_ms)
-            self._check_may_send()
+        destination = await self._ready_for(topic, partition, size)
         chosen = self._destinations.choose(destination, key_bytes, partition)
         record = NO_OFFSET, timestamp_ms, key_bytes, value_bytes, all_headers, NO_SEQUENCE
-        batch, index = accumulator.append(chosen, record, size, now=self._now)
+        batch, index = self._accumulator.append(chosen, record, size, now=self._now)
         sticky = destination.sticky
         if index == 0 or batch.is_closed:
             destination.used_at = batch.created_at
@@ -346,11 +301,7 @@ class Producer(Generic[K, V]):
         if run.largest > self._largest:
             raise self._too_large(run.largest)
         while not run.is_done:
-            destination = self._destinations.known(topic, partition)
-            if destination is None:
-                destination = await self._destinations.find(topic, partition)
-            if self._accumulator.waiting_for_room or not self._accumulator.has_room(run.next_size):
-                await self._room.wait(run.next_size, timeout_ms=self.config.max_block_ms)
+            destination = await self._ready_for(topic, partition, run.next_size)
             self._check_may_send()
             chosen = self._destinations.choose(destination, run.next_key, partition)
             used = self._accumulator.used
@@ -375,6 +326,16 @@ class Producer(Generic[K, V]):
             (NO_OFFSET, timestamp_ms, key, value, (), NO_SEQUENCE)
             for key, value in zip(keys_bytes, values_bytes, strict=True)
         ]
+
+    async def _ready_for(self, topic: str, partition: int | None, size: int) -> Destination:
+        """Return the destination of a record, once it is known and there is room for its bytes."""
+        destination = self._destinations.known(topic, partition)
+        if destination is None:
+            destination = await self._destinations.find(topic, partition)
+        if self._accumulator.waiting_for_room or not self._accumulator.has_room(size):
+            await self._room.wait(size, timeout_ms=self.config.max_block_ms)
+            self._check_may_send()
+        return destination
 
     async def _appended(self, destination: Destination, batch: ProducerBatch, size: int) -> None:
         """Note that `size` bytes were appended to a batch; let others run now and then."""

@@ -17,7 +17,6 @@ Rule 3: a batch whose leader has changed since it was sent does not wait for its
 (KIP-951), which is meant to spare the old leader.
 """
 
-import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -25,10 +24,8 @@ import attrs
 import trio
 
 from replication.client.cluster_view import Node
-from replication.client.coordinators import some_node
 from replication.client.errors import NO_ANSWER, UnsupportedVersionError
 from replication.client.metadata import Metadata
-from replication.client.network_client import NetworkClient
 from replication.client.producer.accumulator import (
     BatchAnswer,
     Drained,
@@ -43,11 +40,9 @@ from replication.client.producer.batch import (
     identity_in,
 )
 from replication.client.producer.config import ProducerConfig
-from replication.client.producer.verdict import Verdict
+from replication.client.producer.partition_queue import Verdict
 from replication.client.requests import PendingResponse, ask
-from replication.client.retries import retry_backoff
 from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
-from replication.net.seams import NodeClock
 from replication.wire.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from replication.wire.produce import (
     PartitionProduceData,
@@ -84,10 +79,7 @@ class Sender:
 
     config: ProducerConfig
     accumulator: RecordAccumulator
-    network: NetworkClient
     metadata: Metadata
-    clock: NodeClock
-    chance: random.Random
     codec: Codec
     transactional_id: str | None = None
     may_add_partitions: Callable[[], bool] = lambda: True
@@ -118,10 +110,10 @@ class Sender:
         while True:
             self._wake = trio.Event()
             next_at = self._send_what_is_ready(nursery)
-            if (wait := next_at - self.clock.now()) <= 0:
+            if (wait := next_at - self._now()) <= 0:
                 await trio.lowlevel.checkpoint()
                 continue
-            with self.clock.move_on_after(wait):
+            with self.metadata.network.clock.move_on_after(wait):
                 await self._wake.wait()
 
     async def _watch_metadata(self) -> None:
@@ -131,18 +123,18 @@ class Sender:
 
     def _send_what_is_ready(self, nursery: trio.Nursery) -> float:
         """Send all batches that are ready; return the moment to look again."""
-        now = self.clock.now()
+        now, network = self._now(), self.metadata.network
         for batch in self.accumulator.expire(now=now):
             self._report_failure(batch)
         self._ensure_identity(nursery)
         backing_off: list[float] = []
 
         def may_send_to(node_id: int) -> bool:
-            if self.network.is_backing_off(node_id):
-                backing_off.append(now + self.network.backoff_ms(node_id) / 1000)
+            if network.is_backing_off(node_id):
+                backing_off.append(now + network.backoff_ms(node_id) / 1000)
                 return False
             limit = self.config.max_in_flight_requests_per_connection
-            return self.network.in_flight(node_id) < limit
+            return network.in_flight(node_id) < limit
 
         drained = self._drain(may_send_to, now)
         for _ in range(1, self.config.max_in_flight_requests_per_connection):
@@ -159,6 +151,9 @@ class Sender:
         if drained.leaderless:
             self.metadata.request_update()
         return drained
+
+    def _now(self) -> float:
+        return self.metadata.network.clock.now()
 
     def _leader(self, partition: TopicPartition) -> int | None:
         node = self.metadata.view.leader(partition).node
@@ -182,7 +177,7 @@ class Sender:
             ],
         )
         max_version = MAX_VERSION if self.may_add_partitions() else _LAST_WITHOUT_V2
-        self.network.send(
+        self.metadata.network.send(
             node,
             ask(request, max_version=max_version, answered=request.acks != 0),
             on_done=lambda pending: self._answered(pending, batches),
@@ -214,7 +209,7 @@ class Sender:
             self.wake()
 
     def _take_in(self, sent: SentBatch, answer: BatchAnswer) -> None:
-        now = self.clock.now()
+        now = self._now()
         verdict = self.accumulator.answered(sent, answer, now=now)
         if verdict is Verdict.FAILED:
             self._report_failure(sent.batch)
@@ -258,7 +253,6 @@ class Sender:
             nursery.start_soon(self._ask_for_id)
 
     async def _ask_for_id(self) -> None:
-        backoff = retry_backoff(self.config)
         failures = 0
         while self.failed is None and self.accumulator.identity == NOBODY:
             try:
@@ -267,15 +261,13 @@ class Sender:
                 if isinstance(error, KafkaError) and not error.code.retriable:
                     self.fail(error)
                 failures += 1
-                await self.clock.sleep(backoff.wait_ms(failures, self.chance) / 1000)
+                await self.metadata.network.pause(failures)
         self._asks_for_id = False
         self.wake()
 
     async def _new_identity(self) -> ProducerIdAndEpoch:
         request = InitProducerIdRequest(transaction_timeout_ms=NO_TRANSACTION_TIMEOUT_MS)
-        response: InitProducerIdResponse = await self.network.call(
-            some_node(self.metadata), ask(request)
-        )
+        response: InitProducerIdResponse = await self.metadata.ask_any(request)
         if response.error_code != ErrorCode.NONE:
             raise KafkaError(ErrorCode.of(response.error_code), "no producer id")
         return identity_in(response)

@@ -40,7 +40,11 @@ from replication.client.errors import (
     ProducerFencedError,
     TransactionAbortedError,
 )
-from replication.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from replication.client.offsets import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    topics_to_commit,
+)
 from replication.client.producer.accumulator import RecordAccumulator
 from replication.client.producer.batch import identity_in
 from replication.client.producer.config import ProducerConfig
@@ -191,11 +195,7 @@ class Transactions:
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=producer_id,
             v3_and_below_producer_epoch=producer_epoch,
-            v3_and_below_topics=nested(
-                partitions,
-                lambda name, numbers: AddPartitionsToTxnTopic(name=name, partitions=numbers),
-                lambda tp: tp.partition,
-            ),
+            v3_and_below_topics=nested(partitions, AddPartitionsToTxnTopic),
         )
         response = await self.coordinators.ask(
             TRANSACTION, self.transactional_id, request, max_version=_LAST_ADD_PARTITIONS
@@ -275,15 +275,8 @@ class Transactions:
             generation_id=group.generation_id,
             member_id=group.member_id,
             group_instance_id=group.group_instance_id,
-            topics=nested(
-                offsets,
-                lambda name, each: TxnOffsetCommitRequestTopic(name=name, partitions=each),
-                lambda tp: TxnOffsetCommitRequestPartition(
-                    partition_index=tp.partition,
-                    committed_offset=offsets[tp].offset,
-                    committed_leader_epoch=offsets[tp].leader_epoch,
-                    committed_metadata=offsets[tp].metadata,
-                ),
+            topics=topics_to_commit(
+                offsets, TxnOffsetCommitRequestTopic, TxnOffsetCommitRequestPartition
             ),
         )
         max_version = MAX_VERSION if self.bumps_epoch else _LAST_OFFSETS_WITHOUT_V2

@@ -20,6 +20,7 @@ from replication.client.config import ClientConfig
 from replication.client.network_client import NetworkClient
 from replication.errors import PeerUnavailableError, raise_bug
 from replication.events import ignore
+from replication.net import production_seams
 from replication.net.clock import TrioClock
 from replication.net.seams import Listener
 from replication.server.server import Handler, RequestContext, Server
@@ -145,9 +146,12 @@ class Peers:
         config.setdefault("bootstrap_servers", f"b1:{PORT}")
         return NetworkClient(
             config=ClientConfig.of(**config),
-            transport=self.network.transport(CLIENT),
-            clock=self.clock,
-            chance=random.Random(3),
+            seams=attrs.evolve(
+                production_seams(),
+                transport=self.network.transport(CLIENT),
+                clock=self.clock,
+                chance=random.Random(3),
+            ),
             nursery=self.nursery,
         )
 

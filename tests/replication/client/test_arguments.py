@@ -13,7 +13,7 @@ from replication.errors import ErrorCode, KafkaError
 from replication.wire.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from replication.wire.misfits import misfit
 from scenarios.world.world import World
-from tests.replication.client.scene import play, scene
+from tests.replication.client.scene import played, scene
 
 Call = Callable[[Any], Awaitable[object]]
 
@@ -43,17 +43,15 @@ OF_AN_ADMIN: list[tuple[Call, str]] = [
 ]
 
 
-def test_an_admin_client_names_what_is_wrong_and_goes_on() -> None:
-    async def story(world: World) -> None:
-        async with (
-            scene(world) as stage,
-            Admin(stage.bootstrap_servers, seams=world.node("admin")) as admin,
-        ):
-            for call, said in OF_AN_ADMIN:
-                await raised(call(admin), TypeError, said)
-            assert "t" in await admin.list_topics()
-
-    play(story)
+@played
+async def test_an_admin_client_names_what_is_wrong_and_goes_on(world: World) -> None:
+    async with (
+        scene(world) as stage,
+        Admin(stage.bootstrap_servers, seams=world.node("admin")) as admin,
+    ):
+        for call, said in OF_AN_ADMIN:
+            await raised(call(admin), TypeError, said)
+        assert "t" in await admin.list_topics()
 
 
 OF_A_PRODUCER: list[tuple[Call, type[Exception], str]] = [
@@ -66,14 +64,12 @@ OF_A_PRODUCER: list[tuple[Call, type[Exception], str]] = [
 ]
 
 
-def test_a_producer_names_what_is_wrong_and_goes_on() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage, stage.producer() as producer:
-            for call, kind, said in OF_A_PRODUCER:
-                await raised(call(producer), kind, said)
-            assert (await producer.send("t", b"one", headers=[("h", None)])).offset == 0
-
-    play(story)
+@played
+async def test_a_producer_names_what_is_wrong_and_goes_on(world: World) -> None:
+    async with scene(world) as stage, stage.producer() as producer:
+        for call, kind, said in OF_A_PRODUCER:
+            await raised(call(producer), kind, said)
+        assert (await producer.send("t", b"one", headers=[("h", None)])).offset == 0
 
 
 def test_a_consumer_names_what_is_wrong() -> None:

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from replication.client.config import ClientConfig
-from replication.client.retries import ExponentialBackoff
+from replication.client.network_client import ExponentialBackoff
 from replication.config import HostPort
 from replication.errors import ConfigError
 

@@ -6,7 +6,7 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 
-from replication.client.log import warn
+from replication.client.consumer.hooks import warn
 
 
 @pytest.fixture(autouse=True)

@@ -65,13 +65,7 @@ async def opened(*names: str, **config: Any) -> AsyncIterator[tuple[Peers, Scrip
             peer.on(ApiKey.METADATA, script)
         await peers.start()
         network = peers.network_client(**config)
-        metadata = Metadata(
-            config=network.config,
-            network=network,
-            clock=peers.clock,
-            chance=network.chance,
-            topics_wanted=lambda: ["t"],
-        )
+        metadata = Metadata(network=network, topics_wanted=lambda: ["t"])
         peers.nursery.start_soon(metadata.run)
         yield peers, script, metadata
 
@@ -187,7 +181,7 @@ async def test_what_no_waiting_would_mend_is_raised(
         await metadata.update(timeout_ms=1000)
         metadata.raise_for_topics(["other"])
         with pytest.raises(raised) as error:
-            metadata.raise_for_topics()
+            metadata.raise_for_topics(["t", "other"])
         assert error.value.topics == {"t"}
         assert error.value.code is code
         assert not error.value.retriable

@@ -23,7 +23,7 @@ from replication.wire.list_offsets import LATEST
 from scenarios.world.world import World
 from storage.types import TopicPartition
 from tests.deep import one_in
-from tests.replication.client.scene import T0, Scene, now, play, scene
+from tests.replication.client.scene import T0, Scene, now, played, scene
 from tests.replication.client.tampering import (
     OF_FRAMES,
     UNKNOWN_CODE,
@@ -264,80 +264,70 @@ async def once(stage: Scene, case: str, spoil: Spoil) -> None:
 
 
 @pytest.mark.parametrize("work", [produce, transact, transact_as_before, consume])
-def test_a_spoilt_answer_is_asked_for_again(work: Work) -> None:
-    async def story(world: World) -> None:
-        async with one_broker(world, work) as stage:
-            for case in (case for case, (_, of_case) in CASES.items() if of_case is work):
-                for spoil in (cut_short, says_nothing_of_it):
-                    await once(stage, case, spoil)
-
-    play(story)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", one_in(4, CASES))
-def test_so_it_is_in_whichever_way_it_is_spoilt(case: str) -> None:
-    async def story(world: World) -> None:
-        async with one_broker(world, CASES[case][1]) as stage:
-            for spoil in ONCE:
+@played
+async def test_a_spoilt_answer_is_asked_for_again(world: World, work: Work) -> None:
+    async with one_broker(world, work) as stage:
+        for case in (case for case, (_, of_case) in CASES.items() if of_case is work):
+            for spoil in (cut_short, says_nothing_of_it):
                 await once(stage, case, spoil)
 
-    play(story)
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", one_in(4, CASES))
+@played
+async def test_so_it_is_in_whichever_way_it_is_spoilt(world: World, case: str) -> None:
+    async with one_broker(world, CASES[case][1]) as stage:
+        for spoil in ONCE:
+            await once(stage, case, spoil)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", one_in(4, CASES))
-def test_what_is_spoilt_for_ever_is_an_exception_in_time(case: str) -> None:
-    async def story(world: World) -> None:
-        key, work = CASES[case]
-        async with one_broker(world, work) as stage:
-            for spoil in FOR_EVER:
-                tampering = Tampering(key, [], spoil)
-                await outcome(stage, tampering, work, spoil.__name__)
-                assert 0 < tampering.spoilt < 500, spoil
-
-    play(story)
+@played
+async def test_what_is_spoilt_for_ever_is_an_exception_in_time(world: World, case: str) -> None:
+    key, work = CASES[case]
+    async with one_broker(world, work) as stage:
+        for spoil in FOR_EVER:
+            tampering = Tampering(key, [], spoil)
+            await outcome(stage, tampering, work, spoil.__name__)
+            assert 0 < tampering.spoilt < 500, spoil
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("key", one_in(4, OF_ADMINS))
-def test_an_admin_client_is_told_in_time(key: ApiKey) -> None:
-    async def story(world: World) -> None:
-        async with one_broker(world) as stage:
-            for spoil in ONCE:
-                tampering = Tampering(key, [spoil])
-                error = await outcome(stage, tampering, administer, f"{spoil.__name__}")
-                assert not error or any(code in error for code in ALREADY_DONE), error
-                assert tampering.spoilt == 1, spoil
-            for spoil in FOR_EVER:
-                tampering = Tampering(key, [], spoil)
-                assert await outcome(stage, tampering, administer, f"ever {spoil.__name__}")
-
-    play(story)
+@played
+async def test_an_admin_client_is_told_in_time(world: World, key: ApiKey) -> None:
+    async with one_broker(world) as stage:
+        for spoil in ONCE:
+            tampering = Tampering(key, [spoil])
+            error = await outcome(stage, tampering, administer, f"{spoil.__name__}")
+            assert not error or any(code in error for code in ALREADY_DONE), error
+            assert tampering.spoilt == 1, spoil
+        for spoil in FOR_EVER:
+            tampering = Tampering(key, [], spoil)
+            assert await outcome(stage, tampering, administer, f"ever {spoil.__name__}")
 
 
-def test_a_topic_that_vanishes_is_an_exception_in_time() -> None:
-    async def story(world: World) -> None:
-        async with one_broker(world) as stage, stage.consumer(request_timeout_ms=1_000) as consumer:
-            producer: Producer[bytes, bytes] = Producer(
-                stage.bootstrap_servers, seams=world.node("producer"), **OF_PRODUCERS
-            )
-            async with producer:
-                await producer.send("t", b"d", partition=0)
-                consumer.assign([T0])
-                assert len(await consumer.poll(500)) == 4
-                async with Admin(stage.bootstrap_servers, seams=world.node("admin")) as admin:
-                    await admin.delete_topics(["t"])
-                began = now(world)
-                with pytest.raises(KafkaError) as raised:
-                    await producer.send("t", b"e", partition=0)
-                assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
-                assert now(world) - began < 6
-                assert not await consumer.poll(1_000)
-                with pytest.raises(KafkaTimeoutError):
-                    await consumer.end_offsets([T0], timeout_ms=1_000)
-
-    play(story)
+@played
+async def test_a_topic_that_vanishes_is_an_exception_in_time(world: World) -> None:
+    async with one_broker(world) as stage, stage.consumer(request_timeout_ms=1_000) as consumer:
+        producer: Producer[bytes, bytes] = Producer(
+            stage.bootstrap_servers, seams=world.node("producer"), **OF_PRODUCERS
+        )
+        async with producer:
+            await producer.send("t", b"d", partition=0)
+            consumer.assign([T0])
+            assert len(await consumer.poll(500)) == 4
+            async with Admin(stage.bootstrap_servers, seams=world.node("admin")) as admin:
+                await admin.delete_topics(["t"])
+            began = now(world)
+            with pytest.raises(KafkaError) as raised:
+                await producer.send("t", b"e", partition=0)
+            assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
+            assert now(world) - began < 6
+            assert not await consumer.poll(1_000)
+            with pytest.raises(KafkaTimeoutError):
+                await consumer.end_offsets([T0], timeout_ms=1_000)
 
 
 def test_the_worst_of_an_answer_is_what_it_says() -> None:

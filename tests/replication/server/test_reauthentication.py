@@ -14,7 +14,8 @@ import trio
 
 from replication.client import Admin, Producer
 from replication.client.admin import NewTopic
-from replication.client.connection import BrokerConnection, ConnectionSettings
+from replication.client.config import ClientConfig
+from replication.client.connection import BrokerConnection
 from replication.client.requests import PendingResponse, ask
 from replication.cluster.cluster import open_cluster
 from replication.config.security import Login
@@ -158,17 +159,14 @@ def test_several_callers_of_one_connection_each_have_their_answer() -> None:
 
 def test_a_client_with_many_requests_in_flight_renews_among_them() -> None:
     async def story(scene: Scene) -> None:
-        settings = ConnectionSettings(
-            client_id="c",
-            transport=scene.logged_in(),
-            clock=scene.seams.clock,
-            max_in_flight=5,
-            max_frame_bytes=10_000,
-            request_timeout_ms=1000,
-            max_idle_ms=600_000,
-        )
         connection = BrokerConnection(
-            "b1", PORT, settings=settings, connect_timeout_ms=1000, on_ready=lambda: None
+            "b1",
+            PORT,
+            config=ClientConfig.of(bootstrap_servers=f"b1:{PORT}", request_timeout_ms=1000),
+            seams=attrs.evolve(scene.seams, transport=scene.logged_in()),
+            max_in_flight=5,
+            connect_timeout_ms=1000,
+            on_ready=lambda: None,
         )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.run)

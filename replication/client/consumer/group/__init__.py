@@ -1,10 +1,9 @@
 """A consumer in a group (the classic protocol, KIP-62, 345, 429).
 
-assignors  sticky       assignments of partitions to members: pure functions, run by the leader
-membership              the state of a member, and the meaning of responses for it
-coordinator             joins, leaves, and calls the program's listener
-joining  discovery      one attempt to join; the search for the coordinator
-heartbeat               the task that keeps the membership alive
-commits                 the offsets of the group
-assembly                the parts of a member
+assignors       assignments of partitions to members: pure functions, run by the leader
+membership      the state of a member, and the meaning of responses for it
+coordinator     joins, leaves, and calls the program's listener
+joining         one attempt to join
+heartbeat       the task that keeps the membership alive
+commits         the offsets of the group
 """

@@ -23,34 +23,34 @@ from replication.client.consumer.errors import (
     RebalanceInProgressError,
     RetriableCommitFailedError,
 )
-from replication.client.consumer.group.discovery import CoordinatorFinder
 from replication.client.consumer.group.membership import (
     COMMIT,
     Membership,
     MemberState,
     MemberVerdict,
+    act_upon,
     commit_error_of,
     error_of,
     judge,
 )
-from replication.client.consumer.records import OffsetAndMetadata
+from replication.client.consumer.subscription import SubscriptionState
+from replication.client.coordinators import CoordinatorFinder
 from replication.client.errors import NO_ANSWER, KafkaTimeoutError, TopicAuthorizationFailedError
-from replication.client.requests import ask, nested
+from replication.client.offsets import (
+    OffsetAndMetadata,
+    committed_offset,
+    offset_fetch_request,
+    topics_to_commit,
+)
+from replication.client.requests import ask
 from replication.errors import ErrorCode, KafkaError
-from replication.net.seams import NodeClock
 from replication.wire.offset_commit import (
     OffsetCommitPartition,
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitTopic,
 )
-from replication.wire.offset_fetch import (
-    OffsetFetchGroup,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchResponseTopic,
-    OffsetFetchTopic,
-)
+from replication.wire.offset_fetch import OffsetFetchResponse, OffsetFetchResponseTopic
 from storage.types import TopicPartition
 
 Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
@@ -75,11 +75,9 @@ class Commits:
     """The commits of one member, or of a consumer that has only the name of the group."""
 
     membership: Membership
-    uses_group: Callable[[], bool]
-    """Returns whether the group assigns partitions; otherwise commits name no generation."""
+    subscriptions: SubscriptionState
+    """Unless the group assigns the partitions, commits name no generation."""
     finder: CoordinatorFinder
-    clock: NodeClock
-    nursery: trio.Nursery
     on_committed: Callable[[Offsets], None]
     on_change: Callable[[], None]
     _queue: deque["_Commit"] = attrs.field(init=False, factory=deque)
@@ -94,7 +92,7 @@ class Commits:
         """
         job = self._enqueue(_Commit(offsets, persists=True))
         try:
-            with self.clock.move_on_after(timeout_ms / 1000):
+            with self.finder.metadata.network.clock.move_on_after(timeout_ms / 1000):
                 await job.done.wait()
         finally:
             job.scope.cancel()
@@ -111,7 +109,7 @@ class Commits:
         self._queue.append(job)
         if not self._working:
             self._working = True
-            self.nursery.start_soon(self._work)
+            self.finder.metadata.network.nursery.start_soon(self._work)
         return job
 
     async def _work(self) -> None:
@@ -153,18 +151,9 @@ class Commits:
 
     def _request(self, offsets: Offsets) -> OffsetCommitRequest:
         member = self.membership
-        topics = nested(
-            offsets,
-            lambda name, each: OffsetCommitTopic(name=name, partitions=each),
-            lambda tp: OffsetCommitPartition(
-                partition_index=tp.partition,
-                committed_offset=offsets[tp].offset,
-                committed_leader_epoch=offsets[tp].leader_epoch,
-                committed_metadata=offsets[tp].metadata,
-            ),
-        )
+        topics = topics_to_commit(offsets, OffsetCommitTopic, OffsetCommitPartition)
         request = OffsetCommitRequest(group_id=member.group_id, topics=topics)
-        if self.uses_group():
+        if self.subscriptions.uses_group:
             if member.state is not MemberState.STABLE:
                 raise self._not_in_group()
             request.generation_id_or_member_epoch = member.generation_id
@@ -201,19 +190,15 @@ class Commits:
             )
 
     def _act_upon(self, error: ErrorCode, request: OffsetCommitRequest) -> None:
-        member = self.membership
+        member, verdict = self.membership, judge(COMMIT, error)
         sent = (request.generation_id_or_member_epoch, request.member_id)
-        is_current = sent == (member.generation_id, member.member_id) and self.uses_group()
-        match judge(COMMIT, error):
-            case MemberVerdict.REDISCOVER:
-                self.finder.forget()
-            case MemberVerdict.REJOIN if is_current:
-                member.request_rejoin(f"a commit got {error.name}")
-            case MemberVerdict.RESET if is_current:
-                keep = error is ErrorCode.ILLEGAL_GENERATION
-                member.reset(f"a commit got {error.name}", keep_member_id=keep)
-            case _:
-                pass
+        is_current = sent == (member.generation_id, member.member_id)
+        if verdict is MemberVerdict.REDISCOVER or (
+            verdict in (MemberVerdict.REJOIN, MemberVerdict.RESET)
+            and is_current
+            and self.subscriptions.uses_group
+        ):
+            act_upon(COMMIT, error, member, self.finder, request="commit")
 
     # -- committed offsets
 
@@ -234,29 +219,17 @@ class Commits:
         self, partitions: list[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata | None] | None:
         group_id = self.membership.group_id
-        asked = nested(
-            partitions,
-            lambda name, numbers: OffsetFetchTopic(name=name, partition_indexes=numbers),
-            lambda tp: tp.partition,
-        )
-        request = OffsetFetchRequest(
-            group_id=group_id,
-            topics=asked,
-            groups=[OffsetFetchGroup(group_id=group_id, topics=asked)],
-            require_stable=True,
-        )
+        request = offset_fetch_request(group_id, partitions, require_stable=True)
         try:
             response: OffsetFetchResponse = await self.finder.call(ask(request))
         except NO_ANSWER:
             return None
-        answered, error = response.topics, ErrorCode.of(response.error_code)
-        if response.groups:
-            answered = response.groups[0].topics
-            error = ErrorCode.of(response.groups[0].error_code)
+        group = response.groups[0] if response.groups else response
+        error = ErrorCode.of(group.error_code)
         if error is not ErrorCode.NONE:
             self._raise_unless_retriable(error)
             return None
-        return self._read(partitions, answered)
+        return self._read(partitions, group.topics)
 
     def _raise_unless_retriable(self, error: ErrorCode) -> None:
         verdict = judge(COMMIT, error)
@@ -280,12 +253,8 @@ class Commits:
                     unauthorized.add(topic.name)
                 elif error is not ErrorCode.NONE:
                     raise KafkaError(error, f"the committed offset of {tp}")
-                elif each.committed_offset >= 0:
-                    found[tp] = OffsetAndMetadata(
-                        each.committed_offset, each.metadata or "", each.committed_leader_epoch
-                    )
                 else:
-                    found[tp] = None
+                    found[tp] = committed_offset(each)
         if unauthorized:
             raise TopicAuthorizationFailedError(unauthorized)
         if not found.keys() >= set(partitions):

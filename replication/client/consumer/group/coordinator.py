@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping
 import attrs
 import trio
 
+from replication.client.consumer.completed_fetch import FetchBuffer
 from replication.client.consumer.config import ConsumerConfig
 from replication.client.consumer.errors import (
     FencedInstanceIdError,
@@ -39,11 +40,12 @@ from replication.client.consumer.hooks import (
     ConsumerRebalanceListener,
     ListenerMethod,
     call_listener,
+    warn,
 )
 from replication.client.consumer.position import FetchPosition
 from replication.client.consumer.records import OffsetAndMetadata
 from replication.client.consumer.subscription import SubscriptionState
-from replication.client.log import warn
+from replication.client.coordinators import CoordinatorFinder
 from replication.client.metadata import Metadata
 from replication.errors import KafkaError
 from replication.net.seams import NodeClock
@@ -58,18 +60,18 @@ class ConsumerCoordinator:
     """The membership of one consumer, as its polls and its listener see it."""
 
     config: ConsumerConfig
-    membership: Membership
+    group_id: str
     subscriptions: SubscriptionState
     metadata: Metadata
-    joining: Joining
-    heartbeats: Heartbeats
-    commits: Commits
-    clock: NodeClock
-    nursery: trio.Nursery
+    buffer: FetchBuffer
     on_change: Callable[[], None]
-    on_assignment: Callable[[], None]
-    """Called when the assignment has changed: buffered records of other partitions can go."""
-    listener: ConsumerRebalanceListener = attrs.field(factory=ConsumerRebalanceListener)
+    on_committed: Callable[[Offsets], None]
+    listener: ConsumerRebalanceListener
+    membership: Membership = attrs.field(init=False)
+    joining: Joining = attrs.field(init=False)
+    heartbeats: Heartbeats = attrs.field(init=False)
+    """Its `run` is to be started."""
+    commits: Commits = attrs.field(init=False)
     _protocol: RebalanceProtocol = attrs.field(init=False)
     _join_scope: trio.CancelScope | None = attrs.field(init=False, default=None)
     _joined: Joined | None = attrs.field(init=False, default=None)
@@ -84,9 +86,36 @@ class ConsumerCoordinator:
     _polling: bool = attrs.field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
+        self.membership = Membership(self.group_id, self.config.group_instance_id)
+        finder = CoordinatorFinder(self.group_id, self.metadata)
+        self.joining = Joining(
+            config=self.config,
+            membership=self.membership,
+            subscriptions=self.subscriptions,
+            finder=finder,
+            last_joined=lambda: self.last_assignment,
+        )
+        self.heartbeats = Heartbeats(
+            config=self.config,
+            membership=self.membership,
+            finder=finder,
+            on_change=self.on_change,
+            on_error=self.keep,
+        )
+        self.commits = Commits(
+            membership=self.membership,
+            subscriptions=self.subscriptions,
+            finder=finder,
+            on_committed=self.on_committed,
+            on_change=self.on_change,
+        )
         chosen = self.config.partition_assignment_strategy
         self._protocol = protocol_of(tuple(ASSIGNORS[name] for name in chosen))
         self._commit_at = self.clock.now() + self.config.auto_commit_interval_ms / 1000
+
+    @property
+    def clock(self) -> NodeClock:
+        return self.metadata.network.clock
 
     # -- polling
 
@@ -190,10 +219,13 @@ class ConsumerCoordinator:
         def let_go() -> None:
             kept = [tp for tp in self.subscriptions.assigned if tp not in gone]
             self.subscriptions.assign_from_subscribed(kept)
-            self.on_assignment()
+            self._drop_other_records()
 
         gone = set(partitions)
         await self._call_listener(method, partitions, let_go)
+
+    def _drop_other_records(self) -> None:
+        self.buffer.retain_all(set(self.subscriptions.assigned))
 
     async def _call_listener(
         self, method: ListenerMethod, partitions: list[TopicPartition], done: Callable[[], None]
@@ -221,7 +253,7 @@ class ConsumerCoordinator:
     def _begin_to_join(self) -> None:
         self.subscriptions.reset_group_subscription()
         self._join_scope = trio.CancelScope()
-        self.nursery.start_soon(self._join, self._join_scope)
+        self.metadata.network.nursery.start_soon(self._join, self._join_scope)
 
     async def _join(self, scope: trio.CancelScope) -> None:
         try:
@@ -258,7 +290,7 @@ class ConsumerCoordinator:
             return  # the listener has unsubscribed
         self.subscriptions.assign_from_group(assigned)
         self._current = joined
-        self.on_assignment()
+        self._drop_other_records()
         added = [tp for tp in assigned if self.subscriptions.state(tp).pending_on_assigned]
         self._commit_at = self.clock.now() + self.config.auto_commit_interval_ms / 1000
 
@@ -286,7 +318,7 @@ class ConsumerCoordinator:
             return True  # a commit may still come before the partitions are ours
         if self._loading is None:
             self._loading = trio.CancelScope()
-            self.nursery.start_soon(self._load_committed, self._loading)
+            self.metadata.network.nursery.start_soon(self._load_committed, self._loading)
         return True
 
     async def _load_committed(self, scope: trio.CancelScope) -> None:

@@ -14,15 +14,13 @@ import attrs
 import trio
 
 from replication.client.consumer.config import ConsumerConfig
-from replication.client.consumer.group.discovery import CoordinatorFinder
 from replication.client.consumer.group.membership import (
     HEARTBEAT,
     Membership,
     MemberState,
-    MemberVerdict,
-    error_of,
-    judge,
+    act_upon,
 )
+from replication.client.coordinators import CoordinatorFinder
 from replication.client.errors import NO_ANSWER
 from replication.client.requests import ask
 from replication.errors import ErrorCode, KafkaError
@@ -40,12 +38,15 @@ class Heartbeats:
     config: ConsumerConfig
     membership: Membership
     finder: CoordinatorFinder
-    clock: NodeClock
     on_change: Callable[[], None]
     on_error: Callable[[KafkaError], None]
     last_poll: float = attrs.field(init=False, default=0.0)
     last_answer: float = attrs.field(init=False, default=0.0)
     _joined: trio.Event = attrs.field(init=False, factory=trio.Event)
+
+    @property
+    def clock(self) -> NodeClock:
+        return self.finder.metadata.network.clock
 
     def wake(self) -> None:
         self.last_answer = self.clock.now()
@@ -93,24 +94,16 @@ class Heartbeats:
     def _act_upon(self, error: ErrorCode) -> None:
         if error is ErrorCode.NONE:
             return
-        member, reason = self.membership, f"a heartbeat got {error.name}"
-        match judge(HEARTBEAT, error):
-            case MemberVerdict.REDISCOVER:
-                self.finder.forget()
-            case MemberVerdict.REJOIN if error is ErrorCode.REBALANCE_IN_PROGRESS:
-                if member.state is MemberState.STABLE:
-                    member.request_rejoin(reason)
-            case MemberVerdict.REJOIN:
-                member.reset(reason, keep_member_id=True)
-            case MemberVerdict.RESET:
-                member.reset(reason)
-            case MemberVerdict.FENCED:
-                member.reset(reason)
-                self.on_error(error_of(error, member.group_id))
-            case MemberVerdict.FATAL:
-                self.on_error(error_of(error, member.group_id))
-            case MemberVerdict.RETRY:
-                pass
+        member = self.membership
+        # A member that is joining is part of that rebalance.
+        is_known = (
+            error is ErrorCode.REBALANCE_IN_PROGRESS and member.state is not MemberState.STABLE
+        )
+        try:
+            if not is_known:
+                act_upon(HEARTBEAT, error, member, self.finder, request="heartbeat")
+        except KafkaError as fatal:
+            self.on_error(fatal)
         self.on_change()
 
     async def leave(self, reason: str) -> None:

@@ -21,19 +21,16 @@ import attrs
 
 from replication.client.consumer.config import ConsumerConfig
 from replication.client.consumer.group.assignors import ASSIGNORS, MemberSubscription
-from replication.client.consumer.group.discovery import CoordinatorFinder
 from replication.client.consumer.group.membership import (
     JOIN,
     SYNC,
     Membership,
     MemberState,
-    MemberVerdict,
-    error_of,
-    judge,
+    act_upon,
 )
 from replication.client.consumer.subscription import SubscriptionState
+from replication.client.coordinators import CoordinatorFinder
 from replication.client.errors import NO_ANSWER, KafkaTimeoutError
-from replication.client.metadata import Metadata
 from replication.client.requests import ask
 from replication.errors import ErrorCode, ProtocolError
 from replication.wire.consumer_protocol import (
@@ -78,7 +75,6 @@ class Joining:
     config: ConsumerConfig
     membership: Membership
     subscriptions: SubscriptionState
-    metadata: Metadata
     finder: CoordinatorFinder
     last_joined: Callable[[], tuple[TopicPartition, ...]]
     """Returns the last assignment, for the eager sticky assignor."""
@@ -155,23 +151,11 @@ class Joining:
         )
 
     def _not_joined(self, error: ErrorCode, given_id: str) -> None:
-        member, reason = self.membership, f"a join got {error.name}"
         if error is ErrorCode.MEMBER_ID_REQUIRED:
-            member.given_id(given_id)
+            self.membership.given_id(given_id)
             return
-        member.failed(reason)
-        match judge(JOIN, error):
-            case MemberVerdict.REDISCOVER:
-                self.finder.forget()
-            case MemberVerdict.RESET:
-                member.reset(reason, keep_member_id=error is ErrorCode.ILLEGAL_GENERATION)
-            case MemberVerdict.FENCED:
-                member.reset(reason)
-                raise error_of(error, member.group_id)
-            case MemberVerdict.FATAL:
-                raise error_of(error, member.group_id)
-            case MemberVerdict.RETRY | MemberVerdict.REJOIN:
-                pass
+        self.membership.failed(f"a join got {error.name}")
+        act_upon(JOIN, error, self.membership, self.finder, request="join")
 
     # -- assigning
 
@@ -196,7 +180,9 @@ class Joining:
             member.failed(f"no answer to a sync: {error}")
             return None
         if response.error_code != ErrorCode.NONE:
-            self._not_synced(ErrorCode.of(response.error_code))
+            code = ErrorCode.of(response.error_code)
+            member.failed(f"a sync got {code.name}")
+            act_upon(SYNC, code, member, self.finder, request="sync")
             return None
         if (member.state, member.generation_id) != (MemberState.COMPLETING, joined.generation_id):
             return None  # we are out of the group meanwhile; `rejoin_needed` says so
@@ -221,24 +207,6 @@ class Joining:
             counts=counts,
         )
 
-    def _not_synced(self, error: ErrorCode) -> None:
-        member, reason = self.membership, f"a sync got {error.name}"
-        member.failed(reason)
-        match judge(SYNC, error):
-            case MemberVerdict.REDISCOVER:
-                self.finder.forget()
-            case MemberVerdict.RESET:
-                member.reset(reason)
-            case MemberVerdict.REJOIN if error is ErrorCode.ILLEGAL_GENERATION:
-                member.reset(reason, keep_member_id=True)
-            case MemberVerdict.FENCED:
-                member.reset(reason)
-                raise error_of(error, member.group_id)
-            case MemberVerdict.FATAL:
-                raise error_of(error, member.group_id)
-            case MemberVerdict.REJOIN | MemberVerdict.RETRY:
-                pass
-
     async def _lead(
         self, joined: JoinGroupResponse
     ) -> tuple[Mapping[str, int], list[SyncGroupAssignment]]:
@@ -249,10 +217,11 @@ class Joining:
         }
         wanted = frozenset(topic for member in members.values() for topic in member.topics)
         self.subscriptions.group_subscribe(wanted | self.subscriptions.topics)
-        if any(self.metadata.view.partitions_of(topic) is None for topic in wanted):
+        metadata = self.finder.metadata
+        if any(metadata.view.partitions_of(topic) is None for topic in wanted):
             # Without an update in time, what is known is assigned; all join again when more is.
             with contextlib.suppress(KafkaTimeoutError):
-                await self.metadata.update(timeout_ms=self.config.request_timeout_ms)
+                await metadata.update(timeout_ms=self.config.request_timeout_ms)
         counts = self.counts()
         if joined.skip_assignment:
             return counts, []
@@ -268,7 +237,7 @@ class Joining:
 
     def counts(self) -> dict[str, int]:
         """Return the number of partitions of each known topic of the group."""
-        view = self.metadata.view
+        view = self.finder.metadata.view
         found = {
             topic: view.partitions_of(topic) for topic in sorted(self.subscriptions.metadata_topics)
         }

@@ -8,7 +8,8 @@
     RETRY        ask again after a pause
     REDISCOVER   the coordinator has moved or is away: find it, and ask again
     REJOIN       join again with our member id
-    RESET        forget the member id, and join as a new member: our partitions are lost
+    RESET        join as a new member: our partitions are lost. An old generation keeps its
+                 member id, an unknown member gets another one
     FENCED       another member has our instance id (KIP-345): raised, and not tried again
     FATAL        raised
 
@@ -25,6 +26,7 @@ from replication.client.consumer.errors import (
     RebalanceInProgressError,
     RetriableCommitFailedError,
 )
+from replication.client.coordinators import CoordinatorFinder
 from replication.client.errors import GroupAuthorizationFailedError
 from replication.errors import ErrorCode, KafkaError
 from replication.wire.join_group import NO_GENERATION, NO_MEMBER
@@ -56,23 +58,15 @@ _COORDINATOR = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: MemberVerdict.RETRY,
     ErrorCode.FENCED_INSTANCE_ID: MemberVerdict.FENCED,
     ErrorCode.UNKNOWN_MEMBER_ID: MemberVerdict.RESET,
-}
-JOIN = _COORDINATOR | {
-    ErrorCode.REBALANCE_IN_PROGRESS: MemberVerdict.RETRY,
     ErrorCode.ILLEGAL_GENERATION: MemberVerdict.RESET,
 }
-SYNC = _COORDINATOR | {
-    ErrorCode.REBALANCE_IN_PROGRESS: MemberVerdict.REJOIN,
-    ErrorCode.ILLEGAL_GENERATION: MemberVerdict.REJOIN,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: MemberVerdict.REJOIN,
-}
-HEARTBEAT = SYNC | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: MemberVerdict.RETRY}
-COMMIT = _COORDINATOR | {
+JOIN = _COORDINATOR | {ErrorCode.REBALANCE_IN_PROGRESS: MemberVerdict.RETRY}
+HEARTBEAT = _COORDINATOR | {ErrorCode.REBALANCE_IN_PROGRESS: MemberVerdict.REJOIN}
+SYNC = HEARTBEAT | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: MemberVerdict.REJOIN}
+COMMIT = HEARTBEAT | {
     ErrorCode.REQUEST_TIMED_OUT: MemberVerdict.REDISCOVER,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: MemberVerdict.RETRY,
     ErrorCode.UNSTABLE_OFFSET_COMMIT: MemberVerdict.RETRY,
-    ErrorCode.REBALANCE_IN_PROGRESS: MemberVerdict.REJOIN,
-    ErrorCode.ILLEGAL_GENERATION: MemberVerdict.RESET,
 }
 
 
@@ -138,6 +132,32 @@ class Membership:
         if not keep_member_id:
             self.member_id = NO_MEMBER
         self.failed(reason)
+
+
+def act_upon(
+    table: dict[ErrorCode, MemberVerdict],
+    error: ErrorCode,
+    member: Membership,
+    finder: CoordinatorFinder,
+    *,
+    request: str,
+) -> None:
+    """Do what the verdict on `error` says; raise it if the verdict is FENCED or FATAL."""
+    reason = f"a {request} got {error.name}"
+    match judge(table, error):
+        case MemberVerdict.RETRY:
+            pass
+        case MemberVerdict.REDISCOVER:
+            finder.forget()
+        case MemberVerdict.REJOIN:
+            member.request_rejoin(reason)
+        case MemberVerdict.RESET:
+            member.reset(reason, keep_member_id=error is ErrorCode.ILLEGAL_GENERATION)
+        case MemberVerdict.FENCED:
+            member.reset(reason)
+            raise error_of(error, member.group_id)
+        case MemberVerdict.FATAL:
+            raise error_of(error, member.group_id)
 
 
 def error_of(error: ErrorCode, group_id: str) -> KafkaError:

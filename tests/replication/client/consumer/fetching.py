@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import attrs
 
 from replication.client.cluster_view import ClusterView, Node
-from replication.client.consumer.completed_fetch import ReadSettings
-from replication.client.consumer.fetch_buffer import FetchBuffer
+from replication.client.consumer.completed_fetch import FetchBuffer, ReadSettings
+from replication.client.consumer.config import ConsumerConfig
 from replication.client.consumer.fetch_collector import FetchCollector
-from replication.client.consumer.fetch_requests import FetchRequests
+from replication.client.consumer.fetcher import FetchRequests
 from replication.client.consumer.metrics import FetchMetrics
 from replication.client.consumer.position import EARLIEST, FetchPosition, OffsetResetStrategy
 from replication.client.consumer.records import ConsumerRecord, deserialize_function
@@ -151,14 +151,15 @@ class Rig:
             request_metadata=self.request_metadata,
         )
         self.collector = FetchCollector(
+            config=ConsumerConfig.of(
+                bootstrap_servers="b1:9092",
+                max_poll_records=self.max_poll_records,
+                isolation_level="read_committed" if self.read_committed else "read_uncommitted",
+            ),
             subscriptions=self.subscriptions,
             buffer=self.buffer,
             request_metadata=self.request_metadata,
             now_ms=lambda: self.now_ms,
-            max_poll_records=self.max_poll_records,
-            metadata_max_age_ms=300_000,
-            retry_backoff_ms=100,
-            read_committed=self.read_committed,
             metrics=self.metrics,
         )
         self.update_metadata()

@@ -17,7 +17,7 @@ from replication.client.consumer import (
 from replication.client.errors import IllegalStateError
 from scenarios.world.world import World
 from storage.types import TopicPartition
-from tests.replication.client.scene import T0, Scene, now, play, scene
+from tests.replication.client.scene import T0, Scene, now, play, played, scene
 
 FOUR = ((1,),) * 4
 T1, T2, T3 = (TopicPartition("t", each) for each in (1, 2, 3))
@@ -110,211 +110,196 @@ def test_a_member_reads_all_there_is_and_commits_it() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
-def test_members_share_what_there_is_and_take_over_from_who_leaves(strategy: str) -> None:
-    async def story(world: World) -> None:
-        listeners = [Noting(), Noting()]
-        async with scene(world, replicas=FOUR, **QUICK) as stage:
-            first = member(stage, partition_assignment_strategy=strategy)
-            first.subscribe(["t"], listener=listeners[0])
-            async with first:
-                await settle(first)
-                assert first.assignment() == ALL
-                second = member(stage, partition_assignment_strategy=strategy)
-                second.subscribe(["t"], listener=listeners[1])
-                async with second:
-                    await settle(first, second)
-                    assert len(first.assignment()) == len(second.assignment()) == 2
-                    kept = first.assignment()
-                await settle(first)
-            noted, others = listeners[0].noted, listeners[1].noted
-            given = {tp.partition for tp in kept}
-            taken = {0, 1, 2, 3} - given
-            if strategy == "cooperative-sticky":
-                assert noted[:2] == [("assigned", {0, 1, 2, 3}), ("revoked", taken)]
-                assert ("revoked", {0, 1, 2, 3}) not in noted[1:-1], "it goes on reading"
-            else:
-                assert noted[:3] == [
-                    ("assigned", {0, 1, 2, 3}),
-                    ("revoked", {0, 1, 2, 3}),
-                    ("assigned", given),
-                ]
-            assert noted[-1] == ("revoked", {0, 1, 2, 3})
-            assert [each for each in others if each[1]] == [("assigned", taken), ("revoked", taken)]
+@played
+async def test_members_share_what_there_is_and_take_over_from_who_leaves(
+    world: World, strategy: str
+) -> None:
+    listeners = [Noting(), Noting()]
+    async with scene(world, replicas=FOUR, **QUICK) as stage:
+        first = member(stage, partition_assignment_strategy=strategy)
+        first.subscribe(["t"], listener=listeners[0])
+        async with first:
+            await settle(first)
+            assert first.assignment() == ALL
+            second = member(stage, partition_assignment_strategy=strategy)
+            second.subscribe(["t"], listener=listeners[1])
+            async with second:
+                await settle(first, second)
+                assert len(first.assignment()) == len(second.assignment()) == 2
+                kept = first.assignment()
+            await settle(first)
+        noted, others = listeners[0].noted, listeners[1].noted
+        given = {tp.partition for tp in kept}
+        taken = {0, 1, 2, 3} - given
+        if strategy == "cooperative-sticky":
+            assert noted[:2] == [("assigned", {0, 1, 2, 3}), ("revoked", taken)]
+            assert ("revoked", {0, 1, 2, 3}) not in noted[1:-1], "it goes on reading"
+        else:
+            assert noted[:3] == [
+                ("assigned", {0, 1, 2, 3}),
+                ("revoked", {0, 1, 2, 3}),
+                ("assigned", given),
+            ]
+        assert noted[-1] == ("revoked", {0, 1, 2, 3})
+        assert [each for each in others if each[1]] == [("assigned", taken), ("revoked", taken)]
 
-    play(story)
 
-
-def test_each_record_is_read_once_while_members_come_and_go() -> None:
+@played
+async def test_each_record_is_read_once_while_members_come_and_go(world: World) -> None:
     """Revoked means committed: with automatic commits nobody reads twice, and nothing is lost."""
+    read: list[tuple[int, int]] = []
+    clock = world.node("consumer").clock
+    async with scene(world, replicas=FOUR, **QUICK) as stage, trio.open_nursery() as nursery:
 
-    async def story(world: World) -> None:
-        read: list[tuple[int, int]] = []
-        clock = world.node("consumer").clock
-        async with scene(world, replicas=FOUR, **QUICK) as stage, trio.open_nursery() as nursery:
+        async def write() -> None:
+            async with stage.producer() as producer:
+                for each in range(60):
+                    await producer.send("t", b"%d" % each, partition=each % 4)
+                    await clock.sleep(0.2)
 
-            async def write() -> None:
-                async with stage.producer() as producer:
-                    for each in range(60):
-                        await producer.send("t", b"%d" % each, partition=each % 4)
-                        await clock.sleep(0.2)
+        async def take_part(after: float, seconds: float) -> None:
+            await clock.sleep(after)
+            strategy = "cooperative-sticky"
+            async with member(stage, partition_assignment_strategy=strategy) as consumer:
+                with clock.move_on_after(seconds):
+                    while True:
+                        record = await consumer.getone()
+                        read.append((record.partition, record.offset))
 
-            async def take_part(after: float, seconds: float) -> None:
-                await clock.sleep(after)
-                strategy = "cooperative-sticky"
-                async with member(stage, partition_assignment_strategy=strategy) as consumer:
-                    with clock.move_on_after(seconds):
-                        while True:
-                            record = await consumer.getone()
-                            read.append((record.partition, record.offset))
-
-            nursery.start_soon(write)
-            nursery.start_soon(take_part, 0, 25)
-            nursery.start_soon(take_part, 3, 6)
-            nursery.start_soon(take_part, 5, 15)
-        assert sorted(read) == sorted((each % 4, each // 4) for each in range(60))
-
-    play(story)
+        nursery.start_soon(write)
+        nursery.start_soon(take_part, 0, 25)
+        nursery.start_soon(take_part, 3, 6)
+        nursery.start_soon(take_part, 5, 15)
+    assert sorted(read) == sorted((each % 4, each // 4) for each in range(60))
 
 
-def test_a_member_that_does_not_poll_leaves_and_its_commit_fails() -> None:
-    async def story(world: World) -> None:
+@played
+async def test_a_member_that_does_not_poll_leaves_and_its_commit_fails(world: World) -> None:
+    listener = Noting()
+    async with scene(world, replicas=FOUR, **QUICK) as stage:
+        slow = member(stage, max_poll_interval_ms=10_000, enable_auto_commit=False)
+        slow.subscribe(["t"], listener=listener)
+        async with slow, member(stage) as other:
+            await settle(slow, other)
+            await stage.produce("a", partition=min(slow.assignment()).partition)
+            await slow.getone()
+            deadline = now(world) + 20
+            while now(world) < deadline:
+                await other.poll(timeout_ms=500)
+            await settle(other)
+            with pytest.raises(CommitFailedError):
+                await slow.commit()
+            await settle(slow, other)
+            assert [what for what, _ in listener.noted][:3] == ["assigned", "lost", "assigned"]
+
+
+@played
+async def test_a_static_member_that_comes_back_keeps_its_place(world: World) -> None:
+    async with scene(world, replicas=FOUR, **QUICK) as stage:
         listener = Noting()
-        async with scene(world, replicas=FOUR, **QUICK) as stage:
-            slow = member(stage, max_poll_interval_ms=10_000, enable_auto_commit=False)
-            slow.subscribe(["t"], listener=listener)
-            async with slow, member(stage) as other:
-                await settle(slow, other)
-                await stage.produce("a", partition=min(slow.assignment()).partition)
-                await slow.getone()
-                deadline = now(world) + 20
-                while now(world) < deadline:
-                    await other.poll(timeout_ms=500)
-                await settle(other)
-                with pytest.raises(CommitFailedError):
-                    await slow.commit()
-                await settle(slow, other)
-                assert [what for what, _ in listener.noted][:3] == ["assigned", "lost", "assigned"]
-
-    play(story)
+        staying = member(stage, group_instance_id="one")
+        staying.subscribe(["t"], listener=listener)
+        async with staying:
+            async with member(stage, group_instance_id="two") as leaving:
+                await settle(staying, leaving)
+                had = leaving.assignment()
+            noted = list(listener.noted)
+            for _ in range(10):
+                await staying.poll(timeout_ms=500)
+            async with member(stage, group_instance_id="two") as back:
+                await settle(staying, back)
+                assert back.assignment() == had
+            assert listener.noted == noted, "nobody was disturbed"
 
 
-def test_a_static_member_that_comes_back_keeps_its_place() -> None:
-    async def story(world: World) -> None:
-        async with scene(world, replicas=FOUR, **QUICK) as stage:
-            listener = Noting()
-            staying = member(stage, group_instance_id="one")
-            staying.subscribe(["t"], listener=listener)
-            async with staying:
-                async with member(stage, group_instance_id="two") as leaving:
-                    await settle(staying, leaving)
-                    had = leaving.assignment()
-                noted = list(listener.noted)
-                for _ in range(10):
-                    await staying.poll(timeout_ms=500)
-                async with member(stage, group_instance_id="two") as back:
-                    await settle(staying, back)
-                    assert back.assignment() == had
-                assert listener.noted == noted, "nobody was disturbed"
-
-    play(story)
-
-
-def test_a_pattern_follows_topics_as_they_come() -> None:
-    async def story(world: World) -> None:
-        async with scene(world, replicas=FOUR, **QUICK) as stage:
-            consumer = stage.consumer(group_id="g", metadata_max_age_ms=2_000)
-            consumer.subscribe(pattern="t.*")
-            async with consumer:
-                await settle(consumer)
-                await stage.client.create_topic("t-more", ((1,),))
-                more = TopicPartition("t-more", 0)
-                while more not in consumer.assignment():
-                    await consumer.poll(timeout_ms=500)
-                assert consumer.subscription() == {"t", "t-more"}
-                assert now(world) < 60
-
-    play(story)
-
-
-def test_a_consumer_may_commit_for_a_group_that_it_is_not_in() -> None:
-    async def story(world: World) -> None:
-        async with scene(world, replicas=FOUR, **QUICK) as stage:
-            await stage.produce("a", "b", "c")
-            done: list[object] = []
-            async with stage.consumer(group_id="g", auto_commit_interval_ms=1_000) as consumer:
-                consumer.assign([T0])
-                assert (await consumer.getone()).offset == 0
-                consumer.commit_soon({T0: 1}, lambda offsets, error: done.append((offsets, error)))
-                consumer.commit_soon({T0: 2}, lambda offsets, error: done.append((offsets, error)))
-                await consumer.commit({T0: 3})
-                assert done == [
-                    ({T0: OffsetAndMetadata(1)}, None),
-                    ({T0: OffsetAndMetadata(2)}, None),
-                ]
-                assert await consumer.committed(T0) == OffsetAndMetadata(3)
-                deadline = now(world) + 2
-                while now(world) < deadline:
-                    await consumer.poll(timeout_ms=100, max_records=1)
-                assert await consumer.committed(T0) == OffsetAndMetadata(3, leader_epoch=0)
-            async with stage.consumer(group_id="g") as consumer:
-                consumer.assign([T0])
-                assert await consumer.position(T0) == 3
-            async with stage.consumer() as consumer:
-                with pytest.raises(IllegalStateError, match=r"group\.id"):
-                    await consumer.commit()
-
-    play(story)
-
-
-def test_left_by_an_exception_the_record_in_hand_comes_again() -> None:
-    async def story(world: World) -> None:
-        async with scene(world, replicas=FOUR, **QUICK) as stage:
-            await stage.produce("a", "b")
-
-            async def fails() -> None:
-                async with member(stage) as consumer:
-                    await consumer.getone()
-                    raise ValueError("while it was dealt with")
-
-            with pytest.raises(ValueError, match="dealt with"):
-                await fails()
-            async with member(stage) as consumer:
-                began = now(world)
-                assert (await consumer.getone()).value == b"a"
-                assert now(world) - began < 10, "it has left, so nobody waited for its session"
-            async with member(stage) as consumer:
-                assert (await consumer.getone()).value == b"b", "left in order, it was committed"
-
-    play(story)
-
-
-def test_a_coordinator_that_dies_is_replaced_by_another() -> None:
-    async def story(world: World) -> None:
-        async with (
-            scene(
-                world,
-                brokers=3,
-                replicas=((1, 2, 3),) * 4,
-                **QUICK | {"offsets_topic_replication_factor": "3"},
-            ) as stage,
-            member(stage, session_timeout_ms=10_000) as consumer,
-        ):
+@played
+async def test_a_pattern_follows_topics_as_they_come(world: World) -> None:
+    async with scene(world, replicas=FOUR, **QUICK) as stage:
+        consumer = stage.consumer(group_id="g", metadata_max_age_ms=2_000)
+        consumer.subscribe(pattern="t.*")
+        async with consumer:
             await settle(consumer)
-            await stage.produce("a", acks="all")
-            assert (await consumer.getone()).value == b"a"
-            await consumer.commit()
-            coordinator = consumer._coordinator
-            assert coordinator is not None
-            assert coordinator.joining.finder.known is not None
-            await stage.cluster.kill(coordinator.joining.finder.known.host)
-            await stage.produce("b", acks="all")
-            assert (await consumer.getone()).value == b"b"
-            await consumer.commit()
-            committed = await consumer.committed(T0)
-            assert committed is not None
-            assert committed.offset == 2
+            await stage.client.create_topic("t-more", ((1,),))
+            more = TopicPartition("t-more", 0)
+            while more not in consumer.assignment():
+                await consumer.poll(timeout_ms=500)
+            assert consumer.subscription() == {"t", "t-more"}
+            assert now(world) < 60
 
-    play(story)
+
+@played
+async def test_a_consumer_may_commit_for_a_group_that_it_is_not_in(world: World) -> None:
+    async with scene(world, replicas=FOUR, **QUICK) as stage:
+        await stage.produce("a", "b", "c")
+        done: list[object] = []
+        async with stage.consumer(group_id="g", auto_commit_interval_ms=1_000) as consumer:
+            consumer.assign([T0])
+            assert (await consumer.getone()).offset == 0
+            consumer.commit_soon({T0: 1}, lambda offsets, error: done.append((offsets, error)))
+            consumer.commit_soon({T0: 2}, lambda offsets, error: done.append((offsets, error)))
+            await consumer.commit({T0: 3})
+            assert done == [
+                ({T0: OffsetAndMetadata(1)}, None),
+                ({T0: OffsetAndMetadata(2)}, None),
+            ]
+            assert await consumer.committed(T0) == OffsetAndMetadata(3)
+            deadline = now(world) + 2
+            while now(world) < deadline:
+                await consumer.poll(timeout_ms=100, max_records=1)
+            assert await consumer.committed(T0) == OffsetAndMetadata(3, leader_epoch=0)
+        async with stage.consumer(group_id="g") as consumer:
+            consumer.assign([T0])
+            assert await consumer.position(T0) == 3
+        async with stage.consumer() as consumer:
+            with pytest.raises(IllegalStateError, match=r"group\.id"):
+                await consumer.commit()
+
+
+@played
+async def test_left_by_an_exception_the_record_in_hand_comes_again(world: World) -> None:
+    async with scene(world, replicas=FOUR, **QUICK) as stage:
+        await stage.produce("a", "b")
+
+        async def fails() -> None:
+            async with member(stage) as consumer:
+                await consumer.getone()
+                raise ValueError("while it was dealt with")
+
+        with pytest.raises(ValueError, match="dealt with"):
+            await fails()
+        async with member(stage) as consumer:
+            began = now(world)
+            assert (await consumer.getone()).value == b"a"
+            assert now(world) - began < 10, "it has left, so nobody waited for its session"
+        async with member(stage) as consumer:
+            assert (await consumer.getone()).value == b"b", "left in order, it was committed"
+
+
+@played
+async def test_a_coordinator_that_dies_is_replaced_by_another(world: World) -> None:
+    async with (
+        scene(
+            world,
+            brokers=3,
+            replicas=((1, 2, 3),) * 4,
+            **QUICK | {"offsets_topic_replication_factor": "3"},
+        ) as stage,
+        member(stage, session_timeout_ms=10_000) as consumer,
+    ):
+        await settle(consumer)
+        await stage.produce("a", acks="all")
+        assert (await consumer.getone()).value == b"a"
+        await consumer.commit()
+        coordinator = consumer._coordinator
+        assert coordinator is not None
+        assert coordinator.joining.finder.known is not None
+        await stage.cluster.kill(coordinator.joining.finder.known.host)
+        await stage.produce("b", acks="all")
+        assert (await consumer.getone()).value == b"b"
+        await consumer.commit()
+        committed = await consumer.committed(T0)
+        assert committed is not None
+        assert committed.offset == 2
 
 
 def test_what_a_listener_may_do_and_what_its_mistakes_cost() -> None:
@@ -380,45 +365,43 @@ def test_what_a_listener_may_do_and_what_its_mistakes_cost() -> None:
     play(story)
 
 
-def test_who_has_been_replaced_by_another_of_its_name_is_told_so_for_good() -> None:
-    async def story(world: World) -> None:
-        async with (
-            scene(world, replicas=FOUR, **QUICK) as stage,
-            member(stage, group_instance_id="one") as first,
-        ):
-            await settle(first)
-            async with member(stage, group_instance_id="one") as second:
-                await settle(second)
+@played
+async def test_who_has_been_replaced_by_another_of_its_name_is_told_so_for_good(
+    world: World,
+) -> None:
+    async with (
+        scene(world, replicas=FOUR, **QUICK) as stage,
+        member(stage, group_instance_id="one") as first,
+    ):
+        await settle(first)
+        async with member(stage, group_instance_id="one") as second:
+            await settle(second)
 
-                async def go_on() -> None:
-                    while True:
-                        await first.poll(timeout_ms=1000)
+            async def go_on() -> None:
+                while True:
+                    await first.poll(timeout_ms=1000)
 
-                for _ in range(2):
-                    with pytest.raises(FencedInstanceIdError):
-                        await go_on()
-                await settle(second)
-
-    play(story)
+            for _ in range(2):
+                with pytest.raises(FencedInstanceIdError):
+                    await go_on()
+            await settle(second)
 
 
-def test_unsubscribing_leaves_the_group_and_subscribing_joins_again() -> None:
-    async def story(world: World) -> None:
-        async with (
-            scene(world, replicas=FOUR, **QUICK) as stage,
-            member(stage) as other,
-            member(stage) as consumer,
-        ):
-            await settle(consumer, other)
-            await consumer.unsubscribe()
-            assert consumer.assignment() == set()
-            began = now(world)
-            await settle(other)
-            assert now(world) - began < 10
-            with pytest.raises(IllegalStateError, match="subscribe to topics or assign"):
-                await consumer.poll()
-            consumer.subscribe(["t"])
-            await settle(consumer, other)
-            assert len(consumer.assignment()) == 2
-
-    play(story)
+@played
+async def test_unsubscribing_leaves_the_group_and_subscribing_joins_again(world: World) -> None:
+    async with (
+        scene(world, replicas=FOUR, **QUICK) as stage,
+        member(stage) as other,
+        member(stage) as consumer,
+    ):
+        await settle(consumer, other)
+        await consumer.unsubscribe()
+        assert consumer.assignment() == set()
+        began = now(world)
+        await settle(other)
+        assert now(world) - began < 10
+        with pytest.raises(IllegalStateError, match="subscribe to topics or assign"):
+            await consumer.poll()
+        consumer.subscribe(["t"])
+        await settle(consumer, other)
+        assert len(consumer.assignment()) == 2

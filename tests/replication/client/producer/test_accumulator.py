@@ -16,7 +16,7 @@ from replication.client.producer.batch import (
     ProducerIdAndEpoch,
     record_size,
 )
-from replication.client.producer.verdict import Verdict
+from replication.client.producer.partition_queue import Verdict
 from replication.errors import ErrorCode, KafkaError
 from storage.batch.record_batch import HEADER_SIZE
 from storage.batch.records import Record, decode_batch

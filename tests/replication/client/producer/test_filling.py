@@ -8,8 +8,7 @@ from replication.client.cluster_view import ClusterView
 from replication.client.producer.accumulator import RecordAccumulator
 from replication.client.producer.appending import Filling
 from replication.client.producer.batch import Failed, ProducerBatch, record_size
-from replication.client.producer.destinations import Destination
-from replication.client.producer.partitioner import StickyPartitioner
+from replication.client.producer.destinations import Destination, StickyPartitioner
 from storage.batch.record_batch import NO_SEQUENCE
 from storage.batch.records import Record, RecordFields
 from storage.types import NO_OFFSET, TopicPartition

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
 
-from replication.client.producer.partitioner import (
+from replication.client.producer.destinations import (
     StickyPartitioner,
     draw_partition,
     murmur2,

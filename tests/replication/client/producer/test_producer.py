@@ -19,34 +19,30 @@ from replication.client.producer.config import ProducerConfig
 from replication.errors import ConfigError, ErrorCode, KafkaError, PeerUnavailableError
 from scenarios.world.world import World
 from storage.batch.record_batch import TimestampType
-from tests.replication.client.scene import T0, Scene, now, play, scene
+from tests.replication.client.scene import T0, Scene, now, play, played, scene
 
 SENT = 120
 
 
-def test_a_record_is_acked_with_its_place_and_time() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage, stage.producer() as producer:
-            first = await producer.send("t", b"one", key=b"k", headers=[("h", b"x")])
-            second = await producer.send("t", b"two", timestamp_ms=1234)
-            assert (first.topic_partition, first.offset, second.offset) == (T0, 0, 1)
-            assert (second.timestamp, second.timestamp_type) == (1234, TimestampType.CREATE_TIME)
-            clock = world.clock("producer")
-            assert 0 < clock.wall_ms() - first.timestamp < 1000
-            assert await stage.values() == ["one", "two"]
-
-    play(story)
+@played
+async def test_a_record_is_acked_with_its_place_and_time(world: World) -> None:
+    async with scene(world) as stage, stage.producer() as producer:
+        first = await producer.send("t", b"one", key=b"k", headers=[("h", b"x")])
+        second = await producer.send("t", b"two", timestamp_ms=1234)
+        assert (first.topic_partition, first.offset, second.offset) == (T0, 0, 1)
+        assert (second.timestamp, second.timestamp_type) == (1234, TimestampType.CREATE_TIME)
+        clock = world.clock("producer")
+        assert 0 < clock.wall_ms() - first.timestamp < 1000
+        assert await stage.values() == ["one", "two"]
 
 
-def test_the_log_append_time_is_told_where_the_topic_has_it() -> None:
-    async def story(world: World) -> None:
-        configs = {"message.timestamp.type": "LogAppendTime"}
-        async with scene(world, topic=configs) as stage, stage.producer() as producer:
-            metadata = await producer.send("t", b"one", timestamp_ms=1234)
-            assert metadata.timestamp_type is TimestampType.LOG_APPEND_TIME
-            assert metadata.timestamp > 1234
-
-    play(story)
+@played
+async def test_the_log_append_time_is_told_where_the_topic_has_it(world: World) -> None:
+    configs = {"message.timestamp.type": "LogAppendTime"}
+    async with scene(world, topic=configs) as stage, stage.producer() as producer:
+        metadata = await producer.send("t", b"one", timestamp_ms=1234)
+        assert metadata.timestamp_type is TimestampType.LOG_APPEND_TIME
+        assert metadata.timestamp > 1234
 
 
 class _Turns(trio.abc.Instrument):
@@ -77,62 +73,54 @@ def test_a_record_that_is_acked_costs_few_turns_of_tasks() -> None:
     assert turns.of["_until_lost"] <= 3 * 20 + 1
 
 
-def test_what_is_sent_soon_goes_out_in_one_batch() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage:
-            async with stage.producer(linger_ms=1000) as producer:
-                began = now(world)
-                deliveries = [await producer.send_soon("t", b"%d" % each) for each in range(100)]
-                assert now(world) - began < 1, "nobody waits for the broker"
-                assert not any(each.done for each in deliveries)
-                await producer.flush()
-                assert all(each.done for each in deliveries)
-                assert [(await each.wait()).offset for each in deliveries] == list(range(100))
-            batches = stage.cluster.brokers["b1"].replica_manager
-            assert batches is not None
-            assert await stage.values() == [str(each) for each in range(100)]
-
-    play(story)
+@played
+async def test_what_is_sent_soon_goes_out_in_one_batch(world: World) -> None:
+    async with scene(world) as stage:
+        async with stage.producer(linger_ms=1000) as producer:
+            began = now(world)
+            deliveries = [await producer.send_soon("t", b"%d" % each) for each in range(100)]
+            assert now(world) - began < 1, "nobody waits for the broker"
+            assert not any(each.done for each in deliveries)
+            await producer.flush()
+            assert all(each.done for each in deliveries)
+            assert [(await each.wait()).offset for each in deliveries] == list(range(100))
+        batches = stage.cluster.brokers["b1"].replica_manager
+        assert batches is not None
+        assert await stage.values() == [str(each) for each in range(100)]
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_batches_are_compressed(codec: str) -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage:
-            async with stage.producer(compression_type=codec) as producer:
-                for _ in range(50):
-                    await producer.send_soon("t", b"again and again")
-            assert await stage.values() == ["again and again"] * 50
-
-    play(story)
+@played
+async def test_batches_are_compressed(world: World, codec: str) -> None:
+    async with scene(world) as stage:
+        async with stage.producer(compression_type=codec) as producer:
+            for _ in range(50):
+                await producer.send_soon("t", b"again and again")
+        assert await stage.values() == ["again and again"] * 50
 
 
-def test_acks_0_says_no_place() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage:
-            async with stage.producer(acks="0") as producer:
-                assert (await producer.send("t", b"one")).offset == -1
-            await stage.cluster.clock.sleep(1)
-            assert await stage.values() == ["one"]
-
-    play(story)
+@played
+async def test_acks_0_says_no_place(world: World) -> None:
+    async with scene(world) as stage:
+        async with stage.producer(acks="0") as producer:
+            assert (await producer.send("t", b"one")).offset == -1
+        await stage.cluster.clock.sleep(1)
+        assert await stage.values() == ["one"]
 
 
-def test_keys_have_their_partition_and_the_rest_take_turns() -> None:
-    async def story(world: World) -> None:
-        async with scene(world, replicas=((1,),) * 4) as stage:
-            async with stage.producer(batch_size=200) as producer:
-                keyed = {(await producer.send("t", b"x", key=b"foobar")).partition for _ in "abc"}
-                assert keyed == {(-790332482 & 0x7FFFFFFF) % 4}
-                deliveries = [await producer.send_soon("t", b"x" * 50) for _ in range(60)]
-                await producer.flush()
-                chosen = [(await each.wait()).partition for each in deliveries]
-            changes = sum(one != other for one, other in pairwise(chosen))
-            assert set(chosen) == {0, 1, 2, 3}
-            assert changes <= 30, "a partition is stayed with for a batch"
-            assert (await _sent_to(stage, partition=2)) == 2
-
-    play(story)
+@played
+async def test_keys_have_their_partition_and_the_rest_take_turns(world: World) -> None:
+    async with scene(world, replicas=((1,),) * 4) as stage:
+        async with stage.producer(batch_size=200) as producer:
+            keyed = {(await producer.send("t", b"x", key=b"foobar")).partition for _ in "abc"}
+            assert keyed == {(-790332482 & 0x7FFFFFFF) % 4}
+            deliveries = [await producer.send_soon("t", b"x" * 50) for _ in range(60)]
+            await producer.flush()
+            chosen = [(await each.wait()).partition for each in deliveries]
+        changes = sum(one != other for one, other in pairwise(chosen))
+        assert set(chosen) == {0, 1, 2, 3}
+        assert changes <= 30, "a partition is stayed with for a batch"
+        assert (await _sent_to(stage, partition=2)) == 2
 
 
 async def _sent_to(stage: Scene, *, partition: int) -> int:
@@ -140,236 +128,204 @@ async def _sent_to(stage: Scene, *, partition: int) -> int:
         return (await producer.send("t", b"x", key=b"foobar", partition=partition)).partition
 
 
-def test_a_partitioner_of_the_users_own() -> None:
-    async def story(world: World) -> None:
-        async with scene(world, replicas=((1,),) * 3):
-            producer: Producer[str, str] = Producer(
-                "b1:9092",
-                seams=world.node("producer"),
-                key_serializer=str.encode,
-                value_serializer=str.encode,
-                partitioner=lambda key, _, led: led[len(key or b"")],
-            )
-            async with producer:
-                assert (await producer.send("t", "value", key="xx")).partition == 2
-
-    play(story)
+@played
+async def test_a_partitioner_of_the_users_own(world: World) -> None:
+    async with scene(world, replicas=((1,),) * 3):
+        producer: Producer[str, str] = Producer(
+            "b1:9092",
+            seams=world.node("producer"),
+            key_serializer=str.encode,
+            value_serializer=str.encode,
+            partitioner=lambda key, _, led: led[len(key or b"")],
+        )
+        async with producer:
+            assert (await producer.send("t", "value", key="xx")).partition == 2
 
 
-def test_a_topic_that_is_not_there_is_made_where_brokers_make_topics() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage, stage.producer() as producer:
-            assert (await producer.send("fresh", b"one")).offset == 0
-
-    play(story)
+@played
+async def test_a_topic_that_is_not_there_is_made_where_brokers_make_topics(world: World) -> None:
+    async with scene(world) as stage, stage.producer() as producer:
+        assert (await producer.send("fresh", b"one")).offset == 0
 
 
-def test_a_topic_that_nobody_makes_is_waited_for_so_long() -> None:
-    async def story(world: World) -> None:
-        async with (
-            scene(world, auto_create_topics_enable="false") as stage,
-            stage.producer(max_block_ms=3000) as producer,
-        ):
+@played
+async def test_a_topic_that_nobody_makes_is_waited_for_so_long(world: World) -> None:
+    async with (
+        scene(world, auto_create_topics_enable="false") as stage,
+        stage.producer(max_block_ms=3000) as producer,
+    ):
+        began = now(world)
+        with pytest.raises(KafkaTimeoutError, match="topic nowhere was not known"):
+            await producer.send("nowhere", b"one")
+        assert 3.0 <= now(world) - began < 3.1
+        with pytest.raises(InvalidTopicError):
+            await producer.send("no/topic", b"one")
+
+
+@played
+async def test_who_sends_more_than_there_is_room_for_waits(world: World) -> None:
+    async with scene(world) as stage:
+        config = {"buffer_memory": 2000, "batch_size": 1000, "max_request_size": 1000}
+        async with stage.producer(linger_ms=5000, **config) as producer:
             began = now(world)
-            with pytest.raises(KafkaTimeoutError, match="topic nowhere was not known"):
-                await producer.send("nowhere", b"one")
-            assert 3.0 <= now(world) - began < 3.1
-            with pytest.raises(InvalidTopicError):
-                await producer.send("no/topic", b"one")
-
-    play(story)
+            for each in range(40):
+                await producer.send_soon("t", b"%0100d" % each)
+            assert now(world) - began < 2, "nothing lingers where room is short"
+        assert await stage.values() == [f"{each:0100d}" for each in range(40)]
 
 
-def test_who_sends_more_than_there_is_room_for_waits() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage:
-            config = {"buffer_memory": 2000, "batch_size": 1000, "max_request_size": 1000}
-            async with stage.producer(linger_ms=5000, **config) as producer:
-                began = now(world)
-                for each in range(40):
-                    await producer.send_soon("t", b"%0100d" % each)
-                assert now(world) - began < 2, "nothing lingers where room is short"
-            assert await stage.values() == [f"{each:0100d}" for each in range(40)]
-
-    play(story)
-
-
-def test_no_room_is_waited_for_so_long() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage:
-            config = {"buffer_memory": 300, "max_block_ms": 2000, "max_request_size": 300}
-            async with stage.producer(delivery_timeout_ms=60_000, **config) as producer:
-                await producer.send("t", b"x")
-                await stage.cluster.kill("b1")
-                await producer.send_soon("t", b"x" * 200)
-                with pytest.raises(KafkaTimeoutError, match="no room for 213 bytes within 2000 ms"):
-                    await producer.send_soon("t", b"x" * 200)
-                await stage.cluster.start("b1")
-
-    play(story)
-
-
-def test_order_and_uniqueness_survive_killed_leaders() -> None:
-    async def story(world: World) -> None:
-        replicas = ((1, 2, 3),)
-        async with scene(world, brokers=3, replicas=replicas, min_insync_replicas="2") as stage:
-            async with (
-                stage.producer(batch_size=100, linger_ms=0) as producer,
-                trio.open_nursery() as nursery,
-            ):
-                sent: list[Any] = []
-
-                async def send() -> None:
-                    for each in range(SENT):
-                        sent.append(await producer.send_soon("t", b"%d" % each))
-                        await stage.cluster.clock.sleep(0.08)
-
-                nursery.start_soon(send)
-                for _ in range(2):
-                    await stage.cluster.clock.sleep(3)
-                    leader = stage.leader()
-                    await stage.cluster.kill(leader)
-                    await stage.cluster.clock.sleep(1)
-                    await stage.cluster.start(leader)
-            assert [(await each.wait()).offset for each in sent] == list(range(SENT))
-            assert await stage.values() == [str(each) for each in range(SENT)]
-
-    play(story)
-
-
-def test_a_producer_that_is_there_before_the_brokers_waits_for_them() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage:
+@played
+async def test_no_room_is_waited_for_so_long(world: World) -> None:
+    async with scene(world) as stage:
+        config = {"buffer_memory": 300, "max_block_ms": 2000, "max_request_size": 300}
+        async with stage.producer(delivery_timeout_ms=60_000, **config) as producer:
+            await producer.send("t", b"x")
             await stage.cluster.kill("b1")
-            async with stage.producer() as producer, trio.open_nursery() as nursery:
-                nursery.start_soon(producer.send, "t", b"one")
-                await stage.cluster.clock.sleep(20)
-                await stage.cluster.start("b1")
-            assert await stage.values() == ["one"]
-
-    play(story)
+            await producer.send_soon("t", b"x" * 200)
+            with pytest.raises(KafkaTimeoutError, match="no room for 213 bytes within 2000 ms"):
+                await producer.send_soon("t", b"x" * 200)
+            await stage.cluster.start("b1")
 
 
-def test_a_delivery_that_takes_too_long_fails() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage:
-            async with stage.producer(
-                delivery_timeout_ms=5000, request_timeout_ms=2000, linger_ms=0
-            ) as producer:
-                await producer.send("t", b"one")
-                await stage.cluster.kill("b1")
-                began = now(world)
-                with pytest.raises(KafkaError, match="not delivered within 5 s") as caught:
-                    await producer.send("t", b"two")
-                assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
-                assert 5.0 <= now(world) - began < 5.2
-                await stage.cluster.start("b1")
-                await producer.send("t", b"three")
-            assert await stage.values() == ["one", "three"]
+@played
+async def test_order_and_uniqueness_survive_killed_leaders(world: World) -> None:
+    replicas = ((1, 2, 3),)
+    async with scene(world, brokers=3, replicas=replicas, min_insync_replicas="2") as stage:
+        async with (
+            stage.producer(batch_size=100, linger_ms=0) as producer,
+            trio.open_nursery() as nursery,
+        ):
+            sent: list[Any] = []
 
-    play(story)
+            async def send() -> None:
+                for each in range(SENT):
+                    sent.append(await producer.send_soon("t", b"%d" % each))
+                    await stage.cluster.clock.sleep(0.08)
 
-
-def test_what_a_broker_refuses_says_why() -> None:
-    async def story(world: World) -> None:
-        compacted = {"cleanup.policy": "compact"}
-        async with scene(world, topic=compacted) as stage, stage.producer() as producer:
-            with pytest.raises(KafkaError) as caught:
-                await producer.send("t", b"no key")
-            assert caught.value.code is ErrorCode.INVALID_RECORD
-            assert (await producer.send("t", b"value", key=b"k")).offset == 0
-
-    play(story)
+            nursery.start_soon(send)
+            for _ in range(2):
+                await stage.cluster.clock.sleep(3)
+                leader = stage.leader()
+                await stage.cluster.kill(leader)
+                await stage.cluster.clock.sleep(1)
+                await stage.cluster.start(leader)
+        assert [(await each.wait()).offset for each in sent] == list(range(SENT))
+        assert await stage.values() == [str(each) for each in range(SENT)]
 
 
-def test_a_record_that_is_too_large_is_refused_before_it_is_sent() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage, stage.producer(max_request_size=1000) as producer:
-            with pytest.raises(RecordTooLargeError, match=r"max\.request\.size is 1000"):
-                await producer.send("t", b"x" * 1000)
-
-    play(story)
-
-
-def test_a_batch_that_the_topic_finds_too_large_goes_in_parts() -> None:
-    async def story(world: World) -> None:
-        async with scene(world, topic={"max.message.bytes": "200"}) as stage:
-            async with stage.producer(linger_ms=100) as producer:
-                sent = [await producer.send_soon("t", b"%050d" % each) for each in range(20)]
-                await producer.flush()
-                assert [(await each.wait()).offset for each in sent] == list(range(20))
-            assert await stage.values() == [f"{each:050d}" for each in range(20)]
-
-    play(story)
+@played
+async def test_a_producer_that_is_there_before_the_brokers_waits_for_them(world: World) -> None:
+    async with scene(world) as stage:
+        await stage.cluster.kill("b1")
+        async with stage.producer() as producer, trio.open_nursery() as nursery:
+            nursery.start_soon(producer.send, "t", b"one")
+            await stage.cluster.clock.sleep(20)
+            await stage.cluster.start("b1")
+        assert await stage.values() == ["one"]
 
 
-def test_leaving_the_block_waits_for_what_is_on_its_way() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage:
-            async with stage.producer(linger_ms=10_000) as producer:
-                delivery = await producer.send_soon("t", b"one")
-            assert (await delivery.wait()).offset == 0
-            with pytest.raises(IllegalStateError, match="closed"):
+@played
+async def test_a_delivery_that_takes_too_long_fails(world: World) -> None:
+    async with scene(world) as stage:
+        async with stage.producer(
+            delivery_timeout_ms=5000, request_timeout_ms=2000, linger_ms=0
+        ) as producer:
+            await producer.send("t", b"one")
+            await stage.cluster.kill("b1")
+            began = now(world)
+            with pytest.raises(KafkaError, match="not delivered within 5 s") as caught:
                 await producer.send("t", b"two")
-
-    play(story)
-
-
-def test_left_by_an_error_it_does_not_wait() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage:
-            deliveries = []
-
-            async def fail() -> None:
-                async with stage.producer(linger_ms=10_000) as producer:
-                    deliveries.append(await producer.send_soon("t", b"one"))
-                    raise RuntimeError("of the block")
-
-            with pytest.raises(RuntimeError, match="of the block"):
-                await fail()
-            with pytest.raises(PeerUnavailableError, match="the producer was closed"):
-                await deliveries[0].wait()
-            assert await stage.values() == []
-
-    play(story)
+            assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+            assert 5.0 <= now(world) - began < 5.2
+            await stage.cluster.start("b1")
+            await producer.send("t", b"three")
+        assert await stage.values() == ["one", "three"]
 
 
-def test_cancelled_it_does_not_wait_either() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage:
-            with world.clock("b1").move_on_after(3) as scope:
-                async with stage.producer(linger_ms=10_000) as producer:
-                    await producer.send("t", b"one", partition=0)
-            assert scope.cancelled_caught
-            assert now(world) >= 3
-
-    play(story)
+@played
+async def test_what_a_broker_refuses_says_why(world: World) -> None:
+    compacted = {"cleanup.policy": "compact"}
+    async with scene(world, topic=compacted) as stage, stage.producer() as producer:
+        with pytest.raises(KafkaError) as caught:
+            await producer.send("t", b"no key")
+        assert caught.value.code is ErrorCode.INVALID_RECORD
+        assert (await producer.send("t", b"value", key=b"k")).offset == 0
 
 
-def test_what_is_sent_is_bytes_or_is_serialized() -> None:
-    async def story(world: World) -> None:
-        async with scene(world):
-            producer: Producer[Any, Any] = Producer("b1:9092", seams=world.node("producer"))
-            async with producer:
-                with pytest.raises(TypeError, match="str is not bytes: name a serializer"):
-                    await producer.send("t", "text")
-                with pytest.raises(IllegalStateError, match="no partition -1"):
-                    await producer.send("t", b"x", partition=-1)
-
-    play(story)
+@played
+async def test_a_record_that_is_too_large_is_refused_before_it_is_sent(world: World) -> None:
+    async with scene(world) as stage, stage.producer(max_request_size=1000) as producer:
+        with pytest.raises(RecordTooLargeError, match=r"max\.request\.size is 1000"):
+            await producer.send("t", b"x" * 1000)
 
 
-def test_a_partition_that_is_new_is_waited_for() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage, stage.producer(max_block_ms=5_000) as producer:
-            await producer.send("t", b"one", partition=0)
-            with pytest.raises(KafkaTimeoutError, match="partition 1 of topic t was not known"):
-                await producer.send("t", b"two", partition=1)
-            async with Admin(stage.bootstrap_servers, seams=world.node("admin")) as admin:
-                await admin.create_partitions({"t": 2})
-            assert (await producer.send("t", b"two", partition=1)).offset == 0
+@played
+async def test_a_batch_that_the_topic_finds_too_large_goes_in_parts(world: World) -> None:
+    async with scene(world, topic={"max.message.bytes": "200"}) as stage:
+        async with stage.producer(linger_ms=100) as producer:
+            sent = [await producer.send_soon("t", b"%050d" % each) for each in range(20)]
+            await producer.flush()
+            assert [(await each.wait()).offset for each in sent] == list(range(20))
+        assert await stage.values() == [f"{each:050d}" for each in range(20)]
 
-    play(story)
+
+@played
+async def test_leaving_the_block_waits_for_what_is_on_its_way(world: World) -> None:
+    async with scene(world) as stage:
+        async with stage.producer(linger_ms=10_000) as producer:
+            delivery = await producer.send_soon("t", b"one")
+        assert (await delivery.wait()).offset == 0
+        with pytest.raises(IllegalStateError, match="closed"):
+            await producer.send("t", b"two")
+
+
+@played
+async def test_left_by_an_error_it_does_not_wait(world: World) -> None:
+    async with scene(world) as stage:
+        deliveries = []
+
+        async def fail() -> None:
+            async with stage.producer(linger_ms=10_000) as producer:
+                deliveries.append(await producer.send_soon("t", b"one"))
+                raise RuntimeError("of the block")
+
+        with pytest.raises(RuntimeError, match="of the block"):
+            await fail()
+        with pytest.raises(PeerUnavailableError, match="the producer was closed"):
+            await deliveries[0].wait()
+        assert await stage.values() == []
+
+
+@played
+async def test_cancelled_it_does_not_wait_either(world: World) -> None:
+    async with scene(world) as stage:
+        with world.clock("b1").move_on_after(3) as scope:
+            async with stage.producer(linger_ms=10_000) as producer:
+                await producer.send("t", b"one", partition=0)
+        assert scope.cancelled_caught
+        assert now(world) >= 3
+
+
+@played
+async def test_what_is_sent_is_bytes_or_is_serialized(world: World) -> None:
+    async with scene(world):
+        producer: Producer[Any, Any] = Producer("b1:9092", seams=world.node("producer"))
+        async with producer:
+            with pytest.raises(TypeError, match="str is not bytes: name a serializer"):
+                await producer.send("t", "text")
+            with pytest.raises(IllegalStateError, match="no partition -1"):
+                await producer.send("t", b"x", partition=-1)
+
+
+@played
+async def test_a_partition_that_is_new_is_waited_for(world: World) -> None:
+    async with scene(world) as stage, stage.producer(max_block_ms=5_000) as producer:
+        await producer.send("t", b"one", partition=0)
+        with pytest.raises(KafkaTimeoutError, match="partition 1 of topic t was not known"):
+            await producer.send("t", b"two", partition=1)
+        async with Admin(stage.bootstrap_servers, seams=world.node("admin")) as admin:
+            await admin.create_partitions({"t": 2})
+        assert (await producer.send("t", b"two", partition=1)).offset == 0
 
 
 def test_the_same_seed_is_the_same_run() -> None:

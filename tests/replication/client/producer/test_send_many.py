@@ -9,105 +9,91 @@ from replication.client.producer.batch import RecordRun, record_size
 from replication.errors import ErrorCode, KafkaError
 from scenarios.world.world import World
 from storage.batch.records import Record, RecordFields
-from tests.replication.client.scene import now, play, scene
+from tests.replication.client.scene import now, played, scene
 
 
-def test_they_are_there_in_order_and_each_can_be_asked_for() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage, stage.producer(batch_size=300) as producer:
-            await producer.send("t", b"first")
-            deliveries = await producer.send_many("t", [b"%d" % each for each in range(100)])
-            assert len(deliveries) == 100
-            assert [each.offset for each in await deliveries.wait()] == list(range(1, 101))
-            assert [(await each.wait()).offset for each in deliveries] == list(range(1, 101))
-            assert await stage.values() == ["first", *map(str, range(100))]
-
-    play(story)
+@played
+async def test_they_are_there_in_order_and_each_can_be_asked_for(world: World) -> None:
+    async with scene(world) as stage, stage.producer(batch_size=300) as producer:
+        await producer.send("t", b"first")
+        deliveries = await producer.send_many("t", [b"%d" % each for each in range(100)])
+        assert len(deliveries) == 100
+        assert [each.offset for each in await deliveries.wait()] == list(range(1, 101))
+        assert [(await each.wait()).offset for each in deliveries] == list(range(1, 101))
+        assert await stage.values() == ["first", *map(str, range(100))]
 
 
-def test_they_share_a_batch_with_what_was_sent_before_and_after() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage, stage.producer(linger_ms=1000) as producer:
-            before = await producer.send_soon("t", b"a")
-            await producer.send_many("t", [b"b", b"c"])
-            after = await producer.send_soon("t", b"d")
-            await producer.flush()
-            assert ((await before.wait()).offset, (await after.wait()).offset) == (0, 3)
-            assert await stage.values() == ["a", "b", "c", "d"]
-
-    play(story)
+@played
+async def test_they_share_a_batch_with_what_was_sent_before_and_after(world: World) -> None:
+    async with scene(world) as stage, stage.producer(linger_ms=1000) as producer:
+        before = await producer.send_soon("t", b"a")
+        await producer.send_many("t", [b"b", b"c"])
+        after = await producer.send_soon("t", b"d")
+        await producer.flush()
+        assert ((await before.wait()).offset, (await after.wait()).offset) == (0, 3)
+        assert await stage.values() == ["a", "b", "c", "d"]
 
 
-def test_keys_have_their_partition() -> None:
-    async def story(world: World) -> None:
-        async with scene(world, replicas=((1,), (1,))) as stage, stage.producer() as producer:
-            keys = [b"%d" % each for each in range(20)]
-            alone = [await producer.send("t", b"alone", key) for key in keys]
-            together = await (await producer.send_many("t", [b"x"] * 20, keys=keys)).wait()
-            assert [each.partition for each in together] == [each.partition for each in alone]
-            assert {each.partition for each in together} == {0, 1}
-
-    play(story)
+@played
+async def test_keys_have_their_partition(world: World) -> None:
+    async with scene(world, replicas=((1,), (1,))) as stage, stage.producer() as producer:
+        keys = [b"%d" % each for each in range(20)]
+        alone = [await producer.send("t", b"alone", key) for key in keys]
+        together = await (await producer.send_many("t", [b"x"] * 20, keys=keys)).wait()
+        assert [each.partition for each in together] == [each.partition for each in alone]
+        assert {each.partition for each in together} == {0, 1}
 
 
-def test_of_keys_there_are_as_many_as_of_values() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage, stage.producer() as producer:
-            with pytest.raises(ValueError, match="argument 2 is longer"):
-                await producer.send_many("t", [b"x"] * 3, keys=[b"k"])
-            assert len(await producer.send_many("t", [])) == 0
-
-    play(story)
+@played
+async def test_of_keys_there_are_as_many_as_of_values(world: World) -> None:
+    async with scene(world) as stage, stage.producer() as producer:
+        with pytest.raises(ValueError, match="argument 2 is longer"):
+            await producer.send_many("t", [b"x"] * 3, keys=[b"k"])
+        assert len(await producer.send_many("t", [])) == 0
 
 
-def test_one_that_is_too_large_is_refused_before_any_is_sent() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage, stage.producer(max_request_size=500) as producer:
-            with pytest.raises(RecordTooLargeError, match=r"513 bytes where max\.request\.size"):
-                await producer.send_many("t", [b"small", b"x" * 500])
-            await producer.send("t", b"sound")
-            assert await stage.values() == ["sound"]
-
-    play(story)
+@played
+async def test_one_that_is_too_large_is_refused_before_any_is_sent(world: World) -> None:
+    async with scene(world) as stage, stage.producer(max_request_size=500) as producer:
+        with pytest.raises(RecordTooLargeError, match=r"513 bytes where max\.request\.size"):
+            await producer.send_many("t", [b"small", b"x" * 500])
+        await producer.send("t", b"sound")
+        assert await stage.values() == ["sound"]
 
 
-def test_they_wait_for_room_and_take_no_more_than_there_is() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage:
-            config = {"buffer_memory": 2000, "batch_size": 1000, "max_request_size": 1000}
-            async with stage.producer(linger_ms=5000, **config) as producer:
-                began, most = now(world), 0
+@played
+async def test_they_wait_for_room_and_take_no_more_than_there_is(world: World) -> None:
+    async with scene(world) as stage:
+        config = {"buffer_memory": 2000, "batch_size": 1000, "max_request_size": 1000}
+        async with stage.producer(linger_ms=5000, **config) as producer:
+            began, most = now(world), 0
 
-                async def watch() -> None:
-                    nonlocal most
-                    while True:
-                        most = max(most, producer._accumulator.used)
-                        await world.clock("producer").sleep(0.001)
+            async def watch() -> None:
+                nonlocal most
+                while True:
+                    most = max(most, producer._accumulator.used)
+                    await world.clock("producer").sleep(0.001)
 
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(watch)
-                    await producer.send_many("t", [b"%0100d" % each for each in range(40)])
-                    nursery.cancel_scope.cancel()
-                assert now(world) - began < 2, "nothing lingers where room is short"
-                assert 1000 < most <= 2000
-            assert await stage.values() == [f"{each:0100d}" for each in range(40)]
-
-    play(story)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(watch)
+                await producer.send_many("t", [b"%0100d" % each for each in range(40)])
+                nursery.cancel_scope.cancel()
+            assert now(world) - began < 2, "nothing lingers where room is short"
+            assert 1000 < most <= 2000
+        assert await stage.values() == [f"{each:0100d}" for each in range(40)]
 
 
-def test_what_a_broker_refuses_is_raised_once_it_is_waited_for() -> None:
-    async def story(world: World) -> None:
-        topic = {"message.timestamp.after.max.ms": "1000"}
-        async with scene(world, topic=topic) as stage, stage.producer() as producer:
-            sound = await producer.send_many("t", [b"sound"] * 2)
-            await producer.flush()
-            broken = await producer.send_many("t", [b"late"] * 2, timestamp_ms=2**60)
-            assert len(await sound.wait()) == 2
-            with pytest.raises(KafkaError) as caught:
-                await broken.wait()
-            assert caught.value.code is ErrorCode.INVALID_RECORD
-
-    play(story)
+@played
+async def test_what_a_broker_refuses_is_raised_once_it_is_waited_for(world: World) -> None:
+    topic = {"message.timestamp.after.max.ms": "1000"}
+    async with scene(world, topic=topic) as stage, stage.producer() as producer:
+        sound = await producer.send_many("t", [b"sound"] * 2)
+        await producer.flush()
+        broken = await producer.send_many("t", [b"late"] * 2, timestamp_ms=2**60)
+        assert len(await sound.wait()) == 2
+        with pytest.raises(KafkaError) as caught:
+            await broken.wait()
+        assert caught.value.code is ErrorCode.INVALID_RECORD
 
 
 @settings(max_examples=50)

@@ -1,6 +1,6 @@
 """Transactions against the real brokers of a simulated world: all of it is there, or nothing."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,6 +22,7 @@ from replication.transactions.rules import TRANSACTION_STATE_TOPIC
 from scenarios.world.cluster import SimulatedCluster, open_simulated_cluster
 from scenarios.world.world import World
 from storage.types import TopicPartition
+from tests.replication.client.scene import played
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SMALL = {
@@ -84,150 +85,128 @@ async def scene(world: World, **properties: str) -> AsyncIterator[Scene]:
         yield stage
 
 
-def play(story: Callable[[World], Awaitable[None]], *, seed: int = 1) -> None:
-    World(seed=seed).run(story)
+@played
+async def test_a_committed_transaction_is_there_as_a_whole(world: World) -> None:
+    async with scene(world) as stage, stage.producer() as producer:
+        async with producer.transaction():
+            await producer.send("t", b"one", partition=0)
+            await producer.send("t", b"two", partition=1)
+            assert await stage.read(T0, T1) == []
+            assert await stage.read(T0, T1, committed=False) == ["one", "two"]
+        assert await stage.read(T0, T1) == ["one", "two"]
 
 
-def test_a_committed_transaction_is_there_as_a_whole() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage, stage.producer() as producer:
+@played
+async def test_in_a_transaction_many_are_there_or_not(world: World) -> None:
+    async with scene(world) as stage, stage.producer() as producer:
+        async with producer.transaction():
+            await producer.send_many("t", [b"kept"] * 3, partition=0)
+        producer.begin_transaction()
+        await producer.send_many("t", [b"never"] * 3, partition=0)
+        await producer.abort_transaction()
+        assert await stage.read(T0) == ["kept"] * 3
+
+
+@played
+async def test_an_aborted_transaction_is_as_if_it_had_not_been(world: World) -> None:
+    async with scene(world) as stage, stage.producer() as producer:
+
+        async def fail() -> None:
             async with producer.transaction():
-                await producer.send("t", b"one", partition=0)
-                await producer.send("t", b"two", partition=1)
-                assert await stage.read(T0, T1) == []
-                assert await stage.read(T0, T1, committed=False) == ["one", "two"]
-            assert await stage.read(T0, T1) == ["one", "two"]
+                await producer.send("t", b"never", partition=0)
+                raise RuntimeError("of the block")
 
-    play(story)
+        with pytest.raises(RuntimeError, match="of the block"):
+            await fail()
+        async with producer.transaction():
+            await producer.send("t", b"then", partition=0)
+        assert await stage.read(T0) == ["then"]
+        assert await stage.read(T0, committed=False) == ["never", "then"]
 
 
-def test_in_a_transaction_many_are_there_or_not() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage, stage.producer() as producer:
-            async with producer.transaction():
-                await producer.send_many("t", [b"kept"] * 3, partition=0)
+@played
+async def test_an_empty_transaction_costs_nothing(world: World) -> None:
+    async with scene(world) as stage, stage.producer() as producer:
+        async with producer.transaction():
+            pass
+        producer.begin_transaction()
+        await producer.abort_transaction()
+
+
+@played
+async def test_who_takes_the_id_over_fences_whoever_had_it(world: World) -> None:
+    async with scene(world) as stage, stage.producer() as old:
+        old.begin_transaction()
+        await old.send("t", b"of the old one", partition=0)
+        async with stage.producer() as new:
+            with pytest.raises(ProducerFencedError):
+                await old.commit_transaction()
+            with pytest.raises(ProducerFencedError):
+                old.begin_transaction()
+            async with new.transaction():
+                await new.send("t", b"of the new one", partition=0)
+        assert await stage.read(T0) == ["of the new one"]
+
+
+@played
+async def test_a_transaction_that_goes_on_for_too_long_is_aborted(world: World) -> None:
+    async with scene(world) as stage:
+        async with stage.producer(transaction_timeout_ms=5000) as producer:
             producer.begin_transaction()
-            await producer.send_many("t", [b"never"] * 3, partition=0)
+            await producer.send("t", b"late", partition=0)
+            await stage.cluster.clock.sleep(30)
+            with pytest.raises(KafkaError):
+                await producer.commit_transaction()
+        async with stage.producer("another") as other, other.transaction():
+            await other.send("t", b"then", partition=0)
+        assert await stage.read(T0) == ["then"]
+
+
+@played
+async def test_what_failed_cannot_be_committed(world: World) -> None:
+    async with scene(world) as stage:
+        async with stage.producer(delivery_timeout_ms=4000, request_timeout_ms=1000) as producer:
+            producer.begin_transaction()
+            await producer.send("t", b"there", partition=0)
+            for name in ("b2", "b3"):
+                await stage.cluster.kill(name)
+            delivery = await producer.send_soon("t", b"not there", partition=0)
+            with pytest.raises(KafkaError):
+                await delivery.wait()
+            with pytest.raises(TransactionAbortedError):
+                await producer.send("t", b"too late", partition=0)
+            with pytest.raises(TransactionAbortedError):
+                await producer.commit_transaction()
+            for name in ("b2", "b3"):
+                await stage.cluster.start(name)
             await producer.abort_transaction()
-            assert await stage.read(T0) == ["kept"] * 3
-
-    play(story)
-
-
-def test_an_aborted_transaction_is_as_if_it_had_not_been() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage, stage.producer() as producer:
-
-            async def fail() -> None:
-                async with producer.transaction():
-                    await producer.send("t", b"never", partition=0)
-                    raise RuntimeError("of the block")
-
-            with pytest.raises(RuntimeError, match="of the block"):
-                await fail()
             async with producer.transaction():
                 await producer.send("t", b"then", partition=0)
-            assert await stage.read(T0) == ["then"]
-            assert await stage.read(T0, committed=False) == ["never", "then"]
-
-    play(story)
-
-
-def test_an_empty_transaction_costs_nothing() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage, stage.producer() as producer:
-            async with producer.transaction():
-                pass
-            producer.begin_transaction()
-            await producer.abort_transaction()
-
-    play(story)
-
-
-def test_who_takes_the_id_over_fences_whoever_had_it() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage, stage.producer() as old:
-            old.begin_transaction()
-            await old.send("t", b"of the old one", partition=0)
-            async with stage.producer() as new:
-                with pytest.raises(ProducerFencedError):
-                    await old.commit_transaction()
-                with pytest.raises(ProducerFencedError):
-                    old.begin_transaction()
-                async with new.transaction():
-                    await new.send("t", b"of the new one", partition=0)
-            assert await stage.read(T0) == ["of the new one"]
-
-    play(story)
-
-
-def test_a_transaction_that_goes_on_for_too_long_is_aborted() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage:
-            async with stage.producer(transaction_timeout_ms=5000) as producer:
-                producer.begin_transaction()
-                await producer.send("t", b"late", partition=0)
-                await stage.cluster.clock.sleep(30)
-                with pytest.raises(KafkaError):
-                    await producer.commit_transaction()
-            async with stage.producer("another") as other, other.transaction():
-                await other.send("t", b"then", partition=0)
-            assert await stage.read(T0) == ["then"]
-
-    play(story)
-
-
-def test_what_failed_cannot_be_committed() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage:
-            async with stage.producer(
-                delivery_timeout_ms=4000, request_timeout_ms=1000
-            ) as producer:
-                producer.begin_transaction()
-                await producer.send("t", b"there", partition=0)
-                for name in ("b2", "b3"):
-                    await stage.cluster.kill(name)
-                delivery = await producer.send_soon("t", b"not there", partition=0)
-                with pytest.raises(KafkaError):
-                    await delivery.wait()
-                with pytest.raises(TransactionAbortedError):
-                    await producer.send("t", b"too late", partition=0)
-                with pytest.raises(TransactionAbortedError):
-                    await producer.commit_transaction()
-                for name in ("b2", "b3"):
-                    await stage.cluster.start(name)
-                await producer.abort_transaction()
-                async with producer.transaction():
-                    await producer.send("t", b"then", partition=0)
-            assert await stage.read(T0) == ["then"]
-
-    play(story)
+        assert await stage.read(T0) == ["then"]
 
 
 @pytest.mark.parametrize("victim", ["coordinator", "leader"])
-def test_transactions_survive_killed_brokers(victim: str) -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage:
-            async with stage.producer() as producer, trio.open_nursery() as nursery:
+@played
+async def test_transactions_survive_killed_brokers(world: World, victim: str) -> None:
+    async with scene(world) as stage:
+        async with stage.producer() as producer, trio.open_nursery() as nursery:
 
-                async def kill() -> None:
-                    await stage.cluster.clock.sleep(2)
-                    name = _victim(stage, victim)
-                    await stage.cluster.kill(name)
-                    await stage.cluster.clock.sleep(2)
-                    await stage.cluster.start(name)
+            async def kill() -> None:
+                await stage.cluster.clock.sleep(2)
+                name = _victim(stage, victim)
+                await stage.cluster.kill(name)
+                await stage.cluster.clock.sleep(2)
+                await stage.cluster.start(name)
 
-                nursery.start_soon(kill)
-                for number in range(8):
-                    async with producer.transaction():
-                        await producer.send("t", b"%d" % number, partition=0)
-                        await producer.send("t", b"%d" % number, partition=1)
-                    await stage.cluster.clock.sleep(0.5)
-            numbers = [str(number) for number in range(8)]
-            assert await stage.read(T0) == numbers
-            assert await stage.read(T1) == numbers
-
-    play(story)
+            nursery.start_soon(kill)
+            for number in range(8):
+                async with producer.transaction():
+                    await producer.send("t", b"%d" % number, partition=0)
+                    await producer.send("t", b"%d" % number, partition=1)
+                await stage.cluster.clock.sleep(0.5)
+        numbers = [str(number) for number in range(8)]
+        assert await stage.read(T0) == numbers
+        assert await stage.read(T1) == numbers
 
 
 def _victim(stage: Scene, which: str) -> str:
@@ -246,102 +225,94 @@ def _victim(stage: Scene, which: str) -> str:
     return leader
 
 
-def test_a_prepared_transaction_is_completed_by_the_next_coordinator() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage, stage.producer() as producer:
-            producer.begin_transaction()
-            await producer.send("t", b"one", partition=1)
-            # The leader of t-1 cannot be reached: its marker waits, and the coordinator dies.
-            coordinator = _victim(stage, "coordinator")
-            leader = stage.cluster.leader(T1)
-            assert leader is not None
-            if leader != coordinator:
-                stage.world.network.cut(coordinator, leader)
-            await producer.commit_transaction()
-            await stage.cluster.kill(coordinator)
-            if leader != coordinator:
-                stage.world.network.heal(coordinator, leader)
-            await stage.cluster.clock.sleep(15)
-            assert await stage.read(T1) == ["one"]
-            await stage.cluster.start(coordinator)
-
-    play(story)
+@played
+async def test_a_prepared_transaction_is_completed_by_the_next_coordinator(world: World) -> None:
+    async with scene(world) as stage, stage.producer() as producer:
+        producer.begin_transaction()
+        await producer.send("t", b"one", partition=1)
+        # The leader of t-1 cannot be reached: its marker waits, and the coordinator dies.
+        coordinator = _victim(stage, "coordinator")
+        leader = stage.cluster.leader(T1)
+        assert leader is not None
+        if leader != coordinator:
+            stage.world.network.cut(coordinator, leader)
+        await producer.commit_transaction()
+        await stage.cluster.kill(coordinator)
+        if leader != coordinator:
+            stage.world.network.heal(coordinator, leader)
+        await stage.cluster.clock.sleep(15)
+        assert await stage.read(T1) == ["one"]
+        await stage.cluster.start(coordinator)
 
 
-def test_offsets_are_committed_with_the_transaction() -> None:
-    async def story(world: World) -> None:
-        async with (
-            scene(world) as stage,
-            stage.producer() as producer,
-            Admin(stage.servers, seams=world.node("admin")) as admin,
-        ):
+@played
+async def test_offsets_are_committed_with_the_transaction(world: World) -> None:
+    async with (
+        scene(world) as stage,
+        stage.producer() as producer,
+        Admin(stage.servers, seams=world.node("admin")) as admin,
+    ):
 
-            async def committed() -> dict[TopicPartition, int]:
-                found = await admin.list_group_offsets("g", [T1], require_stable=True)
-                return {each: offset.offset for each, offset in found.items()}
+        async def committed() -> dict[TopicPartition, int]:
+            found = await admin.list_group_offsets("g", [T1], require_stable=True)
+            return {each: offset.offset for each, offset in found.items()}
 
+        async with producer.transaction():
+            await producer.send("t", b"one", partition=0)
+            await producer.send_offsets_to_transaction({T1: 5}, "g")
+            assert await admin.list_group_offsets("g") == {}
+        assert await committed() == {T1: 5}
+        producer.begin_transaction()
+        await producer.send_offsets_to_transaction({T1: 9}, "g")
+        await producer.abort_transaction()
+        assert await committed() == {T1: 5}
+
+
+@played
+async def test_a_member_that_has_left_commits_nothing_more(world: World) -> None:
+    async with scene(world) as stage, stage.producer() as producer:
+        consumer = Consumer(
+            "t",
+            bootstrap_servers=stage.servers,
+            seams=world.node("member"),
+            group_id="g",
+            enable_auto_commit=False,
+        )
+        async with consumer:
+            while not consumer.assignment():
+                await consumer.poll(timeout_ms=500)
+            member = consumer.group_metadata()
             async with producer.transaction():
-                await producer.send("t", b"one", partition=0)
-                await producer.send_offsets_to_transaction({T1: 5}, "g")
-                assert await admin.list_group_offsets("g") == {}
-            assert await committed() == {T1: 5}
-            producer.begin_transaction()
-            await producer.send_offsets_to_transaction({T1: 9}, "g")
-            await producer.abort_transaction()
-            assert await committed() == {T1: 5}
-
-    play(story)
+                await producer.send_offsets_to_transaction({T0: 1}, member)
+        producer.begin_transaction()
+        with pytest.raises(KafkaError, match=r"UNKNOWN_MEMBER_ID|ILLEGAL_GENERATION"):
+            await producer.send_offsets_to_transaction({T0: 2}, member)
+        await producer.abort_transaction()
 
 
-def test_a_member_that_has_left_commits_nothing_more() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage, stage.producer() as producer:
-            consumer = Consumer(
-                "t",
-                bootstrap_servers=stage.servers,
-                seams=world.node("member"),
-                group_id="g",
-                enable_auto_commit=False,
-            )
-            async with consumer:
-                while not consumer.assignment():
-                    await consumer.poll(timeout_ms=500)
-                member = consumer.group_metadata()
-                async with producer.transaction():
-                    await producer.send_offsets_to_transaction({T0: 1}, member)
-            producer.begin_transaction()
-            with pytest.raises(KafkaError, match=r"UNKNOWN_MEMBER_ID|ILLEGAL_GENERATION"):
-                await producer.send_offsets_to_transaction({T0: 2}, member)
-            await producer.abort_transaction()
-
-    play(story)
-
-
-def test_an_id_that_nobody_uses_is_forgotten_for_good() -> None:
-    async def story(world: World) -> None:
-        soon = {
-            "transactional_id_expiration_ms": "5000",
-            "transaction_remove_expired_transaction_cleanup_interval_ms": "1000",
-        }
-        async with scene(world, **soon) as stage, stage.producer() as old:
-            async with old.transaction():
-                await old.send("t", b"one", partition=0)
-            coordinator = _victim(stage, "coordinator")
-            await stage.cluster.clock.sleep(10)
-            assert _known(stage) == set()
-            await stage.cluster.kill(coordinator)
-            await stage.cluster.clock.sleep(15)
-            assert _known(stage) == set()
-            old.begin_transaction()
-            delivery = await old.send_soon("t", b"two", partition=0)
-            with pytest.raises(KafkaError, match="INVALID_PRODUCER_ID_MAPPING"):
-                await delivery.wait()
-            async with stage.producer() as new, new.transaction():
-                await new.send("t", b"three", partition=0)
-            assert await stage.read(T0) == ["one", "three"]
-            await stage.cluster.start(coordinator)
-
-    play(story)
+@played
+async def test_an_id_that_nobody_uses_is_forgotten_for_good(world: World) -> None:
+    soon = {
+        "transactional_id_expiration_ms": "5000",
+        "transaction_remove_expired_transaction_cleanup_interval_ms": "1000",
+    }
+    async with scene(world, **soon) as stage, stage.producer() as old:
+        async with old.transaction():
+            await old.send("t", b"one", partition=0)
+        coordinator = _victim(stage, "coordinator")
+        await stage.cluster.clock.sleep(10)
+        assert _known(stage) == set()
+        await stage.cluster.kill(coordinator)
+        await stage.cluster.clock.sleep(15)
+        assert _known(stage) == set()
+        old.begin_transaction()
+        delivery = await old.send_soon("t", b"two", partition=0)
+        with pytest.raises(KafkaError, match="INVALID_PRODUCER_ID_MAPPING"):
+            await delivery.wait()
+        async with stage.producer() as new, new.transaction():
+            await new.send("t", b"three", partition=0)
+        assert await stage.read(T0) == ["one", "three"]
+        await stage.cluster.start(coordinator)
 
 
 def _known(stage: Scene) -> set[str]:
@@ -352,45 +323,41 @@ def _known(stage: Scene) -> set[str]:
     return {name for shard in shards for name in shard.slots}
 
 
-def test_an_abort_that_nobody_answered_can_be_asked_for_again() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage, stage.producer(max_block_ms=5000) as producer:
-            producer.begin_transaction()
-            await producer.send("t", b"never", partition=0)
-            for name in stage.cluster.broker_names:
-                await stage.cluster.kill(name)
-            with pytest.raises(KafkaTimeoutError):
-                await producer.abort_transaction()
-            with pytest.raises(TransactionAbortedError, match="its abort was not answered"):
-                await producer.commit_transaction()
-            for name in stage.cluster.broker_names:
-                await stage.cluster.start(name)
-            await stage.cluster.clock.sleep(15)
+@played
+async def test_an_abort_that_nobody_answered_can_be_asked_for_again(world: World) -> None:
+    async with scene(world) as stage, stage.producer(max_block_ms=5000) as producer:
+        producer.begin_transaction()
+        await producer.send("t", b"never", partition=0)
+        for name in stage.cluster.broker_names:
+            await stage.cluster.kill(name)
+        with pytest.raises(KafkaTimeoutError):
             await producer.abort_transaction()
-            async with producer.transaction():
-                await producer.send("t", b"then", partition=0)
-            assert await stage.read(T0) == ["then"]
+        with pytest.raises(TransactionAbortedError, match="its abort was not answered"):
+            await producer.commit_transaction()
+        for name in stage.cluster.broker_names:
+            await stage.cluster.start(name)
+        await stage.cluster.clock.sleep(15)
+        await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send("t", b"then", partition=0)
+        assert await stage.read(T0) == ["then"]
 
-    play(story)
 
-
-def test_transactions_are_asked_for_in_order() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage, stage.producer() as producer:
-            with pytest.raises(IllegalStateError, match="is ready, not in a transaction"):
-                await producer.send("t", b"one")
-            with pytest.raises(IllegalStateError, match="is ready, not in a transaction"):
-                await producer.commit_transaction()
+@played
+async def test_transactions_are_asked_for_in_order(world: World) -> None:
+    async with scene(world) as stage, stage.producer() as producer:
+        with pytest.raises(IllegalStateError, match="is ready, not in a transaction"):
+            await producer.send("t", b"one")
+        with pytest.raises(IllegalStateError, match="is ready, not in a transaction"):
+            await producer.commit_transaction()
+        producer.begin_transaction()
+        with pytest.raises(IllegalStateError, match="is in a transaction, not ready"):
             producer.begin_transaction()
-            with pytest.raises(IllegalStateError, match="is in a transaction, not ready"):
-                producer.begin_transaction()
-            await producer.abort_transaction()
-            plain: Producer[bytes, bytes] = Producer(stage.servers, seams=world.node("plain"))
-            async with plain:
-                with pytest.raises(IllegalStateError, match="without transactional_id"):
-                    plain.begin_transaction()
-
-    play(story)
+        await producer.abort_transaction()
+        plain: Producer[bytes, bytes] = Producer(stage.servers, seams=world.node("plain"))
+        async with plain:
+            with pytest.raises(IllegalStateError, match="without transactional_id"):
+                plain.begin_transaction()
 
 
 def test_transactions_need_idempotence() -> None:
