@@ -162,11 +162,7 @@ MUTANTS = (
     ),
     Mutant(
         "committed offsets are unknown while a transaction may move them",
-        (
-            Edit(
-                COMMITS, "            require_stable=True,\n", "            require_stable=False,\n"
-            ),
-        ),
+        (Edit(COMMITS, "require_stable=True)\n", "require_stable=False)\n"),),
         without_it="the next owner begins before the offset that its predecessor is about to commit",
         source="KIP-447",
     ),
