@@ -1,9 +1,7 @@
 """Clients against the real brokers of a simulated world, on virtual time."""
 
-import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial, wraps
 from typing import Any
 
 from replication.client.consumer import Consumer
@@ -12,6 +10,7 @@ from scenarios.world.client import StoryClient
 from scenarios.world.cluster import SimulatedCluster, open_simulated_cluster
 from scenarios.world.world import World
 from storage.types import TopicPartition
+from tests.replication.broker.stage import played as played  # noqa: PLC0414 - found here too
 
 T0 = TopicPartition("t", 0)
 
@@ -78,16 +77,3 @@ def play(story: Callable[[World], Awaitable[None]], *, seed: int = 1) -> World:
     world = World(seed=seed)
     world.run(story)
     return world
-
-
-def played(story: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Run a test inside a simulated world, which is its first argument."""
-
-    @wraps(story)
-    def test(**parameters: Any) -> None:
-        play(partial(story, **parameters))
-
-    signature = inspect.signature(story)
-    _world, *others = signature.parameters.values()
-    test.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
-    return test
