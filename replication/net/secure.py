@@ -8,15 +8,18 @@ The four protocols are those of `replication.config.security`.
 """
 
 import ssl
+from typing import TYPE_CHECKING
 
 import attrs
 
-from replication.config import BrokerConfig, ListenerConfig
 from replication.config.security import Introduction, ListenerSecurity, uses_sasl, uses_tls
 from replication.errors import UnderstudyError
 from replication.net.sasl import SaslTransport
 from replication.net.seams import Listener, Seams, Transport
 from replication.net.tls import TlsListener, TlsTransport, client_context, server_context
+
+if TYPE_CHECKING:  # a client needs neither
+    from replication.config import BrokerConfig, ListenerConfig
 
 
 def introduced(seams: Seams, introduction: Introduction) -> Seams:
@@ -60,7 +63,7 @@ class ListenError(UnderstudyError):
     """The error of a port that is in use, or of an address of another host."""
 
 
-async def listen(transport: Transport, where: ListenerConfig, config: BrokerConfig) -> Listener:
+async def listen(transport: Transport, where: "ListenerConfig", config: "BrokerConfig") -> Listener:
     """Listen, and return a listener that speaks the configured protocol.
 
     Raises ListenError, which names the listener, and ConfigError for unusable TLS keys.
