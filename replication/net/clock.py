@@ -15,8 +15,9 @@ that says nothing.
              1.5 s  wake another      <──────── the one task sleeps until here
            601.0 s  close a connection that has not asked again
 
-A scope of trio's can be cancelled in the middle of anything, and costs a twentieth of all that
-a broker does for a small request. A task that only has to be woken sets an alarm.
+A cancel scope of trio can be cancelled in the middle of anything, and costs more. A task that only
+has to be woken sets an alarm: a record that is sent alone with acks=all takes 2.28 ms of processor
+time, of its client and three brokers together, and 2.67 ms with scopes (medians of 7, in turn).
 
 Rule 4: an alarm wakes or closes something. It does not wait, and it does not fail.
 
