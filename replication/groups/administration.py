@@ -1,4 +1,4 @@
-"""What an administrator asks of groups: describe, list, delete; and how far they have read."""
+"""The requests of administrators about groups: their offsets, a list, deletion."""
 
 from collections.abc import Iterable, Mapping
 
@@ -17,7 +17,7 @@ CLASSIC = "classic"
 
 @attrs.frozen
 class FetchedOffset:
-    """How far a group has read a partition; None where nothing is committed."""
+    """The committed offset of a partition; None without one."""
 
     committed: CommittedOffset | None = None
     error: ErrorCode = ErrorCode.NONE
@@ -30,7 +30,7 @@ def fetch_offsets(
     *,
     require_stable: bool,
 ) -> Steps[dict[TopicPartition, FetchedOffset]]:
-    """Return those of `partitions`, or all; raise KafkaError where the group is not ours."""
+    """Return the offsets of `partitions`, or all; raise KafkaError as `serving` does."""
     hosted = coordinator.serving(group_id).groups.get(group_id)
     if hosted is None:
         return dict.fromkeys(partitions or (), FetchedOffset())
@@ -50,7 +50,7 @@ def fetch_offsets(
 async def delete_offsets(
     coordinator: GroupCoordinator, group_id: str, partitions: Iterable[TopicPartition]
 ) -> Mapping[TopicPartition, ErrorCode]:
-    """KafkaError where it is the whole group's error."""
+    """Delete committed offsets and return the outcomes; raise KafkaError for the whole group."""
     shard = coordinator.serving_members(group_id)
     hosted = shard.groups.get(group_id)
     if hosted is None:
@@ -83,7 +83,10 @@ async def delete_group(coordinator: GroupCoordinator, group_id: str) -> ErrorCod
 def listed(
     coordinator: GroupCoordinator, states: Iterable[str], types: Iterable[str]
 ) -> Steps[tuple[ErrorCode, list[HostedGroup]]]:
-    """Return the groups that are led here, in one of `states` and of one of `types`; empty: any."""
+    """Return the groups of this broker in one of `states` and of one of `types`; empty means any.
+
+    The error says whether some groups are still being loaded.
+    """
     wanted_states = {each.lower() for each in states}
     wanted_types = {each.lower() for each in types}
     loading = any(not shard.ready for shard in coordinator.shards.values())

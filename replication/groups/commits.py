@@ -1,8 +1,8 @@
 """Commits: offsets of members, of consumers without a group, and of transactions (KIP-98, KIP-447).
 
-commit       may it? ── being written ── written ──> committed
-transaction  may it? ── in doubt ── written ──> in doubt until the transaction ends
-└── not written ──> as before
+commit       checked ── being written ── written ──> committed
+transaction  checked ── pending ── written ──> pending until the transaction ends
+                                └── failed ──> as before
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,8 +21,8 @@ from storage.producers.verification import VerificationGuard
 from storage.types import NO_OFFSET, TopicPartition
 
 Verify = Callable[[TopicPartition], Awaitable[VerificationGuard | None]]
-"""Of the partition where a group's offsets are: the guard for what opens a transaction there, if
-it does; KafkaError where there is no transaction.
+"""Verifies the transaction in the partition with the group's offsets. Returns the guard of a batch
+that opens the transaction there; raises KafkaError where the transaction is not ongoing.
 """
 
 
@@ -36,7 +36,10 @@ async def commit_offsets(
     generation: int,
     unknown_group: ErrorCode,
 ) -> ErrorCode:
-    """Once they are on every replica in sync; `unknown_group` where a member's group is not."""
+    """Commit offsets, and return once every replica in sync has them.
+
+    `unknown_group` is the error of a member whose group does not exist.
+    """
     try:
         shard = coordinator.serving(group_id)
     except KafkaError as error:
@@ -78,10 +81,10 @@ async def commit_in_transaction(
     generation: int,
     verify: Verify,
 ) -> ErrorCode:
-    """Write offsets that are in doubt until the transaction of `producer` (id and epoch) ends.
+    """Write offsets that are pending until the transaction of `producer` (id and epoch) ends.
 
-    A member that its group no longer has is fenced. The offsets are in doubt from the first moment on: a consumer that takes the partition over while
-    they are being written must not begin before them.
+    A member that its group no longer has is fenced. The offsets are pending before they are
+    written: a consumer that takes the partition over meanwhile must not begin before them.
     """
     try:
         shard = coordinator.serving_members(group_id)
@@ -109,7 +112,7 @@ async def commit_in_transaction(
         return ErrorCode.NONE
     producer_id, _ = producer
     for each, offset in offsets.items():
-        hosted.offsets.pend(producer_id, each, offset, log_offset=NO_OFFSET)
+        hosted.offsets.add_pending(producer_id, each, offset, log_offset=NO_OFFSET)
     submission = hosted.log.submit(
         [offset_record(group_id, each, offset.value()) for each, offset in offsets.items()],
         producer=producer,
@@ -117,7 +120,7 @@ async def commit_in_transaction(
     )
     await submission.wait()
     if submission.error is ErrorCode.NONE:
-        hosted.offsets.pended(producer_id, offsets, log_offset=submission.log_offset)
+        hosted.offsets.pending_written(producer_id, offsets, log_offset=submission.log_offset)
     else:
-        hosted.offsets.unpend(producer_id, offsets)
+        hosted.offsets.pending_failed(producer_id, offsets)
     return commit_error(submission.error)

@@ -307,7 +307,7 @@ class GroupCoordinator:
             shard = self.shards.get(number)
             if shard is not None and shard.ready:
                 for _, hosted in shard:
-                    hosted.offsets.end(producer_id, commit=commit)
+                    hosted.offsets.end_transaction(producer_id, commit=commit)
 
     # Effects.
 

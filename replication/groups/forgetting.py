@@ -1,8 +1,8 @@
-"""What nobody needs any more: expired offsets, those of deleted topics, idle groups; and
-what an administrator has deleted (KIP-211, KIP-229, KIP-496).
+"""Expiry and deletion of offsets and groups (KIP-211, KIP-229, KIP-496).
 
-Forgetting is a tombstone for each key. The group forgets at once, so that a commit meanwhile
-is written behind the tombstones; where those cannot be written, it remembers again.
+Offsets expire, or their topic is deleted, or an administrator deletes them; a group without members
+and offsets is deleted. Each key gets a tombstone. The group drops its offsets at once, so that a
+commit meanwhile is written behind the tombstones; if those cannot be written, it restores them.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,6 @@ import attrs
 from replication.config import BrokerConfig
 from replication.config.broker import MINUTE_MS
 from replication.coordinator.log import Submission
-from replication.coordinator.rules import KeyAndValue
 from replication.errors import ErrorCode
 from replication.events import EventSink, GroupOffsetsForgotten
 from replication.groups.rules import (
@@ -31,14 +30,16 @@ from storage.types import NO_OFFSET, TopicPartition
 
 @attrs.define(eq=False, kw_only=True)
 class Forgetting:
+    """Writes the tombstones of offsets and groups."""
+
     config: BrokerConfig
     clock: NodeClock
     sink: EventSink
 
-    # By itself.
+    # At intervals, and with the metadata.
 
     def expire(self, shard: GroupShard) -> Steps[None]:
-        """Forget the offsets and groups of `shard` that have been idle for too long."""
+        """Delete the offsets and groups of `shard` that have expired."""
         for group_id, hosted in shard:
             yield 1 + len(hosted.offsets)
             if not shard.serves(group_id, hosted):
@@ -86,7 +87,7 @@ class Forgetting:
         placed = hosted.offsets.remove(hosted.offsets.partitions())
         submission = self._forget(shard, hosted, list(placed), whole=True, cause="deleted")
         if submission is None:
-            return ErrorCode.NONE  # nothing of it had ever been written
+            return ErrorCode.NONE  # no record of the group is in the log
         await submission.wait()
         if _was_refused(submission) and group_id not in shard.groups:
             restored = shard.add(Group.of(group_id, written))
@@ -125,26 +126,16 @@ class Forgetting:
             at = Moment(now_ms=clock.now_ms(), wall_ms=clock.wall_ms())
             hosted.machine.unload(ErrorCode.NOT_COORDINATOR, at)
             del shard.groups[group.group_id]
-        return self._write(shard, group.group_id, records, partitions, whole=whole, cause=cause)
-
-    def _write(
-        self,
-        shard: GroupShard,
-        group_id: str,
-        records: list[KeyAndValue],
-        partitions: list[TopicPartition],
-        *,
-        whole: bool,
-        cause: str,
-    ) -> Submission | None:
         if not records:
             return None
         self.sink(
-            GroupOffsetsForgotten(group=group_id, offsets=len(partitions), whole=whole, cause=cause)
+            GroupOffsetsForgotten(
+                group=group.group_id, offsets=len(partitions), whole=whole, cause=cause
+            )
         )
         return shard.log.submit(records)
 
 
 def _was_refused(submission: Submission) -> bool:
-    """Return whether its records are surely not in the log."""
+    """Return whether the records are certainly not in the log."""
     return submission.error is not ErrorCode.NONE and submission.log_offset == NO_OFFSET

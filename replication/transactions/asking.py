@@ -1,17 +1,15 @@
-"""A leader asks coordinators about transactions that batches would open (KIP-890).
+"""AddPartitionsToTxn from a leader to coordinators, before a batch opens a transaction (KIP-890).
 
-    ask(id) ─┐
-    ask(id) ─┤ waiting, by coordinator ──> one AddPartitionsToTxn ──> each has its answer
-    ask(id) ─┘                              └ meanwhile the next ones gather
+    id ─┐
+    id ─┤ waiting, by coordinator ──> one AddPartitionsToTxn ──> each question has its answer
+    id ─┘                              └ meanwhile the next ones gather
 
-Rule 1: one request at a time to each coordinator, with all that has gathered by then.
+Rule 1: each coordinator gets one request at a time, with all questions that have gathered.
 
-Rule 2: of an id one question waits at a time. A second one of the same epoch takes the
-place of the first, whose producer has likely given up and asks again; where epochs differ the
-older one is fenced.
+Rule 2: one question for each id waits at a time. A second one of the same epoch replaces the first,
+whose producer has probably given up and repeats its request; of two epochs the older one is fenced.
 
-Rule 3: a requester may go away; a question is asked in a task of its own, and its answer
-goes to every requester that still waits.
+Rule 3: a question is sent in a task of its own, so that a cancelled request does not lose it.
 
 (AddPartitionsToTxnManager in Kafka.)
 """
@@ -39,6 +37,8 @@ Answer = Mapping[TopicPartition, ErrorCode]
 
 @attrs.define(eq=False, kw_only=True)
 class _Question:
+    """A question about one transactional id, and its answer."""
+
     transactional_id: str
     producer_id: int
     producer_epoch: int
@@ -57,7 +57,7 @@ class _Question:
 
 @attrs.define(eq=False)
 class _Line:
-    """To one coordinator."""
+    """The questions for one coordinator."""
 
     waiting: dict[str, _Question] = attrs.field(factory=dict)
     is_asking: bool = False
@@ -65,7 +65,7 @@ class _Line:
 
 @attrs.define(eq=False, kw_only=True)
 class CoordinatorQuestions:
-    """While the coordinator `here` runs: its tasks are among that one's."""
+    """The questions of one broker; their tasks run in the nursery of its coordinator `here`."""
 
     broker_id: int
     metadata: MetadataCache
@@ -96,7 +96,7 @@ class CoordinatorQuestions:
         else:
             self._put(self._lines.setdefault(coordinator, _Line()), coordinator, question)
         await question.answered.wait()
-        assert question.answer is not None, "that is what was waited for"
+        assert question.answer is not None, "an answered question has its answer"
         return question.answer
 
     def _coordinator_of(self, transactional_id: str) -> int | None:

@@ -49,8 +49,8 @@ from replication.transactions.rules import (
     add_partitions,
     created,
     end,
+    has_expired,
     init_producer_id,
-    is_forgotten,
     key_of,
     read_batch,
     time_out,
@@ -136,12 +136,12 @@ class TransactionCoordinator:
                 nursery.start_soon(
                     self._regularly,
                     config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
-                    self._abort_late_ones,
+                    self._abort_timed_out,
                 )
                 nursery.start_soon(
                     self._regularly,
                     config.transaction_remove_expired_transaction_cleanup_interval_ms,
-                    self._forget_idle_ones,
+                    self._remove_expired,
                 )
                 task_status.started()
         finally:
@@ -160,7 +160,7 @@ class TransactionCoordinator:
                     look(shard)
                 await trio.lowlevel.checkpoint()
 
-    def _abort_late_ones(self, shard: TransactionShard) -> None:
+    def _abort_timed_out(self, shard: TransactionShard) -> None:
         for _, slot in sorted(shard.slots.items()):
             if time_out(slot, now_ms=self._now_ms):
                 self._in_the_background(shard, slot, self._abort_fenced(slot))
@@ -169,15 +169,15 @@ class TransactionCoordinator:
         """Abort for a fenced producer, in the transaction version that the cluster has."""
         return abort_fenced(slot, bumps_epoch=self.bumps_epoch(), now_ms=self._now_ms)
 
-    def _forget_idle_ones(self, shard: TransactionShard) -> None:
+    def _remove_expired(self, shard: TransactionShard) -> None:
         expiration_ms = self.config.transactional_id_expiration_ms
         for name, slot in sorted(shard.slots.items()):
-            if is_forgotten(slot, expiration_ms=expiration_ms, now_ms=self._now_ms):
-                slot.pending = slot.current  # at once: a request that comes now has to come again
-                self.nursery.start_soon(self._forget, shard, name, slot)
+            if has_expired(slot, expiration_ms=expiration_ms, now_ms=self._now_ms):
+                slot.pending = slot.current  # at once: a request that comes now is repeated
+                self.nursery.start_soon(self._remove, shard, name, slot)
 
-    async def _forget(self, shard: TransactionShard, name: str, slot: Slot) -> None:
-        """Forget the id, by a tombstone."""
+    async def _remove(self, shard: TransactionShard, name: str, slot: Slot) -> None:
+        """Remove the id, by a tombstone."""
         submission = shard.log.submit([KeyAndValue(key_of(name), None)])
         await submission.wait()
         slot.pending = None

@@ -1,10 +1,10 @@
-"""Producer ids, drawn from blocks that the controller hands out (KIP-730).
+"""Producer ids from blocks that the controller allocates (KIP-730; ProducerIdManager).
 
-    [ 1000 ................ 1999 ]  a block is ours alone, whatever happens to us
+    [ 1000 ................ 1999 ]  only this broker has this block
        └ next
 
-A block that is used up is replaced by the first who needs an id; others wait for it. What
-is left of a block when the broker stops is lost, which only costs numbers.
+The first task that needs an id after a block is used up fetches the next one; others wait for it.
+The rest of a block is lost when the broker stops.
 """
 
 import attrs
@@ -20,7 +20,7 @@ from replication.wire.allocate_producer_ids import (
 
 @attrs.define(eq=False, kw_only=True)
 class ProducerIds:
-    """The ids that this broker may still give away."""
+    """The ids that this broker may still allocate."""
 
     broker_id: int
     channel: ControllerCalls
@@ -30,7 +30,7 @@ class ProducerIds:
     _fetching: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     async def allocate(self, *, broker_epoch: int) -> int:
-        """Return an id that no producer has had; KafkaError where the controller gives no block."""
+        """Return an id that no producer has had; raise KafkaError where the controller gives none."""
         async with self._fetching:
             if self._next == self._end:
                 await self._take_block(broker_epoch)
@@ -42,9 +42,11 @@ class ProducerIds:
         try:
             answer = await self.channel.call(request, timeout_ms=self.timeout_ms)
         except PeerUnavailableError as error:
-            # A producer retries this one (ProducerIdManager answers the same).
+            # A producer retries after this error (ProducerIdManager answers the same).
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
-        assert isinstance(answer, AllocateProducerIdsResponse), "answers decode as asked"
+        assert isinstance(answer, AllocateProducerIdsResponse), (
+            "an answer has the type of its request"
+        )
         if answer.error_code != ErrorCode.NONE:
             raise KafkaError(
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.of(answer.error_code).name

@@ -1,26 +1,25 @@
-"""Kafka's classic group protocol: everybody joins, the leader assigns, everybody gets its part.
+"""Kafka's classic group protocol: all members join, the leader assigns, each gets its assignment.
 
-    JoinGroup   waits until all members have asked, or the rebalance timeout is over:
+    JoinGroup   waits until all members have joined, or the rebalance timeout is over:
                 one generation, one leader, one protocol
-    SyncGroup   waits until the leader's assignment is stored; then each has its part
-    Heartbeat   "I am here"; the answer says when to join again
+    SyncGroup   waits until the leader's assignment is stored; then each member gets its part
+    Heartbeat   keeps the session; its error makes the member join again
 
-Rule 1: this is a value. Requests, times and outcomes of writes go in; `take` gives what is
-to be done (effects.py). No answer is ever given twice, and none is forgotten: every ticket
-that went in comes out.
+Rule 1: this is a value. Requests, times and outcomes of writes go in; `take` returns the effects
+(effects.py). Every ticket that went in comes out with one answer.
 
-Rule 2: a member that waits for us cannot heartbeat, since its connection is ours, so its
-session is not counted meanwhile. One that has never heard its id is given up after five
-minutes: it may be long gone, and nobody would ever hear of it.
+Rule 2: a member that waits for an answer cannot send heartbeats, since its connection waits, so its
+session does not expire meanwhile. A member that has never received its id is removed after five
+minutes: it may be gone, and no request would ever show it.
 
-Rule 3: an empty group waits `group.initial.rebalance.delay.ms` for more to come, and again
-for each newcomer, up to the rebalance timeout. Any other waits for all it knows.
+Rule 3: an empty group waits `group.initial.rebalance.delay.ms` for more members, and again
+for each newcomer, up to the rebalance timeout. Any other group waits for all known members.
 
-Rule 4: a static member (KIP-345) keeps its place until its session is over; a dynamic one
-that is not back when a generation begins is out.
+Rule 4: a static member (KIP-345) keeps its place until its session expires; a dynamic member
+that has not joined again when a generation begins is removed.
 
-What follows from a request is in joining.py and in presence.py; here is what follows from
-time and from writes. (Kafka: GroupCoordinator, GroupMetadataManager, DelayedJoin.)
+joining.py and presence.py hold the requests; this module holds time and writes.
+(Kafka: GroupCoordinator, GroupMetadataManager, DelayedJoin.)
 """
 
 from typing import Final, assert_never
@@ -52,7 +51,7 @@ SHORTEST_WAIT_MS: Final = 100
 
 @attrs.frozen(kw_only=True)
 class GroupLimits:
-    """What a broker's configuration says of groups."""
+    """The limits of groups in a broker's configuration."""
 
     min_session_timeout_ms: int
     max_session_timeout_ms: int
@@ -65,7 +64,7 @@ class GroupLimits:
 
 @attrs.frozen(kw_only=True)
 class _JoinTimer:
-    """When a rebalance no longer waits for members; `left_ms` is what more an initial one may."""
+    """The end of waiting for members; an initial rebalance may wait `left_ms` more."""
 
     deadline_ms: int
     is_initial: bool = False
@@ -80,7 +79,7 @@ class ClassicGroup:
     group: Group
     limits: GroupLimits
     pending: dict[str, int] = attrs.field(factory=dict, init=False)
-    """Ids that were given away and have not come back (KIP-394), and until when they may."""
+    """The ids that were given to newcomers who have not joined with them (KIP-394), with deadlines."""
     _join_timer: _JoinTimer | None = attrs.field(default=None, init=False)
     _unsynced: set[str] = attrs.field(factory=set, init=False)
     _sync_deadline_ms: int | None = attrs.field(default=None, init=False)
@@ -90,13 +89,13 @@ class ClassicGroup:
     # Out.
 
     def take(self) -> list[Effect]:
-        """Return what is to be done; called after every other call."""
+        """Return and clear the effects; called after every other call."""
         effects, self._effects = self._effects, []
         return effects
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """Return when `tick` has something to do, unless another call comes before."""
+        """The time of the next `tick` that has an effect; None without a deadline."""
         deadlines = [each.deadline_ms for each in self.group.members.values()]
         deadlines += [*self.pending.values(), self._sync_deadline_ms]
         if self._join_timer is not None:
@@ -107,7 +106,7 @@ class ClassicGroup:
         self._effects.append(effect)
 
     def answer_join(self, member: Member, result: JoinResult) -> None:
-        """Answer the request of this member that waits to join, if there is one."""
+        """Answer the JoinGroup of this member that waits, if there is one."""
         if member.join_ticket is not None:
             self.add_effect(Answer(member.join_ticket, result))
             member.join_ticket = None
@@ -150,14 +149,14 @@ class ClassicGroup:
     # Time.
 
     def resume(self, at: Moment) -> None:
-        """Just read from the log: every session begins anew, and a full house is thinned."""
+        """Begin every session anew after the log was read, and rebalance a group that is too large."""
         for member in self.group.members.values():
             member.heard_of(at.now_ms)
         if len(self.group.members) > self.limits.max_size:
             self.maybe_prepare_rebalance("more members than group.max.size", at)
 
     def tick(self, at: Moment) -> None:
-        """Give up who and what is overdue."""
+        """Expire the sessions, ids and rebalances whose deadline has passed."""
         for member_id in [each for each, due in self.pending.items() if due <= at.now_ms]:
             del self.pending[member_id]
             self.maybe_complete_join(at)
@@ -186,7 +185,7 @@ class ClassicGroup:
             self._complete_join(at)
 
     def _expire_sync(self, at: Moment) -> None:
-        """Remove the members that have joined and never asked for their part."""
+        """Remove the members that have joined without sending a SyncGroup."""
         for member_id in sorted(self._unsynced):
             self._drop(self.group.members[member_id], "did not sync")
         self.prepare_rebalance("members did not sync in time", at)
@@ -233,7 +232,7 @@ class ClassicGroup:
         self.maybe_complete_join(at)
 
     def maybe_complete_join(self, at: Moment) -> None:
-        """Go on if nobody is missing; an initial rebalance waits all the same."""
+        """Complete the rebalance if no member is missing; an initial one waits all the same."""
         timer = self._join_timer
         if timer is None or timer.is_initial or self.pending or not self.group.has_all_joined:
             return
@@ -245,8 +244,8 @@ class ClassicGroup:
             if not member.is_static:
                 self._drop(member, "did not rejoin")
         if group.members and not group.elect_joined_leader():
-            # Static members alone, and none of them back: until their sessions are over. How
-            # long they may take is theirs to say, and may be nothing at all.
+            # Only static members, none of which has joined again: wait until their sessions
+            # expire. Their rebalance timeouts may be 0.
             wait_ms = max(group.rebalance_timeout_ms, SHORTEST_WAIT_MS)
             self._join_timer = _JoinTimer(deadline_ms=at.now_ms + wait_ms)
             return
@@ -275,7 +274,7 @@ class ClassicGroup:
     # Members.
 
     def remove_member(self, member: Member, cause: str, at: Moment) -> None:
-        """Remove a member; the others share what it had."""
+        """Remove a member, and rebalance its partitions to the others."""
         self._drop(member, cause)
         if self.group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             self.prepare_rebalance(f"a member is gone: {cause}", at)
@@ -300,7 +299,7 @@ class ClassicGroup:
         )
 
     def replace_member(self, old_id: str, new_id: str) -> Member:
-        """Another process has taken a static member's place; the old one is fenced."""
+        """Fence a static member's process, and return the member under another process's id."""
         member = self.group.members[old_id]
         fenced = ErrorCode.FENCED_INSTANCE_ID
         self.answer_join(member, JoinResult(error=fenced, member_id=old_id))
@@ -313,7 +312,7 @@ class ClassicGroup:
     # Writes.
 
     def store_assignment(self) -> None:
-        """Write the group down as it is now, the members' assignments included."""
+        """Write the group as it is now, with the members' assignments."""
         record = group_record(self.group.group_id, self.group.value())
         self.add_effect(Store(record, AssignmentStored(self.group.generation)))
 
@@ -325,7 +324,7 @@ class ClassicGroup:
             case ReplacementStored():
                 self._on_replacement_stored(purpose, error, at)
             case EmptyStored():
-                pass  # were it lost, its last members would be found gone once more
+                pass  # if it is lost, the next coordinator removes its last members again
             case never:
                 assert_never(never)
 
@@ -355,7 +354,7 @@ class ClassicGroup:
         )
 
     def _answer_assignments(self, error: ErrorCode, at: Moment) -> None:
-        """Everybody who waits for its part has it, or the error."""
+        """Answer every waiting SyncGroup with the member's assignment, or with the error."""
         group = self.group
         for member in group.members.values():
             if error is not ErrorCode.NONE:
@@ -375,11 +374,11 @@ class ClassicGroup:
     def _on_replacement_stored(
         self, purpose: ReplacementStored, error: ErrorCode, at: Moment
     ) -> None:
-        """Let the static member go on where it was; or undo its coming, where that failed."""
+        """Answer the static member that has returned; or undo its return, where the write failed."""
         group = self.group
         member = group.members.get(purpose.new_member_id)
         if member is None or member.join_ticket != purpose.ticket:
-            return  # gone or replaced meanwhile, and answered
+            return  # removed or replaced meanwhile, and answered
         if group.state is not GroupState.STABLE or group.generation != purpose.generation:
             return  # a rebalance will answer it
         if error is not ErrorCode.NONE:
@@ -400,7 +399,7 @@ class ClassicGroup:
     # The end.
 
     def unload(self, error: ErrorCode, at: Moment) -> None:
-        """Answer every waiting request with `error`: another broker has the group from here on."""
+        """Answer every waiting request with `error`: this broker no longer coordinates the group."""
         for member in self.group.members.values():
             self.answer_join(member, JoinResult(error=error, member_id=member.member_id))
             self.answer_sync(member, SyncResult(error=error))

@@ -1,4 +1,4 @@
-"""What a group wants done: requests answered, records written. It does neither itself.
+"""The effects of a group: answers, writes and events, which the coordinator carries out.
 
 request ──ticket──> ClassicGroup ──> Answer(ticket, ...)     now, or rebalances later
                                 └──> Store(record, purpose) ── appended ──> on_stored
@@ -18,7 +18,7 @@ NO_MEMBER_ID = ""
 
 @attrs.frozen(kw_only=True)
 class Moment:
-    """The two times that a rule gets: one to measure with, one to write down."""
+    """The two times that a rule gets: a monotonic one for deadlines, and the wall clock's."""
 
     now_ms: int
     wall_ms: int
@@ -26,7 +26,7 @@ class Moment:
 
 @attrs.frozen(kw_only=True)
 class JoinedMember:
-    """What the leader's answer says about each member."""
+    """A member, as the answer to the leader describes it."""
 
     member_id: str
     group_instance_id: str | None
@@ -55,7 +55,7 @@ class SyncResult:
 
 @attrs.frozen
 class Answer:
-    """The request with this ticket is answered."""
+    """The answer to the request with this ticket."""
 
     ticket: int
     result: JoinResult | SyncResult
@@ -70,12 +70,12 @@ class AssignmentStored:
 
 @attrs.frozen
 class EmptyStored:
-    """A generation without members; nobody waits for it."""
+    """A generation without members; no request waits for it."""
 
 
 @attrs.frozen(kw_only=True)
 class ReplacementStored:
-    """A static member under its new id. What it was before stands here, to be put back."""
+    """A static member under its new id, with its former state, which a failed write restores."""
 
     ticket: int
     generation: int
@@ -93,7 +93,7 @@ Purpose: TypeAlias = AssignmentStored | EmptyStored | ReplacementStored
 
 @attrs.frozen
 class Store:
-    """Append this, and tell the group what came of it."""
+    """A record to append; the group is called back with the outcome."""
 
     record: KeyAndValue
     purpose: Purpose

@@ -1,20 +1,20 @@
-"""A group at rest: who is in it, which generation it is in, and what it agreed on.
+"""The state of a group: its members, its generation, its leader and its protocol.
 
-                    somebody joins                all have joined, or the time is up
+                    a member joins                all have joined, or the time is up
          Empty ────────────────────> Preparing ─────────────────────> Completing
            ^                          Rebalance <──────────────┐       Rebalance
-           └── nobody is left ───────────┘  ^     somebody     └───────────┤
-                                            └─── joins, goes ── Stable <───┘ the leader's
-                                                 or is silent                assignment is stored
+           └── no members left ──────────┘  ^   a member joins └───────────┤
+                                            └─── or leaves, ─── Stable <───┘ the leader's
+                                                 or expires                  assignment is stored
          any ── unloaded or deleted ──> Dead
 
-Rule 1: a group that has members has a leader, one of them.
+Rule 1: one of the members is the leader, if there are members.
 
-Rule 2: a protocol is chosen among those that every member knows, by vote; each votes for
-the first of its own that all know.
+Rule 2: the members vote on a protocol that all of them know; each votes for the first of its own
+protocols that all know.
 
-Rule 3: this module knows no time but what is written down with the group: when it came
-into its state, by the wall clock.
+Rule 3: this module knows no time but the one that is written with the group: the beginning of its
+state, by the wall clock.
 
 (Kafka: ClassicGroup, ClassicGroupState.)
 """
@@ -116,24 +116,24 @@ class Member:
 
 @attrs.define(eq=False)
 class Group:
-    """Members in the order in which they came."""
+    """The state of one group; members are in the order in which they joined."""
 
     group_id: str
     state: GroupState = GroupState.EMPTY
     state_since_ms: int | None = None
-    """By the wall clock; None where an older record does not say."""
+    """The beginning of the state, by the wall clock; None in older records."""
     protocol_type: str | None = None
     protocol_name: str | None = None
     generation: int = 0
     leader_id: str | None = None
     members: dict[str, Member] = attrs.field(factory=dict)
     subscribed: frozenset[str] | None = None
-    """The topics that its members read, where that is known."""
+    """The topics that its members read; None where that is not known."""
     _static: dict[str, str] = attrs.field(factory=dict)
 
     @classmethod
     def of(cls, group_id: str, value: GroupMetadataValue) -> "Group":
-        """Return the group as it was written; without members it is empty, else stable."""
+        """Return the group of a record; without members it is empty, else stable."""
         since = value.current_state_timestamp
         group = cls(
             group_id,
@@ -150,7 +150,7 @@ class Group:
         return group
 
     def value(self) -> GroupMetadataValue:
-        """Return what is written to the log about the group."""
+        """Return the value of the group's record."""
         since = self.state_since_ms
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
@@ -174,7 +174,7 @@ class Group:
             assignment=member.assignment,
         )
 
-    # What it is.
+    # Properties.
 
     def is_in(self, *states: GroupState) -> bool:
         return self.state in states
@@ -185,12 +185,12 @@ class Group:
 
     @property
     def awaiting(self) -> int:
-        """Members that wait for the next generation."""
+        """The number of members that wait for the next generation."""
         return sum(member.awaits_join for member in self.members.values())
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member may take to come back."""
+        """The longest time that a member may take to join again."""
         return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
 
     @property
@@ -201,11 +201,11 @@ class Group:
         return self.leader_id == member_id
 
     def static_member_id(self, group_instance_id: str) -> str | None:
-        """Return the member that now has this instance id."""
+        """Return the id of the member that now has this instance id."""
         return self._static.get(group_instance_id)
 
     def is_subscribed(self, topic: str) -> bool:
-        """Return whether the group reads the topic, or may read it."""
+        """Return whether the group reads the topic, or may read it because that is not known."""
         return self.subscribed is None or topic in self.subscribed
 
     # Protocols.
@@ -220,8 +220,8 @@ class Group:
         return not self.members or not names.isdisjoint(self._known_to_all())
 
     def select_protocol(self) -> str:
-        """Return the protocol with the most votes; of several the one that was named first."""
-        assert self.members, "nobody votes in an empty group"
+        """Return the protocol with the most votes; the one that was voted for first wins a tie."""
+        assert self.members, "an empty group has no votes"
         candidates = self._known_to_all()
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return max(votes, key=votes.__getitem__)
@@ -266,7 +266,7 @@ class Group:
             self.leader_id = next(iter(self.members), None)
 
     def rename(self, old_id: str, new_id: str) -> Member:
-        """Give a static member another member id, in the place that it had."""
+        """Give a static member another member id, and keep its place in the order."""
         member = self.members[old_id]
         assert member.group_instance_id is not None, "only a static member is replaced"
         self.members = {
@@ -279,7 +279,7 @@ class Group:
         return member
 
     def elect_joined_leader(self) -> bool:
-        """Make a member that is back the leader; return False where there is none."""
+        """Make a member that has joined again the leader; return False where there is none."""
         leader = self.members.get(self.leader_id or "")
         if leader is None or not leader.awaits_join:
             back = (each.member_id for each in self.members.values() if each.awaits_join)

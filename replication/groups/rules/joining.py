@@ -1,10 +1,10 @@
-"""JoinGroup: who may come in, and what it sets off (KIP-345, KIP-394, KIP-814).
+"""JoinGroup: the admission of a member, and the rebalance after it (KIP-345, KIP-394, KIP-814).
 
-no member id, static      takes the place of its instance id, or a new one
-no member id, dynamic     is given an id, and comes again with it (from version 4 on)
-an id given before        comes in
+no member id, static      replaces the member of its instance id, or becomes a new member
+no member id, dynamic     receives an id, and joins with it (since version 4)
+an id given before        becomes a member
 a member's id             joins again: with the same metadata, in a settled group, it is
-                          answered at once; else everybody joins anew
+                          answered at once; else a rebalance begins
 """
 
 from typing import Final
@@ -32,7 +32,7 @@ _SETTLED: Final = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
 
 @attrs.frozen(kw_only=True)
 class Join:
-    """One JoinGroup. `new_member_id` is the id that a newcomer is given."""
+    """One JoinGroup. `new_member_id` is the id for a newcomer."""
 
     ticket: int
     member_id: str
@@ -50,7 +50,7 @@ class Join:
 
 
 def join(group: ClassicGroup, request: Join, at: Moment) -> None:
-    """Answered at once, or with the generation that it leads to."""
+    """Answer a JoinGroup, at once or with the next generation."""
     if not _has_room(group, request.member_id):
         _turn_away(group, request, at)
     elif (error := _refusal(group, request)) is not ErrorCode.NONE:
@@ -74,7 +74,7 @@ def _refusal(machine: ClassicGroup, request: Join) -> ErrorCode:
     if request.member_id == NO_MEMBER_ID:
         return ErrorCode.NONE
     if request.member_id in machine.pending:
-        # An id is given to dynamic members only: a request with both is wrong about one.
+        # Only dynamic members receive an id: a request with an instance id as well is wrong.
         is_static = request.group_instance_id is not None
         return ErrorCode.UNKNOWN_MEMBER_ID if is_static else ErrorCode.NONE
     return fault_of(group, request.member_id, request.group_instance_id)
@@ -83,8 +83,8 @@ def _refusal(machine: ClassicGroup, request: Join) -> ErrorCode:
 def _has_room(machine: ClassicGroup, member_id: str) -> bool:
     """Return whether group.max.size lets this member in.
 
-    While members come back, those that are back count: the last ones of a group that is too large
-    find no room any more.
+    During a rebalance only the members that have joined again count: the last ones of a group that
+    is too large are refused.
     """
     group = machine.group
     if group.is_in(GroupState.EMPTY, GroupState.DEAD):
@@ -153,7 +153,7 @@ def _add(machine: ClassicGroup, request: Join, member_id: str, at: Moment) -> No
 def _join_again(machine: ClassicGroup, request: Join, at: Moment) -> None:
     group, member = machine.group, machine.group.members[request.member_id]
     is_same = member.protocols == request.protocols
-    # A leader that joins again wants to assign anew: there are more partitions, say.
+    # A leader that joins again wants to assign again, because there are more partitions, for example.
     wants_to_assign = group.state is GroupState.STABLE and group.is_leader(member.member_id)
     if group.is_in(*_SETTLED) and is_same and not wants_to_assign:
         machine.add_effect(Answer(request.ticket, machine.joined(member)))
@@ -164,7 +164,7 @@ def _join_again(machine: ClassicGroup, request: Join, at: Moment) -> None:
 
 
 def _update(machine: ClassicGroup, member: Member, request: Join) -> None:
-    # A member that asks again has given up on its former request.
+    # A member that joins again has given up its former request.
     machine.answer_join(
         member,
         JoinResult(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id),
@@ -176,7 +176,7 @@ def _update(machine: ClassicGroup, member: Member, request: Join) -> None:
 
 
 def _replace(machine: ClassicGroup, request: Join, old_id: str, at: Moment) -> None:
-    """Take a static member back, as another process with no memory of its id."""
+    """Replace a static member by another process, which does not know the member id."""
     group, before = machine.group, machine.group.members[old_id]
     undo = ReplacementStored(
         ticket=request.ticket,
@@ -193,7 +193,7 @@ def _replace(machine: ClassicGroup, request: Join, old_id: str, at: Moment) -> N
     _update(machine, member, request)
     member.heard_of(at.now_ms)
     if group.state is GroupState.COMPLETING_REBALANCE:
-        # The leader may be assigning to the old id at this moment.
+        # The leader may be assigning to the former id at this moment.
         machine.prepare_rebalance(_because("a static member is replaced", request), at)
     elif group.state is GroupState.STABLE:
         if group.select_protocol() == group.protocol_name:

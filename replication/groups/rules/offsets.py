@@ -1,15 +1,14 @@
-"""How far one group has read: what is committed, what is being written, what is in doubt.
+"""The offsets of one group: committed, being written, and pending in transactions.
 
     commit ── begin ──> being written ── written at L ──> committed, unless a newer one is
                               └── failed ──> as before
-    transaction ── pend ──> in doubt ── end ──> committed, or as before
+    transaction ── add_pending ──> pending ── end_transaction ──> committed, or as before
 
-Rule 1: a commit counts from where its record lies in the log. Two that are answered in the
-wrong order leave what stands later in the log, which is also what the next coordinator
-will read there.
+Rule 1: commits count in the order of their records in the log. Of two commits that are answered in
+the wrong order, the one that is later in the log stays, as for the next coordinator.
 
-Rule 2: a request for stable offsets (KIP-447) gets none for a partition that a transaction has
-in doubt: what it would read may be taken back.
+Rule 2: a request for stable offsets (KIP-447) gets none for a partition with a pending offset: the
+transaction may be aborted.
 
 (Kafka: OffsetMetadataManager, GroupMetadata.onOffsetCommitAppend.)
 """
@@ -29,7 +28,7 @@ from storage.types import NO_LEADER_EPOCH, Offset, TopicPartition
 
 @attrs.frozen(kw_only=True)
 class CommittedOffset:
-    """Where a group goes on in one partition."""
+    """The offset from which a group continues in one partition."""
 
     offset: Offset
     leader_epoch: int = NO_LEADER_EPOCH
@@ -52,7 +51,7 @@ class CommittedOffset:
 
 
 class Placed(NamedTuple):
-    """A committed offset, and where the batch of its record begins."""
+    """A committed offset, and the base offset of the batch with its record."""
 
     log_offset: Offset
     committed: CommittedOffset
@@ -64,15 +63,15 @@ class GroupOffsets:
 
     _committed: dict[TopicPartition, Placed] = attrs.field(factory=dict, init=False)
     _being_written: Counter[TopicPartition] = attrs.field(factory=Counter, init=False)
-    _in_doubt: dict[int, dict[TopicPartition, Placed]] = attrs.field(factory=dict, init=False)
+    _pending: dict[int, dict[TopicPartition, Placed]] = attrs.field(factory=dict, init=False)
 
     def __len__(self) -> int:
         return len(self._committed)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing here, nor anything on its way."""
-        return not (self._committed or self._being_written or self._in_doubt)
+        """Whether no offset is committed, being written or pending."""
+        return not (self._committed or self._being_written or self._pending)
 
     @property
     def open_transactions(self) -> int:
@@ -87,7 +86,7 @@ class GroupOffsets:
         return sorted(self._committed)
 
     def is_unstable(self, partition: TopicPartition) -> bool:
-        return any(partition in offsets for offsets in self._in_doubt.values())
+        return any(partition in offsets for offsets in self._pending.values())
 
     # Commits.
 
@@ -111,14 +110,14 @@ class GroupOffsets:
     def put(
         self, partition: TopicPartition, committed: CommittedOffset, *, log_offset: Offset
     ) -> None:
-        """Take it, unless what we have lies later in the log."""
+        """Commit an offset, unless the present one is later in the log."""
         known = self._committed.get(partition)
         if known is None or known.log_offset <= log_offset:
             self._committed[partition] = Placed(log_offset, committed)
 
     # Transactions.
 
-    def pend(
+    def add_pending(
         self,
         producer_id: int,
         partition: TopicPartition,
@@ -126,37 +125,39 @@ class GroupOffsets:
         *,
         log_offset: Offset,
     ) -> None:
-        self._in_doubt.setdefault(producer_id, {})[partition] = Placed(log_offset, committed)
+        self._pending.setdefault(producer_id, {})[partition] = Placed(log_offset, committed)
 
-    def pended(
+    def pending_written(
         self,
         producer_id: int,
         offsets: Mapping[TopicPartition, CommittedOffset],
         *,
         log_offset: Offset,
     ) -> None:
-        """Note where the offsets in doubt have been written, unless there are newer ones."""
-        in_doubt = self._in_doubt.get(producer_id, {})
+        """Note the place of pending offsets in the log, unless there are newer ones."""
+        pending = self._pending.get(producer_id, {})
         for partition, committed in offsets.items():
-            if (placed := in_doubt.get(partition)) is not None and placed.committed is committed:
-                in_doubt[partition] = Placed(log_offset, committed)
+            if (placed := pending.get(partition)) is not None and placed.committed is committed:
+                pending[partition] = Placed(log_offset, committed)
 
-    def unpend(self, producer_id: int, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Remove offsets in doubt that could not be written."""
-        in_doubt = self._in_doubt.get(producer_id, {})
+    def pending_failed(
+        self, producer_id: int, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> None:
+        """Remove pending offsets that could not be written."""
+        pending = self._pending.get(producer_id, {})
         for partition, committed in offsets.items():
-            if (placed := in_doubt.get(partition)) is not None and placed.committed is committed:
-                del in_doubt[partition]
-        if not in_doubt:
-            self._in_doubt.pop(producer_id, None)
+            if (placed := pending.get(partition)) is not None and placed.committed is committed:
+                del pending[partition]
+        if not pending:
+            self._pending.pop(producer_id, None)
 
-    def end(self, producer_id: int, *, commit: bool) -> None:
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """Commit or drop the offsets of a producer's transaction, which has ended."""
-        for partition, at in self._in_doubt.pop(producer_id, {}).items():
+        for partition, at in self._pending.pop(producer_id, {}).items():
             if commit:
                 self.put(partition, at.committed, log_offset=at.log_offset)
 
-    # Forgetting.
+    # Removal.
 
     def among(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
         """Return those of `partitions` that have an offset here, committed or in doubt, sorted."""
@@ -166,13 +167,13 @@ class GroupOffsets:
         return sorted(known.intersection(partitions))
 
     def remove(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Placed]:
-        """Forget these; those of them that were committed, as they stood."""
+        """Remove the offsets of these partitions, and return those that were committed."""
         removed = {}
         for partition in partitions:
-            for producer_id, offsets in list(self._in_doubt.items()):
+            for producer_id, offsets in list(self._pending.items()):
                 offsets.pop(partition, None)
                 if not offsets:
-                    del self._in_doubt[producer_id]
+                    del self._pending[producer_id]
             if (placed := self._committed.pop(partition, None)) is not None:
                 removed[partition] = placed
         return removed
@@ -187,8 +188,8 @@ class GroupOffsets:
     ) -> list[TopicPartition]:
         """Return the partitions whose offsets have expired (KIP-211).
 
-        `retention_ms` counts from when the group became idle, or from the commit where that is
-        not known.
+        `retention_ms` counts from `idle_since_ms`, when the group became idle, or from the commit
+        where that is None.
         """
         return [
             partition

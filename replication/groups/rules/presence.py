@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat, LeaveGroup, and who may commit: what members do once they are in."""
+"""SyncGroup, Heartbeat, LeaveGroup, and the check of a commit: the requests of members."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from replication.groups.rules.group import Group, GroupState
 
 
 def fault_of(group: Group, member_id: str, group_instance_id: str | None) -> ErrorCode:
-    """Return the error of a request that claims to be this member; NONE where it is."""
+    """Return the error of a request of this member; NONE where the group has such a member."""
     if group_instance_id is not None:
         known_as = group.static_member_id(group_instance_id)
         if known_as is None:
@@ -42,7 +42,9 @@ def sync(
     assignments: Mapping[str, bytes],
     at: Moment,
 ) -> None:
-    """Answer a SyncGroup. The leader's has the assignment; a member that is not in it gets an empty one."""
+    """Answer a SyncGroup. The leader's request has the assignments; a member without one gets an
+    empty assignment.
+    """
     group = machine.group
     error = _fault_in_generation(group, member_id, group_instance_id, generation)
     if error is ErrorCode.NONE:
@@ -60,7 +62,7 @@ def sync(
         machine.add_effect(Answer(ticket, machine.synced(member)))
         member.heard_of(at.now_ms)
         return
-    # A member that asks again has given up on its former request.
+    # A member that sends another SyncGroup has given up its former request.
     machine.answer_sync(member, SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_ticket = ticket
     if group.is_leader(member_id):
@@ -94,7 +96,7 @@ def leave(
     group_instance_id: str | None,
     at: Moment,
 ) -> ErrorCode:
-    """Remove one member. By instance id alone an administrator removes it."""
+    """Remove one member; an administrator names only the instance id."""
     group = machine.group
     if member_id == NO_MEMBER_ID:
         known_as = None if group_instance_id is None else group.static_member_id(group_instance_id)
@@ -122,8 +124,8 @@ def commit(
 ) -> ErrorCode:
     """Return whether offsets may be committed; a commit counts as a heartbeat.
 
-    Without a generation it comes from a consumer without a group, or from an administrator: that
-    is allowed only while the group has no members.
+    A commit without a generation comes from a consumer without a group, or from an administrator;
+    it is allowed only while the group has no members.
     """
     group = machine.group
     if group.state is GroupState.DEAD:

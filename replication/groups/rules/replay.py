@@ -47,7 +47,7 @@ class Replayed:
         header = batch.header
         if batch.ends_in_commit is not None:
             for offsets in self.offsets.values():
-                offsets.end(header.producer_id, commit=batch.ends_in_commit)
+                offsets.end_transaction(header.producer_id, commit=batch.ends_in_commit)
         for entry in batch.entries:
             if isinstance(entry, OffsetEntry):
                 self._add_offset(entry, header)
@@ -63,7 +63,7 @@ class Replayed:
             return
         committed = CommittedOffset.of(entry.value)
         if header.is_transactional:
-            offsets.pend(
+            offsets.add_pending(
                 header.producer_id, entry.partition, committed, log_offset=header.base_offset
             )
         else:

@@ -141,7 +141,7 @@ class Acl:
     operation: int
     permission: int
 
-    def speaks_of(self, name: str) -> bool:
+    def matches_name(self, name: str) -> bool:
         """Return whether its pattern matches the name of a resource."""
         if self.pattern_type == PatternType.PREFIXED:
             return name.startswith(self.resource_name)
@@ -302,18 +302,18 @@ class AclFilter:
         if self.resource_name is None:
             return True
         if self.pattern_type == PatternType.MATCH:
-            return acl.speaks_of(self.resource_name)
+            return acl.matches_name(self.resource_name)
         return acl.resource_name == self.resource_name
 
 
 def fault_of(acl: Acl) -> str | None:
     """Return why `acl` cannot be created; None if it can."""
     if acl.resource_type not in set(ResourceType) - {ResourceType.UNKNOWN, ResourceType.ANY}:
-        return f"resource type {acl.resource_type} is none that an ACL can speak of"
+        return f"resource type {acl.resource_type} cannot be in an ACL"
     if acl.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
         return f"pattern type {acl.pattern_type}: expected literal or prefixed"
     if acl.operation not in set(Operation) - {Operation.UNKNOWN, Operation.ANY}:
-        return f"operation {acl.operation} is none that an ACL can speak of"
+        return f"operation {acl.operation} cannot be in an ACL"
     if acl.permission not in (Permission.ALLOW, Permission.DENY):
         return f"permission {acl.permission}: expected allow or deny"
     if not acl.resource_name:

@@ -99,7 +99,7 @@ class ScramServer:
 
     def respond(self, token: bytes) -> bytes:
         """Return the answer to a token; raise LoginFailedError if the login has failed."""
-        assert not self.proved, "who has proved it is asked no more"
+        assert not self.proved, "the login is complete"
         message = _text(token)
         if self._credential is None:
             return self._first(message).encode()
@@ -166,7 +166,7 @@ class ScramClient:
 
     def respond(self, token: bytes) -> bytes:
         """Return the answer to a token; b"" once the server has proved itself, which sets `done`."""
-        assert not self.done, "it is over when the server has proved itself"
+        assert not self.done, "the login is complete"
         message = _text(token)
         return self._check(message) if self._signature else self._final(message)
 
@@ -207,7 +207,7 @@ class ScramClient:
         if found[1] is not None:
             raise LoginFailedError(f"{self.mechanism}: {found[1]}")
         if not hmac.compare_digest(_bytes(found[2]), self._signature):
-            raise LoginFailedError(f"{self.mechanism}: the server does not know our password")
+            raise LoginFailedError(f"{self.mechanism}: the server does not know the password")
         self.done = True
         return b""
 
@@ -242,5 +242,5 @@ def _hmac(mechanism: str, key: bytes, data: bytes) -> bytes:
 
 def _xor(left: bytes, right: bytes) -> bytes:
     if len(left) != len(right):
-        raise LoginFailedError("a proof of another length")
+        raise LoginFailedError("the proof has another length")
     return bytes(a ^ b for a, b in zip(left, right, strict=True))

@@ -1,12 +1,12 @@
-"""What a transaction coordinator answers, and what it writes down before it does.
+"""The decisions of a transaction coordinator: an answer, or a transaction to write first.
 
     request ─> rule ─> an ErrorCode: the answer; nothing changes
-                   └─> a Transaction: to be appended; while it is, the slot has it as `pending`,
+                   └─> a Transaction: to be appended; meanwhile it is the slot's `pending`,
                        and a request for another change is answered CONCURRENT_TRANSACTIONS
 
-A request is checked in this order: is the id known, is it this producer's, is it this epoch's,
-is nothing under way, and does the state allow it. Under version 2 (KIP-890) it is checked first
-whether anything is under way: that may be about to give the requester the very id that it has.
+The checks of a request are, in this order: the id exists, the producer id and the epoch are the
+present ones, no change is being written, and the state allows the change. Under version 2 (KIP-890)
+the check for a change comes first: that change may give the producer the id that it names.
 
 (TransactionCoordinator in Kafka.)
 """
@@ -30,13 +30,13 @@ class Slot:
     """One transactional id at its coordinator."""
 
     current: Transaction
-    """What is in the log."""
+    """The transaction in the log."""
     pending: Transaction | None = None
-    """What is being appended, and becomes current when it is there."""
+    """The transaction that is being appended, and becomes current after that."""
     fencing: Transaction | None = None
-    """The owner is being fenced; the abort that does it is what comes next."""
+    """The transaction under the epoch that fences its producer; its abort is written next."""
     fence_failed: bool = False
-    """The abort could not be written. Its epoch is not used up."""
+    """Whether the last such abort could not be written, so that its epoch is used again."""
 
     @property
     def is_changing(self) -> bool:
@@ -44,7 +44,7 @@ class Slot:
 
     @property
     def is_busy(self) -> bool:
-        """Changing, or being completed."""
+        """Whether the transaction is changing, or prepared."""
         return self.is_changing or self.current.state.is_prepared
 
     def begin(self, transaction: Transaction) -> Transaction:
@@ -53,13 +53,15 @@ class Slot:
         return transaction
 
     def appended(self) -> Transaction:
-        assert self.pending is not None, "what was begun is done"
+        assert self.pending is not None, "a change was begun"
         self.current, self.pending, self.fence_failed = self.pending, None, False
         return self.current
 
     def failed(self) -> None:
-        """Drop the pending change, which is not in the log; keep an epoch that only fences for the next try."""
-        assert self.pending is not None, "what was begun has failed"
+        """Drop the pending change, which is not in the log; keep an epoch that only fences for the
+        next try.
+        """
+        assert self.pending is not None, "a change was begun"
         if self.pending.producer_epoch > self.current.producer_epoch and (
             self.pending.state is TransactionState.PREPARE_ABORT and not self.pending.bumps_epoch
         ):
@@ -70,7 +72,7 @@ class Slot:
 
 @attrs.frozen
 class Fence:
-    """The transaction that is going on has to be aborted first, under this epoch."""
+    """The ongoing transaction must be aborted first, under this epoch."""
 
     producer_epoch: int
 
@@ -98,9 +100,9 @@ def init_producer_id(
     spare_producer_id: int,
     now_ms: int,
 ) -> TransactionDecision | Fence:
-    """Give a producer that begins, or goes on after an error (KIP-360), the next epoch.
+    """Give the next epoch to a producer that begins, or continues after an error (KIP-360).
 
-    `expected` is the producer id and epoch that it believes to have.
+    `expected` is the producer id and epoch that the producer has so far.
     """
     current = slot.current
     if slot.is_changing:
@@ -126,10 +128,10 @@ def init_producer_id(
 
 
 def _may_be_its_own(current: Transaction, producer_id: int, producer_epoch: int) -> bool:
-    """Return whether the id may be this producer's.
+    """Return whether this producer may own the transactional id.
 
-    It may just have been made; it may be the producer's; or it was, until epochs ran out, and the
-    answer that said so was lost.
+    The id is new; or this is its producer; or it was until epochs ran out, and the answer with the
+    new producer id was lost.
     """
     return (
         current.producer_epoch == NO_PRODUCER_EPOCH
@@ -139,12 +141,12 @@ def _may_be_its_own(current: Transaction, producer_id: int, producer_epoch: int)
 
 
 def _next_epoch(current: Transaction, expected: int | None) -> tuple[int, int] | None:
-    """Return the epoch to give, and the one to remember; None where another producer has taken over."""
+    """Return the next epoch and the last one; None where another producer has taken over."""
     if expected is None:
         return current.producer_epoch + 1, NO_PRODUCER_EPOCH
     if current.producer_epoch in (NO_PRODUCER_EPOCH, expected):
         return current.producer_epoch + 1, current.producer_epoch
-    if expected == current.last_producer_epoch:  # it asks again
+    if expected == current.last_producer_epoch:  # a repeated request
         return current.producer_epoch, current.last_producer_epoch
     return None
 
@@ -161,7 +163,7 @@ def add_partitions(
     """Add partitions to the transaction, before the first record is written to them."""
     if slot is not None and slot.is_busy:
         return ErrorCode.CONCURRENT_TRANSACTIONS
-    error = _of_its_owner(slot, producer_id=producer_id, producer_epoch=producer_epoch)
+    error = _error_of_producer(slot, producer_id=producer_id, producer_epoch=producer_epoch)
     if error is not ErrorCode.NONE or slot is None:
         return error
     current = slot.current
@@ -178,7 +180,7 @@ def verify_partitions(
     partitions: frozenset[TopicPartition],
 ) -> dict[TopicPartition, ErrorCode]:
     """Return whether each partition is in the transaction, for a leader that appends (KIP-890)."""
-    error = _of_its_owner(slot, producer_id=producer_id, producer_epoch=producer_epoch)
+    error = _error_of_producer(slot, producer_id=producer_id, producer_epoch=producer_epoch)
     if error is ErrorCode.NONE and slot is not None and slot.current.state.is_prepared:
         error = ErrorCode.CONCURRENT_TRANSACTIONS
     if error is not ErrorCode.NONE or slot is None:
@@ -189,7 +191,7 @@ def verify_partitions(
     }
 
 
-def _of_its_owner(slot: Slot | None, *, producer_id: int, producer_epoch: int) -> ErrorCode:
+def _error_of_producer(slot: Slot | None, *, producer_id: int, producer_epoch: int) -> ErrorCode:
     if slot is None or slot.current.producer_id != producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if slot.current.producer_epoch != producer_epoch:
@@ -207,7 +209,7 @@ def end(
     spare_producer_id: int,
     now_ms: int,
 ) -> TransactionDecision:
-    """Commit or abort for the owner; NONE for a request that has been carried out already."""
+    """Decide to commit or to abort; NONE for a repeated request that has been carried out."""
     if slot is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if bumps_epoch:
@@ -245,19 +247,19 @@ def _end(slot: Slot, producer: tuple[int, int], *, commit: bool) -> ErrorCode | 
 def _end_and_bump(slot: Slot, producer: tuple[int, int], *, commit: bool) -> ErrorCode | None:
     """Return why a transaction of version 2 does not end now; None where it ends.
 
-    at rest    asked for by the epoch before     by the present one
-    empty      fenced                            an abort gives the next epoch, a commit cannot be
-    aborted    an abort: the same answer         the same
-    committed  a commit: the same answer         the same
+    at rest    request of the epoch before       request of the present epoch
+    empty      fenced                            an abort gives the next epoch, a commit is invalid
+    aborted    an abort: NONE                    as for empty
+    committed  a commit: NONE                    as for empty
     """
     if slot.is_busy:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     current = slot.current
-    if _asks_again(current, *producer):
-        # The last epoch, by which somebody was fenced, is nobody's.
-        was_told = current.state is not TransactionState.EMPTY and not current.is_last_epoch
+    if _repeats_its_end(current, *producer):
+        # No producer has the last epoch, which only fences the producer before.
+        has_ended = current.state is not TransactionState.EMPTY and not current.is_last_epoch
         return (
-            _ended_before(current.state, commit=commit) if was_told else ErrorCode.PRODUCER_FENCED
+            _ended_before(current.state, commit=commit) if has_ended else ErrorCode.PRODUCER_FENCED
         )
     if producer[0] != current.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -268,11 +270,11 @@ def _end_and_bump(slot: Slot, producer: tuple[int, int], *, commit: bool) -> Err
     return None
 
 
-def _asks_again(current: Transaction, producer_id: int, producer_epoch: int) -> bool:
-    """Return whether the requester is the producer before the last end, which gave it another epoch or id.
+def _repeats_its_end(current: Transaction, producer_id: int, producer_epoch: int) -> bool:
+    """Return whether a producer repeats its last EndTxn, which gave it another epoch or id.
 
-    Where that end was of version 1 it gave nothing, and the epoch before is somebody's who was
-    fenced. (Kafka does not ask which it was.)
+    An end of version 1 gave neither, and the producer of the epoch before was fenced. (Kafka does
+    not distinguish these.)
     """
     if current.state is TransactionState.ONGOING or not current.bumps_epoch:
         return False
@@ -288,12 +290,12 @@ def _ended_before(state: TransactionState, *, commit: bool) -> ErrorCode:
 
 
 def abort_fenced(slot: Slot, *, bumps_epoch: bool = False, now_ms: int) -> Transaction:
-    """Abort for `fencing`: nobody but the coordinator itself aborts under that epoch.
+    """Return the abort under the epoch of `fencing`, which no producer has.
 
-    Under version 2 it is the epoch that its owner would have got by aborting, and gets where it
-    asks for that: it may go on.
+    Under version 2 an abort by the producer would have given it that epoch, and a repeated request
+    does: the producer may continue.
     """
-    assert slot.fencing is not None, "its owner has just been fenced"
+    assert slot.fencing is not None, "the producer has just been fenced"
     aborting = slot.current if bumps_epoch else slot.fencing
     return aborting.prepared(
         commit=False, bumps_epoch=bumps_epoch, next_producer_id=NO_PRODUCER_ID, now_ms=now_ms
@@ -301,7 +303,7 @@ def abort_fenced(slot: Slot, *, bumps_epoch: bool = False, now_ms: int) -> Trans
 
 
 def time_out(slot: Slot, *, now_ms: int) -> bool:
-    """Return whether the transaction has gone on for too long; its owner is being fenced then."""
+    """Begin to fence the producer of a transaction that has timed out; return whether it has."""
     current = slot.current
     late = (
         current.state is TransactionState.ONGOING
@@ -313,8 +315,8 @@ def time_out(slot: Slot, *, now_ms: int) -> bool:
     return late
 
 
-def is_forgotten(slot: Slot, *, expiration_ms: int, now_ms: int) -> bool:
-    """Return whether nobody has used the id for so long that a tombstone may replace it."""
+def has_expired(slot: Slot, *, expiration_ms: int, now_ms: int) -> bool:
+    """Return whether the id has been idle for so long that a tombstone may replace it."""
     current = slot.current
     rests = current.state.is_at_rest and not slot.is_changing
     return rests and now_ms >= current.updated_ms + expiration_ms

@@ -1,4 +1,4 @@
-"""One transactional id: who may write under it, and where its transaction stands (KIP-98).
+"""The state of one transactional id: its producer, and its transaction (KIP-98).
 
               InitProducerId            AddPartitions            EndTxn
     (nothing) ──────────────> EMPTY ───────────────> ONGOING ─┬─> PREPARE_COMMIT ─> COMPLETE_COMMIT
@@ -6,22 +6,22 @@
                                 │                       │                                │
                                 └── InitProducerId ─────┴──────── AddPartitions ─────────┘
 
-Rule 1: what is prepared will be done. From the moment PREPARE_COMMIT or PREPARE_ABORT is in
+Rule 1: a prepared transaction is completed. From the moment PREPARE_COMMIT or PREPARE_ABORT is in
 the log every partition gets its marker, however often the coordinator changes in between.
 
-Rule 2: InitProducerId gives the next epoch, and with it fences the owner of the last one. Where
-a transaction is going on it is aborted first, under an epoch that nobody is given: so that
-neither its old owner nor the new one can write meanwhile.
+Rule 2: InitProducerId gives the next epoch, and with it fences the producer of the last one. An
+ongoing transaction is aborted first, under an epoch that no producer receives: so neither the old
+producer nor the new one can write meanwhile.
 
-Rule 3: an epoch is not given out past 32,766; then there is a new producer id, from epoch 0.
-The last one is left for aborting what is going on.
+Rule 3: producers receive no epoch after 32,766, but a new producer id, with epoch 0. The last epoch
+is left for aborting an ongoing transaction.
 
-Rule 4: under version 2 (KIP-890) each end gives the next epoch, so that nothing which comes late
-of one transaction can be taken for a part of the next. The markers bear that epoch. Its owner
-may abort what has no partition, too: it cannot know whether what it sent has arrived.
+Rule 4: under version 2 (KIP-890) each end of a transaction gives the next epoch, so that no late
+record of one transaction can become part of the next. The markers bear that epoch. The producer
+may also abort a transaction without partitions: it cannot know whether its requests have arrived.
 
-A `Transaction` is a value, and so is each that it turns into: what is in the log is one of
-them. (TransactionMetadata, TxnTransitMetadata in Kafka.)
+A `Transaction` is a value, and its transitions return others; the log contains one of them.
+(TransactionMetadata, TxnTransitMetadata in Kafka.)
 """
 
 import enum
@@ -36,7 +36,7 @@ NO_TIME: Final = -1
 
 
 class TransactionState(enum.IntEnum):
-    """By the numbers that stand in the log; PREPARE_EPOCH_FENCE never does."""
+    """The states, with their numbers in the log; PREPARE_EPOCH_FENCE is never in the log."""
 
     EMPTY = 0
     ONGOING = 1
@@ -49,7 +49,7 @@ class TransactionState(enum.IntEnum):
 
     @property
     def label(self) -> str:
-        """As Kafka's tools say it."""
+        """The name of the state in Kafka's tools."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
     @property
@@ -58,7 +58,7 @@ class TransactionState(enum.IntEnum):
 
     @property
     def is_at_rest(self) -> bool:
-        """Nothing is going on, nor about to be written."""
+        """Whether no transaction is ongoing or prepared."""
         return self in _AT_REST
 
 
@@ -74,16 +74,16 @@ class Transaction:
     producer_epoch: int = NO_PRODUCER_EPOCH
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
-    """The one that it has once it is complete, where epochs have run out (KIP-890)."""
+    """The producer id after the transaction is complete, where epochs have run out (KIP-890)."""
     last_producer_epoch: int = NO_PRODUCER_EPOCH
-    """The one before, if its owner may ask again for what it has been answered already."""
+    """The epoch before, if its producer may repeat the request that changed it."""
     timeout_ms: int
     state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     started_ms: int = NO_TIME
     updated_ms: int = NO_TIME
     bumps_epoch: bool = False
-    """Each end of a transaction gives the next epoch: transactions of version 2 (KIP-890)."""
+    """Whether each end gives the next epoch, as in transactions of version 2 (KIP-890)."""
 
     @property
     def is_epoch_exhausted(self) -> bool:
@@ -91,20 +91,20 @@ class Transaction:
 
     @property
     def is_last_epoch(self) -> bool:
-        """Nobody was given it: by it somebody was fenced."""
+        """Whether the epoch is the last one, which only fences the producer before."""
         return self.producer_epoch >= MAX_PRODUCER_EPOCH
 
     @property
     def commits(self) -> bool:
-        assert self.state.is_prepared, "only what is prepared is going to be done"
+        assert self.state.is_prepared, "only a prepared transaction has an outcome"
         return self.state is TransactionState.PREPARE_COMMIT
 
-    # What it can turn into.
+    # Transitions.
 
     def with_next_epoch(
         self, producer_epoch: int, *, last: int, timeout_ms: int, now_ms: int
     ) -> "Transaction":
-        assert self.state.is_at_rest, "a transaction that is going on is ended first"
+        assert self.state.is_at_rest, "an ongoing transaction is ended first"
         assert 0 <= producer_epoch <= MAX_PRODUCER_EPOCH, "epochs are exhausted before"
         return attrs.evolve(
             self,
@@ -129,7 +129,7 @@ class Transaction:
     def with_partitions(
         self, added: frozenset[TopicPartition], *, bumps_epoch: bool, now_ms: int
     ) -> "Transaction":
-        assert not self.state.is_prepared, "what is prepared does not grow"
+        assert not self.state.is_prepared, "a prepared transaction gets no more partitions"
         return attrs.evolve(
             self,
             state=TransactionState.ONGOING,
@@ -142,19 +142,19 @@ class Transaction:
     def prepared(
         self, *, commit: bool, bumps_epoch: bool, next_producer_id: int, now_ms: int
     ) -> "Transaction":
-        of_nothing = bumps_epoch and not commit and self.state.is_at_rest
-        assert of_nothing or self.state is TransactionState.ONGOING, "only what is going on can end"
+        is_empty = bumps_epoch and not commit and self.state.is_at_rest
+        assert is_empty or self.state is TransactionState.ONGOING, "an ongoing transaction ends"
         state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
         ending = attrs.evolve(
             self,
             state=state,
-            started_ms=now_ms if of_nothing else self.started_ms,
+            started_ms=now_ms if is_empty else self.started_ms,
             updated_ms=now_ms,
             bumps_epoch=bumps_epoch,
         )
         if not bumps_epoch:
             return ending
-        assert self.producer_epoch < MAX_PRODUCER_EPOCH, "the last one is nobody's"
+        assert self.producer_epoch < MAX_PRODUCER_EPOCH, "no producer receives the last epoch"
         return attrs.evolve(
             ending,
             producer_epoch=self.producer_epoch + 1,
@@ -175,21 +175,23 @@ class Transaction:
             next_producer_id=NO_PRODUCER_ID,
         )
         if self.bumps_epoch and self.next_producer_id != NO_PRODUCER_ID:
-            # The last one that its owner knows of is still the one before.
+            # Its producer still knows only the epoch before.
             return attrs.evolve(done, producer_id=self.next_producer_id, producer_epoch=0)
         return done
 
     def fenced(self, *, again: bool) -> "Transaction":
-        """Return the transaction under an epoch that fences its owner.
+        """Return the transaction under an epoch that fences its producer.
 
-        With `again` the last such change could not be written, and its epoch is used.
+        With `again` the last such change could not be written, and its epoch is used again.
         """
-        assert self.state is TransactionState.ONGOING, "only who has begun something is fenced"
+        assert self.state is TransactionState.ONGOING, (
+            "the producer of an ongoing transaction is fenced"
+        )
         epoch = self.producer_epoch if again else self.producer_epoch + 1
-        assert epoch <= MAX_PRODUCER_EPOCH, "one epoch is left for this"
+        assert epoch <= MAX_PRODUCER_EPOCH, "one epoch is left for fencing"
         return attrs.evolve(self, producer_epoch=epoch, last_producer_epoch=NO_PRODUCER_EPOCH)
 
 
 def is_exhausted(producer_epoch: int) -> bool:
-    """Return whether no epoch is given out after it (TransactionMetadata.isEpochExhausted)."""
+    """Return whether no producer receives a later epoch (TransactionMetadata.isEpochExhausted)."""
     return producer_epoch >= MAX_PRODUCER_EPOCH - 1

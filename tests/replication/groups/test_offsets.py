@@ -78,9 +78,9 @@ def test_what_stands_is_what_lies_last_in_the_log(steps: list[tuple[object, ...]
                 offsets.begin([where])
                 offsets.written({where: at(offset)}, log_offset=place)
             case ("pend", TopicPartition() as where, int(offset), int(producer)):
-                offsets.pend(producer, where, at(offset), log_offset=place)
+                offsets.add_pending(producer, where, at(offset), log_offset=place)
             case ("end", int(producer), bool(commits)):
-                offsets.end(producer, commit=commits)
+                offsets.end_transaction(producer, commit=commits)
             case ("remove", TopicPartition() as where):
                 offsets.remove([where])
             case _:
@@ -112,18 +112,18 @@ def test_what_a_transaction_is_writing_is_in_doubt_and_stays_so_if_it_is_written
     offsets = GroupOffsets()
     offsets.put(A, at(1), log_offset=5)
     first, second = at(7), at(8)
-    offsets.pend(1, A, first, log_offset=-1)
+    offsets.add_pending(1, A, first, log_offset=-1)
     assert offsets.is_unstable(A)
-    offsets.pend(1, A, second, log_offset=-1)
-    offsets.unpend(1, {A: first})
+    offsets.add_pending(1, A, second, log_offset=-1)
+    offsets.pending_failed(1, {A: first})
     assert offsets.is_unstable(A), "the second is on its way"
-    offsets.pended(1, {A: second}, log_offset=6)
-    offsets.end(1, commit=True)
+    offsets.pending_written(1, {A: second}, log_offset=6)
+    offsets.end_transaction(1, commit=True)
     assert (offsets.get(A), offsets.is_unstable(A)) == (second, False)
-    offsets.pend(1, A, first, log_offset=-1)
-    offsets.unpend(1, {A: first})
-    offsets.pended(1, {A: first}, log_offset=9)
-    offsets.end(1, commit=True)
+    offsets.add_pending(1, A, first, log_offset=-1)
+    offsets.pending_failed(1, {A: first})
+    offsets.pending_written(1, {A: first}, log_offset=9)
+    offsets.end_transaction(1, commit=True)
     assert (offsets.get(A), offsets.is_empty) == (second, False)
 
 
@@ -145,7 +145,7 @@ def test_offsets_expire_from_when_the_group_went_idle_or_else_from_their_commit(
     assert expired(kept_topics=frozenset({"a"})) == [B]
     offsets.begin([A])
     assert expired() == [B], "a commit is on its way"
-    offsets.pend(1, B, at(2), log_offset=1)
+    offsets.add_pending(1, B, at(2), log_offset=1)
     assert expired() == [], "a transaction is"
     offsets.put(A, at(3, expires=9 * DAY_MS), log_offset=2)
     offsets.failed([A])

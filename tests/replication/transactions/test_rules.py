@@ -17,8 +17,8 @@ from replication.transactions.rules import (
     add_partitions,
     created,
     end,
+    has_expired,
     init_producer_id,
-    is_forgotten,
     parse,
     time_out,
     value_of,
@@ -356,11 +356,11 @@ def test_a_transaction_that_goes_on_for_too_long_is_aborted() -> None:
     assert not time_out(slot(), now_ms=10**9)
 
 
-def test_an_id_that_nobody_uses_is_forgotten() -> None:
-    assert is_forgotten(slot(updated_ms=1000), expiration_ms=500, now_ms=1500)
-    assert not is_forgotten(slot(updated_ms=1000), expiration_ms=500, now_ms=1499)
+def test_an_id_that_nobody_uses_has_expired() -> None:
+    assert has_expired(slot(updated_ms=1000), expiration_ms=500, now_ms=1500)
+    assert not has_expired(slot(updated_ms=1000), expiration_ms=500, now_ms=1499)
     ongoing = slot(TransactionState.ONGOING, updated_ms=1000)
-    assert not is_forgotten(ongoing, expiration_ms=500, now_ms=10**9)
+    assert not has_expired(ongoing, expiration_ms=500, now_ms=10**9)
 
 
 # By chance.
