@@ -45,6 +45,7 @@ from tests.replication.controller.running_controller import (
     partition_of,
     running,
 )
+from tests.replication.stories import played
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -57,48 +58,42 @@ def events(world: World, kind: type[E]) -> list[E]:
     return [entry.event for entry in world.trace.entries if isinstance(entry.event, kind)]
 
 
-def test_a_broker_is_unfenced_when_it_has_applied_its_registration() -> None:
-    async def story(world: World) -> None:
-        async with running(world) as controller:
-            broker = Registered(controller, 1)
-            await broker.register()
-            # The cluster, the controller and its minimum ISR are the three records before it.
-            assert broker.epoch == 3
-            behind = await broker.heartbeat(current_metadata_offset=2)
-            assert (behind.is_caught_up, behind.is_fenced) == (False, True)
-            assert not controller.image.is_alive(1)
-            there = await broker.heartbeat(current_metadata_offset=3)
-            assert (there.is_caught_up, there.is_fenced) == (True, False)
-            assert controller.image.is_alive(1)
-            stale = await broker.heartbeat(broker_epoch=1)
-            assert stale.error_code == ErrorCode.STALE_BROKER_EPOCH
-
-    world = World(seed=1)
-    world.run(story)
+@played()
+async def test_a_broker_is_unfenced_when_it_has_applied_its_registration(world: World) -> None:
+    async with running(world) as controller:
+        broker = Registered(controller, 1)
+        await broker.register()
+        # The cluster, the controller and its minimum ISR are the three records before it.
+        assert broker.epoch == 3
+        behind = await broker.heartbeat(current_metadata_offset=2)
+        assert (behind.is_caught_up, behind.is_fenced) == (False, True)
+        assert not controller.image.is_alive(1)
+        there = await broker.heartbeat(current_metadata_offset=3)
+        assert (there.is_caught_up, there.is_fenced) == (True, False)
+        assert controller.image.is_alive(1)
+        stale = await broker.heartbeat(broker_epoch=1)
+        assert stale.error_code == ErrorCode.STALE_BROKER_EPOCH
     assert len(events(world, BrokerRegistered)) == 1
     assert len(events(world, BrokerUnfenced)) == 1
 
 
-def test_a_silent_broker_is_fenced_and_its_leaderships_move() -> None:
-    async def story(world: World) -> None:
-        seams = world.node("controller")
-        async with running(world) as controller, trio.open_nursery() as nursery:
-            _, second, third = await join(controller, 1, 2, 3)
-            await create_topic(controller, "orders", (1, 2, 3), (2, 3, 1))
-            nursery.start_soon(second.keep_alive, seams)
-            nursery.start_soon(third.keep_alive, seams)
-            await seams.clock.sleep(8.9)
-            assert partition_of(controller.image, "orders").leader == 1
-            await seams.clock.sleep(0.2)
-            led, followed = (partition_of(controller.image, "orders", each) for each in (0, 1))
-            assert (led.leader, led.isr, led.leader_epoch, led.partition_epoch) == (2, (2, 3), 1, 1)
-            # It followed there: the ISR shrinks, the leader and its epoch stay.
-            assert (followed.leader, followed.isr) == (2, (2, 3))
-            assert (followed.leader_epoch, followed.partition_epoch) == (0, 1)
-            nursery.cancel_scope.cancel()
-
-    world = World(seed=2)
-    world.run(story)
+@played()
+async def test_a_silent_broker_is_fenced_and_its_leaderships_move(world: World) -> None:
+    seams = world.node("controller")
+    async with running(world) as controller, trio.open_nursery() as nursery:
+        _, second, third = await join(controller, 1, 2, 3)
+        await create_topic(controller, "orders", (1, 2, 3), (2, 3, 1))
+        nursery.start_soon(second.keep_alive, seams)
+        nursery.start_soon(third.keep_alive, seams)
+        await seams.clock.sleep(8.9)
+        assert partition_of(controller.image, "orders").leader == 1
+        await seams.clock.sleep(0.2)
+        led, followed = (partition_of(controller.image, "orders", each) for each in (0, 1))
+        assert (led.leader, led.isr, led.leader_epoch, led.partition_epoch) == (2, (2, 3), 1, 1)
+        # It followed there: the ISR shrinks, the leader and its epoch stay.
+        assert (followed.leader, followed.isr) == (2, (2, 3))
+        assert (followed.leader_epoch, followed.partition_epoch) == (0, 1)
+        nursery.cancel_scope.cancel()
     (fenced,) = events(world, BrokerFenced)
     assert (fenced.broker, fenced.cause, fenced.since_heartbeat_ms) == (1, "session expired", 9001)
     assert [each for each in events(world, LeaderElected) if each.cause == "clean"] == [
@@ -113,99 +108,91 @@ def test_a_silent_broker_is_fenced_and_its_leaderships_move() -> None:
     ]
 
 
-def test_the_last_in_sync_replica_is_waited_for_and_leads_again() -> None:
-    async def story(world: World) -> None:
-        seams = world.node("controller")
-        async with running(world) as controller:
-            (first, second) = await join(controller, 1, 2)
-            await create_topic(controller, "orders", (1,))
-            await seams.clock.sleep(10)
-            offline = partition_of(controller.image, "orders")
-            assert (offline.leader, offline.isr, offline.leader_epoch) == (NO_LEADER, (), 1)
-            assert (offline.elr, offline.last_known_elr) == ((1,), (1,))
-            await second.heartbeat()
-            assert partition_of(controller.image, "orders").leader == NO_LEADER
-            await first.heartbeat()
-            back = partition_of(controller.image, "orders")
-            assert (back.leader, back.isr, back.leader_epoch) == (1, (1,), 2)
-            assert (back.elr, back.last_known_elr) == ((), ())
-
-    world = World(seed=3)
-    world.run(story)
+@played()
+async def test_the_last_in_sync_replica_is_waited_for_and_leads_again(world: World) -> None:
+    seams = world.node("controller")
+    async with running(world) as controller:
+        (first, second) = await join(controller, 1, 2)
+        await create_topic(controller, "orders", (1,))
+        await seams.clock.sleep(10)
+        offline = partition_of(controller.image, "orders")
+        assert (offline.leader, offline.isr, offline.leader_epoch) == (NO_LEADER, (), 1)
+        assert (offline.elr, offline.last_known_elr) == ((1,), (1,))
+        await second.heartbeat()
+        assert partition_of(controller.image, "orders").leader == NO_LEADER
+        await first.heartbeat()
+        back = partition_of(controller.image, "orders")
+        assert (back.leader, back.isr, back.leader_epoch) == (1, (1,), 2)
+        assert (back.elr, back.last_known_elr) == ((), ())
     assert len(events(world, PartitionOffline)) == 1
 
 
 @pytest.mark.parametrize("clean", [False, True])
-def test_who_was_not_shut_down_cleanly_is_eligible_no_longer(clean: bool) -> None:
+@played(running)
+async def test_who_was_not_shut_down_cleanly_is_eligible_no_longer(
+    controller: Controller, clean: bool
+) -> None:
     """S49: the marker of a clean shutdown names the broker epoch that was shut down."""
-
-    async def story(world: World) -> None:
-        seams = world.node("controller")
-        async with running(world) as controller:
-            first, second, _ = await join(controller, 1, 2, 3)
-            await create_topic(controller, "orders", (1, 2), min_insync_replicas="2")
-            await seams.clock.sleep(8)
-            await first.heartbeat()
-            await seams.clock.sleep(8)
-            alone = partition_of(controller.image, "orders")
-            assert (alone.leader, alone.isr, alone.elr) == (1, (1,), (2,))
-            reborn = Registered(controller, 2, incarnation=2)
-            marker = second.epoch if clean else second.epoch - 1
-            await reborn.register(previous_broker_epoch=marker)
-            elr = partition_of(controller.image, "orders").elr
-            assert elr == ((2,) if clean else ())
-            await seams.clock.sleep(10)  # 1 is fenced
-            await reborn.heartbeat()
-            then = partition_of(controller.image, "orders")
-            assert (then.leader, then.isr) == ((2, (2,)) if clean else (NO_LEADER, ()))
-            assert then.elr == (1,)
-
-    World(seed=4).run(story)
+    seams = controller.seams
+    first, second, _ = await join(controller, 1, 2, 3)
+    await create_topic(controller, "orders", (1, 2), min_insync_replicas="2")
+    await seams.clock.sleep(8)
+    await first.heartbeat()
+    await seams.clock.sleep(8)
+    alone = partition_of(controller.image, "orders")
+    assert (alone.leader, alone.isr, alone.elr) == (1, (1,), (2,))
+    reborn = Registered(controller, 2, incarnation=2)
+    marker = second.epoch if clean else second.epoch - 1
+    await reborn.register(previous_broker_epoch=marker)
+    elr = partition_of(controller.image, "orders").elr
+    assert elr == ((2,) if clean else ())
+    await seams.clock.sleep(10)  # 1 is fenced
+    await reborn.heartbeat()
+    then = partition_of(controller.image, "orders")
+    assert (then.leader, then.isr) == ((2, (2,)) if clean else (NO_LEADER, ()))
+    assert then.elr == (1,)
 
 
-def test_the_minimum_isr_of_a_cluster_is_that_of_its_first_controller() -> None:
+@played()
+async def test_the_minimum_isr_of_a_cluster_is_that_of_its_first_controller(world: World) -> None:
     """Leaders and the controller must reckon by the same one, whatever their files say."""
 
     def minimum(controller: Controller) -> str:
         return controller.image.broker_configs[None]["min.insync.replicas"]
 
-    async def story(world: World) -> None:
-        async with running(world, attrs.evolve(CONFIG, min_insync_replicas=2)) as controller:
-            assert minimum(controller) == "2"
-        async with running(world, attrs.evolve(CONFIG, min_insync_replicas=3)) as controller:
-            assert minimum(controller) == "2"
-
-    World(seed=4).run(story)
+    async with running(world, attrs.evolve(CONFIG, min_insync_replicas=2)) as controller:
+        assert minimum(controller) == "2"
+    async with running(world, attrs.evolve(CONFIG, min_insync_replicas=3)) as controller:
+        assert minimum(controller) == "2"
 
 
-def test_the_same_incarnation_that_registers_again_stays_in_sync() -> None:
-    async def story(world: World) -> None:
-        async with running(world) as controller:
-            (first,) = await join(controller, 1)
-            await create_topic(controller, "orders", (1,))
-            await first.register()
-            assert partition_of(controller.image, "orders").leader == 1
+@played(running)
+async def test_the_same_incarnation_that_registers_again_stays_in_sync(
+    controller: Controller,
+) -> None:
+    (first,) = await join(controller, 1)
+    await create_topic(controller, "orders", (1,))
+    await first.register()
+    assert partition_of(controller.image, "orders").leader == 1
 
-    World(seed=4).run(story)
 
-
-def test_a_controller_without_eligible_leader_replicas_keeps_the_last_one_in_sync() -> None:
-    async def story(world: World) -> None:
-        seams = world.node("controller")
-        config = attrs.evolve(CONFIG, understudy_eligible_leader_replicas_version=0)
-        async with running(world, config) as controller:
-            await join(controller, 1)
-            await create_topic(controller, "orders", (1,))
-            await seams.clock.sleep(10)
-            offline = partition_of(controller.image, "orders")
-            assert (offline.leader, offline.isr, offline.elr) == (NO_LEADER, (1,), ())
-            reborn = Registered(controller, 1, incarnation=2)
-            await reborn.register()
-            await reborn.heartbeat()
-            back = partition_of(controller.image, "orders")
-            assert (back.leader, back.isr, back.leader_recovery_state) == (1, (1,), 0)
-
-    World(seed=4).run(story)
+@played()
+async def test_a_controller_without_eligible_leader_replicas_keeps_the_last_one_in_sync(
+    world: World,
+) -> None:
+    seams = world.node("controller")
+    config = attrs.evolve(CONFIG, understudy_eligible_leader_replicas_version=0)
+    async with running(world, config) as controller:
+        await join(controller, 1)
+        await create_topic(controller, "orders", (1,))
+        await seams.clock.sleep(10)
+        offline = partition_of(controller.image, "orders")
+        assert (offline.leader, offline.isr, offline.elr) == (NO_LEADER, (1,), ())
+        reborn = Registered(controller, 1, incarnation=2)
+        await reborn.register()
+        await reborn.heartbeat()
+        back = partition_of(controller.image, "orders")
+        assert (back.leader, back.isr, back.leader_recovery_state) == (1, (1,), 0)
 
 
 def test_the_level_of_a_feature_is_what_the_controllers_configuration_says() -> None:
@@ -256,101 +243,89 @@ def test_outside_the_isr_only_where_the_topic_says_so(unclean: bool) -> None:
         assert (partition.leader, partition.isr, partition.elr) == (NO_LEADER, (), (1,))
 
 
-def test_a_killed_broker_registers_again_when_its_session_has_expired() -> None:
-    async def story(world: World) -> None:
-        seams = world.node("controller")
-        async with running(world) as controller:
-            (first,) = await join(controller, 1)
-            reborn = Registered(controller, 1, incarnation=2)
-            refused = await reborn.register()
-            assert refused.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
-            # The same incarnation may say it again: an answer may have been lost.
-            before = first.epoch
-            await first.register()
-            assert first.epoch == before
-            assert controller.image.is_alive(1)
-            await seams.clock.sleep(9.1)
-            assert (await reborn.register()).error_code == ErrorCode.NONE
-            assert reborn.epoch > first.epoch
-            assert (await first.heartbeat()).error_code == ErrorCode.STALE_BROKER_EPOCH
-
-    World(seed=5).run(story)
-
-
-def test_a_broker_of_another_cluster_is_refused() -> None:
-    async def story(world: World) -> None:
-        async with running(world) as controller:
-            broker = Registered(controller, 1)
-            refused = await broker.register(cluster_id="another")
-            assert refused.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
-            assert (
-                await broker.register(listeners=[])
-            ).error_code == ErrorCode.INVALID_REGISTRATION
-
-    World(seed=6).run(story)
+@played(running)
+async def test_a_killed_broker_registers_again_when_its_session_has_expired(
+    controller: Controller,
+) -> None:
+    seams = controller.seams
+    (first,) = await join(controller, 1)
+    reborn = Registered(controller, 1, incarnation=2)
+    refused = await reborn.register()
+    assert refused.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    # The same incarnation may say it again: an answer may have been lost.
+    before = first.epoch
+    await first.register()
+    assert first.epoch == before
+    assert controller.image.is_alive(1)
+    await seams.clock.sleep(9.1)
+    assert (await reborn.register()).error_code == ErrorCode.NONE
+    assert reborn.epoch > first.epoch
+    assert (await first.heartbeat()).error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_a_controlled_shutdown_waits_until_the_others_know() -> None:
-    async def story(world: World) -> None:
-        async with running(world) as controller:
-            first, second = await join(controller, 1, 2)
-            await create_topic(controller, "orders", (1, 2))
-            before = controller.image.offset
-            await second.heartbeat(current_metadata_offset=before)
-            leaving = await first.heartbeat(want_shut_down=True)
-            assert (leaving.should_shut_down, leaving.is_fenced) == (False, False)
-            moved = partition_of(controller.image, "orders")
-            assert (moved.leader, moved.isr, moved.leader_epoch) == (2, (2,), 1)
-            assert not (await first.heartbeat(want_shut_down=True)).should_shut_down
-            await second.heartbeat()
-            granted = await first.heartbeat(want_shut_down=True)
-            assert (granted.should_shut_down, granted.is_fenced) == (True, True)
-            # It restarts at once: nobody has to wait for a session that was given up.
-            assert (await Registered(controller, 1, incarnation=2).register()).error_code == 0
+@played(running)
+async def test_a_broker_of_another_cluster_is_refused(controller: Controller) -> None:
+    broker = Registered(controller, 1)
+    refused = await broker.register(cluster_id="another")
+    assert refused.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert (await broker.register(listeners=[])).error_code == ErrorCode.INVALID_REGISTRATION
 
-    world = World(seed=7)
-    world.run(story)
+
+@played()
+async def test_a_controlled_shutdown_waits_until_the_others_know(world: World) -> None:
+    async with running(world) as controller:
+        first, second = await join(controller, 1, 2)
+        await create_topic(controller, "orders", (1, 2))
+        before = controller.image.offset
+        await second.heartbeat(current_metadata_offset=before)
+        leaving = await first.heartbeat(want_shut_down=True)
+        assert (leaving.should_shut_down, leaving.is_fenced) == (False, False)
+        moved = partition_of(controller.image, "orders")
+        assert (moved.leader, moved.isr, moved.leader_epoch) == (2, (2,), 1)
+        assert not (await first.heartbeat(want_shut_down=True)).should_shut_down
+        await second.heartbeat()
+        granted = await first.heartbeat(want_shut_down=True)
+        assert (granted.should_shut_down, granted.is_fenced) == (True, True)
+        # It restarts at once: nobody has to wait for a session that was given up.
+        assert (await Registered(controller, 1, incarnation=2).register()).error_code == 0
     (started,) = events(world, ControlledShutdownStarted)
     assert (started.broker, started.leading) == (1, 1)
     causes = [event.cause for event in events(world, BrokerFenced)]
     assert causes == ["controlled shutdown"]
 
 
-def test_one_that_leads_nothing_may_leave_at_once() -> None:
-    async def story(world: World) -> None:
-        async with running(world) as controller:
-            first, _ = await join(controller, 1, 2)
-            await create_topic(controller, "orders", (2, 1))
-            assert (await first.heartbeat(want_shut_down=True)).should_shut_down
-            assert partition_of(controller.image, "orders").isr == (2,)
-
-    World(seed=8).run(story)
+@played(running)
+async def test_one_that_leads_nothing_may_leave_at_once(controller: Controller) -> None:
+    first, _ = await join(controller, 1, 2)
+    await create_topic(controller, "orders", (2, 1))
+    assert (await first.heartbeat(want_shut_down=True)).should_shut_down
+    assert partition_of(controller.image, "orders").isr == (2,)
 
 
-def test_a_returning_controller_has_its_log_and_fences_nobody_who_is_alive() -> None:
-    async def story(world: World) -> None:
-        async with running(world) as first:
-            await join(first, 1, 2)
-            created = await create_topic(first, "orders", (1, 2), (2, 1))
-            image = first.image
-        async with running(world) as second, trio.open_nursery() as nursery:
-            seams = world.node("controller")
-            assert second.cluster_id == image.cluster_id
-            assert second.image.topic_id("orders") == created.topic_id
-            assert second.image.brokers == image.brokers
-            assert second.log.leader_epoch == 1
-            assert second.image.leader_epoch == 1
-            alive = Registered(second, 2, epoch=image.brokers[2].broker_epoch)
-            nursery.start_soon(alive.keep_alive, seams)
-            await seams.clock.sleep(8.9)
-            assert second.image.is_alive(1)
-            await seams.clock.sleep(0.2)
-            assert not second.image.is_alive(1)
-            assert second.image.is_alive(2)
-            assert partition_of(second.image, "orders").leader == 2
-            nursery.cancel_scope.cancel()
-
-    World(seed=9).run(story)
+@played()
+async def test_a_returning_controller_has_its_log_and_fences_nobody_who_is_alive(
+    world: World,
+) -> None:
+    async with running(world) as first:
+        await join(first, 1, 2)
+        created = await create_topic(first, "orders", (1, 2), (2, 1))
+        image = first.image
+    async with running(world) as second, trio.open_nursery() as nursery:
+        seams = world.node("controller")
+        assert second.cluster_id == image.cluster_id
+        assert second.image.topic_id("orders") == created.topic_id
+        assert second.image.brokers == image.brokers
+        assert second.log.leader_epoch == 1
+        assert second.image.leader_epoch == 1
+        alive = Registered(second, 2, epoch=image.brokers[2].broker_epoch)
+        nursery.start_soon(alive.keep_alive, seams)
+        await seams.clock.sleep(8.9)
+        assert second.image.is_alive(1)
+        await seams.clock.sleep(0.2)
+        assert not second.image.is_alive(1)
+        assert second.image.is_alive(2)
+        assert partition_of(second.image, "orders").leader == 2
+        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -408,23 +383,21 @@ def test_decisions_that_come_together_are_synced_together() -> None:
     assert World(seed=10).run(story) < 1.0
 
 
-def test_nothing_is_served_before_it_is_synced() -> None:
-    async def story(world: World) -> None:
-        world.node("controller")
-        async with running(world) as controller:
-            await join(controller, 1)
-            end = controller.log.high_watermark
-            world.disk("controller").costs = DiskCosts(sync=1.0)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(create_topic, controller, "orders", (1,))
-                data = await _fetch(controller, end, max_wait_ms=500)
-                assert controller.log.log_end_offset > end
-                assert (data.high_watermark, data.records) == (end, b"")
-                data = await _fetch(controller, end, max_wait_ms=60_000)
-                assert data.high_watermark == controller.log.log_end_offset
-                assert data.records
-
-    World(seed=11).run(story)
+@played()
+async def test_nothing_is_served_before_it_is_synced(world: World) -> None:
+    world.node("controller")
+    async with running(world) as controller:
+        await join(controller, 1)
+        end = controller.log.high_watermark
+        world.disk("controller").costs = DiskCosts(sync=1.0)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(create_topic, controller, "orders", (1,))
+            data = await _fetch(controller, end, max_wait_ms=500)
+            assert controller.log.log_end_offset > end
+            assert (data.high_watermark, data.records) == (end, b"")
+            data = await _fetch(controller, end, max_wait_ms=60_000)
+            assert data.high_watermark == controller.log.log_end_offset
+            assert data.records
 
 
 async def _fetch(
@@ -453,77 +426,72 @@ async def _fetch(
     return response.responses[0].partitions[0]
 
 
-def test_an_observer_of_an_older_reign_learns_where_the_logs_part() -> None:
-    async def story(world: World) -> None:
-        async with running(world) as controller:
-            await join(controller, 1)
-            end = controller.log.high_watermark
-        async with running(world) as again:
-            # Its last epoch 0 is known here to end where this leader epoch began.
-            same = await _fetch(again, end, last_epoch=0)
-            assert same.diverging_epoch.epoch == -1
-            assert same.records
-            parted = await _fetch(again, end + 5, last_epoch=0)
-            assert (parted.diverging_epoch.epoch, parted.diverging_epoch.end_offset) == (0, end)
-            unknown = await _fetch(again, end, last_epoch=7)
-            assert (unknown.diverging_epoch.epoch, unknown.diverging_epoch.end_offset) == (7, 0)
-            beyond = await _fetch(again, end + 50)
-            assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-
-    World(seed=12).run(story)
+@played()
+async def test_an_observer_of_an_older_reign_learns_where_the_logs_part(world: World) -> None:
+    async with running(world) as controller:
+        await join(controller, 1)
+        end = controller.log.high_watermark
+    async with running(world) as again:
+        # Its last epoch 0 is known here to end where this leader epoch began.
+        same = await _fetch(again, end, last_epoch=0)
+        assert same.diverging_epoch.epoch == -1
+        assert same.records
+        parted = await _fetch(again, end + 5, last_epoch=0)
+        assert (parted.diverging_epoch.epoch, parted.diverging_epoch.end_offset) == (0, end)
+        unknown = await _fetch(again, end, last_epoch=7)
+        assert (unknown.diverging_epoch.epoch, unknown.diverging_epoch.end_offset) == (7, 0)
+        beyond = await _fetch(again, end + 50)
+        assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_over_the_wire_a_broker_reads_the_log_it_is_in() -> None:
-    async def story(world: World) -> None:
-        async with running(world) as controller:
-            await join(controller, 1)
+@played(running)
+async def test_over_the_wire_a_broker_reads_the_log_it_is_in(
+    controller: Controller, world: World
+) -> None:
+    await join(controller, 1)
+    await create_topic(controller, "orders", (1,))
+    seams = world.node("b1")
+    client = await RpcClient.connect(
+        seams.transport,
+        "controller",
+        9093,
+        client_id="b1",
+        clock=seams.clock,
+        timeout_ms=1000,
+    )
+    beat = BrokerHeartbeatRequest(broker_id=1, broker_epoch=3, current_metadata_offset=3)
+    answer = await client.call(beat, version=1, timeout_ms=1000)
+    assert isinstance(answer, BrokerHeartbeatResponse)
+    assert not answer.is_fenced
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    request = FetchRequest(
+        session_epoch=0,
+        topics=[FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])],
+    )
+    fetched = await client.call(request, version=17, timeout_ms=1000)
+    data = fetched.responses[0].partitions[0]
+    assert apply_batches(MetadataImage(), data.records) == controller.image
+    client.close()
+
+
+@played()
+async def test_a_disk_that_fails_ends_the_controller_and_nothing_is_answered(world: World) -> None:
+    async def ask(controller: Controller) -> None:
+        with pytest.raises(PeerUnavailableError):
             await create_topic(controller, "orders", (1,))
-            seams = world.node("b1")
-            client = await RpcClient.connect(
-                seams.transport,
-                "controller",
-                9093,
-                client_id="b1",
-                clock=seams.clock,
-                timeout_ms=1000,
-            )
-            beat = BrokerHeartbeatRequest(broker_id=1, broker_epoch=3, current_metadata_offset=3)
-            answer = await client.call(beat, version=1, timeout_ms=1000)
-            assert isinstance(answer, BrokerHeartbeatResponse)
-            assert not answer.is_fenced
-            partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-            request = FetchRequest(
-                session_epoch=0,
-                topics=[FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])],
-            )
-            fetched = await client.call(request, version=17, timeout_ms=1000)
-            data = fetched.responses[0].partitions[0]
-            assert apply_batches(MetadataImage(), data.records) == controller.image
-            client.close()
 
-    World(seed=13).run(story)
-
-
-def test_a_disk_that_fails_ends_the_controller_and_nothing_is_answered() -> None:
-    async def story(world: World) -> None:
-        async def ask(controller: Controller) -> None:
-            with pytest.raises(PeerUnavailableError):
-                await create_topic(controller, "orders", (1,))
-
-        world.node("controller")
-        async with running(world) as controller:
-            await join(controller, 1)
-        again = Controller(config=CONFIG, seams=world.node("controller"), on_bug=_raise)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(_ends_with_its_disk, again)
-            world.disk("controller").faults.append(Fault(operation="sync"))
-            nursery.start_soon(ask, again)
-        world.crash_disk("controller")
-        async with running(world) as last:
-            assert last.image.broker(1) is not None
-            assert "orders" not in last.image.topics
-
-    World(seed=14).run(story)
+    world.node("controller")
+    async with running(world) as controller:
+        await join(controller, 1)
+    again = Controller(config=CONFIG, seams=world.node("controller"), on_bug=_raise)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(_ends_with_its_disk, again)
+        world.disk("controller").faults.append(Fault(operation="sync"))
+        nursery.start_soon(ask, again)
+    world.crash_disk("controller")
+    async with running(world) as last:
+        assert last.image.broker(1) is not None
+        assert "orders" not in last.image.topics
 
 
 async def _ends_with_its_disk(
@@ -533,37 +501,33 @@ async def _ends_with_its_disk(
         await controller.run(task_status=task_status)
 
 
-def test_a_directory_of_another_node_or_cluster_or_in_use_is_refused() -> None:
-    async def story(world: World) -> None:
-        async with running(world):
-            seams = world.node("controller")
-            with pytest.raises(LogDirectoryLockedError):
-                await Controller(config=CONFIG, seams=seams, on_bug=_raise).run()
-        for config in (
-            attrs.evolve(CONFIG, node_id=7),
-            attrs.evolve(CONFIG, cluster_id="another"),
-        ):
-            seams = world.node("controller")
-            with pytest.raises(InconsistentMetadataError):
-                await Controller(config=config, seams=seams, on_bug=_raise).run()
-
-    World(seed=15).run(story)
+@played()
+async def test_a_directory_of_another_node_or_cluster_or_in_use_is_refused(world: World) -> None:
+    async with running(world):
+        seams = world.node("controller")
+        with pytest.raises(LogDirectoryLockedError):
+            await Controller(config=CONFIG, seams=seams, on_bug=_raise).run()
+    for config in (
+        attrs.evolve(CONFIG, node_id=7),
+        attrs.evolve(CONFIG, cluster_id="another"),
+    ):
+        seams = world.node("controller")
+        with pytest.raises(InconsistentMetadataError):
+            await Controller(config=config, seams=seams, on_bug=_raise).run()
 
 
-def test_events_are_told_once_they_are_durable() -> None:
-    async def story(world: World) -> None:
-        world.node("controller")
-        async with running(world) as controller:
-            await join(controller, 1)
-            world.disk("controller").costs = DiskCosts(sync=1.0)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(create_topic, controller, "orders", (1,))
-                await world.node("controller").clock.sleep(0.5)
-                assert "orders" in controller.image.topics
-                assert not events(world, TopicCreated)
-            assert len(events(world, TopicCreated)) == 1
-
-    World(seed=16).run(story)
+@played()
+async def test_events_are_told_once_they_are_durable(world: World) -> None:
+    world.node("controller")
+    async with running(world) as controller:
+        await join(controller, 1)
+        world.disk("controller").costs = DiskCosts(sync=1.0)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(create_topic, controller, "orders", (1,))
+            await world.node("controller").clock.sleep(0.5)
+            assert "orders" in controller.image.topics
+            assert not events(world, TopicCreated)
+        assert len(events(world, TopicCreated)) == 1
 
 
 @attrs.define(eq=False)
@@ -580,31 +544,30 @@ class Held:
         return await self.inner(fn)
 
 
-def test_while_a_large_decision_is_made_heartbeats_are_answered_and_changes_wait() -> None:
-    async def story(world: World) -> None:
-        async with running(world) as controller:
-            broker, _ = await join(controller, 1, 2)
-            held = Held(controller.seams.offload)
-            controller.seams = attrs.evolve(controller.seams, offload=held)
-            answered: list[int] = []
+@played(running)
+async def test_while_a_large_decision_is_made_heartbeats_are_answered_and_changes_wait(
+    controller: Controller,
+) -> None:
+    broker, _ = await join(controller, 1, 2)
+    held = Held(controller.seams.offload)
+    controller.seams = attrs.evolve(controller.seams, offload=held)
+    answered: list[int] = []
 
-            async def create(prefix: str, count: int) -> None:
-                topics = [
-                    CreatableTopic(name=f"{prefix}-{each}", num_partitions=1, replication_factor=1)
-                    for each in range(count)
-                ]
-                response = await controller.answer_client(CreateTopicsRequest(topics=topics))
-                answered.append(len(response.topics))
+    async def create(prefix: str, count: int) -> None:
+        topics = [
+            CreatableTopic(name=f"{prefix}-{each}", num_partitions=1, replication_factor=1)
+            for each in range(count)
+        ]
+        response = await controller.answer_client(CreateTopicsRequest(topics=topics))
+        answered.append(len(response.topics))
 
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(create, "many", STEP + 1)
-                await held.waiting.wait()
-                nursery.start_soon(create, "few", 1)
-                beat = await broker.heartbeat()
-                assert (beat.error_code, beat.is_fenced) == (ErrorCode.NONE, False)
-                assert not controller.image.topics
-                held.let_go.set()
-            assert answered == [STEP + 1, 1]
-            assert len(controller.image.topics) == STEP + 2
-
-    World(seed=1).run(story)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(create, "many", STEP + 1)
+        await held.waiting.wait()
+        nursery.start_soon(create, "few", 1)
+        beat = await broker.heartbeat()
+        assert (beat.error_code, beat.is_fenced) == (ErrorCode.NONE, False)
+        assert not controller.image.topics
+        held.let_go.set()
+    assert answered == [STEP + 1, 1]
+    assert len(controller.image.topics) == STEP + 2

@@ -4,10 +4,10 @@ import pytest
 
 from replication.metadata import endpoint as metadata_endpoint
 from replication.metadata.rules import METADATA_PARTITION
-from scenarios.world.world import World
 from storage.checkpoint import read_file, replace_file
 from storage.filesystem import FileSystem, make_lasting_directory
-from tests.replication.broker.stage import Stage, play, played, staged
+from tests.replication.broker.stage import Stage, staged
+from tests.replication.stories import played
 
 # A few records each, so that a handful of topics is worth a snapshot.
 OFTEN = "1500"
@@ -40,70 +40,63 @@ async def until_all_know(stage: Stage, count: int) -> None:
     await stage.cluster.until(known, what=f"every broker knows {count} topics")
 
 
-@played
-async def test_every_nodes_log_is_kept_short_and_says_the_same(world: World) -> None:
-    async with staged(world, metadata_log_max_record_bytes_between_snapshots=OFTEN) as stage:
-        await create(stage, range(30))
-        await until_all_know(stage, 30)
-        assert controller_start(stage) > 50
-        assert all(copy_start(stage, broker) > 50 for broker in (1, 2, 3))
-        for node in (0, 1, 2, 3):
-            await stage.cluster.kill_node(node)
-        for node in (0, 1, 2, 3):
-            await stage.cluster.start_node(node)
-        await until_all_know(stage, 30)
-        await create(stage, range(30, 32))
-        await until_all_know(stage, 32)
+@played(staged, metadata_log_max_record_bytes_between_snapshots=OFTEN)
+async def test_every_nodes_log_is_kept_short_and_says_the_same(stage: Stage) -> None:
+    await create(stage, range(30))
+    await until_all_know(stage, 30)
+    assert controller_start(stage) > 50
+    assert all(copy_start(stage, broker) > 50 for broker in (1, 2, 3))
+    for node in (0, 1, 2, 3):
+        await stage.cluster.kill_node(node)
+    for node in (0, 1, 2, 3):
+        await stage.cluster.start_node(node)
+    await until_all_know(stage, 30)
+    await create(stage, range(30, 32))
+    await until_all_know(stage, 32)
 
 
 @pytest.mark.parametrize("piece", [1 << 20, 100], ids=["at once", "in pieces"])
-def test_a_broker_that_was_away_for_long_is_sent_the_snapshot(
-    monkeypatch: pytest.MonkeyPatch, piece: int
+@played(staged, metadata_log_max_record_bytes_between_snapshots=OFTEN)
+async def test_a_broker_that_was_away_for_long_is_sent_the_snapshot(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, piece: int
 ) -> None:
     monkeypatch.setattr(metadata_endpoint, "PIECE_BYTES", piece)
-
-    async def story(world: World) -> None:
-        async with staged(world, metadata_log_max_record_bytes_between_snapshots=OFTEN) as stage:
-            await create(stage, range(3))
-            await until_all_know(stage, 3)
-            copy = stage.cluster.brokers[3].logs.get(METADATA_PARTITION)
-            assert copy is not None
-            await stage.cluster.kill_broker(3)
-            await create(stage, range(3, 30))
-            assert controller_start(stage) > copy.log_end_offset, "or there is nothing to be shown"
-            await stage.cluster.start_broker(3)
-            await until_all_know(stage, 30)
-
-    play(story)
+    await create(stage, range(3))
+    await until_all_know(stage, 3)
+    copy = stage.cluster.brokers[3].logs.get(METADATA_PARTITION)
+    assert copy is not None
+    await stage.cluster.kill_broker(3)
+    await create(stage, range(3, 30))
+    assert controller_start(stage) > copy.log_end_offset, "or there is nothing to be shown"
+    await stage.cluster.start_broker(3)
+    await until_all_know(stage, 30)
 
 
-@played
-async def test_a_broker_that_is_new_is_sent_the_snapshot(world: World) -> None:
-    async with staged(world, metadata_log_max_record_bytes_between_snapshots=OFTEN) as stage:
-        await create(stage, range(30))
-        log = stage.cluster.brokers[3].logs.get(METADATA_PARTITION)
-        assert log is not None
-        await stage.cluster.kill_broker(3)
-        world.node("b3").file_system.remove_tree(log.directory)
-        await stage.cluster.start_broker(3)
-        await until_all_know(stage, 30)
-        assert copy_start(stage, 3) > 0
+@played(staged, metadata_log_max_record_bytes_between_snapshots=OFTEN)
+async def test_a_broker_that_is_new_is_sent_the_snapshot(stage: Stage) -> None:
+    await create(stage, range(30))
+    log = stage.cluster.brokers[3].logs.get(METADATA_PARTITION)
+    assert log is not None
+    await stage.cluster.kill_broker(3)
+    stage.world.node("b3").file_system.remove_tree(log.directory)
+    await stage.cluster.start_broker(3)
+    await until_all_know(stage, 30)
+    assert copy_start(stage, 3) > 0
 
 
-@played
-async def test_a_snapshot_that_goes_bad_on_a_broker_is_fetched_again(world: World) -> None:
-    async with staged(world, metadata_log_max_record_bytes_between_snapshots=OFTEN) as stage:
-        await create(stage, range(30))
-        await until_all_know(stage, 30)
-        log = stage.cluster.brokers[2].logs.get(METADATA_PARTITION)
-        assert log is not None
-        path = f"{log.directory}/metadata.checkpoint"
-        await stage.cluster.kill_broker(2)
-        file = world.node("b2").file_system.open(path)
-        file.truncate(10)
-        file.close()
-        await stage.cluster.start_broker(2)
-        await until_all_know(stage, 30)
+@played(staged, metadata_log_max_record_bytes_between_snapshots=OFTEN)
+async def test_a_snapshot_that_goes_bad_on_a_broker_is_fetched_again(stage: Stage) -> None:
+    await create(stage, range(30))
+    await until_all_know(stage, 30)
+    log = stage.cluster.brokers[2].logs.get(METADATA_PARTITION)
+    assert log is not None
+    path = f"{log.directory}/metadata.checkpoint"
+    await stage.cluster.kill_broker(2)
+    file = stage.world.node("b2").file_system.open(path)
+    file.truncate(10)
+    file.close()
+    await stage.cluster.start_broker(2)
+    await until_all_know(stage, 30)
 
 
 def tree(file_system: FileSystem, path: str) -> dict[str, bytes]:
@@ -118,31 +111,30 @@ def tree(file_system: FileSystem, path: str) -> dict[str, bytes]:
     return files
 
 
-@played
+@played(staged, metadata_log_max_record_bytes_between_snapshots=OFTEN)
 async def test_an_older_controllers_disk_is_followed_back_below_the_brokers_snapshots(
-    world: World,
+    stage: Stage,
 ) -> None:
-    async with staged(world, metadata_log_max_record_bytes_between_snapshots=OFTEN) as stage:
-        node = stage.cluster.controller
-        assert node is not None
-        directory = node.log.directory
-        await create(stage, range(12))
-        await until_all_know(stage, 12)
-        await stage.cluster.kill_controller()
-        saved = tree(world.node("controller").file_system, directory)
-        await stage.cluster.start_controller()
-        end = node.log.log_end_offset
-        await create(stage, range(12, 40))
-        await until_all_know(stage, 40)
-        assert all(copy_start(stage, broker) > end for broker in (1, 2, 3))
-        await stage.cluster.kill_controller()
-        file_system = world.node("controller").file_system
-        file_system.remove_tree(f"{directory}/{METADATA_PARTITION}")
-        for path, data in saved.items():
-            if f"/{METADATA_PARTITION}/" in path:
-                make_lasting_directory(file_system, path.rpartition("/")[0])
-                replace_file(file_system, path, data)
-        await stage.cluster.start_controller()
-        await until_all_know(stage, 12)
-        await create(stage, range(12, 15))
-        await until_all_know(stage, 15)
+    node = stage.cluster.controller
+    assert node is not None
+    directory = node.log.directory
+    await create(stage, range(12))
+    await until_all_know(stage, 12)
+    await stage.cluster.kill_controller()
+    saved = tree(stage.world.node("controller").file_system, directory)
+    await stage.cluster.start_controller()
+    end = node.log.log_end_offset
+    await create(stage, range(12, 40))
+    await until_all_know(stage, 40)
+    assert all(copy_start(stage, broker) > end for broker in (1, 2, 3))
+    await stage.cluster.kill_controller()
+    file_system = stage.world.node("controller").file_system
+    file_system.remove_tree(f"{directory}/{METADATA_PARTITION}")
+    for path, data in saved.items():
+        if f"/{METADATA_PARTITION}/" in path:
+            make_lasting_directory(file_system, path.rpartition("/")[0])
+            replace_file(file_system, path, data)
+    await stage.cluster.start_controller()
+    await until_all_know(stage, 12)
+    await create(stage, range(12, 15))
+    await until_all_know(stage, 15)

@@ -116,7 +116,7 @@ def test_the_index_answers_as_looking_at_every_acl_does(acls: tuple[Acl, ...], o
     authorizer, index = Authorizer(allow_if_no_acl=open_), AclIndex(acls)
     some = authorizer.may_some(index, Operation.READ, TOPIC, principal=ALICE, host=HOST)
     for name in ["a", "ab", "abc", "b", "zzz", "abcd"]:
-        spoken = [each for each in acls if each.speaks_of(name)]
+        spoken = [each for each in acls if each.matches_name(name)]
         mine = [each for each in spoken if each.applies_to(ALICE, HOST)]
         denied = any(each.denies(Operation.READ) for each in mine)
         allowed = any(each.allows(Operation.READ) for each in mine)
@@ -134,7 +134,7 @@ def test_a_filter_that_says_all_of_an_acl_lets_through_that_one(one: Acl, other:
     assert exact.matches(other) == (one == other)
     assert AclFilter().matches(other)
     by_name = AclFilter(resource_name="ab", pattern_type=PatternType.MATCH)
-    assert by_name.matches(other) == other.speaks_of("ab")
+    assert by_name.matches(other) == other.matches_name("ab")
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ def test_a_client_believes_no_server_that_asks_for_little(
 
 def test_a_client_believes_no_server_that_does_not_know_its_password() -> None:
     for final, why in [
-        (b"v=" + base64.b64encode(bytes(32)), "does not know our password"),
+        (b"v=" + base64.b64encode(bytes(32)), "does not know the password"),
         (b"e=other-error", "other-error"),
         (b"", "final message"),
     ]:
