@@ -19,7 +19,7 @@ def test_a_name_prints_as_kafkas_object_name() -> None:
     assert str(LAG) == "kafka.server:type=FetcherLagMetrics,name=ConsumerLag,topic=t"
 
 
-def test_a_gauge_is_read_when_somebody_looks_and_gone_when_removed() -> None:
+def test_a_gauge_is_computed_when_it_is_read_and_gone_when_removed() -> None:
     registry, lag = MetricsRegistry(Hands()), [3]
     registry.gauge(LAG, lambda: lag[0])
     lag[0] = 7

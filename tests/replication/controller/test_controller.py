@@ -129,7 +129,7 @@ async def test_the_last_in_sync_replica_is_waited_for_and_leads_again(world: Wor
 
 @pytest.mark.parametrize("clean", [False, True])
 @played(running)
-async def test_who_was_not_shut_down_cleanly_is_eligible_no_longer(
+async def test_a_broker_without_a_clean_shutdown_is_no_longer_eligible(
     controller: Controller, clean: bool
 ) -> None:
     """S49: the marker of a clean shutdown names the broker epoch that was shut down."""
@@ -195,7 +195,7 @@ async def test_a_controller_without_eligible_leader_replicas_keeps_the_last_one_
         assert (back.leader, back.isr, back.leader_recovery_state) == (1, (1,), 0)
 
 
-def test_the_level_of_a_feature_is_what_the_controllers_configuration_says() -> None:
+def test_the_level_of_a_feature_is_that_of_the_controllers_configuration() -> None:
     async def story(world: World) -> list[int]:
         levels = []
         for wanted in (2, 1, 1, 2):
@@ -211,7 +211,7 @@ def test_the_level_of_a_feature_is_what_the_controllers_configuration_says() -> 
 
 
 @pytest.mark.parametrize("unclean", [False, True])
-def test_outside_the_isr_only_where_the_topic_says_so(unclean: bool) -> None:
+def test_an_unclean_election_needs_the_topics_configuration(unclean: bool) -> None:
     async def story(world: World) -> MetadataImage:
         seams = world.node("controller")
         async with running(world) as controller, trio.open_nursery() as nursery:
@@ -303,7 +303,7 @@ async def test_one_that_leads_nothing_may_leave_at_once(controller: Controller) 
 
 
 @played()
-async def test_a_returning_controller_has_its_log_and_fences_nobody_who_is_alive(
+async def test_a_returning_controller_has_its_log_and_fences_no_live_broker(
     world: World,
 ) -> None:
     async with running(world) as first:
@@ -427,7 +427,9 @@ async def _fetch(
 
 
 @played()
-async def test_an_observer_of_an_older_reign_learns_where_the_logs_part(world: World) -> None:
+async def test_an_observer_of_an_older_leader_epoch_learns_where_the_logs_diverge(
+    world: World,
+) -> None:
     async with running(world) as controller:
         await join(controller, 1)
         end = controller.log.high_watermark
@@ -517,7 +519,7 @@ async def test_a_directory_of_another_node_or_cluster_or_in_use_is_refused(world
 
 
 @played()
-async def test_events_are_told_once_they_are_durable(world: World) -> None:
+async def test_events_are_emitted_once_they_are_durable(world: World) -> None:
     world.node("controller")
     async with running(world) as controller:
         await join(controller, 1)

@@ -106,7 +106,7 @@ def test_what_is_named_changes_and_the_rest_stays() -> None:
     }
 
 
-def test_the_older_api_takes_away_what_it_does_not_name() -> None:
+def test_the_older_api_removes_keys_that_it_does_not_name() -> None:
     before = image(ConfigRecord(ORDERS, "retention.ms", "5"), ConfigRecord(ORDERS, "flush.ms", "6"))
     answer, after = as_a_whole(before, TOPIC, "orders", {"flush.ms": "7"})
     assert answer.error_code == ErrorCode.NONE
@@ -233,7 +233,9 @@ def test_what_is_set_already_is_not_written_again() -> None:
         ),
     ],
 )
-def test_who_may_lead_uncleanly_from_now_on_does(resource: IncrementalAlterConfigsResource) -> None:
+def test_allowing_unclean_elections_elects_leaders_at_once(
+    resource: IncrementalAlterConfigsResource,
+) -> None:
     assert partition_of(image(), "orders").leader == NO_LEADER
     _, after = incrementally(image(), resource)
     assert partition_of(after, "orders").leader == 2

@@ -125,7 +125,7 @@ def test_what_lies_in_a_lost_directory_is_led_by_another_and_the_rest_is_not() -
     assert after_heartbeat(then, DISK_A) == then  # said again, it is no news
 
 
-def test_where_nobody_else_is_in_sync_nobody_leads() -> None:
+def test_a_partition_without_other_replicas_in_sync_has_no_leader() -> None:
     then = after_heartbeat(image(isr=(1,)), DISK_A)
     assert (partition(then, T0).leader, partition(then, T0).isr) == (-1, (1,))
     # Its broker is alive, and that is not enough.
@@ -144,7 +144,7 @@ def test_an_unknown_directory_is_no_news() -> None:
     assert after_heartbeat(image(), b"nobody's        ") == image()
 
 
-def test_a_replica_is_written_down_where_its_broker_says_it_lies() -> None:
+def test_the_directory_of_a_replica_is_recorded() -> None:
     then, answer = assign(image(), DISK_B, 0, 1)
     assert errors(answer) == [ErrorCode.NONE, ErrorCode.NONE]
     assert partition(then, T0).directory(1) == DISK_B
@@ -159,7 +159,7 @@ def test_a_replica_in_a_directory_that_was_lost_before_is_lost_with_it() -> None
     assert (partition(then, T1).leader, partition(then, T1).isr) == (2, (2,))
 
 
-def test_who_asks_for_what_is_not_there_is_told_so() -> None:
+def test_assignments_of_unknown_replicas_are_refused() -> None:
     assert errors(assign(image(), DISK_A, 0, 9)[1]) == [
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -100,7 +100,7 @@ def test_an_isr_grows_in_assignment_order_and_the_partition_epoch_with_it() -> N
     assert (partition.isr, partition.leader_epoch, partition.partition_epoch) == ((3, 1, 2), 1, 2)
 
 
-def test_asking_for_what_is_changes_nothing() -> None:
+def test_a_request_for_the_present_isr_changes_nothing() -> None:
     same = attrs.evolve(ASKED, new_isr_with_epochs=members(2, 1))
     _, (answer,), after = ask(same)
     assert (answer.error_code, answer.partition_epoch) == (ErrorCode.NONE, 1)
@@ -163,7 +163,7 @@ def test_what_is_refused(changed: dict[str, object], error: str) -> None:
     assert after.topics["orders"] is IMAGE.topics["orders"]
 
 
-def test_only_the_leader_may_ask() -> None:
+def test_a_follower_cannot_change_the_isr() -> None:
     _, (answer,), _ = ask(ASKED, broker_id=2, broker_epoch=20)
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     # But one that was deposed learns the new leader epoch first.
@@ -190,7 +190,7 @@ def test_without_epochs_members_are_taken_by_number() -> None:
     assert (answer.error_code, answer.isr) == (ErrorCode.NONE, [3, 1, 2])
 
 
-def test_the_second_of_two_for_one_partition_is_judged_by_what_the_first_made() -> None:
+def test_the_second_change_of_a_partition_starts_from_the_first() -> None:
     second = attrs.evolve(ASKED, partition_epoch=2, new_isr_with_epochs=members(1))
     _, answers, after = ask(ASKED, ASKED, second)
     codes = [ErrorCode(each.error_code).name for each in answers]
@@ -221,7 +221,7 @@ def moving(*replicas: int, adding: tuple[int, ...], removing: tuple[int, ...]) -
     return IMAGE.apply_all([change], offset=9, leader_epoch=0)
 
 
-def test_the_isr_that_completes_a_reassignment_is_answered_with_what_is_left_of_it() -> None:
+def test_the_isr_that_completes_a_reassignment_is_answered_without_removed_replicas() -> None:
     image = moving(3, 1, 2, adding=(3,), removing=(2,))
     _, (answer,), after = ask(attrs.evolve(ASKED, partition_epoch=2), image=image)
     assert answer == PartitionAnswer(leader_id=1, leader_epoch=2, isr=[3, 1], partition_epoch=3)
@@ -230,7 +230,7 @@ def test_the_isr_that_completes_a_reassignment_is_answered_with_what_is_left_of_
     assert (partition.replicas, partition.adding, partition.removing) == ((3, 1), (), ())
 
 
-def test_a_leader_that_is_to_go_is_told_that_another_was_elected() -> None:
+def test_a_removed_leader_gets_new_leader_elected() -> None:
     """It is the one refusal that changes something."""
     image = moving(3, 2, 1, adding=(3,), removing=(1,))
     _, (answer,), after = ask(attrs.evolve(ASKED, partition_epoch=2), image=image)
@@ -241,7 +241,7 @@ def test_a_leader_that_is_to_go_is_told_that_another_was_elected() -> None:
     assert (partition.leader, partition.leader_epoch) == (3, 2)
 
 
-def test_an_isr_that_lacks_somebody_who_is_wanted_completes_nothing() -> None:
+def test_an_isr_without_a_wanted_replica_completes_no_reassignment() -> None:
     image = moving(3, 1, 2, adding=(3,), removing=(2,))
     alone = attrs.evolve(ASKED, partition_epoch=2, new_isr_with_epochs=members(1))
     _, (answer,), after = ask(alone, image=image)

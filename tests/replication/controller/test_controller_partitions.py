@@ -180,9 +180,7 @@ ALL = image_of(LED_BY_1, LED_BY_2, OFFLINE, NOBODY_UP, PREFERRED_DOWN)
         pytest.param(9, UNCLEAN, "UNKNOWN_TOPIC_OR_PARTITION", None, id="no such partition"),
     ],
 )
-def test_an_election_that_is_asked_for(
-    number: int, kind: int, error: str, leader: int | None
-) -> None:
+def test_elect_leaders(number: int, kind: int, error: str, leader: int | None) -> None:
     request = ElectLeadersRequest(
         election_type=kind,
         topic_partitions=[ElectionTopic(topic="orders", partitions=[number])],
@@ -285,14 +283,14 @@ def reassign(
     return ErrorCode(answer.error_code).name, partition(after(image, decision.records))
 
 
-def test_new_replicas_are_added_and_the_leader_hears_of_them_in_the_same_reign() -> None:
+def test_new_replicas_are_added_in_the_same_leader_epoch() -> None:
     error, then = reassign(TWO, [3, 2])
     assert error == "NONE"
     assert (then.replicas, then.adding, then.removing) == ((3, 2, 1), (3,), (1,))
     assert (then.isr, then.leader, then.leader_epoch, then.partition_epoch) == ((1, 2), 1, 0, 1)
 
 
-def test_what_needs_nobody_new_is_done_at_once_and_begins_a_reign() -> None:
+def test_a_reassignment_without_new_replicas_completes_at_once_in_a_new_leader_epoch() -> None:
     error, then = reassign(TWO, [2])
     assert error == "NONE"
     assert (then.replicas, then.isr, then.leader) == ((2,), (2,), 2)
@@ -339,7 +337,7 @@ def moving_to_3(isr: tuple[int, ...], leader: int) -> MetadataImage:
     )
 
 
-def test_a_cancel_drops_who_was_new() -> None:
+def test_a_cancel_removes_the_new_replicas() -> None:
     error, then = reassign(moving_to_3((1, 2), 1), None)
     assert error == "NONE"
     assert (then.replicas, then.isr, then.leader) == ((1, 2), (1, 2), 1)
@@ -358,7 +356,7 @@ def test_a_cancel_that_would_be_unclean_is_refused_unless_that_is_allowed(eligib
     assert then.leader_recovery_state == 1
 
 
-def test_a_cancel_may_rely_on_who_is_eligible() -> None:
+def test_a_cancel_may_rely_on_eligible_replicas() -> None:
     image = after(moving_to_3((3,), 3), (PartitionChangeRecord(ORDERS, 0, elr=(2,)),))
     error, then = reassign(image, None, rules=ElectionRules(min_insync_replicas=2))
     assert error == "NONE"

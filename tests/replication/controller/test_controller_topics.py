@@ -111,7 +111,7 @@ def test_defaults_are_the_brokers_and_every_broker_leads() -> None:
     assert len(image.topics["orders"].partitions) == 2
 
 
-def test_overrides_are_kept_and_told_with_the_rest() -> None:
+def test_overrides_are_recorded_and_answered_with_the_whole_configuration() -> None:
     (result,), image = create(topic("orders", min_insync_replicas="2"))
     assert image.topics["orders"].configs == {"min.insync.replicas": "2"}
     assert result.configs is not None
@@ -120,7 +120,7 @@ def test_overrides_are_kept_and_told_with_the_rest() -> None:
     assert found["segment.bytes"] == ("1073741824", 5)
 
 
-def test_an_assignment_is_taken_as_it_is_and_who_is_fenced_is_not_in_sync() -> None:
+def test_an_assignment_is_kept_and_fenced_replicas_are_not_in_sync() -> None:
     image = brokers(1, 2, fenced=(3,))
     (result,), made = create(assigned("orders", [3, 1], [2, 3]), image=image)
     assert (result.num_partitions, result.replication_factor) == (2, 2)

@@ -156,7 +156,7 @@ OFF = NO_LEADER
         ),
     ],
 )  # fmt: skip
-def test_who_leads_next(
+def test_the_next_leader(
     before: PartitionRegistration,
     wish: Wish,
     active: set[int],
@@ -189,7 +189,7 @@ def test_the_preferred_leader_is_elected_where_it_may_lead(
     assert then.leader == leader
 
 
-def test_an_operator_may_ask_for_an_unclean_election_that_the_topic_does_not_allow() -> None:
+def test_an_operator_may_start_an_unclean_election_against_the_topics_configuration() -> None:
     then = after(
         partition((), OFF, (), (2,)),
         Wish(),

@@ -91,7 +91,7 @@ def test_a_cancel_leads_back_to_the_beginning_however_often_the_target_was_chang
 
 
 @given(targets, st.sets(st.integers(1, 6)))
-def test_what_is_done_has_what_was_wanted_and_nothing_else(
+def test_a_completed_reassignment_has_exactly_the_wanted_replicas(
     target: tuple[int, ...], in_sync: set[int]
 ) -> None:
     partition = begun(AT_REST, target)

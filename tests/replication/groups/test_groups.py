@@ -57,7 +57,7 @@ def events_of(world: World) -> list[Event]:
 
 
 @played(reading, brokers=3)
-async def test_the_first_who_asks_for_a_coordinator_has_the_offsets_topic_made(
+async def test_the_first_search_for_a_coordinator_creates_the_offsets_topic(
     stage: Stage,
 ) -> None:
     coordinator = await Member(stage).coordinator()
@@ -94,7 +94,7 @@ async def test_with_too_few_brokers_for_the_offsets_topic_there_is_no_coordinato
 
 
 @played(reading, brokers=3)
-async def test_whoever_does_not_coordinate_a_group_says_so(stage: Stage) -> None:
+async def test_another_broker_answers_not_coordinator(stage: Stage) -> None:
     coordinator = await Member(stage).coordinator()
     other = next(each for each in (1, 2, 3) if each != coordinator)
     address, expected = stage.address(other), ErrorCode.NOT_COORDINATOR
@@ -174,7 +174,7 @@ async def test_a_static_member_comes_back_to_its_part_without_a_rebalance(stage:
 
 
 @played(reading, offset_metadata_max_bytes="5")
-async def test_offsets_are_committed_by_members_and_by_nobody_else(stage: Stage) -> None:
+async def test_only_members_commit_offsets(stage: Stage) -> None:
     member, stranger = Member(stage), Member(stage)
     assert await member.committed() == -1
     await all_join(member)
@@ -212,7 +212,7 @@ async def test_offsets_are_fetched_in_every_form_there_has_been(stage: Stage) ->
 
 
 @played(reading)
-async def test_all_offsets_of_a_group_are_fetched_by_asking_for_none(stage: Stage) -> None:
+async def test_a_request_without_topics_fetches_all_offsets_of_a_group(stage: Stage) -> None:
     by_hand = Member(stage)
     await by_hand.commit(5)
     await by_hand.commit(6, partition=1)
@@ -244,7 +244,7 @@ async def test_a_new_coordinator_knows_members_generation_and_offsets(stage: Sta
 
 
 @played(reading, brokers=3)
-async def test_a_coordinator_that_comes_back_reads_what_was_written_while_it_was_away(
+async def test_a_returning_coordinator_reads_the_records_of_its_absence(
     stage: Stage,
 ) -> None:
     member = Member(stage)
@@ -266,7 +266,7 @@ async def test_a_coordinator_that_comes_back_reads_what_was_written_while_it_was
 
 
 @played(reading, brokers=3)
-async def test_who_waits_to_join_is_told_when_the_coordinator_leaves(stage: Stage) -> None:
+async def test_a_waiting_join_is_answered_when_the_coordinator_stops(stage: Stage) -> None:
     one, other = Member(stage), Member(stage)
     await all_join(one)
     async with trio.open_nursery() as nursery:
@@ -308,7 +308,7 @@ async def until_whole(stage: Stage) -> None:
 
 
 @played(reading)
-async def test_another_offsets_topic_is_another_reign(stage: Stage) -> None:
+async def test_another_offsets_topic_has_no_old_offsets(stage: Stage) -> None:
     by_hand = Member(stage)
     await by_hand.commit(9)
     for topic in ("nothing else", GROUP_METADATA_TOPIC):
@@ -321,7 +321,7 @@ async def test_another_offsets_topic_is_another_reign(stage: Stage) -> None:
 
 
 @played(reading, brokers=3)
-async def test_a_group_is_deleted_once_nobody_is_in_it(stage: Stage) -> None:
+async def test_a_group_without_members_can_be_deleted(stage: Stage) -> None:
     member = Member(stage)
     await all_join(member)
     await member.commit(9)
@@ -340,7 +340,7 @@ async def test_a_group_is_deleted_once_nobody_is_in_it(stage: Stage) -> None:
 
 
 @played(reading)
-async def test_offsets_of_what_is_not_read_any_more_are_deleted(stage: Stage) -> None:
+async def test_offsets_of_topics_without_a_subscription_can_be_deleted(stage: Stage) -> None:
     member = Member(stage)
     await all_join(member)
     await member.commit(9)
@@ -365,7 +365,7 @@ async def test_offsets_of_what_is_not_read_any_more_are_deleted(stage: Stage) ->
 
 
 @played()
-async def test_offsets_expire_when_nobody_has_been_in_the_group_for_long_enough(
+async def test_offsets_expire_when_the_group_has_had_no_members_for_long_enough(
     world: World,
 ) -> None:
     how = {"offsets_retention_minutes": "1", "offsets_retention_check_interval_ms": "1000"}
@@ -420,7 +420,9 @@ async def test_groups_are_listed_by_state_and_type(stage: Stage) -> None:
 
 
 @played(reading)
-async def test_a_member_that_hangs_up_while_it_waits_costs_nobody_anything(stage: Stage) -> None:
+async def test_a_member_that_disconnects_while_it_waits_does_not_disturb_others(
+    stage: Stage,
+) -> None:
     one = Member(stage)
     await all_join(one)
     address = stage.address(await one.coordinator())

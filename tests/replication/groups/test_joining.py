@@ -31,7 +31,7 @@ def go(desk: Desk, member_id: str, instance: str | None = None) -> ErrorCode:
 # Coming together.
 
 
-def test_one_generation_has_one_leader_who_is_told_of_everybody() -> None:
+def test_a_generation_has_one_leader_which_gets_all_members() -> None:
     desk = Desk(limits=attrs.evolve(LIMITS, initial_rebalance_delay_ms=3000))
     tickets = [desk.join() for _ in range(3)]
     assert not desk.answers
@@ -60,7 +60,7 @@ def test_each_member_has_its_part_once_the_assignment_is_stored() -> None:
     assert desk.synced(later).assignment == b"O"
 
 
-def test_an_assignment_that_cannot_be_stored_is_nobodys() -> None:
+def test_an_assignment_that_cannot_be_stored_starts_a_rebalance() -> None:
     desk = Desk()
     ticket = desk.join()
     desk.pass_time(0)
@@ -81,7 +81,7 @@ def test_a_stored_assignment_of_a_generation_that_is_over_changes_nothing() -> N
     assert desk.synced(2).error is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_member_that_the_leader_forgot_has_an_empty_part() -> None:
+def test_a_member_that_the_leader_left_out_has_an_empty_assignment() -> None:
     desk = Desk()
     tickets = [desk.join(), desk.join()]
     desk.pass_time(0)
@@ -92,7 +92,7 @@ def test_a_member_that_the_leader_forgot_has_an_empty_part() -> None:
     assert (desk.synced(waits).error, desk.synced(waits).assignment) == (ErrorCode.NONE, b"")
 
 
-def test_the_first_rebalance_waits_again_for_each_who_comes_while_it_waits() -> None:
+def test_the_first_rebalance_waits_again_for_each_newcomer() -> None:
     desk = Desk(limits=attrs.evolve(LIMITS, initial_rebalance_delay_ms=3000))
     first = desk.join()
     desk.pass_time(2000)
@@ -158,7 +158,7 @@ def test_the_protocol_is_voted_for(protocols: list[tuple[Protocol, ...]], expect
 @pytest.mark.parametrize(
     "how", [{"protocols": (STICKY,)}, {"protocol_type": "connect"}, {"protocols": ()}]
 )
-def test_who_knows_nothing_in_common_does_not_come_in(how: dict[str, Any]) -> None:
+def test_a_member_without_a_common_protocol_is_refused(how: dict[str, Any]) -> None:
     desk = Desk()
     desk.join(protocols=(RANGE, ROBIN))
     refused = desk.joined(desk.join(**how))
@@ -210,7 +210,7 @@ def test_a_lost_answer_is_given_again_while_the_group_waits_for_its_leader() -> 
     assert desk.group.generation == 1
 
 
-def test_who_asks_again_has_given_up_on_what_it_asked_before() -> None:
+def test_a_second_join_of_a_member_ends_the_first() -> None:
     desk = Desk()
     leader, follower = desk.stable(None, None)
     first = desk.join(leader)
@@ -223,7 +223,7 @@ def test_who_asks_again_has_given_up_on_what_it_asked_before() -> None:
 # Falling apart.
 
 
-def test_who_does_not_come_back_in_time_is_out_and_another_leads() -> None:
+def test_a_member_that_does_not_rejoin_in_time_is_removed_and_another_leads() -> None:
     desk = Desk()
     leader, follower = desk.stable(None, None)
     back = desk.join(follower, protocols=(Protocol("range", b"other"),))
@@ -251,7 +251,7 @@ def test_a_silent_member_is_out_when_its_session_is_over() -> None:
     assert beat(desk, one) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_who_waits_for_us_is_not_silent() -> None:
+def test_the_session_of_a_waiting_member_does_not_expire() -> None:
     desk = Desk()
     one, other = desk.stable(None, None)
     waiting = desk.join(one)
@@ -263,7 +263,7 @@ def test_who_waits_for_us_is_not_silent() -> None:
     assert desk.joined(waiting).generation == 2
 
 
-def test_a_newcomer_who_may_never_hear_its_id_is_given_up_after_five_minutes() -> None:
+def test_a_newcomer_without_an_answer_is_removed_after_five_minutes() -> None:
     desk = Desk()
     (member,) = desk.stable(None)
     newcomer = desk.join(rebalance_timeout_ms=NEW_MEMBER_JOIN_TIMEOUT_MS * 2)
@@ -274,7 +274,7 @@ def test_a_newcomer_who_may_never_hear_its_id_is_given_up_after_five_minutes() -
     assert desk.joined(newcomer).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_never_asks_for_its_part_is_out() -> None:
+def test_a_member_that_does_not_sync_is_removed() -> None:
     desk = Desk()
     tickets = [desk.join(), desk.join()]
     desk.pass_time(0)
@@ -299,7 +299,7 @@ def test_the_last_to_leave_leaves_an_empty_group_which_is_written_down() -> None
     assert len(desk.writes) == 1
 
 
-def test_a_full_group_takes_nobody_and_keeps_who_is_back_first() -> None:
+def test_a_full_group_refuses_newcomers_and_keeps_the_first_to_rejoin() -> None:
     desk = Desk(limits=attrs.evolve(LIMITS, max_size=2))
     one, other = desk.stable(None, None)
     assert desk.joined(desk.join()).error is ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -310,7 +310,7 @@ def test_a_full_group_takes_nobody_and_keeps_who_is_back_first() -> None:
     assert list(desk.group.members) == [one]
 
 
-def test_who_is_not_of_this_generation_is_told_so() -> None:
+def test_requests_of_another_generation_are_refused() -> None:
     desk = Desk()
     (member,) = desk.stable(None)
     assert beat(desk, member, generation=7) is ErrorCode.ILLEGAL_GENERATION
@@ -322,7 +322,7 @@ def test_who_is_not_of_this_generation_is_told_so() -> None:
     assert desk.synced(desk.sync("stranger")).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_an_unloaded_group_leaves_nobody_waiting() -> None:
+def test_an_unloaded_group_answers_every_waiting_request() -> None:
     desk = Desk()
     one, _ = desk.stable(None, None)
     waiting = desk.join(one)
@@ -421,7 +421,7 @@ def test_static_members_keep_their_place_until_their_session_is_over() -> None:
     assert "m1" not in desk.group.members
 
 
-def test_a_group_of_static_members_none_of_whom_is_back_is_left_as_it_is() -> None:
+def test_a_group_of_absent_static_members_keeps_its_generation() -> None:
     desk = Desk()
     _, other = desk.stable("i", "j")
     desk.group.members["m1"].rebalance_timeout_ms = desk.group.members[
@@ -435,7 +435,7 @@ def test_a_group_of_static_members_none_of_whom_is_back_is_left_as_it_is() -> No
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
-def test_whoever_gives_itself_no_time_costs_nobody_else_any(timeout_ms: int) -> None:
+def test_a_rebalance_timeout_of_0_costs_no_busy_loop(timeout_ms: int) -> None:
     desk = Desk()
     leader, other = desk.stable("i", "j")
     for member, instance in (leader, "i"), (other, "j"):

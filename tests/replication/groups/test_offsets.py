@@ -70,7 +70,7 @@ def twin(steps: list[tuple[object, ...]], partition: TopicPartition) -> tuple[in
 
 @settings(max_examples=150, deadline=None, derandomize=True, database=None)
 @given(STEPS)
-def test_what_stands_is_what_lies_last_in_the_log(steps: list[tuple[object, ...]]) -> None:
+def test_the_offset_that_is_last_in_the_log_is_committed(steps: list[tuple[object, ...]]) -> None:
     offsets = GroupOffsets()
     for place, step in enumerate(steps):
         match step:
@@ -170,7 +170,7 @@ def replayed(*batches: bytes) -> Replayed:
     return result
 
 
-def test_a_coordinator_reads_back_what_stood_last_of_each_key() -> None:
+def test_a_coordinator_reads_the_last_value_of_each_key() -> None:
     value = GroupMetadataValue(protocol_type="consumer", generation=3)
     state = replayed(
         batch(0, group_record("g", value), group_record("h", value)),

@@ -95,7 +95,7 @@ def test_the_oldest_group_had_one_timeout_for_both() -> None:
     assert entry.value.members[0].rebalance_timeout == 77
 
 
-def test_the_flexible_version_is_read_with_tags_we_do_not_know() -> None:
+def test_the_flexible_version_is_read_with_unknown_tags() -> None:
     key = struct.pack(">h", 1) + text("g") + text("orders") + struct.pack(">i", 7)
     value = struct.pack(">hqi", 4, 42, 3) + b"\x01" + struct.pack(">q", 99) + b"\x01\x00\x02hi"
     entry = parse(key, value)
@@ -104,7 +104,7 @@ def test_the_flexible_version_is_read_with_tags_we_do_not_know() -> None:
     )
 
 
-def test_somebody_elses_records_are_passed_over_and_damage_is_not() -> None:
+def test_records_of_other_protocols_are_passed_over_and_damage_is_refused() -> None:
     assert parse(struct.pack(">h", 3) + b"a group of KIP-848", b"anything") is None
     key = offset_tombstone("g", TP).key
     for value in (b"", struct.pack(">h", 5) + bytes(40), struct.pack(">h", 3) + b"short"):

@@ -150,7 +150,7 @@ def test_every_golden_file_is_still_read() -> None:
     assert {path.stem for path in GOLDEN.glob("*.msgpack")} == EXAMPLES.keys() | FORMER.keys()
 
 
-def test_a_change_names_only_what_it_changes() -> None:
+def test_a_change_record_leaves_other_fields_unchanged() -> None:
     before = orders().partition(TopicPartition("orders", 0))
     after = orders(EXAMPLES["partition_change-2"]).partition(TopicPartition("orders", 0))
     assert before is not None
@@ -191,7 +191,7 @@ def test_a_replica_that_is_moved_away_has_no_log_directory_any_more() -> None:
     ],
     ids=["the topic's", "the cluster's", "another of the topic's", "another of the cluster's"],
 )
-def test_another_minimum_of_replicas_in_sync_forgets_who_was_eligible(
+def test_another_minimum_of_replicas_in_sync_clears_the_eligible_replicas(
     record: MetadataRecord, elr: tuple[int, ...]
 ) -> None:
     led = orders(PartitionChangeRecord(ORDERS, 0, isr=(1,), elr=(2,)))
@@ -271,7 +271,7 @@ def test_epochs_of_a_changed_partition(
     assert (partition.leader_epoch, partition.partition_epoch) == (leader_epoch, partition_epoch)
 
 
-def test_a_registration_is_fenced_until_a_change_says_otherwise() -> None:
+def test_a_registration_is_fenced_until_a_change_unfences_it() -> None:
     registered = image_of(EXAMPLES["register_broker-1"])
     assert not registered.is_alive(1)
     assert registered.broker_epoch(1) is None
@@ -318,7 +318,7 @@ def test_configs_are_set_and_taken_away() -> None:
     assert changed.apply(ConfigRecord(ORDERS, "a", None)).topics["orders"].configs == {"b": "2"}
 
 
-def test_what_is_set_for_a_broker_is_kept_apart_from_what_is_set_for_all() -> None:
+def test_configs_of_one_broker_and_of_all_are_separate() -> None:
     before = image_of(BrokerConfigRecord(None, "a", "1"), BrokerConfigRecord(2, "a", "2"))
     assert before.broker_configs == {None: {"a": "1"}, 2: {"a": "2"}}
     after = before.apply(BrokerConfigRecord(2, "a", None))
@@ -341,7 +341,7 @@ def test_lookups_by_name_and_by_id() -> None:
     assert image.apply(ControllerRecord(9, 4)).controller_id == 9
 
 
-def test_delta_names_what_changed_and_nothing_else() -> None:
+def test_a_delta_contains_all_changes_and_nothing_else() -> None:
     second = PartitionRecord(topic_id=ORDERS, partition=1, replicas=[1], isr=[1], leader=1)
     old = orders(second)
     new = old.apply(PartitionChangeRecord(ORDERS, 1, leader=-1)).apply(

@@ -41,7 +41,7 @@ async def until_all_know(stage: Stage, count: int) -> None:
 
 
 @played(staged, metadata_log_max_record_bytes_between_snapshots=OFTEN)
-async def test_every_nodes_log_is_kept_short_and_says_the_same(stage: Stage) -> None:
+async def test_every_node_shortens_its_log_and_keeps_the_same_image(stage: Stage) -> None:
     await create(stage, range(30))
     await until_all_know(stage, 30)
     assert controller_start(stage) > 50

@@ -173,7 +173,7 @@ def test_only_the_metadata_log_is_kept_here() -> None:
         copy().follower.log_end_offset(TopicPartition("t", 0))
 
 
-async def test_who_waits_for_an_image_sees_the_first_that_will_do(
+async def test_a_waiting_task_gets_the_first_matching_image(
     autojump_clock: MockClock,
 ) -> None:
     cache = copy().follower.cache

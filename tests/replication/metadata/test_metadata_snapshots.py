@@ -186,7 +186,7 @@ async def test_a_crash_at_any_point_loses_nothing_that_was_answered(
     assert changes > 20
 
 
-async def test_a_snapshot_that_is_not_whole_ends_the_controller_by_name(
+async def test_a_damaged_snapshot_ends_the_controller_with_its_name(
     autojump_clock: MockClock,
 ) -> None:
     file_system = disk()
@@ -225,7 +225,7 @@ def piece(log: MetadataLog, wanted: tuple[int, int], position: int, size: int) -
     return fetch_snapshot(log, request).topics[0].partitions[0]
 
 
-async def test_who_is_behind_the_log_is_told_which_snapshot_to_fetch(
+async def test_a_broker_behind_the_log_start_gets_the_id_of_the_snapshot(
     autojump_clock: MockClock,
 ) -> None:
     file_system = disk()

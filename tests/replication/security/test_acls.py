@@ -78,20 +78,20 @@ def test_what_acls_add_up_to(allowed: bool, acls: tuple[Acl, ...]) -> None:
 @pytest.mark.parametrize(
     "operation", [Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER]
 )
-def test_who_may_do_something_may_see_and_a_deny_implies_nothing(operation: Operation) -> None:
+def test_an_allow_implies_describe_and_a_deny_implies_nothing(operation: Operation) -> None:
     assert may(acl(operation=operation), operation=Operation.DESCRIBE)
     hidden = acl(operation=operation, deny=True)
     assert may(acl(operation=Operation.DESCRIBE), hidden, operation=Operation.DESCRIBE)
     assert not may(acl(operation=operation), operation=Operation.DESCRIBE_CONFIGS)
 
 
-def test_what_nobody_speaks_of_is_everybodys_only_where_that_is_said() -> None:
+def test_a_resource_without_acls_is_allowed_only_by_configuration() -> None:
     assert may(open_=True)
     assert not may(acl(principal="User:bob"), open_=True)
     assert may(acl("other", principal="User:bob"), open_=True)
 
 
-def test_a_super_user_may_what_is_denied() -> None:
+def test_a_super_user_may_do_denied_operations() -> None:
     index = AclIndex((acl("*", Operation.ALL, deny=True, principal="User:*"),))
     root = Authorizer(frozenset({"User:root"}))
     assert root.may(index, Operation.READ, TOPIC, "x", principal="User:root", host=HOST)
@@ -128,7 +128,7 @@ def test_the_index_answers_as_looking_at_every_acl_does(acls: tuple[Acl, ...], o
 
 @settings(max_examples=100, deadline=None)
 @given(one=ACLS, other=ACLS)
-def test_a_filter_that_says_all_of_an_acl_lets_through_that_one(one: Acl, other: Acl) -> None:
+def test_a_filter_with_every_field_matches_only_that_acl(one: Acl, other: Acl) -> None:
     exact = AclFilter(**attrs.asdict(one))
     assert exact.matches(one)
     assert exact.matches(other) == (one == other)

@@ -36,7 +36,7 @@ def test_the_first_rule_that_fits_names_it(rules: str, principal: str) -> None:
     assert principal_of_subject(SUBJECT, mapping_rules(rules)) == principal
 
 
-def test_who_shows_no_certificate_is_anonymous() -> None:
+def test_a_client_without_a_certificate_is_anonymous() -> None:
     assert principal_of_subject(None, mapping_rules("DEFAULT")) == "User:ANONYMOUS"
 
 

@@ -44,7 +44,7 @@ def test_a_login_ends_with_a_name(mechanism: str) -> None:
 
 @pytest.mark.parametrize("mechanism", [PLAIN, SHA_256])
 @pytest.mark.parametrize(("name", "password"), [("alice", "x"), ("carol", "sesame")])
-def test_a_wrong_password_and_a_wrong_name_are_told_alike(
+def test_a_wrong_password_and_a_wrong_name_have_the_same_answer(
     mechanism: str, name: str, password: str
 ) -> None:
     server = sasl()
@@ -90,7 +90,7 @@ def test_plain_takes_a_name_and_a_password_and_nothing_else(token: bytes) -> Non
         PlainServer({"alice": "sesame", "": ""}).respond(token)
 
 
-def test_plain_lets_nobody_speak_for_another() -> None:
+def test_plain_refuses_another_authorization_id() -> None:
     with pytest.raises(LoginFailedError, match="authorization id"):
         PlainServer({"alice": "sesame"}).respond(b"bob\0alice\0sesame")
     assert PlainServer({"alice": "sesame"}).respond(b"alice\0alice\0sesame") == b""

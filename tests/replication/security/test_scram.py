@@ -39,7 +39,7 @@ def server(
     return ScramServer(mechanism, lambda name: credential if name else None, SERVER_NONCE)
 
 
-def test_a_server_says_what_the_rfc_says() -> None:
+def test_a_server_sends_the_messages_of_the_rfc() -> None:
     there = server()
     assert there.respond(CLIENT_FIRST) == SERVER_FIRST
     assert there.respond(CLIENT_FINAL) == SERVER_FINAL
@@ -47,7 +47,7 @@ def test_a_server_says_what_the_rfc_says() -> None:
     assert there.username == "user"
 
 
-def test_a_client_says_what_the_rfc_says() -> None:
+def test_a_client_sends_the_messages_of_the_rfc() -> None:
     here = ScramClient(SHA_256, "user", "pencil", CLIENT_NONCE)
     assert here.first() == CLIENT_FIRST
     assert here.respond(SERVER_FIRST) == CLIENT_FINAL
@@ -72,7 +72,7 @@ NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_
     other=NAMES,
     salt=st.binary(min_size=1, max_size=20),
 )
-def test_whoever_knows_the_password_gets_in_and_nobody_else(
+def test_a_login_needs_the_password(
     mechanism: str, name: str, password: str, other: str, salt: bytes
 ) -> None:
     credential = ScramCredential.of(mechanism, password=password, salt=salt)
@@ -154,7 +154,7 @@ def test_a_final_message_that_proves_nothing_is_refused(message: bytes, why: str
         (lambda first: changed(first, b"i=4096", b"i=999999999"), "asks for 999999999"),
     ],
 )
-def test_a_client_believes_no_server_that_asks_for_little(
+def test_a_client_refuses_a_server_with_few_iterations(
     spoil: Callable[[bytes], bytes], why: str
 ) -> None:
     here = ScramClient(SHA_256, "user", "pencil", CLIENT_NONCE)

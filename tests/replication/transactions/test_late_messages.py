@@ -386,7 +386,7 @@ class LateMessagesOfVersion1(LateMessages):
 
 
 @pytest.mark.parametrize("machine", [LateMessages, LateMessagesOfVersion1])
-def test_whatever_comes_late_no_transaction_hangs_or_takes_in_what_is_of_another(
+def test_late_messages_neither_hang_a_transaction_nor_join_another(
     machine: Any,
 ) -> None:
     run_state_machine_as_test(machine, settings=FEW)

@@ -92,7 +92,7 @@ def test_a_tombstone_forgets_the_id() -> None:
     assert parse(key_of("tx"), None) == ("tx", None)
 
 
-def test_a_key_of_another_version_is_somebody_elses() -> None:
+def test_a_key_of_another_version_is_passed_over() -> None:
     assert parse(b"\0\x01\0\x02tx", b"whatever") is None
 
 

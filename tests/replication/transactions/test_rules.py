@@ -88,7 +88,7 @@ def test_a_new_id_begins_with_epoch_0() -> None:
     "state",
     [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT],
 )
-def test_who_begins_gets_the_next_epoch(state: TransactionState) -> None:
+def test_a_producer_that_begins_gets_the_next_epoch(state: TransactionState) -> None:
     decision = init(slot(state))
     assert isinstance(decision, Transaction)
     assert (decision.producer_epoch, decision.state) == (4, TransactionState.EMPTY)
@@ -104,7 +104,7 @@ def test_who_begins_gets_the_next_epoch(state: TransactionState) -> None:
         pytest.param((8, 3), ErrorCode.PRODUCER_FENCED, id="another producer id"),
     ],
 )
-def test_who_goes_on_after_an_error_says_what_it_was(
+def test_a_producer_that_continues_after_an_error_names_its_epoch(
     expected: tuple[int, int], epoch: int | ErrorCode
 ) -> None:
     decision = init(slot(last_producer_epoch=2), expected)
@@ -124,7 +124,7 @@ def test_when_epochs_run_out_there_is_a_new_producer_id() -> None:
     assert (again.producer_id, again.producer_epoch) == (SPARE, 0)
 
 
-def test_what_is_going_on_is_aborted_first_under_an_epoch_that_nobody_gets() -> None:
+def test_an_ongoing_transaction_is_aborted_first_under_an_epoch_without_a_producer() -> None:
     ongoing = slot(TransactionState.ONGOING, partitions=frozenset({T0}))
     assert init(ongoing) == Fence(4)
     assert init(ongoing) is ErrorCode.CONCURRENT_TRANSACTIONS
@@ -182,7 +182,7 @@ def test_partitions_are_written_down_before_they_are_written_to() -> None:
         (slot(TransactionState.PREPARE_ABORT), (7, 3), ErrorCode.CONCURRENT_TRANSACTIONS),
     ],
 )
-def test_who_may_not_add_partitions(
+def test_refused_producers_add_no_partitions(
     at: Slot | None, producer: tuple[int, int], error: ErrorCode
 ) -> None:
     assert adding(at, T0, producer=producer) is error
@@ -190,7 +190,7 @@ def test_who_may_not_add_partitions(
     assert verify_partitions(at, partitions=frozenset({T0}), **asked) == {T0: error}
 
 
-def test_a_leader_asks_whether_a_partition_is_in() -> None:
+def test_a_leader_verifies_that_a_partition_is_in_the_transaction() -> None:
     ongoing = slot(TransactionState.ONGOING, partitions=frozenset({T0}))
     assert verify_partitions(
         ongoing, producer_id=7, producer_epoch=3, partitions=frozenset({T0, T1})
@@ -228,7 +228,9 @@ def test_a_transaction_ends_in_two_steps(commit: bool) -> None:
         (slot(), (7, 3), ErrorCode.INVALID_TXN_STATE),
     ],
 )
-def test_who_may_not_end_it(at: Slot | None, producer: tuple[int, int], error: ErrorCode) -> None:
+def test_refused_producers_end_no_transaction(
+    at: Slot | None, producer: tuple[int, int], error: ErrorCode
+) -> None:
     assert ending(at, producer=producer) is error
 
 
@@ -268,7 +270,7 @@ FENCED, NOT_SO = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE
         (TransactionState.ONGOING, 2, True, FENCED),
     ],
 )
-def test_in_version_2_who_asks_again_has_the_epoch_before(
+def test_in_version_2_a_repeated_end_has_the_epoch_before(
     state: TransactionState, epoch: int, commit: bool, decision: ErrorCode | int
 ) -> None:
     """The table above TransactionCoordinator.endTransaction in Kafka."""
@@ -277,12 +279,12 @@ def test_in_version_2_who_asks_again_has_the_epoch_before(
     assert (decided.producer_epoch if isinstance(decided, Transaction) else decided) == decision
 
 
-def test_an_end_of_version_1_gave_no_epoch_so_that_nobody_can_have_lost_its_answer() -> None:
+def test_an_end_of_version_1_gives_no_epoch_and_is_not_repeated_with_the_one_before() -> None:
     done = slot(TransactionState.COMPLETE_COMMIT, bumps_epoch=False)
     assert ending(done, producer=(7, 2), bumps_epoch=True) is ErrorCode.PRODUCER_FENCED
 
 
-def test_in_version_2_what_has_no_partition_can_be_aborted() -> None:
+def test_in_version_2_a_transaction_without_partitions_can_be_aborted() -> None:
     empty = slot()
     prepared = empty.begin(_transaction(ending(empty, commit=False, bumps_epoch=True)))
     assert (prepared.state, prepared.partitions) == (TransactionState.PREPARE_ABORT, frozenset())
@@ -294,7 +296,7 @@ def test_in_version_2_what_has_no_partition_can_be_aborted() -> None:
     assert isinstance(adding(empty, T0, producer=(7, 4)), Transaction)
 
 
-def test_in_version_2_who_is_out_of_time_goes_on_by_aborting() -> None:
+def test_in_version_2_a_timed_out_producer_continues_by_aborting() -> None:
     ongoing = slot(TransactionState.ONGOING, partitions=frozenset({T0}))
     assert time_out(ongoing, now_ms=1101)
     aborting = ongoing.begin(abort_fenced(ongoing, bumps_epoch=True, now_ms=1101))
@@ -307,7 +309,7 @@ def test_in_version_2_who_is_out_of_time_goes_on_by_aborting() -> None:
     assert ending(ongoing, commit=False) is ErrorCode.PRODUCER_FENCED, "of version 1"
 
 
-def test_in_version_2_the_last_epoch_is_given_to_nobody() -> None:
+def test_in_version_2_no_producer_receives_the_last_epoch() -> None:
     last = MAX_PRODUCER_EPOCH - 1
     ongoing = slot(TransactionState.ONGOING, epoch=last, partitions=frozenset({T0}))
     assert time_out(ongoing, now_ms=1101)
@@ -356,7 +358,7 @@ def test_a_transaction_that_goes_on_for_too_long_is_aborted() -> None:
     assert not time_out(slot(), now_ms=10**9)
 
 
-def test_an_id_that_nobody_uses_has_expired() -> None:
+def test_an_idle_id_expires() -> None:
     assert has_expired(slot(updated_ms=1000), expiration_ms=500, now_ms=1500)
     assert not has_expired(slot(updated_ms=1000), expiration_ms=500, now_ms=1499)
     ongoing = slot(TransactionState.ONGOING, updated_ms=1000)
@@ -498,7 +500,7 @@ class Story:
         return abort_fenced(self.slot, bumps_epoch=bumps_epoch, now_ms=self.now_ms)
 
 
-def test_whoever_commits_was_the_last_to_begin() -> None:
+def test_only_the_last_producer_to_begin_commits() -> None:
     committed = 0
     for seed in range(150):
         first = created("tx", producer_id=7, timeout_ms=1000, now_ms=0)
