@@ -75,8 +75,8 @@ class GroupOffsets:
 
     @property
     def open_transactions(self) -> int:
-        """The number of transactions that have offsets in doubt here."""
-        return len(self._in_doubt)
+        """The number of transactions with pending offsets of this group."""
+        return len(self._pending)
 
     def get(self, partition: TopicPartition) -> CommittedOffset | None:
         at = self._committed.get(partition)
@@ -160,9 +160,9 @@ class GroupOffsets:
     # Removal.
 
     def among(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Return those of `partitions` that have an offset here, committed or in doubt, sorted."""
+        """Return the partitions that have a committed or pending offset here, sorted."""
         known = self._committed.keys() | {
-            each for offsets in self._in_doubt.values() for each in offsets
+            each for offsets in self._pending.values() for each in offsets
         }
         return sorted(known.intersection(partitions))
 
