@@ -7,12 +7,10 @@ from replication.controller.rules.election import ElectionRules
 from replication.controller.rules.isr_changes import alter_partition
 from replication.errors import ErrorCode
 from replication.metadata.rules import (
-    BrokerRegistrationChangeRecord,
     LeaderRecoveryState,
     MetadataImage,
     PartitionChangeRecord,
     PartitionRecord,
-    RegisterBrokerRecord,
     TopicRecord,
 )
 from replication.wire.alter_partition import (
@@ -26,38 +24,24 @@ from replication.wire.alter_partition import (
     PartitionAnswer,
 )
 from storage.types import TopicPartition
+from tests.replication.controller.images import ORDERS, after, five_brokers
 
-ORDERS = bytes(range(16))
 EPOCHS = {broker_id: broker_id * 10 for broker_id in (1, 2, 3, 4, 5)}
 
-# Brokers 1 to 3 are well, 4 is fenced, 5 is leaving, 6 is unknown. The partition is led by
-# 1 at leader epoch 1 and partition epoch 1, with ISR 1, 2.
-IMAGE = MetadataImage().apply_all(
+# Broker 6 is unknown. Broker 1 leads the partition at leader epoch 1 and partition epoch 1, with
+# ISR 1, 2.
+IMAGE = after(
+    MetadataImage(),
     [
-        *(
-            RegisterBrokerRecord(
-                broker_id=broker_id,
-                broker_epoch=epoch,
-                incarnation_id=bytes(16),
-                endpoints=(),
-                rack=None,
-                fenced=broker_id == 4,
-                in_controlled_shutdown=False,
-            )
-            for broker_id, epoch in EPOCHS.items()
-        ),
-        BrokerRegistrationChangeRecord(5, 50, in_controlled_shutdown=True),
+        *five_brokers(),
         TopicRecord("orders", ORDERS),
         PartitionRecord(ORDERS, 0, replicas=(3, 1, 2, 4, 5, 6), isr=(1, 2), leader=2),
         PartitionChangeRecord(ORDERS, 0, leader=1),
     ],
-    offset=8,
-    leader_epoch=0,
 )
-RECOVERING_IMAGE = IMAGE.apply_all(
+RECOVERING_IMAGE = after(
+    IMAGE,
     [PartitionChangeRecord(ORDERS, 0, isr=(1,), leader_recovery_state=LeaderRecoveryState(1))],
-    offset=9,
-    leader_epoch=0,
 )
 
 

@@ -14,13 +14,10 @@ from replication.controller.rules.reassignments import (
 from replication.errors import ErrorCode
 from replication.metadata.rules import (
     NO_LEADER,
-    BrokerRegistrationChangeRecord,
     MetadataImage,
-    MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
     PartitionRegistration,
-    RegisterBrokerRecord,
     TopicRecord,
 )
 from replication.wire.alter_partition_reassignments import (
@@ -39,31 +36,14 @@ from replication.wire.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 from storage.types import TopicPartition
+from tests.replication.controller.images import ORDERS, after, five_brokers
 
-ORDERS = bytes(range(16))
 PLAIN = ElectionRules()
 
 
-def after(image: MetadataImage, records: tuple[MetadataRecord, ...]) -> MetadataImage:
-    return image.apply_all(records, offset=image.offset + len(records), leader_epoch=0)
-
-
 def image_of(*partitions: PartitionRecord | PartitionChangeRecord) -> MetadataImage:
-    """Brokers 1 to 5, of which 4 is fenced and 5 is leaving; a topic of these partitions."""
-    brokers: list[MetadataRecord] = [
-        RegisterBrokerRecord(
-            broker_id=broker_id,
-            broker_epoch=broker_id,
-            incarnation_id=bytes(16),
-            endpoints=(),
-            rack=None,
-            fenced=broker_id == 4,
-            in_controlled_shutdown=False,
-        )
-        for broker_id in (1, 2, 3, 4, 5)
-    ]
-    leaving = BrokerRegistrationChangeRecord(5, 5, in_controlled_shutdown=True)
-    return after(MetadataImage(), (*brokers, leaving, TopicRecord("orders", ORDERS), *partitions))
+    """Return an image of five brokers, and of a topic with these partitions."""
+    return after(MetadataImage(), [*five_brokers(), TopicRecord("orders", ORDERS), *partitions])
 
 
 def partition(image: MetadataImage, number: int = 0) -> PartitionRegistration:

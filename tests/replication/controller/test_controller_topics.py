@@ -19,8 +19,6 @@ from replication.errors import ErrorCode, KafkaError
 from replication.metadata.rules import (
     METADATA_TOPIC,
     MetadataImage,
-    MetadataRecord,
-    RegisterBrokerRecord,
 )
 from replication.wire.allocate_producer_ids import AllocateProducerIdsRequest
 from replication.wire.create_topics import (
@@ -32,35 +30,21 @@ from replication.wire.create_topics import (
 )
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from storage.types import NO_TOPIC_ID, TopicPartition
+from tests.replication.controller.images import after, registered
 
 POLICY_VIOLATION = ErrorCode.POLICY_VIOLATION
 CONFIG = BrokerConfig(node_id=100, num_partitions=2, default_replication_factor=3)
 
 
 def brokers(*alive: int, fenced: tuple[int, ...] = ()) -> MetadataImage:
-    return MetadataImage().apply_all(
-        [
-            RegisterBrokerRecord(
-                broker_id=broker_id,
-                broker_epoch=broker_id * 10,
-                incarnation_id=bytes(16),
-                endpoints=(),
-                rack=None,
-                fenced=broker_id in fenced,
-                in_controlled_shutdown=False,
-            )
-            for broker_id in (*alive, *fenced)
-        ],
-        offset=10,
-        leader_epoch=0,
+    known = (*alive, *fenced)
+    return after(
+        MetadataImage(),
+        [registered(each, epoch=each * 10, fenced=each in fenced) for each in known],
     )
 
 
 THREE = brokers(1, 2, 3)
-
-
-def after(image: MetadataImage, records: tuple[MetadataRecord, ...]) -> MetadataImage:
-    return image.apply_all(records, offset=image.offset + len(records), leader_epoch=0)
 
 
 def topic(

@@ -15,6 +15,11 @@ ROBIN = Protocol("roundrobin", b"\0\0\0\0\0\1\0\1t")
 STICKY = Protocol("sticky", b"\0\0\0\0\0\1\0\1t")
 
 
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
 def beat(desk: Desk, member_id: str, **how: Any) -> ErrorCode:
     asked: dict[str, Any] = {"group_instance_id": None, "generation": desk.group.generation} | how
     error = heartbeat(desk.machine, member_id=member_id, at=desk.at, **asked)
@@ -44,8 +49,7 @@ def test_a_generation_has_one_leader_which_gets_all_members() -> None:
     assert [len(each.members) for each in results] == [3, 0, 0]
 
 
-def test_each_member_has_its_part_once_the_assignment_is_stored() -> None:
-    desk = Desk()
+def test_each_member_has_its_part_once_the_assignment_is_stored(desk: Desk) -> None:
     tickets = [desk.join(), desk.join()]
     desk.pass_time(0)
     leader, other = (desk.joined(each).member_id for each in tickets)
@@ -60,8 +64,7 @@ def test_each_member_has_its_part_once_the_assignment_is_stored() -> None:
     assert desk.synced(later).assignment == b"O"
 
 
-def test_an_assignment_that_cannot_be_stored_starts_a_rebalance() -> None:
-    desk = Desk()
+def test_an_assignment_that_cannot_be_stored_starts_a_rebalance(desk: Desk) -> None:
     ticket = desk.join()
     desk.pass_time(0)
     leads = desk.sync(desk.joined(ticket).member_id, {})
@@ -70,8 +73,7 @@ def test_an_assignment_that_cannot_be_stored_starts_a_rebalance() -> None:
     assert desk.state is GroupState.PREPARING_REBALANCE
 
 
-def test_a_stored_assignment_of_a_generation_that_is_over_changes_nothing() -> None:
-    desk = Desk()
+def test_a_stored_assignment_of_a_generation_that_is_over_changes_nothing(desk: Desk) -> None:
     desk.join()
     desk.pass_time(0)
     desk.sync("m1", {"m1": b"old"})
@@ -81,8 +83,7 @@ def test_a_stored_assignment_of_a_generation_that_is_over_changes_nothing() -> N
     assert desk.synced(2).error is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_member_that_the_leader_left_out_has_an_empty_assignment() -> None:
-    desk = Desk()
+def test_a_member_that_the_leader_left_out_has_an_empty_assignment(desk: Desk) -> None:
     tickets = [desk.join(), desk.join()]
     desk.pass_time(0)
     leader, other = (desk.joined(each).member_id for each in tickets)
@@ -115,8 +116,7 @@ def test_the_first_rebalance_waits_no_longer_than_the_rebalance_timeout() -> Non
     assert len(desk.joined(tickets[0]).members) < len(tickets)
 
 
-def test_a_dynamic_newcomer_comes_back_with_the_id_it_is_given() -> None:
-    desk = Desk()
+def test_a_dynamic_newcomer_comes_back_with_the_id_it_is_given(desk: Desk) -> None:
     asked = desk.joined(desk.join(must_know_its_id=True))
     assert (asked.error, asked.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "m1")
     static = desk.joined(desk.join("m1", group_instance_id="i"))
@@ -130,8 +130,7 @@ def test_a_dynamic_newcomer_comes_back_with_the_id_it_is_given() -> None:
     assert desk.joined(desk.join("m4")).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_an_id_that_is_out_is_waited_for_as_a_member_is() -> None:
-    desk = Desk()
+def test_an_id_that_is_out_is_waited_for_as_a_member_is(desk: Desk) -> None:
     (member,) = desk.stable(None)
     desk.join(must_know_its_id=True)
     again = desk.join(member)
@@ -148,8 +147,9 @@ def test_an_id_that_is_out_is_waited_for_as_a_member_is() -> None:
         pytest.param([(STICKY, RANGE), (RANGE,)], "range", id="only what all know"),
     ],
 )
-def test_the_protocol_is_voted_for(protocols: list[tuple[Protocol, ...]], expected: str) -> None:
-    desk = Desk()
+def test_the_protocol_is_voted_for(
+    desk: Desk, protocols: list[tuple[Protocol, ...]], expected: str
+) -> None:
     tickets = [desk.join(protocols=each) for each in protocols]
     desk.pass_time(0)
     assert {desk.joined(ticket).protocol_name for ticket in tickets} == {expected}
@@ -158,32 +158,28 @@ def test_the_protocol_is_voted_for(protocols: list[tuple[Protocol, ...]], expect
 @pytest.mark.parametrize(
     "how", [{"protocols": (STICKY,)}, {"protocol_type": "connect"}, {"protocols": ()}]
 )
-def test_a_member_without_a_common_protocol_is_refused(how: dict[str, Any]) -> None:
-    desk = Desk()
+def test_a_member_without_a_common_protocol_is_refused(desk: Desk, how: dict[str, Any]) -> None:
     desk.join(protocols=(RANGE, ROBIN))
     refused = desk.joined(desk.join(**how))
     assert refused.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 @pytest.mark.parametrize("how", [{"protocol_type": ""}, {"protocols": ()}])
-def test_the_first_one_has_to_know_something(how: dict[str, Any]) -> None:
-    desk = Desk()
+def test_the_first_one_has_to_know_something(desk: Desk, how: dict[str, Any]) -> None:
     assert desk.joined(desk.join(**how)).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 # Joining again.
 
 
-def test_joining_again_as_before_changes_nothing_for_a_follower() -> None:
-    desk = Desk()
+def test_joining_again_as_before_changes_nothing_for_a_follower(desk: Desk) -> None:
     _, follower = desk.stable(None, None)
     again = desk.joined(desk.join(follower))
     assert (again.error, again.generation, again.members) == (ErrorCode.NONE, 1, ())
     assert desk.state is GroupState.STABLE
 
 
-def test_a_leader_that_joins_again_wants_to_assign_anew() -> None:
-    desk = Desk()
+def test_a_leader_that_joins_again_wants_to_assign_anew(desk: Desk) -> None:
     leader, follower = desk.stable(None, None)
     again = desk.join(leader)
     assert desk.state is GroupState.PREPARING_REBALANCE
@@ -192,16 +188,14 @@ def test_a_leader_that_joins_again_wants_to_assign_anew() -> None:
     assert desk.joined(again).generation == 2
 
 
-def test_a_member_that_wants_something_else_starts_a_rebalance() -> None:
-    desk = Desk()
+def test_a_member_that_wants_something_else_starts_a_rebalance(desk: Desk) -> None:
     leader, follower = desk.stable(None, None)
     changed = desk.join(follower, protocols=(Protocol("range", b"other"),))
     desk.join(leader)
     assert desk.joined(changed).generation == 2
 
 
-def test_a_lost_answer_is_given_again_while_the_group_waits_for_its_leader() -> None:
-    desk = Desk()
+def test_a_lost_answer_is_given_again_while_the_group_waits_for_its_leader(desk: Desk) -> None:
     tickets = [desk.join(), desk.join()]
     desk.pass_time(0)
     leader, follower = (desk.joined(each).member_id for each in tickets)
@@ -210,8 +204,7 @@ def test_a_lost_answer_is_given_again_while_the_group_waits_for_its_leader() -> 
     assert desk.group.generation == 1
 
 
-def test_a_second_join_of_a_member_ends_the_first() -> None:
-    desk = Desk()
+def test_a_second_join_of_a_member_ends_the_first(desk: Desk) -> None:
     leader, follower = desk.stable(None, None)
     first = desk.join(leader)
     second = desk.join(leader)
@@ -223,8 +216,7 @@ def test_a_second_join_of_a_member_ends_the_first() -> None:
 # Falling apart.
 
 
-def test_a_member_that_does_not_rejoin_in_time_is_removed_and_another_leads() -> None:
-    desk = Desk()
+def test_a_member_that_does_not_rejoin_in_time_is_removed_and_another_leads(desk: Desk) -> None:
     leader, follower = desk.stable(None, None)
     back = desk.join(follower, protocols=(Protocol("range", b"other"),))
     for _ in range(7):
@@ -240,8 +232,7 @@ def test_a_member_that_does_not_rejoin_in_time_is_removed_and_another_leads() ->
     )
 
 
-def test_a_silent_member_is_out_when_its_session_is_over() -> None:
-    desk = Desk()
+def test_a_silent_member_is_out_when_its_session_is_over(desk: Desk) -> None:
     one, other = desk.stable(None, None)
     desk.pass_time(SESSION_MS - 1)
     assert beat(desk, one) is ErrorCode.NONE
@@ -251,8 +242,7 @@ def test_a_silent_member_is_out_when_its_session_is_over() -> None:
     assert beat(desk, one) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_the_session_of_a_waiting_member_does_not_expire() -> None:
-    desk = Desk()
+def test_the_session_of_a_waiting_member_does_not_expire(desk: Desk) -> None:
     one, other = desk.stable(None, None)
     waiting = desk.join(one)
     for _ in range(5):
@@ -263,8 +253,7 @@ def test_the_session_of_a_waiting_member_does_not_expire() -> None:
     assert desk.joined(waiting).generation == 2
 
 
-def test_a_newcomer_without_an_answer_is_removed_after_five_minutes() -> None:
-    desk = Desk()
+def test_a_newcomer_without_an_answer_is_removed_after_five_minutes(desk: Desk) -> None:
     (member,) = desk.stable(None)
     newcomer = desk.join(rebalance_timeout_ms=NEW_MEMBER_JOIN_TIMEOUT_MS * 2)
     for _ in range(NEW_MEMBER_JOIN_TIMEOUT_MS // SESSION_MS + 1):
@@ -274,8 +263,7 @@ def test_a_newcomer_without_an_answer_is_removed_after_five_minutes() -> None:
     assert desk.joined(newcomer).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_member_that_does_not_sync_is_removed() -> None:
-    desk = Desk()
+def test_a_member_that_does_not_sync_is_removed(desk: Desk) -> None:
     tickets = [desk.join(), desk.join()]
     desk.pass_time(0)
     leader, silent = (desk.joined(each).member_id for each in tickets)
@@ -289,8 +277,7 @@ def test_a_member_that_does_not_sync_is_removed() -> None:
     assert desk.state is GroupState.PREPARING_REBALANCE
 
 
-def test_the_last_to_leave_leaves_an_empty_group_which_is_written_down() -> None:
-    desk = Desk()
+def test_the_last_to_leave_leaves_an_empty_group_which_is_written_down(desk: Desk) -> None:
     one, other = desk.stable(None, None)
     assert go(desk, one) is ErrorCode.NONE
     assert go(desk, one) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -310,8 +297,7 @@ def test_a_full_group_refuses_newcomers_and_keeps_the_first_to_rejoin() -> None:
     assert list(desk.group.members) == [one]
 
 
-def test_requests_of_another_generation_are_refused() -> None:
-    desk = Desk()
+def test_requests_of_another_generation_are_refused(desk: Desk) -> None:
     (member,) = desk.stable(None)
     assert beat(desk, member, generation=7) is ErrorCode.ILLEGAL_GENERATION
     assert desk.synced(desk.sync(member, generation=7)).error is ErrorCode.ILLEGAL_GENERATION
@@ -322,8 +308,7 @@ def test_requests_of_another_generation_are_refused() -> None:
     assert desk.synced(desk.sync("stranger")).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_an_unloaded_group_answers_every_waiting_request() -> None:
-    desk = Desk()
+def test_an_unloaded_group_answers_every_waiting_request(desk: Desk) -> None:
     one, _ = desk.stable(None, None)
     waiting = desk.join(one)
     desk.machine.unload(ErrorCode.NOT_COORDINATOR, desk.at)
@@ -338,8 +323,9 @@ def test_an_unloaded_group_answers_every_waiting_request() -> None:
 
 
 @pytest.mark.parametrize("may_skip", [False, True])
-def test_a_static_member_takes_its_place_again_without_a_rebalance(may_skip: bool) -> None:
-    desk = Desk()
+def test_a_static_member_takes_its_place_again_without_a_rebalance(
+    desk: Desk, may_skip: bool
+) -> None:
     old, other = desk.stable("i", "j")
     back = desk.join(group_instance_id="i", may_skip_assignment=may_skip)
     assert back not in desk.answers, "first its new id is written down"
@@ -356,8 +342,7 @@ def test_a_static_member_takes_its_place_again_without_a_rebalance(may_skip: boo
     assert list(desk.group.members) == [result.member_id, other]
 
 
-def test_a_replacement_that_cannot_be_written_did_not_happen() -> None:
-    desk = Desk()
+def test_a_replacement_that_cannot_be_written_did_not_happen(desk: Desk) -> None:
     (old,) = desk.stable("i")
     back = desk.join(group_instance_id="i", session_timeout_ms=1)
     desk.finish_writes(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -366,8 +351,7 @@ def test_a_replacement_that_cannot_be_written_did_not_happen() -> None:
     assert desk.group.members[old].session_timeout_ms == SESSION_MS
 
 
-def test_a_replacement_while_the_leader_assigns_begins_again() -> None:
-    desk = Desk()
+def test_a_replacement_while_the_leader_assigns_begins_again(desk: Desk) -> None:
     tickets = [desk.join(group_instance_id="i"), desk.join(group_instance_id="j")]
     desk.pass_time(0)
     waiting = desk.sync(desk.joined(tickets[0]).member_id, group_instance_id="i")
@@ -378,8 +362,7 @@ def test_a_replacement_while_the_leader_assigns_begins_again() -> None:
     assert desk.joined(back).generation == 2
 
 
-def test_a_replacement_during_a_rebalance_waits_for_it_and_fences_the_old_one() -> None:
-    desk = Desk()
+def test_a_replacement_during_a_rebalance_waits_for_it_and_fences_the_old_one(desk: Desk) -> None:
     one, other = desk.stable("i", "j")
     waiting = desk.join(one, group_instance_id="i")
     back = desk.join(group_instance_id="i")
@@ -388,8 +371,7 @@ def test_a_replacement_during_a_rebalance_waits_for_it_and_fences_the_old_one() 
     assert desk.joined(back).generation == 2
 
 
-def test_a_rebalance_overtakes_a_replacement_that_is_being_written() -> None:
-    desk = Desk()
+def test_a_rebalance_overtakes_a_replacement_that_is_being_written(desk: Desk) -> None:
     _, other = desk.stable("i", "j")
     back = desk.join(group_instance_id="i")
     desk.join(other, group_instance_id="j", protocols=(Protocol("range", b"other"),))
@@ -397,8 +379,7 @@ def test_a_rebalance_overtakes_a_replacement_that_is_being_written() -> None:
     assert desk.joined(back).generation == 2
 
 
-def test_a_replacement_that_votes_otherwise_starts_a_rebalance() -> None:
-    desk = Desk()
+def test_a_replacement_that_votes_otherwise_starts_a_rebalance(desk: Desk) -> None:
     first = desk.join(group_instance_id="i", protocols=(RANGE, ROBIN))
     desk.pass_time(0)
     desk.sync(desk.joined(first).member_id, {}, group_instance_id="i")
@@ -407,8 +388,7 @@ def test_a_replacement_that_votes_otherwise_starts_a_rebalance() -> None:
     assert (desk.joined(back).generation, desk.joined(back).protocol_name) == (2, "roundrobin")
 
 
-def test_static_members_keep_their_place_until_their_session_is_over() -> None:
-    desk = Desk()
+def test_static_members_keep_their_place_until_their_session_is_over(desk: Desk) -> None:
     _, other = desk.stable("i", "j")
     desk.group.members["m1"].rebalance_timeout_ms = 1
     waiting = desk.join(
@@ -421,8 +401,7 @@ def test_static_members_keep_their_place_until_their_session_is_over() -> None:
     assert "m1" not in desk.group.members
 
 
-def test_a_group_of_absent_static_members_keeps_its_generation() -> None:
-    desk = Desk()
+def test_a_group_of_absent_static_members_keeps_its_generation(desk: Desk) -> None:
     _, other = desk.stable("i", "j")
     desk.group.members["m1"].rebalance_timeout_ms = desk.group.members[
         other
@@ -435,8 +414,7 @@ def test_a_group_of_absent_static_members_keeps_its_generation() -> None:
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
-def test_a_rebalance_timeout_of_0_costs_no_busy_loop(timeout_ms: int) -> None:
-    desk = Desk()
+def test_a_rebalance_timeout_of_0_costs_no_busy_loop(desk: Desk, timeout_ms: int) -> None:
     leader, other = desk.stable("i", "j")
     for member, instance in (leader, "i"), (other, "j"):
         desk.join(member, group_instance_id=instance, rebalance_timeout_ms=timeout_ms)
@@ -454,8 +432,7 @@ def test_a_rebalance_timeout_of_0_costs_no_busy_loop(timeout_ms: int) -> None:
     assert desk.state is GroupState.EMPTY
 
 
-def test_an_administrator_sends_a_static_member_away_by_its_instance_id() -> None:
-    desk = Desk()
+def test_an_administrator_sends_a_static_member_away_by_its_instance_id(desk: Desk) -> None:
     desk.stable("i", "j")
     assert go(desk, "", "k") is ErrorCode.UNKNOWN_MEMBER_ID
     assert go(desk, "", None) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -473,8 +450,7 @@ def may_commit(desk: Desk, member_id: str = "", generation: int = -1) -> ErrorCo
     )
 
 
-def test_only_members_commit_unless_there_are_none() -> None:
-    desk = Desk()
+def test_only_members_commit_unless_there_are_none(desk: Desk) -> None:
     assert may_commit(desk) is ErrorCode.NONE
     assert may_commit(desk, "m", 1) is ErrorCode.UNKNOWN_MEMBER_ID
     (member,) = desk.stable(None)
@@ -488,8 +464,7 @@ def test_only_members_commit_unless_there_are_none() -> None:
     assert may_commit(desk, member, 2) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_commit_is_as_good_as_a_heartbeat() -> None:
-    desk = Desk()
+def test_a_commit_is_as_good_as_a_heartbeat(desk: Desk) -> None:
     (member,) = desk.stable(None)
     desk.pass_time(SESSION_MS - 1)
     may_commit(desk, member, 1)

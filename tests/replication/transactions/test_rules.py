@@ -75,12 +75,21 @@ def adding(
     )
 
 
+def transaction_of(decision: object) -> Transaction:
+    assert isinstance(decision, Transaction), decision
+    return decision
+
+
+def write(at: Slot, transaction: Transaction) -> Transaction:
+    at.begin(transaction)
+    return at.appended()
+
+
 # InitProducerId.
 
 
 def test_a_new_id_begins_with_epoch_0() -> None:
-    decision = init(Slot(created("tx", producer_id=7, timeout_ms=1000, now_ms=0)))
-    assert isinstance(decision, Transaction)
+    decision = transaction_of(init(Slot(created("tx", producer_id=7, timeout_ms=1000, now_ms=0))))
     assert (decision.producer_id, decision.producer_epoch, decision.timeout_ms) == (7, 0, 2000)
 
 
@@ -89,8 +98,7 @@ def test_a_new_id_begins_with_epoch_0() -> None:
     [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT],
 )
 def test_a_producer_that_begins_gets_the_next_epoch(state: TransactionState) -> None:
-    decision = init(slot(state))
-    assert isinstance(decision, Transaction)
+    decision = transaction_of(init(slot(state)))
     assert (decision.producer_epoch, decision.state) == (4, TransactionState.EMPTY)
     assert (decision.started_ms, decision.partitions) == (-1, frozenset())
 
@@ -113,14 +121,11 @@ def test_a_producer_that_continues_after_an_error_names_its_epoch(
 
 def test_when_epochs_run_out_there_is_a_new_producer_id() -> None:
     last = slot(epoch=MAX_PRODUCER_EPOCH - 1)
-    decision = init(last, (7, MAX_PRODUCER_EPOCH - 1))
-    assert isinstance(decision, Transaction)
+    decision = transaction_of(init(last, (7, MAX_PRODUCER_EPOCH - 1)))
     assert (decision.producer_id, decision.producer_epoch) == (SPARE, 0)
-    last.begin(decision)
-    last.appended()
+    write(last, decision)
     # The answer was lost; it asks again as who it was.
-    again = init(last, (7, MAX_PRODUCER_EPOCH - 1))
-    assert isinstance(again, Transaction)
+    again = transaction_of(init(last, (7, MAX_PRODUCER_EPOCH - 1)))
     assert (again.producer_id, again.producer_epoch) == (SPARE, 0)
 
 
@@ -136,10 +141,8 @@ def test_an_ongoing_transaction_is_aborted_first_under_an_epoch_without_a_produc
     ongoing.appended()
     assert ending(ongoing) is ErrorCode.PRODUCER_FENCED
     assert init(ongoing) is ErrorCode.CONCURRENT_TRANSACTIONS
-    ongoing.begin(ongoing.current.completed(now_ms=700))
-    ongoing.appended()
-    decision = init(ongoing)
-    assert isinstance(decision, Transaction)
+    write(ongoing, ongoing.current.completed(now_ms=700))
+    decision = transaction_of(init(ongoing))
     assert decision.producer_epoch == 5
 
 
@@ -158,16 +161,14 @@ def test_a_fence_that_could_not_be_written_costs_one_epoch_in_all() -> None:
 
 def test_partitions_are_written_down_before_they_are_written_to() -> None:
     empty = slot()
-    first = adding(empty, T0)
-    assert isinstance(first, Transaction)
+    first = transaction_of(adding(empty, T0))
     assert (first.state, first.started_ms) == (TransactionState.ONGOING, 500)
     assert first.partitions == {T0}
     empty.begin(first)
     assert adding(empty, T0) is ErrorCode.CONCURRENT_TRANSACTIONS
     empty.appended()
     assert adding(empty, T0) is ErrorCode.NONE
-    second = adding(empty, T1)
-    assert isinstance(second, Transaction)
+    second = transaction_of(adding(empty, T1))
     assert second.partitions == {T0, T1}
     assert second.started_ms == 500
 
@@ -190,7 +191,7 @@ def test_refused_producers_add_no_partitions(
     assert verify_partitions(at, partitions=frozenset({T0}), **asked) == {T0: error}
 
 
-def test_a_leader_verifies_that_a_partition_is_in_the_transaction() -> None:
+def test_a_leader_verifies_that_a_partition_is_in_thetransaction_of() -> None:
     ongoing = slot(TransactionState.ONGOING, partitions=frozenset({T0}))
     assert verify_partitions(
         ongoing, producer_id=7, producer_epoch=3, partitions=frozenset({T0, T1})
@@ -203,12 +204,10 @@ def test_a_leader_verifies_that_a_partition_is_in_the_transaction() -> None:
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_transaction_ends_in_two_steps(commit: bool) -> None:
     ongoing = slot(TransactionState.ONGOING, partitions=frozenset({T0}))
-    prepared = ending(ongoing, commit=commit)
-    assert isinstance(prepared, Transaction)
+    prepared = transaction_of(ending(ongoing, commit=commit))
     assert (prepared.commits, prepared.producer_epoch) == (commit, 3)
     assert prepared.partitions == {T0}
-    ongoing.begin(prepared)
-    ongoing.appended()
+    write(ongoing, prepared)
     assert ending(ongoing, commit=commit) is ErrorCode.CONCURRENT_TRANSACTIONS
     assert ending(ongoing, commit=not commit) is ErrorCode.INVALID_TXN_STATE
     done = ongoing.begin(prepared.completed(now_ms=600))
@@ -228,7 +227,7 @@ def test_a_transaction_ends_in_two_steps(commit: bool) -> None:
         (slot(), (7, 3), ErrorCode.INVALID_TXN_STATE),
     ],
 )
-def test_refused_producers_end_no_transaction(
+def test_refused_producers_end_notransaction_of(
     at: Slot | None, producer: tuple[int, int], error: ErrorCode
 ) -> None:
     assert ending(at, producer=producer) is error
@@ -236,14 +235,11 @@ def test_refused_producers_end_no_transaction(
 
 def test_in_version_2_each_end_gives_the_next_epoch() -> None:
     ongoing = slot(TransactionState.ONGOING, partitions=frozenset({T0}))
-    prepared = ending(ongoing, bumps_epoch=True)
-    assert isinstance(prepared, Transaction)
+    prepared = transaction_of(ending(ongoing, bumps_epoch=True))
     assert (prepared.producer_epoch, prepared.last_producer_epoch) == (4, 3)
-    ongoing.begin(prepared)
-    ongoing.appended()
+    write(ongoing, prepared)
     assert ending(ongoing, bumps_epoch=True) is ErrorCode.CONCURRENT_TRANSACTIONS
-    ongoing.begin(prepared.completed(now_ms=600))
-    ongoing.appended()
+    write(ongoing, prepared.completed(now_ms=600))
     assert ending(ongoing, bumps_epoch=True) is ErrorCode.NONE, "it asks again"
     assert ending(ongoing, bumps_epoch=True, producer=(7, 2)) is ErrorCode.PRODUCER_FENCED
 
@@ -286,13 +282,12 @@ def test_an_end_of_version_1_gives_no_epoch_and_is_not_repeated_with_the_one_bef
 
 def test_in_version_2_a_transaction_without_partitions_can_be_aborted() -> None:
     empty = slot()
-    prepared = empty.begin(_transaction(ending(empty, commit=False, bumps_epoch=True)))
+    prepared = empty.begin(transaction_of(ending(empty, commit=False, bumps_epoch=True)))
     assert (prepared.state, prepared.partitions) == (TransactionState.PREPARE_ABORT, frozenset())
     assert prepared.started_ms == 500
     empty.appended()
     assert adding(empty, T0, producer=(7, 4)) is ErrorCode.CONCURRENT_TRANSACTIONS
-    empty.begin(prepared.completed(now_ms=600))
-    empty.appended()
+    write(empty, prepared.completed(now_ms=600))
     assert isinstance(adding(empty, T0, producer=(7, 4)), Transaction)
 
 
@@ -302,8 +297,7 @@ def test_in_version_2_a_timed_out_producer_continues_by_aborting() -> None:
     aborting = ongoing.begin(abort_fenced(ongoing, bumps_epoch=True, now_ms=1101))
     assert (aborting.producer_epoch, aborting.bumps_epoch) == (4, True)
     ongoing.appended()
-    ongoing.begin(aborting.completed(now_ms=1200))
-    ongoing.appended()
+    write(ongoing, aborting.completed(now_ms=1200))
     assert ending(ongoing, commit=True, bumps_epoch=True) is ErrorCode.INVALID_TXN_STATE
     assert ending(ongoing, commit=False, bumps_epoch=True) is ErrorCode.NONE
     assert ending(ongoing, commit=False) is ErrorCode.PRODUCER_FENCED, "of version 1"
@@ -315,34 +309,26 @@ def test_in_version_2_no_producer_receives_the_last_epoch() -> None:
     assert time_out(ongoing, now_ms=1101)
     aborting = ongoing.begin(abort_fenced(ongoing, bumps_epoch=True, now_ms=1101))
     ongoing.appended()
-    ongoing.begin(aborting.completed(now_ms=1200))
-    ongoing.appended()
+    write(ongoing, aborting.completed(now_ms=1200))
     assert ongoing.current.producer_epoch == MAX_PRODUCER_EPOCH
     for producer in ((7, last), (7, MAX_PRODUCER_EPOCH)):
         decision = ending(ongoing, producer=producer, commit=False, bumps_epoch=True)
         assert decision is ErrorCode.PRODUCER_FENCED
-    assert _transaction(init(ongoing)).producer_id == SPARE
-
-
-def _transaction(decision: object) -> Transaction:
-    assert isinstance(decision, Transaction), decision
-    return decision
+    assert transaction_of(init(ongoing)).producer_id == SPARE
 
 
 def test_in_version_2_epochs_run_out_with_the_next_producer_id_at_hand() -> None:
     last = MAX_PRODUCER_EPOCH - 1
     ongoing = slot(TransactionState.ONGOING, epoch=last, partitions=frozenset({T0}))
-    prepared = ending(ongoing, producer=(7, last), bumps_epoch=True)
-    assert isinstance(prepared, Transaction)
+    prepared = transaction_of(ending(ongoing, producer=(7, last), bumps_epoch=True))
     assert (prepared.producer_epoch, prepared.next_producer_id) == (MAX_PRODUCER_EPOCH, SPARE)
-    ongoing.begin(prepared)
-    ongoing.appended()
+    write(ongoing, prepared)
     done = ongoing.begin(prepared.completed(now_ms=600))
     assert (done.producer_id, done.producer_epoch) == (SPARE, 0)
     ongoing.appended()
     assert ending(ongoing, producer=(7, last), bumps_epoch=True) is ErrorCode.NONE
     assert adding(ongoing, T0, producer=(7, last)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    again = _transaction(init(ongoing, (7, last)))
+    again = transaction_of(init(ongoing, (7, last)))
     assert (again.producer_id, again.producer_epoch) == (SPARE, 0), "KIP-360, after a lost answer"
 
 
