@@ -3,8 +3,9 @@
 import contextlib
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial, wraps
-from typing import Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec
 
 import attrs
 
@@ -113,3 +114,28 @@ def played(story: Callable[Concatenate[World, Given], Awaitable[None]]) -> Calla
     given = [each for name, each in signature.parameters.items() if name != "world"]
     vars(test)["__signature__"] = signature.replace(parameters=given)
     return test
+
+
+def played_in(
+    scene: Callable[..., AbstractAsyncContextManager[Any]], **how: Any
+) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
+    """Turn a story inside `scene(world, **how)` into a test.
+
+    The story's first argument is what the scene opens; it gets the world too if it names it.
+    """
+
+    def decorate(story: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+        signature = inspect.signature(story)
+
+        @wraps(story)
+        async def within(world: World, **given: Any) -> None:
+            if "world" in signature.parameters:
+                given["world"] = world
+            async with scene(world, **how) as opened:
+                await story(opened, **given)
+
+        _, *others = signature.parameters.values()
+        vars(within)["__signature__"] = signature.replace(parameters=others)
+        return played(within)
+
+    return decorate

@@ -37,6 +37,7 @@ from scenarios.world.world import World
 from storage.errors import InconsistentMetadataError, KafkaStorageError, LogDirectoryLockedError
 from storage.testing import DiskCosts, Fault
 from storage.types import TopicPartition
+from tests.replication.broker.stage import played, played_in
 from tests.replication.controller.running_controller import (
     CONFIG,
     Registered,
@@ -45,7 +46,6 @@ from tests.replication.controller.running_controller import (
     partition_of,
     running,
 )
-from tests.replication.stories import played
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -58,7 +58,7 @@ def events(world: World, kind: type[E]) -> list[E]:
     return [entry.event for entry in world.trace.entries if isinstance(entry.event, kind)]
 
 
-@played()
+@played
 async def test_a_broker_is_unfenced_when_it_has_applied_its_registration(world: World) -> None:
     async with running(world) as controller:
         broker = Registered(controller, 1)
@@ -77,7 +77,7 @@ async def test_a_broker_is_unfenced_when_it_has_applied_its_registration(world: 
     assert len(events(world, BrokerUnfenced)) == 1
 
 
-@played()
+@played
 async def test_a_silent_broker_is_fenced_and_its_leaderships_move(world: World) -> None:
     seams = world.node("controller")
     async with running(world) as controller, trio.open_nursery() as nursery:
@@ -108,7 +108,7 @@ async def test_a_silent_broker_is_fenced_and_its_leaderships_move(world: World) 
     ]
 
 
-@played()
+@played
 async def test_the_last_in_sync_replica_is_waited_for_and_leads_again(world: World) -> None:
     seams = world.node("controller")
     async with running(world) as controller:
@@ -128,7 +128,7 @@ async def test_the_last_in_sync_replica_is_waited_for_and_leads_again(world: Wor
 
 
 @pytest.mark.parametrize("clean", [False, True])
-@played(running)
+@played_in(running)
 async def test_a_broker_without_a_clean_shutdown_is_no_longer_eligible(
     controller: Controller, clean: bool
 ) -> None:
@@ -153,7 +153,7 @@ async def test_a_broker_without_a_clean_shutdown_is_no_longer_eligible(
     assert then.elr == (1,)
 
 
-@played()
+@played
 async def test_the_minimum_isr_of_a_cluster_is_that_of_its_first_controller(world: World) -> None:
     """Leaders and the controller must reckon by the same one, whatever their files say."""
 
@@ -166,7 +166,7 @@ async def test_the_minimum_isr_of_a_cluster_is_that_of_its_first_controller(worl
         assert minimum(controller) == "2"
 
 
-@played(running)
+@played_in(running)
 async def test_the_same_incarnation_that_registers_again_stays_in_sync(
     controller: Controller,
 ) -> None:
@@ -176,7 +176,7 @@ async def test_the_same_incarnation_that_registers_again_stays_in_sync(
     assert partition_of(controller.image, "orders").leader == 1
 
 
-@played()
+@played
 async def test_a_controller_without_eligible_leader_replicas_keeps_the_last_one_in_sync(
     world: World,
 ) -> None:
@@ -243,7 +243,7 @@ def test_an_unclean_election_needs_the_topics_configuration(unclean: bool) -> No
         assert (partition.leader, partition.isr, partition.elr) == (NO_LEADER, (), (1,))
 
 
-@played(running)
+@played_in(running)
 async def test_a_killed_broker_registers_again_when_its_session_has_expired(
     controller: Controller,
 ) -> None:
@@ -263,7 +263,7 @@ async def test_a_killed_broker_registers_again_when_its_session_has_expired(
     assert (await first.heartbeat()).error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
-@played(running)
+@played_in(running)
 async def test_a_broker_of_another_cluster_is_refused(controller: Controller) -> None:
     broker = Registered(controller, 1)
     refused = await broker.register(cluster_id="another")
@@ -271,7 +271,7 @@ async def test_a_broker_of_another_cluster_is_refused(controller: Controller) ->
     assert (await broker.register(listeners=[])).error_code == ErrorCode.INVALID_REGISTRATION
 
 
-@played()
+@played
 async def test_a_controlled_shutdown_waits_until_the_others_know(world: World) -> None:
     async with running(world) as controller:
         first, second = await join(controller, 1, 2)
@@ -294,7 +294,7 @@ async def test_a_controlled_shutdown_waits_until_the_others_know(world: World) -
     assert causes == ["controlled shutdown"]
 
 
-@played(running)
+@played_in(running)
 async def test_one_that_leads_nothing_may_leave_at_once(controller: Controller) -> None:
     first, _ = await join(controller, 1, 2)
     await create_topic(controller, "orders", (2, 1))
@@ -302,7 +302,7 @@ async def test_one_that_leads_nothing_may_leave_at_once(controller: Controller) 
     assert partition_of(controller.image, "orders").isr == (2,)
 
 
-@played()
+@played
 async def test_a_returning_controller_has_its_log_and_fences_no_live_broker(
     world: World,
 ) -> None:
@@ -383,7 +383,7 @@ def test_decisions_that_come_together_are_synced_together() -> None:
     assert World(seed=10).run(story) < 1.0
 
 
-@played()
+@played
 async def test_nothing_is_served_before_it_is_synced(world: World) -> None:
     world.node("controller")
     async with running(world) as controller:
@@ -426,7 +426,7 @@ async def _fetch(
     return response.responses[0].partitions[0]
 
 
-@played()
+@played
 async def test_an_observer_of_an_older_leader_epoch_learns_where_the_logs_diverge(
     world: World,
 ) -> None:
@@ -446,7 +446,7 @@ async def test_an_observer_of_an_older_leader_epoch_learns_where_the_logs_diverg
         assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-@played(running)
+@played_in(running)
 async def test_over_the_wire_a_broker_reads_the_log_it_is_in(
     controller: Controller, world: World
 ) -> None:
@@ -476,7 +476,7 @@ async def test_over_the_wire_a_broker_reads_the_log_it_is_in(
     client.close()
 
 
-@played()
+@played
 async def test_a_disk_that_fails_ends_the_controller_and_nothing_is_answered(world: World) -> None:
     async def ask(controller: Controller) -> None:
         with pytest.raises(PeerUnavailableError):
@@ -503,7 +503,7 @@ async def _ends_with_its_disk(
         await controller.run(task_status=task_status)
 
 
-@played()
+@played
 async def test_a_directory_of_another_node_or_cluster_or_in_use_is_refused(world: World) -> None:
     async with running(world):
         seams = world.node("controller")
@@ -518,7 +518,7 @@ async def test_a_directory_of_another_node_or_cluster_or_in_use_is_refused(world
             await Controller(config=config, seams=seams, on_bug=_raise).run()
 
 
-@played()
+@played
 async def test_events_are_emitted_once_they_are_durable(world: World) -> None:
     world.node("controller")
     async with running(world) as controller:
@@ -546,7 +546,7 @@ class Held:
         return await self.inner(fn)
 
 
-@played(running)
+@played_in(running)
 async def test_while_a_large_decision_is_made_heartbeats_are_answered_and_changes_wait(
     controller: Controller,
 ) -> None:

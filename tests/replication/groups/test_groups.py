@@ -35,8 +35,7 @@ from replication.wire.offset_delete import (
 from replication.wire.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchTopic
 from scenarios.world.world import World
 from tests.replication.broker.members import RETRIED, SUBSCRIPTION, Member, all_join
-from tests.replication.broker.stage import Stage, staged
-from tests.replication.stories import played
+from tests.replication.broker.stage import Stage, played, played_in, staged
 
 FEW = {"offsets_topic_num_partitions": "3", "group_initial_rebalance_delay_ms": "100"}
 
@@ -56,7 +55,7 @@ def events_of(world: World) -> list[Event]:
 # The coordinator.
 
 
-@played(reading, brokers=3)
+@played_in(reading, brokers=3)
 async def test_the_first_search_for_a_coordinator_creates_the_offsets_topic(
     stage: Stage,
 ) -> None:
@@ -73,7 +72,7 @@ async def test_the_first_search_for_a_coordinator_creates_the_offsets_topic(
         assert (found.error_code, found.node_id) == (ErrorCode.NONE, coordinator)
 
 
-@played(reading)
+@played_in(reading)
 async def test_asking_for_the_offsets_topic_by_name_makes_the_same_one(stage: Stage) -> None:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=GROUP_METADATA_TOPIC)])
     answer = await stage.client.ask(stage.address(1), request)
@@ -81,7 +80,7 @@ async def test_asking_for_the_offsets_topic_by_name_makes_the_same_one(stage: St
     assert stage.cluster.image.topics[GROUP_METADATA_TOPIC].configs["cleanup.policy"]
 
 
-@played()
+@played
 async def test_with_too_few_brokers_for_the_offsets_topic_there_is_no_coordinator(
     world: World,
 ) -> None:
@@ -93,7 +92,7 @@ async def test_with_too_few_brokers_for_the_offsets_topic_there_is_no_coordinato
         assert (found.error_code, found.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
 
 
-@played(reading, brokers=3)
+@played_in(reading, brokers=3)
 async def test_another_broker_answers_not_coordinator(stage: Stage) -> None:
     coordinator = await Member(stage).coordinator()
     other = next(each for each in (1, 2, 3) if each != coordinator)
@@ -111,7 +110,7 @@ async def test_another_broker_answers_not_coordinator(stage: Stage) -> None:
 # Members.
 
 
-@played(reading)
+@played_in(reading)
 async def test_three_members_share_a_topic_and_the_rest_share_it_when_one_leaves(
     stage: Stage,
 ) -> None:
@@ -129,7 +128,7 @@ async def test_three_members_share_a_topic_and_the_rest_share_it_when_one_leaves
     assert await members[0].beat() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-@played(reading)
+@played_in(reading)
 async def test_groups_and_offsets_are_counted_under_kafkas_names(stage: Stage) -> None:
     member = Member(stage)
     await all_join(member)
@@ -145,7 +144,7 @@ async def test_groups_and_offsets_are_counted_under_kafkas_names(stage: Stage) -
     assert found == [2, 1, 1, 2]
 
 
-@played(reading)
+@played_in(reading)
 async def test_a_silent_member_is_waited_for_as_long_as_its_session_lasts(stage: Stage) -> None:
     alive, silent = Member(stage), Member(stage)
     await all_join(alive, silent)
@@ -159,7 +158,7 @@ async def test_a_silent_member_is_waited_for_as_long_as_its_session_lasts(stage:
     assert [(each.member, each.cause) for each in left] == [(silent.member_id, "session expired")]
 
 
-@played(reading)
+@played_in(reading)
 async def test_a_static_member_comes_back_to_its_part_without_a_rebalance(stage: Stage) -> None:
     one, other = Member(stage, instance="i"), Member(stage, instance="j")
     await all_join(one, other)
@@ -173,7 +172,7 @@ async def test_a_static_member_comes_back_to_its_part_without_a_rebalance(stage:
 # Offsets.
 
 
-@played(reading, offset_metadata_max_bytes="5")
+@played_in(reading, offset_metadata_max_bytes="5")
 async def test_only_members_commit_offsets(stage: Stage) -> None:
     member, stranger = Member(stage), Member(stage)
     assert await member.committed() == -1
@@ -187,7 +186,7 @@ async def test_only_members_commit_offsets(stage: Stage) -> None:
     assert (await member.committed(), await member.committed(partition=1)) == (7, -1)
 
 
-@played(reading, brokers=3)
+@played_in(reading, brokers=3)
 async def test_offsets_are_fetched_in_every_form_there_has_been(stage: Stage) -> None:
     topic = OffsetFetchTopic(name="t", partition_indexes=[0, 1])
     request = OffsetFetchRequest(
@@ -211,7 +210,7 @@ async def test_offsets_are_fetched_in_every_form_there_has_been(stage: Stage) ->
         assert code == ErrorCode.NOT_COORDINATOR
 
 
-@played(reading)
+@played_in(reading)
 async def test_a_request_without_topics_fetches_all_offsets_of_a_group(stage: Stage) -> None:
     by_hand = Member(stage)
     await by_hand.commit(5)
@@ -225,7 +224,7 @@ async def test_a_request_without_topics_fetches_all_offsets_of_a_group(stage: St
 # Coordinators that die.
 
 
-@played(reading, brokers=3)
+@played_in(reading, brokers=3)
 async def test_a_new_coordinator_knows_members_generation_and_offsets(stage: Stage) -> None:
     members = [Member(stage) for _ in range(2)]
     await all_join(*members)
@@ -243,7 +242,7 @@ async def test_a_new_coordinator_knows_members_generation_and_offsets(stage: Sta
     assert [(each.groups, each.offsets) for each in loaded] == [(1, 1)]
 
 
-@played(reading, brokers=3)
+@played_in(reading, brokers=3)
 async def test_a_returning_coordinator_reads_the_records_of_its_absence(
     stage: Stage,
 ) -> None:
@@ -265,7 +264,7 @@ async def test_a_returning_coordinator_reads_the_records_of_its_absence(
     )
 
 
-@played(reading, brokers=3)
+@played_in(reading, brokers=3)
 async def test_a_waiting_join_is_answered_when_the_coordinator_stops(stage: Stage) -> None:
     one, other = Member(stage), Member(stage)
     await all_join(one)
@@ -277,7 +276,7 @@ async def test_a_waiting_join_is_answered_when_the_coordinator_stops(stage: Stag
     assert one.generation == other.generation
 
 
-@played()
+@played
 async def test_committed_offsets_outlive_any_coordinator(world: World) -> None:
     chance = world.chance("who dies when")
     async with reading(world, brokers=3) as stage:
@@ -307,7 +306,7 @@ async def until_whole(stage: Stage) -> None:
     await stage.cluster.until(whole, what="all in sync")
 
 
-@played(reading)
+@played_in(reading)
 async def test_another_offsets_topic_has_no_old_offsets(stage: Stage) -> None:
     by_hand = Member(stage)
     await by_hand.commit(9)
@@ -320,7 +319,7 @@ async def test_another_offsets_topic_has_no_old_offsets(stage: Stage) -> None:
 # Forgetting.
 
 
-@played(reading, brokers=3)
+@played_in(reading, brokers=3)
 async def test_a_group_without_members_can_be_deleted(stage: Stage) -> None:
     member = Member(stage)
     await all_join(member)
@@ -339,7 +338,7 @@ async def test_a_group_without_members_can_be_deleted(stage: Stage) -> None:
     assert await member.committed() == -1, "and nobody remembers it"
 
 
-@played(reading)
+@played_in(reading)
 async def test_offsets_of_topics_without_a_subscription_can_be_deleted(stage: Stage) -> None:
     member = Member(stage)
     await all_join(member)
@@ -364,7 +363,7 @@ async def test_offsets_of_topics_without_a_subscription_can_be_deleted(stage: St
     assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-@played()
+@played
 async def test_offsets_expire_when_the_group_has_had_no_members_for_long_enough(
     world: World,
 ) -> None:
@@ -386,7 +385,7 @@ async def test_offsets_expire_when_the_group_has_had_no_members_for_long_enough(
         assert listed.groups == []
 
 
-@played(reading)
+@played_in(reading)
 async def test_offsets_of_a_deleted_topic_go_with_it(stage: Stage) -> None:
     by_hand = Member(stage)
     await by_hand.commit(9)
@@ -401,7 +400,7 @@ async def test_offsets_of_a_deleted_topic_go_with_it(stage: Stage) -> None:
     assert await by_hand.committed() == -1
 
 
-@played(reading, brokers=3)
+@played_in(reading, brokers=3)
 async def test_groups_are_listed_by_state_and_type(stage: Stage) -> None:
     member = Member(stage)
     await all_join(member)
@@ -419,7 +418,7 @@ async def test_groups_are_listed_by_state_and_type(stage: Stage) -> None:
     }
 
 
-@played(reading)
+@played_in(reading)
 async def test_a_member_that_disconnects_while_it_waits_does_not_disturb_others(
     stage: Stage,
 ) -> None:
@@ -432,7 +431,7 @@ async def test_a_member_that_disconnects_while_it_waits_does_not_disturb_others(
     assert await one.beat() in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
-@played(reading, offset_metadata_max_bytes="100000")
+@played_in(reading, offset_metadata_max_bytes="100000")
 async def test_a_name_that_no_record_can_hold_is_refused(stage: Stage) -> None:
     long = "g" * 40_000
     member = Member(stage)

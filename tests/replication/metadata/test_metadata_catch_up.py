@@ -6,8 +6,7 @@ from replication.metadata import endpoint as metadata_endpoint
 from replication.metadata.rules import METADATA_PARTITION
 from storage.checkpoint import read_file, replace_file
 from storage.filesystem import FileSystem, make_lasting_directory
-from tests.replication.broker.stage import Stage, staged
-from tests.replication.stories import played
+from tests.replication.broker.stage import Stage, played_in, staged
 
 # A few records each, so that a handful of topics is worth a snapshot.
 OFTEN = "1500"
@@ -40,7 +39,7 @@ async def until_all_know(stage: Stage, count: int) -> None:
     await stage.cluster.until(known, what=f"every broker knows {count} topics")
 
 
-@played(staged, metadata_log_max_record_bytes_between_snapshots=OFTEN)
+@played_in(staged, metadata_log_max_record_bytes_between_snapshots=OFTEN)
 async def test_every_node_shortens_its_log_and_keeps_the_same_image(stage: Stage) -> None:
     await create(stage, range(30))
     await until_all_know(stage, 30)
@@ -56,7 +55,7 @@ async def test_every_node_shortens_its_log_and_keeps_the_same_image(stage: Stage
 
 
 @pytest.mark.parametrize("piece", [1 << 20, 100], ids=["at once", "in pieces"])
-@played(staged, metadata_log_max_record_bytes_between_snapshots=OFTEN)
+@played_in(staged, metadata_log_max_record_bytes_between_snapshots=OFTEN)
 async def test_a_broker_that_was_away_for_long_is_sent_the_snapshot(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, piece: int
 ) -> None:
@@ -72,7 +71,7 @@ async def test_a_broker_that_was_away_for_long_is_sent_the_snapshot(
     await until_all_know(stage, 30)
 
 
-@played(staged, metadata_log_max_record_bytes_between_snapshots=OFTEN)
+@played_in(staged, metadata_log_max_record_bytes_between_snapshots=OFTEN)
 async def test_a_broker_that_is_new_is_sent_the_snapshot(stage: Stage) -> None:
     await create(stage, range(30))
     log = stage.cluster.brokers[3].logs.get(METADATA_PARTITION)
@@ -84,7 +83,7 @@ async def test_a_broker_that_is_new_is_sent_the_snapshot(stage: Stage) -> None:
     assert copy_start(stage, 3) > 0
 
 
-@played(staged, metadata_log_max_record_bytes_between_snapshots=OFTEN)
+@played_in(staged, metadata_log_max_record_bytes_between_snapshots=OFTEN)
 async def test_a_snapshot_that_goes_bad_on_a_broker_is_fetched_again(stage: Stage) -> None:
     await create(stage, range(30))
     await until_all_know(stage, 30)
@@ -111,7 +110,7 @@ def tree(file_system: FileSystem, path: str) -> dict[str, bytes]:
     return files
 
 
-@played(staged, metadata_log_max_record_bytes_between_snapshots=OFTEN)
+@played_in(staged, metadata_log_max_record_bytes_between_snapshots=OFTEN)
 async def test_an_older_controllers_disk_is_followed_back_below_the_brokers_snapshots(
     stage: Stage,
 ) -> None:
