@@ -44,7 +44,7 @@ from replication.follower.rules.fetch_state import (
     InitialFetchState,
     PartitionFetchState,
 )
-from replication.metrics import MetricName, MetricsRegistry
+from replication.metrics import Gauge, MetricName, MetricsRegistry
 from replication.net.seams import NodeClock, Transport
 from storage.types import TopicId, TopicPartition
 
@@ -161,7 +161,8 @@ class ReplicaFetcherManager:
     """The partitions that a fetcher gave up, or that could not be followed at all."""
 
     def __attrs_post_init__(self) -> None:
-        self._register_metrics()
+        for name, read in self._gauges().items():
+            self.metrics.gauge(name, read)
 
     # -- partitions -----------------------------------------------------------
 
@@ -251,7 +252,7 @@ class ReplicaFetcherManager:
     async def close_all(self) -> None:
         """Stop all fetchers: first ask every one, then wait for every one."""
         await self._stop(dict(self.fetchers), cause="closed")
-        for name in self._metric_names():
+        for name in self._gauges():
             self.metrics.remove(name)
 
     async def _stop(self, stopping: Mapping[FetcherKey, ReplicaFetcher], *, cause: str) -> None:
@@ -293,18 +294,15 @@ class ReplicaFetcherManager:
         rates = (f.stats.requests.one_minute_rate() for f in self.fetchers.values())
         return min(rates, default=0.0)
 
-    def _metric_names(self) -> list[MetricName]:
-        return [
-            self._metric(name)
-            for name in ("MaxLag", "MinFetchRate", "FailedPartitionsCount", "DeadThreadCount")
-        ]
-
-    def _metric(self, name: str) -> MetricName:
+    def _gauges(self) -> dict[MetricName, Gauge]:
+        gauges: dict[str, Gauge] = {
+            "MaxLag": lambda: max(0, self.max_lag),
+            "MinFetchRate": lambda: self.min_fetch_rate,
+            "FailedPartitionsCount": lambda: len(self.failed),
+            "DeadThreadCount": lambda: self.dead_thread_count,
+        }
         tags = (("clientId", self.client_id),)
-        return MetricName("kafka.server", "ReplicaFetcherManager", name, tags)
-
-    def _register_metrics(self) -> None:
-        self.metrics.gauge(self._metric("MaxLag"), lambda: max(0, self.max_lag))
-        self.metrics.gauge(self._metric("MinFetchRate"), lambda: self.min_fetch_rate)
-        self.metrics.gauge(self._metric("FailedPartitionsCount"), lambda: len(self.failed))
-        self.metrics.gauge(self._metric("DeadThreadCount"), lambda: self.dead_thread_count)
+        return {
+            MetricName("kafka.server", "ReplicaFetcherManager", name, tags): read
+            for name, read in gauges.items()
+        }

@@ -4,7 +4,7 @@ On virtual time: the server of a broker, and a client of each kind that we have.
 """
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -33,7 +33,7 @@ from replication.wire.apis import ApiKey
 from replication.wire.metadata import MetadataRequest, MetadataResponse
 from replication.wire.sasl_handshake import SaslHandshakeRequest
 from scenarios.world.world import World
-from tests.replication.broker.stage import QUICK, name_of
+from tests.replication.broker.stage import QUICK, name_of, played_in
 from tests.replication.net.counting import Counting
 
 PORT = 9092
@@ -107,154 +107,128 @@ async def serving(world: World, *, lifetime_ms: int) -> AsyncIterator[Scene]:
         nursery.cancel_scope.cancel()
 
 
-def play(story: Callable[[Scene], Awaitable[None]], *, lifetime_ms: int) -> None:
-    async def run_story(world: World) -> None:
-        async with serving(world, lifetime_ms=lifetime_ms) as scene:
-            await story(scene)
+@played_in(serving, lifetime_ms=5000)
+async def test_a_client_that_goes_on_asking_keeps_its_connection(scene: Scene) -> None:
+    client = await scene.rpc()
+    for _ in range(100):
+        assert await asked(client) == "User:alice"
+        await scene.sleep(MINUTE / 100)
+    assert scene.transport.made == 1
+    assert client.request_bytes.keys() == {ApiKey.METADATA}
+    assert scene.refused == []
 
-    World(seed=1).run(run_story)
+
+@played_in(serving, lifetime_ms=5000)
+async def test_a_client_that_slept_past_the_end_logs_in_before_its_request(scene: Scene) -> None:
+    client = await scene.rpc()
+    await scene.sleep(MINUTE)
+    assert await asked(client) == "User:alice"
+    assert scene.transport.made == 1
 
 
-def test_a_client_that_goes_on_asking_keeps_its_connection() -> None:
-    async def story(scene: Scene) -> None:
-        client = await scene.rpc()
+@played_in(serving, lifetime_ms=1500)
+async def test_several_callers_of_one_connection_each_have_their_answer(scene: Scene) -> None:
+    client = await scene.rpc()
+    answers: list[str | None] = []
+
+    async def caller(pause: float) -> None:
+        for _ in range(40):
+            answers.append(await asked(client))
+            await scene.sleep(pause)
+
+    async with trio.open_nursery() as nursery:
+        for pause in (0.1, 0.13, 0.17):
+            nursery.start_soon(caller, pause)
+    assert answers == ["User:alice"] * 120
+    assert scene.transport.made == 1
+
+
+@played_in(serving, lifetime_ms=1500)
+async def test_a_client_with_many_requests_in_flight_renews_among_them(scene: Scene) -> None:
+    connection = BrokerConnection(
+        "b1",
+        PORT,
+        config=ClientConfig.of(bootstrap_servers=f"b1:{PORT}", request_timeout_ms=1000),
+        seams=attrs.evolve(scene.seams, transport=scene.logged_in()),
+        max_in_flight=5,
+        connect_timeout_ms=1000,
+        on_ready=lambda: None,
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connection.run)
         for _ in range(100):
-            assert await asked(client) == "User:alice"
-            await scene.sleep(MINUTE / 100)
+            burst = [
+                PendingResponse(
+                    ask(MetadataRequest(topics=[])), deadline=scene.seams.clock.now() + 10
+                )
+                for _ in range(8)
+            ]
+            for each in burst:
+                connection.send(each)
+            for each in burst:
+                assert (await each.wait()).cluster_id == "User:alice"
+            await scene.sleep(0.1)
         assert scene.transport.made == 1
-        assert client.request_bytes.keys() == {ApiKey.METADATA}
-        assert scene.refused == []
-
-    play(story, lifetime_ms=5000)
+        nursery.cancel_scope.cancel()
 
 
-def test_a_client_that_slept_past_the_end_logs_in_before_its_request() -> None:
-    async def story(scene: Scene) -> None:
-        client = await scene.rpc()
-        await scene.sleep(MINUTE)
-        assert await asked(client) == "User:alice"
-        assert scene.transport.made == 1
-
-    play(story, lifetime_ms=5000)
-
-
-def test_several_callers_of_one_connection_each_have_their_answer() -> None:
-    async def story(scene: Scene) -> None:
-        client = await scene.rpc()
-        answers: list[str | None] = []
-
-        async def caller(pause: float) -> None:
-            for _ in range(40):
-                answers.append(await asked(client))
-                await scene.sleep(pause)
-
-        async with trio.open_nursery() as nursery:
-            for pause in (0.1, 0.13, 0.17):
-                nursery.start_soon(caller, pause)
-        assert answers == ["User:alice"] * 120
-        assert scene.transport.made == 1
-
-    play(story, lifetime_ms=1500)
+@played_in(serving, lifetime_ms=5000)
+async def test_a_client_that_does_not_renew_its_login_is_disconnected(scene: Scene) -> None:
+    connection = await scene.logged_in().connect("b1", PORT)
+    assert isinstance(connection, SaslConnection)
+    client = RpcClient(connection.inner, client_id="c", clock=scene.seams.clock)
+    assert await asked(client) == "User:alice"
+    await scene.sleep(5.1)
+    with pytest.raises(PeerUnavailableError):
+        await asked(client)
+    assert scene.refused == ["the login has expired and was not renewed"]
 
 
-def test_a_client_with_many_requests_in_flight_renews_among_them() -> None:
-    async def story(scene: Scene) -> None:
-        connection = BrokerConnection(
-            "b1",
-            PORT,
-            config=ClientConfig.of(bootstrap_servers=f"b1:{PORT}", request_timeout_ms=1000),
-            seams=attrs.evolve(scene.seams, transport=scene.logged_in()),
-            max_in_flight=5,
-            connect_timeout_ms=1000,
-            on_ready=lambda: None,
-        )
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(connection.run)
-            for _ in range(100):
-                burst = [
-                    PendingResponse(
-                        ask(MetadataRequest(topics=[])), deadline=scene.seams.clock.now() + 10
-                    )
-                    for _ in range(8)
-                ]
-                for each in burst:
-                    connection.send(each)
-                for each in burst:
-                    assert (await each.wait()).cluster_id == "User:alice"
-                await scene.sleep(0.1)
-            assert scene.transport.made == 1
-            nursery.cancel_scope.cancel()
-
-    play(story, lifetime_ms=1500)
-
-
-def test_a_client_that_does_not_renew_its_login_is_disconnected() -> None:
-    async def story(scene: Scene) -> None:
-        connection = await scene.logged_in().connect("b1", PORT)
-        assert isinstance(connection, SaslConnection)
-        client = RpcClient(connection.inner, client_id="c", clock=scene.seams.clock)
-        assert await asked(client) == "User:alice"
-        await scene.sleep(5.1)
-        with pytest.raises(PeerUnavailableError):
-            await asked(client)
-        assert scene.refused == ["the login has expired and was not renewed"]
-
-    play(story, lifetime_ms=5000)
-
-
-def test_another_user_or_mechanism_cannot_take_a_connection_over() -> None:
-    async def story(scene: Scene) -> None:
-        for other, why in [
-            (Login("PLAIN", "carol", "open"), "Cannot change principals"),
-            (Login(SHA_256, "alice", "sesame"), "does not renew the login now"),
-        ]:
-            client = await scene.rpc(Login("PLAIN", "bob", "open"))
-            assert isinstance(client.connection, SaslConnection)
-            await scene.sleep(3)
-            client.connection.login = other
-            client.connection._renewed_from = 0.0
-            with pytest.raises(PeerUnavailableError, match=why):
-                await asked(client)
-            assert client.closed
-
-    play(story, lifetime_ms=5000)
-
-
-def test_a_changed_password_counts_when_the_login_is_renewed() -> None:
-    async def story(scene: Scene) -> None:
-        client = await scene.rpc()
+@played_in(serving, lifetime_ms=5000)
+async def test_another_user_or_mechanism_cannot_take_a_connection_over(scene: Scene) -> None:
+    for other, why in [
+        (Login("PLAIN", "carol", "open"), "Cannot change principals"),
+        (Login(SHA_256, "alice", "sesame"), "does not renew the login now"),
+    ]:
+        client = await scene.rpc(Login("PLAIN", "bob", "open"))
         assert isinstance(client.connection, SaslConnection)
-        client.connection.login = Login(SHA_256, "alice", "old")
-        await scene.sleep(6)
-        with pytest.raises(AuthenticationError, match="did not let alice in"):
+        await scene.sleep(3)
+        client.connection.login = other
+        client.connection._renewed_from = 0.0
+        with pytest.raises(PeerUnavailableError, match=why):
             await asked(client)
         assert client.closed
 
-    play(story, lifetime_ms=5000)
+
+@played_in(serving, lifetime_ms=5000)
+async def test_a_changed_password_counts_when_the_login_is_renewed(scene: Scene) -> None:
+    client = await scene.rpc()
+    assert isinstance(client.connection, SaslConnection)
+    client.connection.login = Login(SHA_256, "alice", "old")
+    await scene.sleep(6)
+    with pytest.raises(AuthenticationError, match="did not let alice in"):
+        await asked(client)
+    assert client.closed
 
 
-def test_a_second_login_within_a_second_is_refused() -> None:
-    async def story(scene: Scene) -> None:
-        client = await scene.rpc()
-        await scene.sleep(0.5)
-        await asked(client)  # the first may come at any time
-        await scene.sleep(0.5)
-        with pytest.raises(PeerUnavailableError, match="does not renew the login now"):
-            await asked(client)
-        assert await asked(await scene.rpc()) == "User:alice"  # as who is disconnected does
-
-    play(story, lifetime_ms=500)
+@played_in(serving, lifetime_ms=500)
+async def test_a_second_login_within_a_second_is_refused(scene: Scene) -> None:
+    client = await scene.rpc()
+    await scene.sleep(0.5)
+    await asked(client)  # the first may come at any time
+    await scene.sleep(0.5)
+    with pytest.raises(PeerUnavailableError, match="does not renew the login now"):
+        await asked(client)
+    assert await asked(await scene.rpc()) == "User:alice"  # as who is disconnected does
 
 
-def test_where_logins_do_not_end_none_is_renewed() -> None:
-    async def story(scene: Scene) -> None:
-        client = await scene.rpc()
-        handshake = SaslHandshakeRequest(mechanism=SHA_256)
-        response = await client.call(handshake, version=1, timeout_ms=1000)
-        assert response.error_code == ErrorCode.ILLEGAL_SASL_STATE
-        assert await asked(client) == "User:alice"
-
-    play(story, lifetime_ms=0)
+@played_in(serving, lifetime_ms=0)
+async def test_where_logins_do_not_end_none_is_renewed(scene: Scene) -> None:
+    client = await scene.rpc()
+    handshake = SaslHandshakeRequest(mechanism=SHA_256)
+    response = await client.call(handshake, version=1, timeout_ms=1000)
+    assert response.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert await asked(client) == "User:alice"
 
 
 # SaslHandshake 0: tokens are bare.
@@ -272,33 +246,31 @@ async def handshake_0(scene: Scene, mechanism: str) -> tuple[Connection, FrameRe
 @pytest.mark.parametrize(
     ("mechanism", "name", "password"), [("PLAIN", "bob", "open"), (SHA_256, "alice", "sesame")]
 )
-def test_tokens_without_headers_log_in_too(mechanism: str, name: str, password: str) -> None:
-    async def story(scene: Scene) -> None:
-        connection, reader = await handshake_0(scene, mechanism)
-        ours = client_mechanism(mechanism, username=name, password=password, nonce="client")
-        token = ours.first()
-        while not ours.done:
-            await send_parts(connection, [len(token).to_bytes(4, "big"), token])
-            frame = await reader.receive_frame()
-            assert frame is not None
-            token = ours.respond(bytes(frame))
-        client = RpcClient(connection, client_id="c", clock=scene.seams.clock)
-        assert await asked(client) == f"User:{name}"
-
-    play(story, lifetime_ms=0)
-
-
-def test_a_bare_token_that_is_wrong_is_hung_up_on() -> None:
-    async def story(scene: Scene) -> None:
-        connection, reader = await handshake_0(scene, "PLAIN")
-        token = b"\0bob\0wrong"
+@played_in(serving, lifetime_ms=0)
+async def test_tokens_without_headers_log_in_too(
+    scene: Scene, mechanism: str, name: str, password: str
+) -> None:
+    connection, reader = await handshake_0(scene, mechanism)
+    ours = client_mechanism(mechanism, username=name, password=password, nonce="client")
+    token = ours.first()
+    while not ours.done:
         await send_parts(connection, [len(token).to_bytes(4, "big"), token])
-        assert await reader.receive_frame() is None
-        assert scene.refused == [
-            "a login by PLAIN failed: Authentication failed: Invalid username or password"
-        ]
+        frame = await reader.receive_frame()
+        assert frame is not None
+        token = ours.respond(bytes(frame))
+    client = RpcClient(connection, client_id="c", clock=scene.seams.clock)
+    assert await asked(client) == f"User:{name}"
 
-    play(story, lifetime_ms=0)
+
+@played_in(serving, lifetime_ms=0)
+async def test_a_bare_token_that_is_wrong_is_hung_up_on(scene: Scene) -> None:
+    connection, reader = await handshake_0(scene, "PLAIN")
+    token = b"\0bob\0wrong"
+    await send_parts(connection, [len(token).to_bytes(4, "big"), token])
+    assert await reader.receive_frame() is None
+    assert scene.refused == [
+        "a login by PLAIN failed: Authentication failed: Invalid username or password"
+    ]
 
 
 # A whole cluster.

@@ -1,4 +1,4 @@
-"""A leader's fetch sessions (KIP-227): who keeps a slot.
+"""A leader's fetch sessions (KIP-227): which of them keep a slot.
 
 Rule 1: slots are scarce and followers matter more than consumers. A full shard gives up
 a session that is idle; else one that a follower (privileged) or a larger and older
@@ -23,7 +23,7 @@ from replication.leader.rules.fetch_session.session import (
     FetchSession,
     PartitionKey,
 )
-from replication.metrics import MetricName, MetricsRegistry
+from replication.metrics import Gauge, MetricName, MetricsRegistry
 
 SHARDS = 8
 EVICTION_MS = 120_000
@@ -37,17 +37,8 @@ class SessionIdRandom(Protocol):
 
 
 @attrs.define(eq=False, kw_only=True)
-class CacheStatistics:
-    """The gauges of FetchSessionCache, over all shards."""
-
-    sessions: int
-    partitions: int
-    evictions: int
-
-
-@attrs.define(eq=False, kw_only=True)
 class CacheShard:
-    """The sessions of one range of ids, and who of them may be displaced."""
+    """The sessions of one range of ids, and which of them may be displaced."""
 
     max_sessions: int
     first_id: int
@@ -79,7 +70,7 @@ class CacheShard:
         return session
 
     def touch(self, session: FetchSession, now_ms: int) -> None:
-        """Note that it was used. Its size and its place in the queue to the door are as of now."""
+        """Note that the session was used now: its size, and whether it may be evicted, are as of now."""
         session.last_used_ms = now_ms
         self.partitions += len(session.partitions) - session.cached_size
         session.cached_size = len(session.partitions)
@@ -176,11 +167,10 @@ class FetchSessionCache:
         ]
         self._created = 0
 
-    def shard_of(self, session_id: int) -> CacheShard:
-        """IndexError for an id that no shard gives out."""
-        if session_id < 0:
-            raise IndexError(session_id)
-        return self._shards[session_id // self._range]
+    def shard_of(self, session_id: int) -> CacheShard | None:
+        """Return the shard of an id; None for one that no shard gives out, as a peer may send."""
+        shard = session_id // self._range
+        return self._shards[shard] if 0 <= shard < len(self._shards) else None
 
     def next_shard(self) -> CacheShard:
         """Return the shard for the next session: round robin."""
@@ -189,37 +179,36 @@ class FetchSessionCache:
         return shard
 
     def get(self, session_id: int) -> FetchSession | None:
-        try:
-            return self.shard_of(session_id).get(session_id)
-        except IndexError:
-            return None  # a peer may send any number
+        shard = self.shard_of(session_id)
+        return None if shard is None else shard.get(session_id)
 
     def remove(self, session_id: int) -> FetchSession | None:
-        try:
-            return self.shard_of(session_id).remove(session_id)
-        except IndexError:
-            return None
+        shard = self.shard_of(session_id)
+        return None if shard is None else shard.remove(session_id)
 
     def touch(self, session: FetchSession, now_ms: int) -> None:
-        self.shard_of(session.session_id).touch(session, now_ms)
+        shard = self.shard_of(session.session_id)
+        assert shard is not None, "a shard gave the session its id"
+        shard.touch(session, now_ms)
 
-    def statistics(self) -> CacheStatistics:
-        return CacheStatistics(
-            sessions=sum(map(len, self._shards)),
-            partitions=sum(shard.partitions for shard in self._shards),
-            evictions=sum(shard.evictions for shard in self._shards),
-        )
+    @property
+    def sessions(self) -> int:
+        return sum(map(len, self._shards))
+
+    @property
+    def partitions(self) -> int:
+        return sum(shard.partitions for shard in self._shards)
+
+    @property
+    def evictions(self) -> int:
+        return sum(shard.evictions for shard in self._shards)
 
     def register(self, metrics: MetricsRegistry) -> None:
-        """Show `statistics`, under Kafka's names."""
-        metrics.gauge(_metric("NumIncrementalFetchSessions"), lambda: self.statistics().sessions)
-        metrics.gauge(
-            _metric("NumIncrementalFetchPartitionsCached"), lambda: self.statistics().partitions
-        )
-        metrics.gauge(
-            _metric("IncrementalFetchSessionEvictionsPerSec"), lambda: self.statistics().evictions
-        )
-
-
-def _metric(name: str) -> MetricName:
-    return MetricName("kafka.server", "FetchSessionCache", name)
+        """Show these numbers under Kafka's names."""
+        gauges: dict[str, Gauge] = {
+            "NumIncrementalFetchSessions": lambda: self.sessions,
+            "NumIncrementalFetchPartitionsCached": lambda: self.partitions,
+            "IncrementalFetchSessionEvictionsPerSec": lambda: self.evictions,
+        }
+        for name, read in gauges.items():
+            metrics.gauge(MetricName("kafka.server", "FetchSessionCache", name), read)
