@@ -64,11 +64,20 @@ def stopped(process: subprocess.Popen[str], signal_number: int) -> int:
 
 def refused(*arguments: str) -> str:
     """Return the one line on stderr of a command that exits with 1."""
-    command = [sys.executable, "-m", "replication.cli", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT)
+    done = ended(*arguments)
     assert (done.returncode, done.stdout) == (1, ""), done
     (line,) = done.stderr.splitlines()
     return line
+
+
+def ended(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    command = [sys.executable, "-m", "replication.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT)
+
+
+def port_of(address: str) -> int:
+    return int(address.rpartition(":")[2])
 
 
 @pytest.mark.parametrize(
@@ -87,7 +96,7 @@ def test_up_shows_brokers_that_answer_and_leaves_in_good_order(
         rows = table_of(process, 2)
         assert [row[:2] for row in rows] == [["1", "running"], ["2", "running"]]
         for _, _, address in rows:
-            assert broker_ids(HOST, int(address.rpartition(":")[2])) == {1, 2}
+            assert broker_ids(HOST, port_of(address)) == {1, 2}
         assert stopped(process, signal_number) == 0
     for broker_id in (1, 2):
         log_directory = tmp_path / f"broker-{broker_id}" / "log"
@@ -123,7 +132,7 @@ def test_acked_records_survive_the_kill_of_up(tmp_path: Path, flags: list[str]) 
 
     with running(*arguments) as process:
         ports = {int(row[0]): row[2] for row in table_of(process, 2)}
-        port = int(ports[1].rpartition(":")[2])
+        port = port_of(ports[1])
         create = partial(client.create_topic, ports[1], "t", replicas=2)
         topic_id = trio.run(create)
         assert produced_once_it_leads() == ErrorCode.NONE
@@ -132,7 +141,7 @@ def test_acked_records_survive_the_kill_of_up(tmp_path: Path, flags: list[str]) 
     wait_until_free(tmp_path, brokers=2)
     with running(*arguments) as process:
         ports = {int(row[0]): row[2] for row in table_of(process, 2)}
-        port = int(ports[1].rpartition(":")[2])
+        port = port_of(ports[1])
         assert trio.run(client.read_all, leader(), topic_id) == [b"one", b"two"]
         assert stopped(process, signal.SIGTERM) == 0
         assert process.stderr is not None
@@ -180,22 +189,16 @@ def test_brokers_with_data_are_started_and_one_left_out_is_named(
         )
 
 
-def test_a_second_cluster_on_the_same_directory_is_refused(tmp_path: Path) -> None:
-    arguments = ["up", "-n", "1", "--any-port", "--data-dir", str(tmp_path)]
+@IN_BOTH_WAYS
+def test_a_second_cluster_leaves_the_files_of_the_first_alone(
+    tmp_path: Path, flags: list[str]
+) -> None:
+    arguments = ["up", "-n", "1", "--any-port", "--data-dir", str(tmp_path), *flags]
     with running(*arguments) as process:
         table_of(process, 1)
-        assert "another process is using" in refused(*arguments)
-        assert stopped(process, signal.SIGTERM) == 0
-
-
-@pytest.mark.deep
-def test_a_second_isolated_cluster_leaves_the_files_of_the_first_alone(tmp_path: Path) -> None:
-    arguments = ["up", "-n", "1", "--any-port", "--isolated", "--data-dir", str(tmp_path)]
-    with running(*arguments) as process:
-        table_of(process, 1)
-        before = (tmp_path / "broker-1" / "server.properties").read_text()
+        before = {path: path.read_bytes() for path in tmp_path.rglob("server.properties")}
         assert f"another process is using {tmp_path}" in refused(*arguments)
-        assert (tmp_path / "broker-1" / "server.properties").read_text() == before
+        assert {path: path.read_bytes() for path in before} == before
         assert stopped(process, signal.SIGTERM) == 0
 
 
@@ -207,7 +210,7 @@ def test_isolated_nodes_shut_down_when_their_parent_is_killed(tmp_path: Path) ->
         process.kill()
         process.wait(TIMEOUT)
     wait_until_free(tmp_path, brokers=1)
-    assert broker_ids(HOST, int(address.rpartition(":")[2])) == set()
+    assert broker_ids(HOST, port_of(address)) == set()
     assert (tmp_path / "broker-1" / "log" / ".kafka_cleanshutdown").exists()
 
 
@@ -245,7 +248,7 @@ def test_more_files_are_opened_than_a_shell_allows_at_first(tmp_path: Path) -> N
     command = ["/bin/sh", "-c", 'ulimit -S -n 64; exec "$@"', "sh"]
     with running(*arguments, before=command) as process:
         rows = table_of(process, 3)
-        port = int(rows[0][2].rpartition(":")[2])
+        port = port_of(rows[0][2])
         seams = production_seams()
 
         async def create() -> None:
@@ -271,9 +274,7 @@ def test_an_unknown_key_is_named_with_the_nearest_one() -> None:
 
 
 def test_contradicting_flags_are_a_usage_error() -> None:
-    command = [sys.executable, "-m", "replication.cli", "up", "--any-port", "--base-port", "9092"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT)
-    assert done.returncode == 2
+    assert ended("up", "--any-port", "--base-port", "9092").returncode == 2
 
 
 def properties_of(path: Path, **entries: str) -> Path:
@@ -330,13 +331,7 @@ def test_a_broker_without_an_answering_controller_ends_with_one_line(tmp_path: P
     }
     config = tmp_path / "server.properties"
     config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-    done = subprocess.run(
-        [sys.executable, "-m", "replication.cli", "broker", "--config", str(config)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=TIMEOUT,
-    )
+    done = ended("broker", "--config", str(config))
     assert done.returncode == 1
     *_, line = done.stderr.splitlines()
     assert "broker 1 has found no controller for 0.3 s" in line
@@ -364,8 +359,7 @@ def test_a_file_that_is_not_utf_8_is_read_as_java_reads_it(tmp_path: Path) -> No
 
 def last_line(*arguments: str) -> str:
     """Return the last line of stderr, which has the node's log too; the command exits with 1."""
-    command = [sys.executable, "-m", "replication.cli", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT)
+    done = ended(*arguments)
     assert done.returncode == 1, done
     return done.stderr.splitlines()[-1]
 

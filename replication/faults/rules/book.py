@@ -168,9 +168,6 @@ class RuleBook:
     def matching(self, call: Call) -> tuple[AddedRule, ...]:
         return tuple(each for each in self.rules.values() if _matches(each, call))
 
-    def decide(self, call: Call, chance: TriggerRandom) -> FaultDecision | None:
-        return judged(call, self.matching(call), chance)
-
 
 def judged(
     call: Call, matching: Iterable[AddedRule], chance: TriggerRandom

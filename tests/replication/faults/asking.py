@@ -1,11 +1,11 @@
-"""Requests of every API and version as they come off the wire, and rules met by them."""
+"""Requests of every API and version as a server decodes them, and the rules that match them."""
 
 import random
 from typing import Any
 
 import attrs
 
-from replication.faults import Call, FaultRule, RuleBook
+from replication.faults import Call, FaultDecision, FaultRule, RuleBook, judged
 from replication.faults.rules.refusing import Refusing, refusing
 from replication.wire.apis import Api, ApiKey
 from replication.wire.frames import decode_request, encode_request
@@ -20,7 +20,7 @@ def name_of(topic_id: TopicId) -> str | None:
 
 
 def received(request: Any, version: int) -> Any:
-    """`request` as a server gets it: with what its version can say."""
+    """Return `request` as a server decodes it, with the fields of its version."""
     frame = b"".join(
         part
         for part in encode_request(request, version=version, correlation_id=1, client_id="c")
@@ -42,6 +42,10 @@ def call(api: Api | ApiKey, request: Any, version: int, **known: Any) -> Call:
     return Call.of(key, request, name_of=name_of, **(values | known))
 
 
+def decided(book: RuleBook, asked: Call) -> FaultDecision | None:
+    return judged(asked, book.matching(asked), random.Random(1))
+
+
 @attrs.define
 class Met:
     """The outcome of one request."""
@@ -51,6 +55,6 @@ class Met:
     def plan(self, asked: Call, *rules: FaultRule) -> Refusing:
         for rule in rules:
             self.book.add(rule)
-        decision = self.book.decide(asked, random.Random(1))
+        decision = decided(self.book, asked)
         assert decision is not None, "a rule matches"
         return refusing(asked, decision.errors, name_of)

@@ -1,6 +1,5 @@
-"""Which rules can be, and which requests they meet."""
+"""Fault rules: which ones are valid, and which requests they match."""
 
-import random
 from typing import Any
 
 import pytest
@@ -23,7 +22,7 @@ from replication.wire.heartbeat import HeartbeatRequest
 from replication.wire.metadata import MetadataRequest
 from replication.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from replication.wire.write_txn_markers import WriteTxnMarkersRequest
-from tests.replication.faults.asking import T, call
+from tests.replication.faults.asking import T, call, decided
 
 
 @pytest.mark.parametrize(
@@ -75,7 +74,7 @@ def test_every_hit_is_counted_and_the_last_of_them_are_kept() -> None:
     added = book.add(FaultRule(api="METADATA", effect="observe"))
     for moment in range(KEPT_HITS + 5):
         asked = call(ApiKey.METADATA, MetadataRequest(), 12, wall_ms=moment)
-        assert book.decide(asked, random.Random(1)) is not None
+        assert decided(book, asked) is not None
     assert (added.hits, len(added.observed)) == (KEPT_HITS + 5, KEPT_HITS)
     assert added.observed[0].wall_ms == 5
 
@@ -111,7 +110,7 @@ def produced(*partitions: int) -> ProduceRequest:
 def is_hit(rule: FaultRule, api: ApiKey, request: Any, version: int = 4, **known: Any) -> bool:
     book = RuleBook()
     book.add(rule)
-    return book.decide(call(api, request, version, **known), random.Random(1)) is not None
+    return decided(book, call(api, request, version, **known)) is not None
 
 
 @pytest.mark.parametrize(
@@ -174,7 +173,7 @@ def test_an_exception_of_when_is_kept() -> None:
     book = RuleBook()
     added = book.add(FaultRule(effect="observe", when=lambda request: request.acks == 0))
     asked = call(ApiKey.HEARTBEAT, HeartbeatRequest(), 4)
-    assert book.decide(asked, random.Random(1)) is None
+    assert decided(book, asked) is None
     assert isinstance(added.mistake, AttributeError)
     assert added.calls == 0
 
@@ -191,7 +190,7 @@ def test_every_rule_that_fires_is_applied() -> None:
     elsewhere = book.add(FaultRule(api="FETCH", error=6))
     ends = []
     for _ in range(2):
-        decision = book.decide(call(ApiKey.PRODUCE, produced(0), 9), random.Random(1))
+        decision = decided(book, call(ApiKey.PRODUCE, produced(0), 9))
         assert decision is not None
         assert decision.end is not None
         ends.append(decision.end.rule.effect)
@@ -208,10 +207,10 @@ def test_a_removed_rule_matches_nothing_and_keeps_its_counts() -> None:
     book = RuleBook()
     added = book.add(FaultRule(effect="observe"))
     asked = call(ApiKey.HEARTBEAT, HeartbeatRequest(), 4)
-    assert book.decide(asked, random.Random(1)) is not None
+    assert decided(book, asked) is not None
     assert book.remove(added.number) is added
     assert book.remove(added.number) is None
     assert not book.concerns(ApiKey.HEARTBEAT)
-    assert book.decide(asked, random.Random(1)) is None
+    assert decided(book, asked) is None
     assert added.hits == 1
     assert book.add(FaultRule(effect="observe")).number == added.number + 1

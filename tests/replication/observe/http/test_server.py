@@ -13,9 +13,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from replication.errors import OnBug, raise_bug
 from replication.net.raising import raising_only_one
 from replication.net.secure import ListenError
 from replication.observe.http import (
+    KEEP_ALIVE_SECONDS,
     LOOPBACK,
     EventSender,
     EventStream,
@@ -25,6 +27,7 @@ from replication.observe.http import (
     serve_http,
     serve_sites,
 )
+from replication.observe.http.event_stream import Feed
 from tests.replication.observe.http.http_client import asking, get
 
 FOR_EVER = 1000.0  # a test that waits so long hangs
@@ -36,20 +39,35 @@ async def hello(request: Request) -> Response:
 
 
 async def broken(_: Request) -> Response:
-    raise ZeroDivisionError("a mistake of ours")
+    raise ZeroDivisionError("a bug")
 
 
 HELLO = Route("/hello", hello)
 
 
 @asynccontextmanager
-async def serving(*routes: BaseRoute, grace_seconds: float = FOR_EVER) -> AsyncIterator[str]:
-    """A server's URL; it is cancelled at the end of the block, and must then end."""
+async def serving(
+    *routes: BaseRoute, grace_seconds: float = FOR_EVER, on_bug: OnBug = raise_bug
+) -> AsyncIterator[str]:
+    """Yield a server's URL; it is cancelled at the end of the block, and must then end."""
     async with trio.open_nursery() as nursery:
-        serve = partial(serve_http, grace_seconds=grace_seconds)
+        serve = partial(serve_http, grace_seconds=grace_seconds, on_bug=on_bug)
         address: HttpAddress = await nursery.start(serve, http_app(routes), LOOPBACK, 0)
         yield address.url
         nursery.cancel_scope.cancel()
+
+
+def stream_of(feed: Feed, *, keep_alive_seconds: float = KEEP_ALIVE_SECONDS) -> Route:
+    """Return the route `/events`, which serves `feed`."""
+
+    async def endpoint(_: Request) -> Response:
+        return EventStream(feed, keep_alive_seconds=keep_alive_seconds)
+
+    return Route("/events", endpoint)
+
+
+async def silent(_: EventSender) -> None:
+    await trio.sleep_forever()
 
 
 async def test_an_answer_over_a_real_socket_on_any_port() -> None:
@@ -93,14 +111,10 @@ async def test_a_busy_port_is_one_clear_line() -> None:
 
 async def test_a_bug_in_an_endpoint_is_answered_with_500_and_reported() -> None:
     printed: list[BaseException] = []
-    app = http_app([Route("/broken", broken), HELLO])
-    async with trio.open_nursery() as nursery:
-        serve = partial(serve_http, on_bug=printed.append)
-        address: HttpAddress = await nursery.start(serve, app, LOOPBACK, 0)
-        async with asking(f"{address.url}/broken") as answer:
+    async with serving(Route("/broken", broken), HELLO, on_bug=printed.append) as url:
+        async with asking(f"{url}/broken") as answer:
             assert answer.status == 500
-        assert await get(f"{address.url}/hello") == "hello you"
-        nursery.cancel_scope.cancel()
+        assert await get(f"{url}/hello") == "hello you"
     assert [type(each) for each in printed] == [ZeroDivisionError]
     assert printed[0].__notes__ == ["answering GET /broken"]
 
@@ -165,11 +179,8 @@ async def test_a_client_that_does_not_read_does_not_keep_the_server() -> None:
             await events.send("x" * LINE)
             sent.append(LINE)
 
-    async def endpoint(_: Request) -> Response:
-        return EventStream(flood)
-
-    async with serving(Route("/flood", endpoint), grace_seconds=0.01) as url:
-        asked = asking(f"{url}/flood")
+    async with serving(stream_of(flood), grace_seconds=0.01) as url:
+        asked = asking(f"{url}/events")
         await asked.__aenter__()
         before = -1
         while before < sum(sent):  # until the sockets hold all they can
@@ -253,10 +264,7 @@ async def test_events_as_a_browser_reads_them() -> None:
         await events.send("two\r\nlines", event="state", id="7")
         await events.comment("skip")
 
-    async def endpoint(_: Request) -> Response:
-        return EventStream(feed)
-
-    async with serving(Route("/events", endpoint)) as url, asking(f"{url}/events") as answer:
+    async with serving(stream_of(feed)) as url, asking(f"{url}/events") as answer:
         assert answer.status == 200
         assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
         assert answer.headers["cache-control"] == "no-store"
@@ -287,10 +295,7 @@ async def test_a_feed_is_cancelled_when_the_client_or_the_server_leaves(leaving:
         finally:
             ended.set()
 
-    async def endpoint(_: Request) -> Response:
-        return EventStream(feed)
-
-    async with serving(Route("/events", endpoint)) as url:
+    async with serving(stream_of(feed)) as url:
         asked = asking(f"{url}/events")
         answer = await asked.__aenter__()
         assert await answer.until("here\n\n") == "data: here\n\n"
@@ -304,27 +309,14 @@ async def test_a_feed_is_cancelled_when_the_client_or_the_server_leaves(leaving:
 
 
 async def test_a_silent_stream_is_kept_alive() -> None:
-    async def endpoint(_: Request) -> Response:
-        async def feed(_: EventSender) -> None:
-            await trio.sleep_forever()
-
-        return EventStream(feed, keep_alive_seconds=0.001)
-
-    async with serving(Route("/events", endpoint)) as url, asking(f"{url}/events") as answer:
+    stream = stream_of(silent, keep_alive_seconds=0.001)
+    async with serving(stream) as url, asking(f"{url}/events") as answer:
         await answer.until(":\n\n:\n\n")
 
 
 async def test_asking_for_the_head_of_a_stream_does_not_wait_for_its_end() -> None:
-    async def endpoint(_: Request) -> Response:
-        async def feed(_: EventSender) -> None:
-            await trio.sleep_forever()
-
-        return EventStream(feed)
-
-    async with (
-        serving(Route("/events", endpoint)) as url,
-        asking(f"{url}/events", method="HEAD") as answer,
-    ):
+    stream = stream_of(silent)
+    async with serving(stream) as url, asking(f"{url}/events", method="HEAD") as answer:
         assert await answer.body() == b""
 
 
@@ -334,21 +326,14 @@ async def test_a_bug_in_a_feed_is_reported_unwrapped() -> None:
     async def feed(_: EventSender) -> None:
         raise ZeroDivisionError
 
-    async def endpoint(_: Request) -> Response:
-        return EventStream(feed)
-
-    async with trio.open_nursery() as nursery:
-        serve = partial(serve_http, on_bug=printed.append)
-        app = http_app([Route("/events", endpoint)])
-        address: HttpAddress = await nursery.start(serve, app, LOOPBACK, 0)
-        async with asking(f"{address.url}/events") as answer:
-            with pytest.raises(h11.RemoteProtocolError):
-                await answer.body()
-        nursery.cancel_scope.cancel()
+    stream = stream_of(feed)
+    async with serving(stream, on_bug=printed.append) as url, asking(f"{url}/events") as answer:
+        with pytest.raises(h11.RemoteProtocolError):
+            await answer.body()
     assert [type(each) for each in printed] == [ZeroDivisionError]
 
 
-# Who may ask for what.
+# Origins.
 
 
 @pytest.mark.parametrize(
@@ -408,7 +393,7 @@ async def test_a_foreign_name_for_this_machine_changes_nothing(host: str, status
             assert answer.status == status
             assert (await answer.body() == b"killed") is (status == 200)
         async with asking(url, method="POST", headers={"host": host}) as answer:
-            assert answer.status == 200, "who names no origin is nobody's page"
+            assert answer.status == 200, "a request without an origin comes from no page"
         nursery.cancel_scope.cancel()
 
 
