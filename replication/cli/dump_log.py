@@ -35,7 +35,11 @@ from storage.tools.dump.text import Findings, TextOptions, error_line, line
 @click.option(
     "--verify-index-only", is_flag=True, help="Check indexes without printing their entries."
 )
-@click.option("--max-bytes", type=AT_LEAST_ZERO, help="The most bytes to read of each .log file.")
+@click.option(
+    "--max-bytes",
+    type=AT_LEAST_ZERO,
+    help="The largest number of bytes to read from each .log file.",
+)
 @click.option(
     "--skip-record-metadata", is_flag=True, help="Show only the keys and values of records."
 )

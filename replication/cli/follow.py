@@ -341,7 +341,9 @@ UP_TO = {"lso": UpTo.LAST_STABLE, "hw": UpTo.HIGH_WATERMARK}
     "--up-to", type=click.Choice(list(UP_TO)), default="lso", show_default=True,
     help="lso: up to the first open transaction. hw: up to the high watermark.",
 )  # fmt: skip
-@click.option("--throttle", type=AT_LEAST_ONE, metavar="BYTES", help="The most bytes a second.")
+@click.option(
+    "--throttle", type=AT_LEAST_ONE, metavar="BYTES", help="The largest number of bytes per second."
+)
 @click.option(
     "--fetchers", type=AT_LEAST_ONE, default=1, show_default=True,
     help="The number of connections to each broker."

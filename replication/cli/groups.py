@@ -324,7 +324,7 @@ def describe_groups(
 def delete_groups(
     chosen: ChosenGroups, *, execute: bool, connection: ClusterConnection, output: str
 ) -> None:
-    """Delete each GROUP, which must have no members, and its offsets. Needs --execute."""
+    """Delete each GROUP and its offsets. It must have no members. Without --execute, only show it."""
 
     async def deleted(admin: Admin) -> dict[str, str]:
         groups = await chosen.found(admin)

@@ -221,7 +221,7 @@ def header_pairs(
     "--acks",
     "--request-required-acks",
     type=click.Choice(["all", "-1", "0", "1"]),
-    help="The replicas that must have a record: all in sync, the leader, or none.  [default: all]",
+    help="The replicas that must store a record: all in sync (all, -1), the leader (1), or none (0).  [default: all]",
 )
 @click.option(
     "--compression-type",

@@ -109,7 +109,7 @@ def _adopt(
     "-b", "--bootstrap-server", "servers", metavar="HOST:PORT",
     help="The brokers of the source.  [default: those that were followed]",
 )  # fmt: skip
-@click.option("--offline", is_flag=True, help="Do not ask the source.")
+@click.option("--offline", is_flag=True, help="Do not ask the source where its logs end.")
 @client_config_option(of=" for the source")
 @OUTPUT
 def command(

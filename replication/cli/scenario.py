@@ -86,7 +86,7 @@ def run(
     shiviz: Path | None,
     output: str,
 ) -> None:
-    """Run a story. NAME is its name, the beginning of it, a scenario, or a file."""
+    """Run a story. NAME is its name, the beginning of its name, a scenario of it, or its file."""
     from scenarios.story.report import Recording
     from scenarios.story.runner import run_story
     from scenarios.story.script import find_story, read_story
@@ -170,9 +170,9 @@ def _as_json(path: Path, run: "StoryRun", *, trace: bool) -> dict[str, object]:
     default=300,
     show_default=True,
     type=AT_LEAST_ZERO,
-    help="The most repetitions of a failing run while it is made shorter.",
+    help="How often a failing run may be repeated while it is made shorter.",
 )
-@click.option("--reach-all", is_flag=True, help="Fail if no run reached some marker.")
+@click.option("--reach-all", is_flag=True, help="Fail unless each marker was reached by some run.")
 @OUTPUT
 def swarm(
     seeds: int,

@@ -64,7 +64,7 @@ from replication.visible import visible_line
     type=click.FloatRange(min=0.1),
     default=1.0,
     show_default=True,
-    help="Seconds between two looks.",
+    help="Seconds between two reads of the state.",
 )
 @connected()
 @OUTPUT
@@ -79,7 +79,7 @@ def command(
     connection: ClusterConnection,
     output: str,
 ) -> None:
-    """Show who leads each partition, how far its replicas are, and why one is not in sync."""
+    """Show the leader of each partition, how far its replicas are, and why one is not in sync."""
     top = Top(
         connection=connection,
         wanted=WantedTopics(names=tuple(names), pattern=pattern),

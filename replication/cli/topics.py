@@ -347,7 +347,7 @@ def list_topics(
 @command.command(name="describe")
 @TOPICS
 @PATTERN
-@click.option("--topic-id", help="Describe only the topic of this id.")
+@click.option("--topic-id", help="Describe only the topic with this id.")
 @only_some
 @click.option(
     "--topics-with-overrides",

@@ -91,13 +91,16 @@ def numbers(_: click.Context, option: click.Parameter, value: str | None) -> Par
     help="Begin at this time in milliseconds since 1970; -1 is the end, -2 the start.  [default: -2]",
 )
 @click.option(
-    "--fetch-size", type=AT_LEAST_ONE, default=1 << 20, help="The most bytes of one fetch."
+    "--fetch-size",
+    type=AT_LEAST_ONE,
+    default=1 << 20,
+    help="The size of one fetch in bytes.  [default: 1 MiB]",
 )
 @click.option(
     "--max-wait-ms",
     type=AT_LEAST_ZERO,
     default=1000,
-    help="The time in milliseconds that a broker may wait for data.",
+    help="The time in milliseconds that a broker may wait for data.  [default: 1000]",
 )
 @click.option(
     "--report-interval-ms",

@@ -85,7 +85,7 @@ def deliver(job: str, found: Any, outputs: Sequence[str]) -> None:
 @click.command(name="bundle")
 @click.argument("directory", type=NEW_DIRECTORY)
 def bundle(directory: Path) -> None:
-    """Write the files that spark-submit needs to DIRECTORY.
+    """Write to DIRECTORY the files that spark-submit needs.
 
     They are a zip of understudy's packages for --py-files, and the file to submit. The Python
     of the cluster needs the packages that they import: numpy, pyarrow, attrs, crc32c, cramjam,

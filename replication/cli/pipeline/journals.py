@@ -39,7 +39,7 @@ def failover(*, journals: tuple[str, ...], master: str | None, outputs: tuple[st
     "--min-isr",
     multiple=True,
     metavar="[TOPIC=]N",
-    help="min.insync.replicas of all topics or of one, which no journal contains.  [default: 1]",
+    help="min.insync.replicas of all topics, or of one; journals do not contain it.  [default: 1]",
 )
 @MASTER
 @output_option
