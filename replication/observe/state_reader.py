@@ -115,8 +115,10 @@ class IsrReasons:
             case IsrChanged():
                 self._changed(event)
             case LeaderElected():
-                whom = after_previous_leader(event)
-                why = elected_because(event) + (f",{whom}" if whom else "")
+                previous = after_previous_leader(event).strip()
+                why = (
+                    f"{previous}, {elected_because(event)}" if previous else elected_because(event)
+                )
                 self._leaders[event.partition] = Reason(why, self.now_ms())
             case PartitionOffline():
                 text = f"no replica may lead: {event.cause}"
