@@ -3,7 +3,8 @@
     on disk    one msgpack array per record: [type, version, field, field, ...]
                one batch per decision: it is on disk whole or not at all, by its CRC
 
-Rule 1: a released (type, version) never changes; `tests/` keeps one golden file for each.
+Rule 1: a released (type, version) never changes; `tests/` keeps one golden file for each. The type
+is the name of the class, without "Record".
 A new field makes a new version, stands at the end, and has a default, which is its value in a
 record of an older version.
 
@@ -15,8 +16,9 @@ where it names a leader, so that they can neither be skipped nor repeated.
 """
 
 import enum
+import re
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 import attrs
 import msgpack
@@ -75,8 +77,6 @@ def _recovery_or_none(value: int | None) -> LeaderRecoveryState | None:
 class ClusterRecord:
     """The first record of a log: the id of the cluster."""
 
-    TYPE: ClassVar = "cluster"
-    VERSION: ClassVar = 1
     cluster_id: str
 
 
@@ -84,8 +84,6 @@ class ClusterRecord:
 class ControllerRecord:
     """The first record of each leader epoch: the id of its controller."""
 
-    TYPE: ClassVar = "controller"
-    VERSION: ClassVar = 1
     controller_id: int
     leader_epoch: LeaderEpoch
 
@@ -94,8 +92,6 @@ class ControllerRecord:
 class RegisterBrokerRecord:
     """A broker's new incarnation; its epoch is this record's own offset."""
 
-    TYPE: ClassVar = "register_broker"
-    VERSION: ClassVar = 1
     broker_id: int
     broker_epoch: Offset
     incarnation_id: bytes
@@ -107,8 +103,6 @@ class RegisterBrokerRecord:
 
 @attrs.frozen
 class UnregisterBrokerRecord:
-    TYPE: ClassVar = "unregister_broker"
-    VERSION: ClassVar = 1
     broker_id: int
     broker_epoch: Offset
 
@@ -117,8 +111,6 @@ class UnregisterBrokerRecord:
 class BrokerRegistrationChangeRecord:
     """A registered broker was fenced, unfenced, or has begun a controlled shutdown."""
 
-    TYPE: ClassVar = "broker_registration_change"
-    VERSION: ClassVar = 1
     broker_id: int
     broker_epoch: Offset
     fenced: bool | None = None
@@ -129,8 +121,6 @@ class BrokerRegistrationChangeRecord:
 class BrokerDirectoriesRecord:
     """The log directories that a broker with several of them has online (KIP-858)."""
 
-    TYPE: ClassVar = "broker_directories"
-    VERSION: ClassVar = 1
     broker_id: int
     broker_epoch: Offset
     online: tuple[bytes, ...] = attrs.field(converter=_ids)
@@ -140,8 +130,6 @@ class BrokerDirectoriesRecord:
 class ReplicaDirectoryRecord:
     """The log directory of a replica, for a broker with several directories."""
 
-    TYPE: ClassVar = "replica_directory"
-    VERSION: ClassVar = 1
     topic_id: TopicId
     partition: int
     broker_id: int
@@ -150,8 +138,6 @@ class ReplicaDirectoryRecord:
 
 @attrs.frozen
 class TopicRecord:
-    TYPE: ClassVar = "topic"
-    VERSION: ClassVar = 1
     name: str
     topic_id: TopicId
 
@@ -160,9 +146,6 @@ class TopicRecord:
 class PartitionRecord:
     """A whole partition. Version 2 added the fields of reassignments and of KIP-966."""
 
-    TYPE: ClassVar = "partition"
-    VERSION: ClassVar = 2
-    FIELDS_BEFORE: ClassVar = {1: 8}
     topic_id: TopicId
     partition: int
     replicas: tuple[int, ...] = attrs.field(converter=_numbers)
@@ -183,9 +166,6 @@ class PartitionRecord:
 class PartitionChangeRecord:
     """The changed fields of a partition; `PartitionRegistration` describes them."""
 
-    TYPE: ClassVar = "partition_change"
-    VERSION: ClassVar = 2
-    FIELDS_BEFORE: ClassVar = {1: 5}
     topic_id: TopicId
     partition: int
     isr: tuple[int, ...] | None = attrs.field(default=None, converter=_numbers_or_none)
@@ -202,8 +182,6 @@ class PartitionChangeRecord:
 
 @attrs.frozen
 class RemoveTopicRecord:
-    TYPE: ClassVar = "remove_topic"
-    VERSION: ClassVar = 1
     topic_id: TopicId
 
 
@@ -211,8 +189,6 @@ class RemoveTopicRecord:
 class ConfigRecord:
     """A topic's configuration `key`; a `value` of None removes the override."""
 
-    TYPE: ClassVar = "config"
-    VERSION: ClassVar = 1
     topic_id: TopicId
     key: str
     value: str | None
@@ -224,8 +200,6 @@ class BrokerConfigRecord:
     broker without a value of its own.
     """
 
-    TYPE: ClassVar = "broker_config"
-    VERSION: ClassVar = 1
     broker_id: int | None
     key: str
     value: str | None
@@ -235,8 +209,6 @@ class BrokerConfigRecord:
 class ProducerIdsRecord:
     """A block of producer ids was handed to a broker; the next block begins here."""
 
-    TYPE: ClassVar = "producer_ids"
-    VERSION: ClassVar = 1
     broker_id: int
     broker_epoch: Offset
     next_producer_id: int
@@ -246,8 +218,6 @@ class ProducerIdsRecord:
 class FeatureLevelRecord:
     """The level of a feature that the whole cluster has (KIP-584)."""
 
-    TYPE: ClassVar = "feature_level"
-    VERSION: ClassVar = 1
     name: str
     level: int
 
@@ -256,8 +226,6 @@ class FeatureLevelRecord:
 class ScramCredentialRecord:
     """The SCRAM credential of a user (UserScramCredentialRecord, KIP-554)."""
 
-    TYPE: ClassVar = "scram_credential"
-    VERSION: ClassVar = 1
     name: str
     mechanism: str
     salt: bytes
@@ -268,8 +236,6 @@ class ScramCredentialRecord:
 
 @attrs.frozen
 class RemoveScramCredentialRecord:
-    TYPE: ClassVar = "remove_scram_credential"
-    VERSION: ClassVar = 1
     name: str
     mechanism: str
 
@@ -278,8 +244,6 @@ class RemoveScramCredentialRecord:
 class AclRecord:
     """An ACL (AccessControlEntryRecord)."""
 
-    TYPE: ClassVar = "acl"
-    VERSION: ClassVar = 1
     acl_id: bytes
     resource_type: int
     resource_name: str
@@ -291,22 +255,11 @@ class AclRecord:
 
     @classmethod
     def of(cls, acl_id: bytes, acl: Acl) -> "AclRecord":
-        return cls(
-            acl_id=acl_id,
-            resource_type=int(acl.resource_type),
-            resource_name=acl.resource_name,
-            pattern_type=int(acl.pattern_type),
-            principal=acl.principal,
-            host=acl.host,
-            operation=int(acl.operation),
-            permission=int(acl.permission),
-        )
+        return cls(acl_id, **attrs.asdict(acl))
 
 
 @attrs.frozen
 class RemoveAclRecord:
-    TYPE: ClassVar = "remove_acl"
-    VERSION: ClassVar = 1
     acl_id: bytes
 
 
@@ -333,19 +286,28 @@ MetadataRecord: TypeAlias = (
 )
 
 _RECORD_TYPES: tuple[type[MetadataRecord], ...] = get_args(MetadataRecord)
-# For each type, its class, and how many fields a record of each version has.
-_KNOWN = {
-    kind.TYPE: (
-        kind,
-        {kind.VERSION: len(attrs.fields(kind))} | getattr(kind, "FIELDS_BEFORE", {}),
-    )
-    for kind in _RECORD_TYPES
-}
+_FORMER: dict[type[MetadataRecord], list[int]] = {PartitionRecord: [8], PartitionChangeRecord: [5]}
+"""The number of fields in each former version of a record, from version 1 on."""
+
+
+def _type_of(kind: type[MetadataRecord]) -> str:
+    """Return the type on disk: `register_broker` for `RegisterBrokerRecord`."""
+    words = re.findall("[A-Z][a-z]+", kind.__name__.removesuffix("Record"))
+    return "_".join(words).lower()
+
+
+def _versions_of(kind: type[MetadataRecord]) -> dict[int, int]:
+    """Return the number of fields in each version; the last one is written."""
+    return dict(enumerate([*_FORMER.get(kind, []), len(attrs.fields(kind))], start=1))
+
+
+_TYPES = {kind: _type_of(kind) for kind in _RECORD_TYPES}
+_KNOWN = {_type_of(kind): (kind, _versions_of(kind)) for kind in _RECORD_TYPES}
 
 
 def encode_record(record: MetadataRecord) -> bytes:
-    fields = attrs.astuple(record)
-    packed: bytes = msgpack.packb([record.TYPE, record.VERSION, *fields])
+    kind = _TYPES[type(record)]
+    packed: bytes = msgpack.packb([kind, max(_KNOWN[kind][1]), *attrs.astuple(record)])
     return packed
 
 
