@@ -6,7 +6,8 @@ import attrs
 
 from replication.errors import ErrorCode, KafkaError
 from replication.groups.coordinator import GroupCoordinator
-from replication.groups.rules import CommittedOffset, GroupState
+from replication.groups.rules.group import GroupState
+from replication.groups.rules.offsets import CommittedOffset
 from replication.groups.shard import HostedGroup
 from replication.steps import Steps
 from storage.types import TopicPartition

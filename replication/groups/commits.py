@@ -9,14 +9,10 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from replication.errors import ErrorCode, KafkaError
 from replication.groups.coordinator import GroupCoordinator
-from replication.groups.rules import (
-    CommittedOffset,
-    Group,
-    commit,
-    commit_error,
-    offset_record,
-    transaction_error,
-)
+from replication.groups.rules.group import Group
+from replication.groups.rules.offsets import CommittedOffset, commit_error, transaction_error
+from replication.groups.rules.presence import commit
+from replication.groups.rules.records import offset_record
 from storage.producers.verification import VerificationGuard
 from storage.types import NO_OFFSET, TopicPartition
 

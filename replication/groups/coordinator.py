@@ -21,32 +21,25 @@ import trio
 
 from replication.config import BrokerConfig
 from replication.coordinator.log import Submission, is_too_long
-from replication.coordinator.rules import write_error
+from replication.coordinator.rules import GROUP_METADATA_TOPIC, write_error
 from replication.coordinator.shards import LedShards
 from replication.errors import ErrorCode, KafkaError
 from replication.events import EventSink, GroupsLoaded, GroupsUnloaded
 from replication.groups.forgetting import Forgetting
-from replication.groups.rules import (
-    GROUP_METADATA_TOPIC,
+from replication.groups.rules.classic import GroupLimits
+from replication.groups.rules.effects import (
     Answer,
     Emit,
-    Group,
-    GroupLimits,
-    GroupState,
-    Join,
     JoinResult,
     Moment,
-    Protocol,
     Purpose,
-    Replayed,
     Store,
     SyncResult,
-    heartbeat,
-    join,
-    leave,
-    read_batch,
-    sync,
 )
+from replication.groups.rules.group import Group, GroupState, Protocol
+from replication.groups.rules.joining import Join, join
+from replication.groups.rules.presence import heartbeat, leave, sync
+from replication.groups.rules.replay import Replayed, read_batch
 from replication.groups.shard import GroupShard, GroupTimers, HostedGroup
 from replication.metadata.rules import MetadataDelta, MetadataImage
 from replication.metrics import MetricName, MetricsRegistry

@@ -14,14 +14,10 @@ from replication.config.broker import MINUTE_MS
 from replication.coordinator.log import Submission
 from replication.errors import ErrorCode
 from replication.events import EventSink, GroupOffsetsForgotten
-from replication.groups.rules import (
-    Group,
-    GroupState,
-    Moment,
-    commit_error,
-    group_tombstone,
-    offset_tombstone,
-)
+from replication.groups.rules.effects import Moment
+from replication.groups.rules.group import Group, GroupState
+from replication.groups.rules.offsets import commit_error
+from replication.groups.rules.records import group_tombstone, offset_tombstone
 from replication.groups.shard import GroupShard, HostedGroup
 from replication.net.seams import NodeClock
 from replication.steps import Steps

@@ -14,14 +14,10 @@ import trio
 
 from replication.coordinator.log import CoordinatorLog
 from replication.coordinator.shards import Shard
-from replication.groups.rules import (
-    ClassicGroup,
-    Group,
-    GroupLimits,
-    GroupOffsets,
-    GroupState,
-    Replayed,
-)
+from replication.groups.rules.classic import ClassicGroup, GroupLimits
+from replication.groups.rules.group import Group, GroupState
+from replication.groups.rules.offsets import GroupOffsets
+from replication.groups.rules.replay import Replayed
 from replication.net.seams import NodeClock
 from replication.steps import Steps
 

@@ -26,7 +26,7 @@ from typing import Final
 import attrs
 
 from replication.config.topic import TOPIC_KEYS
-from replication.groups.rules import GROUP_METADATA_TOPIC
+from replication.coordinator.rules import GROUP_METADATA_TOPIC
 from replication.groups.rules.replay import Replayed, read_batch
 from replication.mirror.state import CopiedTopic, CopyState
 from storage.batch.record_batch import walk

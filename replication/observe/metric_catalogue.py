@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from replication.groups.rules import GroupState
+from replication.groups.rules.group import GroupState
 from replication.metrics import MetricName
 from replication.server.request_metrics import TIMES
 

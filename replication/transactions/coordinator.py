@@ -24,7 +24,7 @@ import trio
 
 from replication.config import BrokerConfig
 from replication.coordinator.log import is_too_long
-from replication.coordinator.rules import KeyAndValue, write_error
+from replication.coordinator.rules import TRANSACTION_STATE_TOPIC, KeyAndValue, write_error
 from replication.coordinator.shards import LedShards, Shard
 from replication.errors import ErrorCode, KafkaError
 from replication.events import (
@@ -39,24 +39,20 @@ from replication.net.seams import Seams
 from replication.replica_manager import ReplicaManager
 from replication.transactions.markers import MarkerRefusedError, MarkerSender
 from replication.transactions.producer_ids import ProducerIds
-from replication.transactions.rules import (
-    TRANSACTION_STATE_TOPIC,
+from replication.transactions.rules.decisions import (
     Fence,
     Slot,
-    Transaction,
-    TransactionEntry,
     abort_fenced,
     add_partitions,
     created,
     end,
     has_expired,
     init_producer_id,
-    key_of,
-    read_batch,
     time_out,
-    value_of,
     verify_partitions,
 )
+from replication.transactions.rules.records import TransactionEntry, key_of, read_batch, value_of
+from replication.transactions.rules.transaction import Transaction
 from storage.batch.compression import Codec
 from storage.batch.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from storage.types import TopicPartition

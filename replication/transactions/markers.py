@@ -31,7 +31,7 @@ from replication.net.pace import in_steps
 from replication.net.seams import Seams
 from replication.replica_manager import ReplicaManager
 from replication.steps import Steps
-from replication.transactions.rules import Transaction
+from replication.transactions.rules.transaction import Transaction
 from replication.wire.api_versions import EPOCH_BUMPING_VERSION
 from replication.wire.produce import ACKS_ALL
 from replication.wire.write_txn_markers import (

@@ -14,8 +14,7 @@ import confluent_kafka
 import pytest
 
 from replication.cluster.cluster import Cluster
-from replication.coordinator.rules import partition_for
-from replication.groups.rules import GROUP_METADATA_TOPIC
+from replication.coordinator.rules import GROUP_METADATA_TOPIC, partition_for
 from tests.clients.readers import GROUP, Ledger, Read, Reader, aiokafka_, confluent, kafka_python
 from tests.clients.sample import (
     PARTITIONS,

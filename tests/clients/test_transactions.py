@@ -22,9 +22,8 @@ from confluent_kafka.cimpl import KafkaException, NewTopic
 from replication.client.consumer import Consumer
 from replication.client.producer import Producer
 from replication.cluster.cluster import Cluster
-from replication.coordinator.rules import partition_for
+from replication.coordinator.rules import GROUP_METADATA_TOPIC, partition_for
 from replication.errors import KafkaError
-from replication.groups.rules import GROUP_METADATA_TOPIC
 from tests.clients.sample import cluster_for_clients, in_thread
 from tests.deep import one_in
 

@@ -10,13 +10,15 @@ from functools import partial
 from replication.broker.handlers.node import BrokerNode
 from replication.broker.handlers.topics import create_automatically
 from replication.broker.handlers.view import View
-from replication.coordinator.rules import partition_for
+from replication.coordinator.rules import (
+    GROUP_METADATA_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    partition_for,
+)
 from replication.errors import ErrorCode, KafkaError
-from replication.groups.rules import GROUP_METADATA_TOPIC
 from replication.net.pace import in_steps
 from replication.server.server import RequestContext
 from replication.steps import each_of
-from replication.transactions.rules import TRANSACTION_STATE_TOPIC
 from replication.wire.find_coordinator import (
     GROUP,
     TRANSACTION,

@@ -8,7 +8,7 @@ import trio
 from replication.broker.handlers.node import BrokerNode
 from replication.errors import ErrorCode, KafkaError
 from replication.groups.administration import CLASSIC, delete_group, listed
-from replication.groups.rules import GroupState, Member
+from replication.groups.rules.group import GroupState, Member
 from replication.groups.shard import HostedGroup
 from replication.net.pace import in_steps
 from replication.security.rules.acls import SUPPORTED, ResourceType, as_bits

@@ -12,7 +12,7 @@ from replication.coordinator.log import is_too_long
 from replication.errors import ErrorCode, KafkaError
 from replication.groups.administration import FetchedOffset, delete_offsets, fetch_offsets
 from replication.groups.commits import commit_offsets
-from replication.groups.rules import CommittedOffset
+from replication.groups.rules.offsets import CommittedOffset
 from replication.metadata.rules import MetadataImage
 from replication.net.pace import in_steps
 from replication.server.server import RequestContext

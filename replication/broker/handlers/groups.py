@@ -8,7 +8,8 @@ import trio
 
 from replication.broker.handlers.node import BrokerNode
 from replication.errors import ErrorCode, KafkaError
-from replication.groups.rules import JoinedMember, Protocol
+from replication.groups.rules.effects import JoinedMember
+from replication.groups.rules.group import Protocol
 from replication.net.pace import in_steps
 from replication.server.server import RequestContext
 from replication.steps import STEP, each_of

@@ -16,15 +16,14 @@ import trio
 from replication.broker.handlers.node import BrokerNode
 from replication.broker.handlers.topics import create_automatically
 from replication.controller.rules.topic_names import fault_of
-from replication.coordinator.rules import partition_for
+from replication.coordinator.rules import GROUP_METADATA_TOPIC, partition_for
 from replication.errors import ErrorCode, KafkaError
-from replication.groups.rules import GROUP_METADATA_TOPIC
 from replication.net.pace import in_steps
 from replication.server.guards.transactions import by_topic, not_attempted, partitions_of
 from replication.server.server import RequestContext
 from replication.steps import STEP, Steps, each_of
 from replication.transactions.coordinator import TransactionShard
-from replication.transactions.rules import TransactionState
+from replication.transactions.rules.transaction import TransactionState
 from replication.wire.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from replication.wire.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

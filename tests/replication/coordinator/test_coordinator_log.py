@@ -10,7 +10,8 @@ from replication.coordinator.log import CoordinatorLog
 from replication.coordinator.rules import KeyAndValue
 from replication.errors import ErrorCode
 from replication.transactions.coordinator import TransactionShard
-from replication.transactions.rules import Transaction, key_of, read_batch, value_of
+from replication.transactions.rules.records import key_of, read_batch, value_of
+from replication.transactions.rules.transaction import Transaction
 from storage.batch.compression import Codec
 from storage.batch.record_batch import NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader
 from storage.batch.records import Record, encode_batch

@@ -6,22 +6,11 @@ import attrs
 
 from replication.errors import ErrorCode
 from replication.events import Event
-from replication.groups.rules import (
-    Answer,
-    ClassicGroup,
-    Emit,
-    Group,
-    GroupLimits,
-    GroupState,
-    Join,
-    JoinResult,
-    Moment,
-    Protocol,
-    Store,
-    SyncResult,
-    join,
-    sync,
-)
+from replication.groups.rules.classic import ClassicGroup, GroupLimits
+from replication.groups.rules.effects import Answer, Emit, JoinResult, Moment, Store, SyncResult
+from replication.groups.rules.group import Group, GroupState, Protocol
+from replication.groups.rules.joining import Join, join
+from replication.groups.rules.presence import sync
 
 LIMITS = GroupLimits(
     min_session_timeout_ms=1,

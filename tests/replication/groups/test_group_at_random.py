@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from replication.errors import ErrorCode
-from replication.groups.rules import GroupState, JoinResult, Protocol, SyncResult, heartbeat, leave
+from replication.groups.rules.effects import JoinResult, SyncResult
+from replication.groups.rules.group import GroupState, Protocol
+from replication.groups.rules.presence import heartbeat, leave
 from tests.replication.groups.desk import LIMITS, Desk
 
 CLIENTS = 4

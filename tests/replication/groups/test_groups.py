@@ -7,10 +7,9 @@ from contextlib import asynccontextmanager
 import attrs
 import trio
 
-from replication.coordinator.rules import partition_for
+from replication.coordinator.rules import GROUP_METADATA_TOPIC, partition_for
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.events import Event, GroupMemberLeft, GroupsLoaded, GroupsUnloaded
-from replication.groups.rules import GROUP_METADATA_TOPIC
 from replication.metadata.rules import MetadataImage
 from replication.metrics import MetricName
 from replication.net.rpc import RpcClient

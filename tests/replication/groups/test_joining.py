@@ -7,8 +7,9 @@ import pytest
 
 from replication.errors import ErrorCode
 from replication.events import GroupMemberLeft, GroupStabilized
-from replication.groups.rules import GroupState, Protocol, commit, heartbeat, leave
 from replication.groups.rules.classic import NEW_MEMBER_JOIN_TIMEOUT_MS, SHORTEST_WAIT_MS
+from replication.groups.rules.group import GroupState, Protocol
+from replication.groups.rules.presence import commit, heartbeat, leave
 from tests.replication.groups.desk import LIMITS, RANGE, REBALANCE_MS, SESSION_MS, Desk
 
 ROBIN = Protocol("roundrobin", b"\0\0\0\0\0\1\0\1t")

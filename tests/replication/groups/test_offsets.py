@@ -5,19 +5,15 @@ from typing import Any
 from hypothesis import given, settings, strategies as st
 
 from replication.coordinator.rules import KeyAndValue
-from replication.groups.rules import (
-    CommittedOffset,
-    GroupOffsets,
-    Replayed,
-    offset_record,
-    read_batch,
-)
+from replication.groups.rules.offsets import CommittedOffset, GroupOffsets
 from replication.groups.rules.records import (
     GroupMetadataValue,
     group_record,
     group_tombstone,
+    offset_record,
     offset_tombstone,
 )
+from replication.groups.rules.replay import Replayed, read_batch
 from storage.batch.record_batch import walk
 from storage.batch.records import (
     ControlRecordType,

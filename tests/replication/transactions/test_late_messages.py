@@ -26,11 +26,9 @@ from hypothesis.stateful import (
 )
 
 from replication.errors import ErrorCode
-from replication.transactions.rules import (
+from replication.transactions.rules.decisions import (
     Fence,
     Slot,
-    Transaction,
-    TransactionState,
     abort_fenced,
     add_partitions,
     created,
@@ -39,6 +37,7 @@ from replication.transactions.rules import (
     time_out,
     verify_partitions,
 )
+from replication.transactions.rules.transaction import Transaction, TransactionState
 from storage.batch.record_batch import MAX_PRODUCER_EPOCH, read_header
 from storage.batch.records import (
     ControlRecordType,

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from replication.errors import ProtocolError
-from replication.transactions.rules import Transaction, TransactionState, key_of, parse, value_of
+from replication.transactions.rules.records import key_of, parse, value_of
+from replication.transactions.rules.transaction import Transaction, TransactionState
 from storage.types import TopicPartition
 
 EPOCHS = st.integers(-1, 2**15 - 1)

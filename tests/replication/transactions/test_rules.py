@@ -8,23 +8,20 @@ import attrs
 import pytest
 
 from replication.errors import ErrorCode
-from replication.transactions.rules import (
+from replication.transactions.rules.decisions import (
     Fence,
     Slot,
-    Transaction,
-    TransactionState,
     abort_fenced,
     add_partitions,
     created,
     end,
     has_expired,
     init_producer_id,
-    parse,
     time_out,
-    value_of,
     verify_partitions,
 )
-from replication.transactions.rules.records import key_of
+from replication.transactions.rules.records import key_of, parse, value_of
+from replication.transactions.rules.transaction import Transaction, TransactionState
 from storage.batch.record_batch import MAX_PRODUCER_EPOCH
 from storage.types import TopicPartition
 

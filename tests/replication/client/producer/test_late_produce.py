@@ -11,7 +11,7 @@ import pytest
 from replication.client.errors import TransactionAbortedError
 from replication.client.producer.batch import ProducerIdAndEpoch
 from replication.errors import KafkaError
-from replication.transactions.rules import Slot
+from replication.transactions.rules.decisions import Slot
 from replication.wire.apis import ApiKey
 from scenarios.world.world import World
 from storage.batch.record_batch import MAX_PRODUCER_EPOCH

@@ -17,8 +17,8 @@ from replication.client.errors import (
     TransactionAbortedError,
 )
 from replication.client.producer import Producer
+from replication.coordinator.rules import TRANSACTION_STATE_TOPIC
 from replication.errors import ConfigError, KafkaError
-from replication.transactions.rules import TRANSACTION_STATE_TOPIC
 from scenarios.world.cluster import SimulatedCluster, open_simulated_cluster
 from scenarios.world.world import World
 from storage.types import TopicPartition
