@@ -19,20 +19,19 @@ import attrs
 from replication.broker.nodes import CONTROLLER_ID
 from replication.errors import UnderstudyError
 from replication.metadata.log import MetadataLog
-from replication.metadata.rules import (
-    NO_LEADER,
+from replication.metadata.rules.image import MetadataImage, TopicImage
+from replication.metadata.rules.records import (
     ClusterRecord,
     ConfigRecord,
     ControllerRecord,
-    MetadataImage,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RemoveTopicRecord,
-    TopicImage,
     TopicRecord,
 )
 from replication.net.seams import Seams
+from replication.wire.metadata import NO_LEADER
 from storage.checkpoint import MetaProperties
 from storage.types import NO_BROKER_EPOCH, LeaderEpoch, TopicId
 

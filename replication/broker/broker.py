@@ -48,14 +48,8 @@ from replication.groups.coordinator import GroupCoordinator
 from replication.leader.partition import Partition
 from replication.metadata.cache import MetadataCache
 from replication.metadata.follower import MetadataFollower, metadata_fetcher
-from replication.metadata.rules import (
-    METADATA_PARTITION,
-    METADATA_TOPIC_ID,
-    Endpoint,
-    MetadataDelta,
-    MetadataImage,
-    delta_between,
-)
+from replication.metadata.rules.image import MetadataDelta, MetadataImage, delta_between
+from replication.metadata.rules.records import METADATA_PARTITION, METADATA_TOPIC_ID, Endpoint
 from replication.metadata.snapshots import SnapshotDue
 from replication.metrics import MetricsRegistry
 from replication.net.controller_channel import ControllerChannel

@@ -29,7 +29,7 @@ import attrs
 import trio
 
 from replication.errors import ErrorCode, PeerUnavailableError, UnderstudyError
-from replication.metadata.rules import Endpoint
+from replication.metadata.rules.records import Endpoint
 from replication.net.controller_channel import ControllerCalls
 from replication.net.seams import NodeClock
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse

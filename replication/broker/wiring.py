@@ -16,7 +16,7 @@ from replication.groups.coordinator import GroupCoordinator, register_gauges
 from replication.leader.rules.fetch_session.cache import FetchSessionCache
 from replication.leader.rules.fetch_session.context import FetchManager
 from replication.metadata.cache import MetadataCache
-from replication.metadata.rules import FEATURES, TRANSACTION_VERSION
+from replication.metadata.rules.image import FEATURES
 from replication.metrics import MetricsRegistry
 from replication.net.controller_channel import ControllerCalls
 from replication.net.idle import idle_limit_seconds
@@ -40,7 +40,7 @@ from replication.transactions.asking import CoordinatorQuestions
 from replication.transactions.coordinator import TransactionCoordinator
 from replication.transactions.markers import MarkerSender, MarkerWriter, PeerChannels
 from replication.transactions.producer_ids import ProducerIds
-from replication.wire.api_versions import EPOCH_BUMPING_VERSION
+from replication.wire.api_versions import EPOCH_BUMPING_VERSION, TRANSACTION_VERSION
 from replication.wire.apis import ApiKey
 from storage.log.open_segments import OpenSegments, limit_within
 from storage.log.retention import DeletedSegments

@@ -59,7 +59,7 @@ from replication.client.admin.values import (
     TopicDescription,
 )
 from replication.errors import ErrorCode, KafkaError
-from replication.metadata.rules import MIN_INSYNC_REPLICAS
+from replication.metadata.rules.image import MIN_INSYNC_REPLICAS
 from storage.checkpoint import uuid_text
 from storage.types import NO_TOPIC_ID, TopicPartition
 

@@ -54,7 +54,7 @@ from replication.events import EventSink, ignore
 from replication.faults import AddedRule, FaultRule
 from replication.faults.impairments import Impairments
 from replication.faults.node_faults import Faults
-from replication.metadata.rules import MetadataImage, PartitionRegistration
+from replication.metadata.rules.image import MetadataImage, PartitionRegistration
 from replication.net import production_seams
 from replication.net.clock import TrioClock
 from replication.net.detach import DetachableFileSystem, DetachableTransport

@@ -60,14 +60,13 @@ from replication.errors import ErrorCode, OnBug, PeerUnavailableError
 from replication.events import Event, EventSink, LogDirectoryFailed, ignore
 from replication.faults.node_faults import FaultGate, Faults
 from replication.metadata.log import MetadataLog
-from replication.metadata.rules import (
+from replication.metadata.rules.image import MetadataImage, TopicImage
+from replication.metadata.rules.records import (
     MAX_RECORDS,
     BrokerRegistrationChangeRecord,
     ClusterRecord,
     ControllerRecord,
-    MetadataImage,
     MetadataRecord,
-    TopicImage,
 )
 from replication.metrics import MetricsRegistry
 from replication.net.idle import idle_limit_seconds

@@ -14,7 +14,7 @@ from replication.errors import ErrorCode, KafkaError
 from replication.leader.rules.fetch_session import FINAL_EPOCH, INITIAL_EPOCH
 from replication.leader.rules.log_reader import diverging_end
 from replication.metadata.log import MetadataLog
-from replication.metadata.rules import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
+from replication.metadata.rules.records import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
 from replication.net.seams import NodeClock
 from replication.wire import (
     fetch as wire,

@@ -16,14 +16,14 @@ from functools import partial
 
 import attrs
 
-from replication.metadata.rules import (
-    NO_LEADER,
+from replication.metadata.rules.image import MetadataImage
+from replication.metadata.rules.records import (
     LeaderRecoveryState,
-    MetadataImage,
     MetadataRecord,
     PartitionChangeRecord,
 )
 from replication.metrics import Histogram, Meter, MetricName, MetricsRegistry
+from replication.wire.metadata import NO_LEADER
 from storage.types import Offset
 
 

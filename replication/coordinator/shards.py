@@ -23,7 +23,7 @@ import trio
 from replication.coordinator.log import CoordinatorLog
 from replication.coordinator.rules import partition_for
 from replication.errors import ErrorCode, KafkaError, ProtocolError
-from replication.metadata.rules import MetadataImage
+from replication.metadata.rules.image import MetadataImage
 from replication.net.seams import NodeClock
 from replication.replica_manager import ReplicaManager
 from storage.batch.compression import Codec

@@ -41,7 +41,7 @@ from replication.groups.rules.joining import Join, join
 from replication.groups.rules.presence import heartbeat, leave, sync
 from replication.groups.rules.replay import Replayed, read_batch
 from replication.groups.shard import GroupShard, GroupTimers, HostedGroup
-from replication.metadata.rules import MetadataDelta, MetadataImage
+from replication.metadata.rules.image import MetadataDelta, MetadataImage
 from replication.metrics import MetricName, MetricsRegistry
 from replication.net.pace import in_steps
 from replication.net.seams import Seams

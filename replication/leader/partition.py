@@ -33,9 +33,10 @@ from replication.leader.rules.isr import committed
 from replication.leader.rules.leadership import Leadership, Surroundings
 from replication.leader.rules.log_reader import LogReader
 from replication.leader.rules.settled import SessionWatch, Settled
-from replication.metadata.rules import NO_LEADER, PartitionRegistration
+from replication.metadata.rules.image import PartitionRegistration
 from replication.wire.delete_records import HIGH_WATERMARK
 from replication.wire.fetch import CONSUMER_REPLICA_ID
+from replication.wire.metadata import NO_LEADER
 from replication.wire.produce import ACKS_ALL
 from storage.batch.allowance import Allowance
 from storage.errors import UnexpectedAppendOffsetError

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import attrs
 import trio
 
-from replication.metadata.rules import MetadataImage
+from replication.metadata.rules.image import MetadataImage
 from replication.net.seams import NodeClock
 
 CATCH_UP_MS = 500

@@ -17,7 +17,8 @@ import attrs
 
 from replication.errors import ErrorCode, MetadataError, PeerUnavailableError, ProtocolError
 from replication.follower.leader_endpoint import RemoteLeaderEndpoint
-from replication.metadata.rules import METADATA_PARTITION, METADATA_TOPIC, decode_snapshot
+from replication.metadata.rules.records import METADATA_PARTITION, METADATA_TOPIC
+from replication.metadata.rules.snapshot import decode_snapshot
 from replication.metadata.snapshots import Snapshot
 from replication.wire import fetch as wire
 from replication.wire.fetch_snapshot import (

@@ -35,12 +35,8 @@ from replication.follower.rules.fetch_state import (
 )
 from replication.metadata.cache import MetadataCache
 from replication.metadata.endpoint import MetadataEndpoint
-from replication.metadata.rules import (
-    METADATA_PARTITION,
-    METADATA_TOPIC_ID,
-    MetadataImage,
-    apply_batches,
-)
+from replication.metadata.rules.image import MetadataImage, apply_batches
+from replication.metadata.rules.records import METADATA_PARTITION, METADATA_TOPIC_ID
 from replication.metadata.snapshots import (
     Snapshot,
     SnapshotDue,

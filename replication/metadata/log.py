@@ -24,12 +24,11 @@ import attrs
 import trio
 
 from replication.errors import MetadataError, PeerUnavailableError
-from replication.metadata.rules import (
+from replication.metadata.rules.image import MetadataImage, apply_batches
+from replication.metadata.rules.records import (
     METADATA_PARTITION,
     METADATA_TOPIC_ID,
-    MetadataImage,
     MetadataRecord,
-    apply_batches,
     batch_of,
 )
 from replication.metadata.snapshots import (

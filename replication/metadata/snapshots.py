@@ -18,7 +18,8 @@ import attrs
 import trio
 
 from replication.errors import MetadataError
-from replication.metadata.rules import MetadataImage, decode_snapshot, encode_snapshot, snapshot_id
+from replication.metadata.rules.image import MetadataImage
+from replication.metadata.rules.snapshot import decode_snapshot, encode_snapshot, snapshot_id
 from storage.checkpoint import read_file, replace_file
 from storage.errors import CheckpointError
 from storage.filesystem import FileSystem

@@ -15,13 +15,13 @@ import attrs
 
 from replication.client.cluster_view import ClusterView, PartitionInfo, TopicView
 from replication.errors import NO_SUCH_TOPIC, ErrorCode
-from replication.metadata.rules import (
+from replication.metadata.rules.image import (
     BrokerRegistration,
-    Endpoint,
     MetadataImage,
     PartitionRegistration,
     TopicImage,
 )
+from replication.metadata.rules.records import Endpoint
 from replication.mirror.options import LISTENER, MirrorOptions
 from storage.types import TopicPartition
 

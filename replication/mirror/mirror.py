@@ -34,7 +34,7 @@ from replication.events import (
 from replication.follower.fetcher import FetcherConfig, no_broker_epoch
 from replication.follower.fetcher_manager import ReplicaFetcherManager
 from replication.leader.rules.isr import IsrAnswer, IsrProposal
-from replication.metadata.rules import MetadataImage, delta_between
+from replication.metadata.rules.image import MetadataImage, delta_between
 from replication.metrics import MetricsRegistry
 from replication.mirror.image import MIRROR_ID, image_of, without
 from replication.mirror.options import NODE_ID, MirrorOptions

@@ -21,7 +21,7 @@ from typing import Any, Final
 import attrs
 
 from replication.errors import UnderstudyError
-from replication.metadata.rules import MetadataImage
+from replication.metadata.rules.image import MetadataImage
 from replication.mirror.source import MirrorSource
 from replication.net.seams import Seams
 from storage.checkpoint import read_file, replace_file, uuid_bytes, uuid_text

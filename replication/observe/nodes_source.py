@@ -18,7 +18,7 @@ from replication.cluster.cluster import Cluster
 from replication.leader.partition import Partition
 from replication.leader.rules.isr import CommittedIsr, PendingExpand, PendingShrink
 from replication.leader.rules.leadership import Leadership
-from replication.metadata.rules import NO_LEADER, MetadataImage, PartitionRegistration
+from replication.metadata.rules.image import MetadataImage, PartitionRegistration
 from replication.observe.cluster_state import (
     INTERNAL_PREFIX,
     ClusterState,
@@ -31,6 +31,7 @@ from replication.observe.cluster_state import (
 )
 from replication.observe.sentences import broker_name, broker_names
 from replication.observe.state_reader import IsrReasons, StateReader
+from replication.wire.metadata import NO_LEADER
 from storage.types import TopicPartition
 
 LIMIT = 500

@@ -27,7 +27,7 @@ from replication.client.admin.values import (
     TopicDescription,
 )
 from replication.errors import ErrorCode, KafkaError
-from replication.metadata.rules import MIN_INSYNC_REPLICAS
+from replication.metadata.rules.image import MIN_INSYNC_REPLICAS
 from replication.observe.cluster_state import (
     ClusterState,
     ObservedBroker,

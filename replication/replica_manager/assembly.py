@@ -9,7 +9,7 @@ from replication.events import EventSink, ignore
 from replication.leader.rules.leadership import Surroundings
 from replication.leader.rules.quota import ReplicationQuotas
 from replication.leader.rules.replica_selector import SELECTORS
-from replication.metadata.rules import MetadataImage
+from replication.metadata.rules.image import MetadataImage
 from replication.metrics import MetricsRegistry
 from replication.net.seams import Seams
 from replication.replica_manager.bytes_in import BytesIn

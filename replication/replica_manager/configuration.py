@@ -13,7 +13,7 @@ import attrs
 
 from replication.config import DynamicBrokerConfig, TopicConfig
 from replication.leader.rules.quota import ReplicationQuotas
-from replication.metadata.rules import MetadataDelta, MetadataImage, TopicImage
+from replication.metadata.rules.image import MetadataDelta, MetadataImage, TopicImage
 from replication.net.pace import in_steps
 from replication.replica_manager.followed import FetcherManager
 from replication.replica_manager.hosted import HostedPartitions

@@ -12,7 +12,7 @@ import attrs
 
 from replication.errors import ErrorCode, KafkaError
 from replication.leader.partition import Partition, ReplicaSnapshot
-from replication.metadata.rules import MetadataImage
+from replication.metadata.rules.image import MetadataImage
 from storage.types import TopicId, TopicPartition
 
 

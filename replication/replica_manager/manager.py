@@ -9,7 +9,7 @@ import trio
 from replication.config import DynamicBrokerConfig
 from replication.leader.partition import Partition
 from replication.leader.rules.quota import ReplicationQuotas
-from replication.metadata.rules import MetadataDelta, MetadataImage
+from replication.metadata.rules.image import MetadataDelta, MetadataImage
 from replication.metrics import MetricsRegistry
 from replication.net.pace import Turns, in_steps
 from replication.net.seams import NodeClock, Offload

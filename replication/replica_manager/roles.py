@@ -31,12 +31,8 @@ from replication.events import BecameFollower, BecameLeader, EventSink, Partitio
 from replication.follower.rules.fetch_state import BrokerEndPoint, InitialFetchState
 from replication.leader.partition import Partition
 from replication.leader.rules.leadership import Surroundings
-from replication.metadata.rules import (
-    METADATA_PARTITION,
-    MetadataDelta,
-    MetadataImage,
-    PartitionRegistration,
-)
+from replication.metadata.rules.image import MetadataDelta, MetadataImage, PartitionRegistration
+from replication.metadata.rules.records import METADATA_PARTITION
 from replication.net.pace import in_steps
 from replication.net.seams import Offload
 from replication.replica_manager.configuration import Configuration

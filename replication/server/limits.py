@@ -14,7 +14,8 @@ from typing import Any
 import attrs
 
 from replication.errors import ErrorCode
-from replication.metadata.rules import MAX_RECORDS, TOO_LARGE, MetadataImage
+from replication.metadata.rules.image import MetadataImage
+from replication.metadata.rules.records import MAX_RECORDS, TOO_LARGE
 from replication.net.pace import in_steps
 from replication.server.server import Handler, RequestContext
 from replication.steps import Steps

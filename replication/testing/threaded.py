@@ -25,7 +25,7 @@ from replication.broker.nodes import CONTROLLER_ID
 from replication.cluster.cluster import POLL_SECONDS, Cluster, open_cluster
 from replication.cluster.interface import NotInTimeError
 from replication.faults.impairments import Impairments
-from replication.metadata.rules import MetadataImage, PartitionRegistration
+from replication.metadata.rules.image import MetadataImage, PartitionRegistration
 from replication.testing.faults import ThreadedFaults
 from replication.testing.portal import ClusterStoppedError, Portal
 from replication.testing.trace import Trace

@@ -34,7 +34,7 @@ from replication.events import (
     TransactionsLoaded,
     TransactionsUnloaded,
 )
-from replication.metadata.rules import MetadataDelta, MetadataImage
+from replication.metadata.rules.image import MetadataDelta, MetadataImage
 from replication.net.seams import Seams
 from replication.replica_manager import ReplicaManager
 from replication.transactions.markers import MarkerRefusedError, MarkerSender

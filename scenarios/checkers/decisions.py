@@ -10,13 +10,13 @@ import attrs
 
 from replication.config import BrokerConfig
 from replication.controller.controller import Controller
-from replication.metadata.rules import (
+from replication.metadata.rules.image import (
     MIN_INSYNC_REPLICAS,
-    NO_LEADER,
-    LeaderRecoveryState,
     MetadataImage,
     PartitionRegistration,
 )
+from replication.metadata.rules.records import LeaderRecoveryState
+from replication.wire.metadata import NO_LEADER
 from scenarios.checkers.leadership import Decided
 from storage.types import TopicPartition
 

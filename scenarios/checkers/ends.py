@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from replication.broker.broker import Broker
 from replication.cluster.interface import NotInTimeError
-from replication.metadata.rules import METADATA_PARTITION
+from replication.metadata.rules.records import METADATA_PARTITION
 from scenarios.checkers.epochs import drawn, from_start
 from scenarios.checkers.observed import OnlineReplica
 from scenarios.checkers.violation import Wrong

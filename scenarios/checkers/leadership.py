@@ -22,7 +22,9 @@ from collections.abc import Callable, Collection, Iterator
 
 import attrs
 
-from replication.metadata.rules import NO_LEADER, LeaderRecoveryState, PartitionRegistration
+from replication.metadata.rules.image import PartitionRegistration
+from replication.metadata.rules.records import LeaderRecoveryState
+from replication.wire.metadata import NO_LEADER
 from scenarios.checkers.observed import OnlineReplica
 from scenarios.checkers.violation import Wrong
 from storage.types import TopicPartition

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from replication.metadata.rules import NO_LEADER
+from replication.wire.metadata import NO_LEADER
 from scenarios.world.cluster import SimulatedCluster, node_name
 from storage.types import LeaderEpoch, Offset, TopicPartition
 

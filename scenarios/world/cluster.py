@@ -35,7 +35,7 @@ from replication.config import BrokerConfig
 from replication.controller.controller import Controller
 from replication.errors import raise_bug
 from replication.events import EventSink, fan_out, ignore
-from replication.metadata.rules import MetadataImage, PartitionRegistration
+from replication.metadata.rules.image import MetadataImage, PartitionRegistration
 from replication.net.raising import raising_only_one
 from replication.net.seams import Seams
 from scenarios.world.clock import SimulatedClock

@@ -11,7 +11,7 @@ from replication.controller.rules.election import Wish
 from replication.events import Event, LeaderElected, LogTruncated
 from replication.leader.rules import leadership
 from replication.leader.rules.leadership import Leadership
-from replication.metadata.rules import PartitionRegistration
+from replication.metadata.rules.image import PartitionRegistration
 from replication.replica_manager import LocalReplicas
 from scenarios.checkers import Checkers, InvariantViolatedError
 from scenarios.checkers.loss_ledger import loss_ledger

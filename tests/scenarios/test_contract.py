@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from replication.controller.rules import election
-from replication.metadata.rules import NO_LEADER
+from replication.wire.metadata import NO_LEADER
 from scenarios.checkers import leadership
 from scenarios.checkers.budget import WITHIN, Budget, within
 from scenarios.checkers.contract import Contract

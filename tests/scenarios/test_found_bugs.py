@@ -10,7 +10,7 @@ from replication.controller.rules import decisions as controller_decisions
 from replication.controller.rules.election import Wish, after
 from replication.follower.partitions import FollowedPartitions
 from replication.leader.rules.leadership import Leadership
-from replication.metadata.rules import MetadataDelta, MetadataImage, PartitionRegistration
+from replication.metadata.rules.image import MetadataDelta, MetadataImage, PartitionRegistration
 from replication.replica_manager.roles import RoleChanges
 from scenarios.story.runner import run_story
 from scenarios.story.script import find_story, read_story

@@ -27,7 +27,7 @@ from replication.leader.rules.leadership import Leadership
 from replication.leader.rules.log_reader import LogReader
 from replication.leader.rules.replica_selector import PartitionView
 from replication.metadata.log import MetadataLog
-from replication.metadata.rules import MetadataImage, PartitionRegistration
+from replication.metadata.rules.image import MetadataImage, PartitionRegistration
 from replication.replica_manager.delayed import DelayedOutcomes
 from replication.replica_manager.followed import LocalReplicas
 from scenarios.world.clock import SimulatedClock

@@ -6,7 +6,8 @@ import attrs
 import pytest
 
 from replication.events import LogTruncated, PartitionFailed
-from replication.metadata.rules import NO_LEADER, LeaderRecoveryState
+from replication.metadata.rules.records import LeaderRecoveryState
+from replication.wire.metadata import NO_LEADER
 from scenarios.checkers import (
     acks,
     committed,

@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 
-from replication.metadata.rules import PartitionRegistration
+from replication.metadata.rules.image import PartitionRegistration
 from scenarios.checkers.leadership import Decided
 from scenarios.checkers.violation import Wrong
 from storage.types import TopicPartition

@@ -3,7 +3,7 @@
 from replication.broker.handlers.node import BrokerNode
 from replication.controller.rules.acls import filter_of
 from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
-from replication.metadata.rules import MetadataImage
+from replication.metadata.rules.image import MetadataImage
 from replication.net.pace import in_steps
 from replication.server.server import RequestContext
 from replication.steps import Steps

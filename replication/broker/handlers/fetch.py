@@ -29,7 +29,7 @@ from replication.leader.rules.fetch_data import (
     TopicIdPartition,
     Wanted,
 )
-from replication.metadata.rules import MetadataImage
+from replication.metadata.rules.image import MetadataImage
 from replication.net.pace import in_steps
 from replication.server.server import RequestContext
 from replication.steps import STEP, Steps, each_of

@@ -13,7 +13,7 @@ from replication.errors import ErrorCode, KafkaError
 from replication.groups.administration import FetchedOffset, delete_offsets, fetch_offsets
 from replication.groups.commits import commit_offsets
 from replication.groups.rules.offsets import CommittedOffset
-from replication.metadata.rules import MetadataImage
+from replication.metadata.rules.image import MetadataImage
 from replication.net.pace import in_steps
 from replication.server.server import RequestContext
 from replication.steps import Steps, each_of

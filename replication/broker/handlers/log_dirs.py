@@ -15,7 +15,7 @@ from pathlib import Path
 
 from replication.broker.handlers.node import BrokerNode
 from replication.errors import ErrorCode, KafkaError
-from replication.metadata.rules import METADATA_PARTITION
+from replication.metadata.rules.records import METADATA_PARTITION
 from replication.net.pace import in_steps
 from replication.server.server import RequestContext
 from replication.steps import Steps, each_of

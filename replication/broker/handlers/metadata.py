@@ -18,7 +18,7 @@ from replication.broker.handlers.topics import create_automatically
 from replication.broker.handlers.view import View
 from replication.controller.rules.topic_names import fault_of
 from replication.errors import ErrorCode
-from replication.metadata.rules import PartitionRegistration, TopicImage
+from replication.metadata.rules.image import PartitionRegistration, TopicImage
 from replication.net.pace import in_steps
 from replication.security.rules.acls import SUPPORTED, ResourceType, as_bits
 from replication.server.server import RequestContext

@@ -6,7 +6,7 @@ are answered at once, as Kafka answers them: the client looks at the metadata af
 
 from replication.broker.handlers.node import BrokerNode
 from replication.errors import ErrorCode, PeerUnavailableError
-from replication.metadata.rules import MetadataImage
+from replication.metadata.rules.image import MetadataImage
 from replication.server.server import RequestContext
 from replication.wire.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

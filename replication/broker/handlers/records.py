@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from replication.broker.handlers.node import BrokerNode
 from replication.errors import ErrorCode
-from replication.metadata.rules import MetadataImage
+from replication.metadata.rules.image import MetadataImage
 from replication.net.pace import in_steps
 from replication.replica_manager import DeleteRecordsResult
 from replication.server.server import RequestContext

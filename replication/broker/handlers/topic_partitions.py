@@ -15,7 +15,7 @@ from replication.broker.handlers.node import BrokerNode
 from replication.broker.handlers.view import View
 from replication.controller.rules.topic_names import fault_of
 from replication.errors import ErrorCode
-from replication.metadata.rules import PartitionRegistration, TopicImage
+from replication.metadata.rules.image import PartitionRegistration, TopicImage
 from replication.net.pace import in_steps
 from replication.server.server import RequestContext
 from replication.steps import Steps, each_of

@@ -12,7 +12,8 @@ from replication.controller.rules.topic_names import fault_of
 from replication.coordinator.rules import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from replication.coordinator.topics import offsets_topic, transaction_state_topic
 from replication.errors import ErrorCode, PeerUnavailableError
-from replication.metadata.rules import MAX_RECORDS, MetadataImage
+from replication.metadata.rules.image import MetadataImage
+from replication.metadata.rules.records import MAX_RECORDS
 from replication.net.pace import in_steps
 from replication.server.server import RequestContext
 from replication.steps import Steps

@@ -2,7 +2,8 @@
 
 import attrs
 
-from replication.metadata.rules import Endpoint, MetadataImage
+from replication.metadata.rules.image import MetadataImage
+from replication.metadata.rules.records import Endpoint
 from storage.types import TopicPartition
 
 

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from replication.controller.rules.decisions import Decision
 from replication.errors import ErrorCode
-from replication.metadata.rules import AclRecord, MetadataImage, MetadataRecord, RemoveAclRecord
+from replication.metadata.rules.image import MetadataImage
+from replication.metadata.rules.records import AclRecord, MetadataRecord, RemoveAclRecord
 from replication.security.rules.acls import Acl, AclFilter, fault_of
 from replication.wire.create_acls import (
     AclCreation,

@@ -33,12 +33,11 @@ from replication.controller.rules.decisions import (
 )
 from replication.controller.rules.directories import lose_directories
 from replication.errors import ErrorCode
-from replication.metadata.rules import (
+from replication.metadata.rules.image import BrokerRegistration, MetadataImage
+from replication.metadata.rules.records import (
     BrokerDirectoriesRecord,
-    BrokerRegistration,
     BrokerRegistrationChangeRecord,
     Endpoint,
-    MetadataImage,
     MetadataRecord,
     RegisterBrokerRecord,
 )

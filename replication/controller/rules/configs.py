@@ -22,21 +22,19 @@ from replication.controller.rules.decisions import Decision, RulesOf, elections_
 from replication.controller.rules.election import ElectionRules
 from replication.controller.rules.topic_names import fault_of
 from replication.errors import ErrorCode, KafkaError
-from replication.metadata.rules import (
-    MIN_INSYNC_REPLICAS,
-    TRANSACTION_VERSION,
+from replication.metadata.rules.image import MIN_INSYNC_REPLICAS, MetadataImage, TopicImage
+from replication.metadata.rules.records import (
     BrokerConfigRecord,
     ConfigRecord,
     FeatureLevelRecord,
-    MetadataImage,
     MetadataRecord,
-    TopicImage,
 )
 from replication.wire.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+from replication.wire.api_versions import TRANSACTION_VERSION
 from replication.wire.describe_configs import ConfigResourceType
 from replication.wire.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,

@@ -22,14 +22,9 @@ from replication.controller.rules.election import (
     after,
     change_record,
 )
-from replication.metadata.rules import (
-    NO_LEADER,
-    MetadataImage,
-    MetadataRecord,
-    PartitionChangeRecord,
-    PartitionRegistration,
-    TopicImage,
-)
+from replication.metadata.rules.image import MetadataImage, PartitionRegistration, TopicImage
+from replication.metadata.rules.records import MetadataRecord, PartitionChangeRecord
+from replication.wire.metadata import NO_LEADER
 from storage.types import TopicId
 
 A = TypeVar("A")

@@ -21,10 +21,9 @@ from replication.controller.rules.decisions import (
     is_current_incarnation,
 )
 from replication.errors import ErrorCode
-from replication.metadata.rules import (
+from replication.metadata.rules.image import BrokerRegistration, MetadataImage
+from replication.metadata.rules.records import (
     BrokerDirectoriesRecord,
-    BrokerRegistration,
-    MetadataImage,
     MetadataRecord,
     ReplicaDirectoryRecord,
 )

@@ -46,12 +46,9 @@ import attrs
 
 from replication.controller.rules.reassignment import completed
 from replication.leader.rules.isr import effective_min_isr
-from replication.metadata.rules import (
-    NO_LEADER,
-    LeaderRecoveryState,
-    PartitionChangeRecord,
-    PartitionRegistration,
-)
+from replication.metadata.rules.image import PartitionRegistration
+from replication.metadata.rules.records import LeaderRecoveryState, PartitionChangeRecord
+from replication.wire.metadata import NO_LEADER
 from storage.types import TopicId
 
 

@@ -17,19 +17,18 @@ from replication.events import (
     TopicCreated,
     TopicDeleted,
 )
-from replication.metadata.rules import (
-    NO_LEADER,
+from replication.metadata.rules.image import MetadataImage, PartitionRegistration
+from replication.metadata.rules.records import (
     BrokerRegistrationChangeRecord,
     LeaderRecoveryState,
-    MetadataImage,
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
-    PartitionRegistration,
     RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
+from replication.wire.metadata import NO_LEADER
 from storage.types import TopicPartition
 
 

@@ -24,7 +24,8 @@ from replication.controller.rules.decisions import (
 )
 from replication.controller.rules.election import Wish
 from replication.errors import ErrorCode
-from replication.metadata.rules import LeaderRecoveryState, MetadataImage, PartitionRegistration
+from replication.metadata.rules.image import MetadataImage, PartitionRegistration
+from replication.metadata.rules.records import LeaderRecoveryState
 from replication.wire.alter_partition import (
     AlterPartitionData,
     AlterPartitionRequest,

@@ -24,14 +24,8 @@ from replication.controller.rules.topics import (
     place,
 )
 from replication.errors import ErrorCode, KafkaError
-from replication.metadata.rules import (
-    NO_LEADER,
-    MetadataImage,
-    PartitionChangeRecord,
-    PartitionRecord,
-    PartitionRegistration,
-    TopicImage,
-)
+from replication.metadata.rules.image import MetadataImage, PartitionRegistration, TopicImage
+from replication.metadata.rules.records import PartitionChangeRecord, PartitionRecord
 from replication.wire.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -48,6 +42,7 @@ from replication.wire.elect_leaders import (
     ElectLeadersResponse,
     ReplicaElectionResult,
 )
+from replication.wire.metadata import NO_LEADER
 from storage.types import TopicPartition
 
 _ELECTIONS = {PREFERRED: Election.PREFERRED, UNCLEAN: Election.UNCLEAN}

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 
 import attrs
 
-from replication.metadata.rules import PartitionRegistration
+from replication.metadata.rules.image import PartitionRegistration
 
 
 def is_reassigned(partition: PartitionRegistration) -> bool:

@@ -16,12 +16,8 @@ from replication.controller.rules.decisions import Decision, PartitionChanges, R
 from replication.controller.rules.election import Wish
 from replication.controller.rules.reassignment import begun, cancelled, is_reassigned
 from replication.errors import ErrorCode, KafkaError
-from replication.metadata.rules import (
-    LeaderRecoveryState,
-    MetadataImage,
-    PartitionRegistration,
-    TopicImage,
-)
+from replication.metadata.rules.image import MetadataImage, PartitionRegistration, TopicImage
+from replication.metadata.rules.records import LeaderRecoveryState
 from replication.wire.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from replication.controller.rules.decisions import Decision
 from replication.errors import ConfigError, ErrorCode, KafkaError
-from replication.metadata.rules import (
-    MetadataImage,
+from replication.metadata.rules.image import MetadataImage
+from replication.metadata.rules.records import (
     MetadataRecord,
     RemoveScramCredentialRecord,
     ScramCredentialRecord,

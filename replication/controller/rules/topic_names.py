@@ -2,7 +2,7 @@
 
 import re
 
-from replication.metadata.rules import METADATA_TOPIC
+from replication.metadata.rules.records import METADATA_TOPIC
 
 MAX_NAME = 249  # a directory's name, less the partition's number
 NOT_TO_BE_MADE = frozenset({METADATA_TOPIC, "__cluster_metadata"})

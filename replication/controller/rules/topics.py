@@ -24,17 +24,16 @@ from replication.config.topic import describe_topic
 from replication.controller.rules.decisions import Decision, is_current_incarnation
 from replication.controller.rules.topic_names import MAX_NAME, NOT_TO_BE_MADE, fault_of
 from replication.errors import ErrorCode, KafkaError
-from replication.metadata.rules import (
+from replication.metadata.rules.image import MetadataImage, TopicImage
+from replication.metadata.rules.records import (
     MAX_RECORDS,
     METADATA_TOPIC_ID,
     TOO_LARGE,
     ConfigRecord,
-    MetadataImage,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RemoveTopicRecord,
-    TopicImage,
     TopicRecord,
 )
 from replication.wire.allocate_producer_ids import (

@@ -46,7 +46,7 @@ from replication.leader.rules.isr import (
 )
 from replication.leader.rules.replica_selector import PartitionView, ReplicaSelector, ReplicaView
 from replication.leader.rules.settled import Settled
-from replication.metadata.rules import MetadataImage, PartitionRegistration
+from replication.metadata.rules.image import MetadataImage, PartitionRegistration
 from storage.log.log import Log
 from storage.types import LeaderEpoch, Offset, TopicPartition
 

@@ -17,7 +17,7 @@ Rule 2: without an authorizer in the configuration, handlers are served as they 
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from replication.metadata.rules import MetadataImage
+from replication.metadata.rules.image import MetadataImage
 from replication.security.rules.acls import Authorizer
 from replication.server.guards.access import Access, Guard
 from replication.server.guards.records import FetchGuard

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, TypeVar
 import attrs
 
 from replication.errors import ErrorCode
-from replication.metadata.rules import MetadataImage
+from replication.metadata.rules.image import MetadataImage
 from replication.net.pace import in_steps
 from replication.security.rules.acls import (
     CLUSTER_NAME,

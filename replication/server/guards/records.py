@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 
 from replication.errors import ErrorCode
-from replication.metadata.rules import SecurityImage
+from replication.metadata.rules.security_image import SecurityImage
 from replication.net.pace import in_steps
 from replication.security.rules.acls import Operation, ResourceType
 from replication.server.guards.access import Access, all_refused, sorted_out

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Mapping
 from functools import partial
 
 from replication.errors import ErrorCode
-from replication.metadata.rules import MetadataImage
+from replication.metadata.rules.image import MetadataImage
 from replication.steps import Steps, each_of
 from replication.wire.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

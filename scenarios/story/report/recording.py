@@ -17,7 +17,7 @@ import attrs
 
 from replication.events import Event, TopicCreated
 from replication.leader.partition import ReplicaSnapshot
-from replication.metadata.rules import METADATA_TOPIC, METADATA_TOPIC_ID
+from replication.metadata.rules.records import METADATA_TOPIC, METADATA_TOPIC_ID
 from scenarios.story.log_drawing import EpochRun, batches_of, runs_of
 from scenarios.story.report.messages import Message, Wiretap
 from scenarios.world.cluster import SimulatedCluster, partition_directory

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from replication.metadata.rules import METADATA_TOPIC
+from replication.metadata.rules.records import METADATA_TOPIC
 from replication.observe.sentences import FAULT, kind
 from scenarios.story.report.causes import cause
 from scenarios.story.report.messages import Message

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from replication.errors import ErrorCode
-from replication.metadata.rules import MetadataImage
+from replication.metadata.rules.image import MetadataImage
 from replication.wire.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,

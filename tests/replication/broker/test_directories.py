@@ -8,7 +8,7 @@ import pytest
 from replication.broker.lifecycle import UntoldDirectoryError
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.events import BrokerStopped, LogDirectoryFailed
-from replication.metadata.rules import PartitionRegistration
+from replication.metadata.rules.image import PartitionRegistration
 from scenarios.world.world import World
 from storage.errors import KafkaStorageError
 from storage.testing import Fault

@@ -9,7 +9,7 @@ from replication.broker.handlers.metadata import CLUSTER_OPERATIONS, TOPIC_OPERA
 from replication.config import ConfigSource
 from replication.errors import ErrorCode
 from replication.events import FetchSessionClosed, FetchSessionOpened
-from replication.metadata.rules import MAX_RECORDS
+from replication.metadata.rules.records import MAX_RECORDS
 from replication.wire.create_topics import CreatableTopic, CreateTopicsRequest
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from replication.wire.describe_client_quotas import (

@@ -15,7 +15,7 @@ from replication.broker.lifecycle import (
     UntoldDirectoryError,
 )
 from replication.errors import ErrorCode, PeerUnavailableError
-from replication.metadata.rules import Endpoint
+from replication.metadata.rules.records import Endpoint
 from replication.net.clock import TrioClock
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from replication.wire.broker_registration import (

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from replication.errors import ErrorCode
-from replication.metadata.rules import PartitionRegistration
+from replication.metadata.rules.image import PartitionRegistration
 from replication.wire.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,

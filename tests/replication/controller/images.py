@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from replication.metadata.rules import (
+from replication.metadata.rules.image import MetadataImage
+from replication.metadata.rules.records import (
     BrokerRegistrationChangeRecord,
-    MetadataImage,
     MetadataRecord,
     RegisterBrokerRecord,
 )

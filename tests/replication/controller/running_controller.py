@@ -10,7 +10,7 @@ import trio
 from replication.config import BrokerConfig, ListenerConfig
 from replication.controller.controller import Controller
 from replication.errors import ErrorCode
-from replication.metadata.rules import MetadataImage, PartitionRegistration
+from replication.metadata.rules.image import MetadataImage, PartitionRegistration
 from replication.net.seams import Seams
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from replication.wire.broker_registration import (

@@ -19,20 +19,16 @@ from replication.events import (
     PartitionOffline,
     TopicCreated,
 )
-from replication.metadata.rules import (
-    METADATA_PARTITION,
-    METADATA_TOPIC_ID,
-    NO_LEADER,
-    TRANSACTION_VERSION,
-    MetadataImage,
-    apply_batches,
-)
+from replication.metadata.rules.image import MetadataImage, apply_batches
+from replication.metadata.rules.records import METADATA_PARTITION, METADATA_TOPIC_ID
 from replication.net.rpc import RpcClient
 from replication.net.seams import Offload
 from replication.steps import STEP
+from replication.wire.api_versions import TRANSACTION_VERSION
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from replication.wire.create_topics import CreatableTopic, CreateTopicsRequest
 from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from replication.wire.metadata import NO_LEADER
 from scenarios.world.world import World
 from storage.errors import InconsistentMetadataError, KafkaStorageError, LogDirectoryLockedError
 from storage.testing import DiskCosts, Fault

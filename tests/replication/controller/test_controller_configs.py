@@ -7,12 +7,10 @@ import pytest
 from replication.config import ConfigOperation
 from replication.controller.rules.configs import alter_configs, incremental_alter_configs
 from replication.errors import ErrorCode
-from replication.metadata.rules import (
-    NO_LEADER,
+from replication.metadata.rules.image import BrokerRegistration, MetadataImage
+from replication.metadata.rules.records import (
     BrokerConfigRecord,
-    BrokerRegistration,
     ConfigRecord,
-    MetadataImage,
     MetadataRecord,
     PartitionRecord,
     TopicRecord,
@@ -29,6 +27,7 @@ from replication.wire.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
+from replication.wire.metadata import NO_LEADER
 from tests.replication.controller.running_controller import CONFIG, partition_of
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation

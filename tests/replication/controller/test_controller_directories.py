@@ -7,13 +7,13 @@ from replication.controller.rules.decisions import PartitionChanges, elections_w
 from replication.controller.rules.directories import assign_replicas
 from replication.controller.rules.election import ElectionRules, Wish
 from replication.errors import ErrorCode
-from replication.metadata.rules import (
+from replication.metadata.rules.image import (
     BrokerRegistration,
-    Endpoint,
     MetadataImage,
     PartitionRegistration,
     TopicImage,
 )
+from replication.metadata.rules.records import Endpoint
 from replication.wire.assign_replicas_to_dirs import (
     AssignedPartitionData,
     AssignedTopicData,

@@ -6,9 +6,9 @@ import pytest
 from replication.controller.rules.election import ElectionRules
 from replication.controller.rules.isr_changes import alter_partition
 from replication.errors import ErrorCode
-from replication.metadata.rules import (
+from replication.metadata.rules.image import MetadataImage
+from replication.metadata.rules.records import (
     LeaderRecoveryState,
-    MetadataImage,
     PartitionChangeRecord,
     PartitionRecord,
     TopicRecord,

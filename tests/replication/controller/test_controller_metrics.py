@@ -3,13 +3,10 @@
 import pytest
 
 from replication.controller.metrics import ELECTIONS, UNCLEAN, ControllerMetrics, controller_metric
-from replication.metadata.rules import (
-    NO_LEADER,
-    LeaderRecoveryState,
-    MetadataImage,
-    PartitionChangeRecord,
-)
+from replication.metadata.rules.image import MetadataImage
+from replication.metadata.rules.records import LeaderRecoveryState, PartitionChangeRecord
 from replication.metrics import MetricsRegistry
+from replication.wire.metadata import NO_LEADER
 
 TOPIC_ID = bytes(16)
 

@@ -12,14 +12,8 @@ from replication.controller.rules.reassignments import (
     list_partition_reassignments,
 )
 from replication.errors import ErrorCode
-from replication.metadata.rules import (
-    NO_LEADER,
-    MetadataImage,
-    PartitionChangeRecord,
-    PartitionRecord,
-    PartitionRegistration,
-    TopicRecord,
-)
+from replication.metadata.rules.image import MetadataImage, PartitionRegistration
+from replication.metadata.rules.records import PartitionChangeRecord, PartitionRecord, TopicRecord
 from replication.wire.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -35,6 +29,7 @@ from replication.wire.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
+from replication.wire.metadata import NO_LEADER
 from storage.types import TopicPartition
 from tests.replication.controller.images import ORDERS, after, five_brokers
 

@@ -2,7 +2,8 @@
 
 from replication.controller.rules.scram import alter_user_scram_credentials
 from replication.errors import ErrorCode
-from replication.metadata.rules import MetadataImage, ScramCredentialRecord
+from replication.metadata.rules.image import MetadataImage
+from replication.metadata.rules.records import ScramCredentialRecord
 from replication.wire.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,

@@ -16,10 +16,8 @@ from replication.controller.rules.topics import (
     place,
 )
 from replication.errors import ErrorCode, KafkaError
-from replication.metadata.rules import (
-    METADATA_TOPIC,
-    MetadataImage,
-)
+from replication.metadata.rules.image import MetadataImage
+from replication.metadata.rules.records import METADATA_TOPIC
 from replication.wire.allocate_producer_ids import AllocateProducerIdsRequest
 from replication.wire.create_topics import (
     CreatableReplicaAssignment,

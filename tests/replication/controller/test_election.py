@@ -14,12 +14,9 @@ from replication.controller.rules.election import (
     after,
     change_record,
 )
-from replication.metadata.rules import (
-    NO_LEADER,
-    LeaderRecoveryState,
-    PartitionChangeRecord,
-    PartitionRegistration,
-)
+from replication.metadata.rules.image import PartitionRegistration
+from replication.metadata.rules.records import LeaderRecoveryState, PartitionChangeRecord
+from replication.wire.metadata import NO_LEADER
 
 RECOVERING = LeaderRecoveryState.RECOVERING
 TOPIC = bytes(16)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from replication.controller.rules.reassignment import begun, cancelled, completed, is_reassigned
-from replication.metadata.rules import PartitionRegistration
+from replication.metadata.rules.image import PartitionRegistration
 
 AT_REST = PartitionRegistration((1, 2, 3), (1, 2, 3), 1, leader_epoch=4, partition_epoch=9)
 

@@ -10,7 +10,7 @@ import trio
 from replication.coordinator.rules import GROUP_METADATA_TOPIC, partition_for
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.events import Event, GroupMemberLeft, GroupsLoaded, GroupsUnloaded
-from replication.metadata.rules import MetadataImage
+from replication.metadata.rules.image import MetadataImage
 from replication.metrics import MetricName
 from replication.net.rpc import RpcClient
 from replication.wire.delete_groups import DeleteGroupsRequest

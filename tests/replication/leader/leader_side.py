@@ -19,12 +19,12 @@ from replication.leader.rules.fetch_data import (
 )
 from replication.leader.rules.isr import IsrAnswer, Pending
 from replication.leader.rules.leadership import Leadership, Surroundings
-from replication.metadata.rules import (
+from replication.metadata.rules.image import (
     BrokerRegistration,
-    Endpoint,
     MetadataImage,
     PartitionRegistration,
 )
+from replication.metadata.rules.records import Endpoint
 from storage.batch.records import Record, encode_batch
 from storage.config import LogConfig
 from storage.filesystem import FileSystem

@@ -15,7 +15,7 @@ from replication.errors import ErrorCode, KafkaError
 from replication.leader.list_offsets import offset_for_timestamp
 from replication.leader.partition import Partition
 from replication.leader.rules.fetch_data import FetchInfo, Isolation
-from replication.metadata.rules import (
+from replication.metadata.rules.image import (
     MetadataImage,
     PartitionRegistration,
     TopicImage,

@@ -31,7 +31,7 @@ from replication.leader.rules.fetch_data import (
 )
 from replication.leader.rules.fetch_session.cache import FetchSessionCache
 from replication.leader.rules.fetch_session.context import FetchManager, SessionResponse
-from replication.metadata.rules import PartitionRegistration
+from replication.metadata.rules.image import PartitionRegistration
 from replication.steps import at_once
 from storage.batch.record_batch import walk
 from storage.types import TopicPartition

@@ -9,12 +9,18 @@ import pytest
 from hypothesis import given, strategies as st
 
 from replication.errors import MetadataError
-from replication.metadata.rules import (
+from replication.metadata.rules.image import (
+    BrokerRegistration,
+    MetadataImage,
+    PartitionRegistration,
+    RemovedPartition,
+    delta_between,
+)
+from replication.metadata.rules.records import (
     METADATA_TOPIC_ID,
     AclRecord,
     BrokerConfigRecord,
     BrokerDirectoriesRecord,
-    BrokerRegistration,
     BrokerRegistrationChangeRecord,
     ClusterRecord,
     ConfigRecord,
@@ -22,15 +28,12 @@ from replication.metadata.rules import (
     Endpoint,
     FeatureLevelRecord,
     LeaderRecoveryState,
-    MetadataImage,
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
-    PartitionRegistration,
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveAclRecord,
-    RemovedPartition,
     RemoveScramCredentialRecord,
     RemoveTopicRecord,
     ReplicaDirectoryRecord,
@@ -38,7 +41,6 @@ from replication.metadata.rules import (
     TopicRecord,
     UnregisterBrokerRecord,
     decode_record,
-    delta_between,
     encode_record,
 )
 from storage.types import TopicPartition

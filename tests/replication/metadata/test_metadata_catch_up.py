@@ -3,7 +3,7 @@
 import pytest
 
 from replication.metadata import endpoint as metadata_endpoint
-from replication.metadata.rules import METADATA_PARTITION
+from replication.metadata.rules.records import METADATA_PARTITION
 from storage.checkpoint import read_file, replace_file
 from storage.filesystem import FileSystem, make_lasting_directory
 from tests.replication.broker.stage import Stage, played_in, staged

@@ -12,16 +12,16 @@ from replication.errors import KafkaError, MetadataError, PeerUnavailableError
 from replication.events import Event, MetadataApplied
 from replication.metadata.cache import CATCH_UP_MS, MetadataCache
 from replication.metadata.follower import MetadataFollower
-from replication.metadata.rules import (
+from replication.metadata.rules.image import MetadataImage
+from replication.metadata.rules.records import (
     METADATA_PARTITION,
     METADATA_TOPIC_ID,
     ClusterRecord,
-    MetadataImage,
     MetadataRecord,
     TopicRecord,
     batch_of,
-    encode_snapshot,
 )
+from replication.metadata.rules.snapshot import encode_snapshot
 from replication.metadata.snapshots import SNAPSHOT_FILE, Snapshot
 from replication.net.clock import TrioClock
 from replication.steps import STEP

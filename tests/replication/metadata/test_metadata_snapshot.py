@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from replication.errors import MetadataError
-from replication.metadata.rules import (
+from replication.metadata.rules.image import MetadataImage
+from replication.metadata.rules.records import (
     AclRecord,
     BrokerConfigRecord,
     BrokerDirectoriesRecord,
@@ -20,7 +21,6 @@ from replication.metadata.rules import (
     Endpoint,
     FeatureLevelRecord,
     LeaderRecoveryState,
-    MetadataImage,
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -33,10 +33,8 @@ from replication.metadata.rules import (
     ScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
-    decode_snapshot,
-    encode_snapshot,
-    snapshot_id,
 )
+from replication.metadata.rules.snapshot import decode_snapshot, encode_snapshot, snapshot_id
 from storage.types import OffsetAndEpoch
 
 GOLDEN = Path(__file__).parent / "golden" / "metadata_snapshot-1.msgpack"

@@ -10,15 +10,15 @@ from trio.testing import MockClock
 from replication.controller.log_service import fetch, fetch_snapshot
 from replication.errors import ErrorCode, MetadataError
 from replication.metadata.log import MetadataLog
-from replication.metadata.rules import (
+from replication.metadata.rules.image import MetadataImage
+from replication.metadata.rules.records import (
     METADATA_PARTITION,
     METADATA_TOPIC,
     METADATA_TOPIC_ID,
     ClusterRecord,
-    MetadataImage,
     TopicRecord,
-    decode_snapshot,
 )
+from replication.metadata.rules.snapshot import decode_snapshot
 from replication.metadata.snapshots import SNAPSHOT_FILE
 from replication.net.clock import TrioClock
 from replication.net.seams import Seams

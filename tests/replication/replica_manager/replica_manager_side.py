@@ -15,7 +15,7 @@ from replication.follower.rules.fetch_state import InitialFetchState, PartitionF
 from replication.leader.partition import ReplicaSnapshot
 from replication.leader.rules.fetch_data import Answers, FetchInfo, FetchParams, TopicIdPartition
 from replication.leader.rules.isr import IsrAnswer, IsrProposal
-from replication.metadata.rules import (
+from replication.metadata.rules.image import (
     BrokerRegistration,
     MetadataImage,
     PartitionRegistration,

@@ -24,7 +24,7 @@ from replication.leader.rules.fetch_session.session import (
     partition_key,
 )
 from replication.leader.rules.isr import IsrAnswer, IsrProposal
-from replication.metadata.rules import PartitionRegistration
+from replication.metadata.rules.image import PartitionRegistration
 from replication.steps import STEP, at_once
 from replication.wire.fetch import PartitionData
 from storage.batch.allowance import STEPS, STEPS_PER_BATCH

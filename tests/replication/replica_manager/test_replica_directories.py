@@ -9,7 +9,7 @@ from trio.testing import MockClock
 from replication.config import BrokerConfig
 from replication.errors import ErrorCode
 from replication.events import PartitionFailed
-from replication.metadata.rules import PartitionRegistration
+from replication.metadata.rules.image import PartitionRegistration
 from storage.testing import Fault, FaultyFileSystem
 from tests.replication.leader.leader_side import LOCAL, REMOTE, TOPIC_ID, registration
 from tests.replication.replica_manager.replica_manager_side import CLOCK, SECOND, TP, Node

@@ -10,7 +10,7 @@ from replication.config import BrokerConfig
 from replication.errors import ErrorCode
 from replication.events import BecameFollower, BecameLeader, PartitionStopped
 from replication.follower.rules.fetch_state import BrokerEndPoint, InitialFetchState
-from replication.metadata.rules import MetadataDelta, RemovedPartition
+from replication.metadata.rules.image import MetadataDelta, RemovedPartition
 from replication.wire.fetch import PartitionData
 from storage.testing import Fault, FaultyFileSystem
 from storage.types import TopicId, TopicPartition

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from replication.errors import ErrorCode
-from replication.metadata.rules import MAX_RECORDS, TOO_LARGE, MetadataImage
+from replication.metadata.rules.image import MetadataImage
+from replication.metadata.rules.records import MAX_RECORDS, TOO_LARGE
 from replication.server.limits import LIMITED, MAX_NUMBERS, Size, limited, size_of, work_of
 from replication.server.server import RequestContext
 from replication.steps import at_once
