@@ -199,8 +199,7 @@ class OsFile:
         return filled
 
     def write(self, position: int, buffer: Buffer) -> None:
-        # Inside `_open` it would cost more than the check does.
-        written = os.pwrite(self._fd if self._fd >= 0 else self._open(), buffer, position)
+        written = os.pwrite(self._open(), buffer, position)
         while written < len(buffer):
             rest = memoryview(buffer)[written:]
             written += os.pwrite(self._open(), rest, position + written)

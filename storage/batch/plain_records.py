@@ -7,7 +7,8 @@ is anything else, or wrong, is left to `storage.batch.records`, which reads it a
 is wrong with it: here it is None.
 
 Rule: each function is one loop, without a call for each number. It is what a consumer spends most
-of its time in, and a leader much of it, where records are not alike (`alike_records`).
+of its time in, and a leader much of it, where records are not alike (`alike_records`). Without them
+records with keys, of 60 to 140 bytes, take 1.5 times as long to decode, and 2.2 times to check.
 """
 
 from collections.abc import Sequence

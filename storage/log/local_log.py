@@ -232,7 +232,7 @@ class LocalLog:
         max_offset = min(max_offset_exclusive, self.log_end_offset)
         if start_offset >= max_offset:
             return FetchDataInfo(self.offset_metadata(start_offset))
-        try:
+        with self.retryable():
             bound = self.offset_metadata(max_offset)
             found, first = self._find(start_offset, max_bytes, bound=bound, min_one=min_one)
             if passes_empty and first is not None:
@@ -245,10 +245,6 @@ class LocalLog:
                     found, _ = self._find(offset, max_bytes, bound=bound, min_one=min_one)
                 if self.config.is_compacted or self.compaction_gaps.below:
                     found = self._ended_with_records(found, bound)
-        except ShortageError:
-            raise
-        except OSError as error:  # as in `retryable`, which costs what a small read does
-            raise self.fail(error) from error
         return found
 
     def _find(

@@ -5,7 +5,6 @@
     batch 2 [len|record][len|record][len|record]      only from the one before it in its batch
              step 0      step 1      step 2
 
-How far a record is from the next is looked up by its first two bytes; a rare length is read.
 Once it is known where each record begins, its fields are read field by field, each for all
 records at once: a varint is one gather, and one more for those that go on.
 
@@ -13,6 +12,9 @@ Rule 1: below `LOCK_STEP_LEAST` batches a vector costs more than it saves. There
 are read one by one, and guessed: if the next thousand records are as long as this one, a
 strided comparison of their length bytes shows it. What it confirms is exact, since each
 place follows from the one before.
+
+A chunk of batches of 16 KiB takes 1.4 to 2.4 times as long without steps, one of batches of a MiB
+and records of one size 2.2 times as long without the guess, and 4 times in steps.
 
 Rule 2: nothing is believed. Lengths are checked after the steps rather than in them: all are
 in range and the last record ends where its batch does only if every step was sound.
@@ -64,22 +66,6 @@ _LEAST_HEADER_SIZE: Final = 2
 _INLINE_MOST: Final = 12
 _RUN_LEAST: Final = 16
 _RUN_MOST: Final = 8192
-
-
-def _strides() -> Integers:
-    """Return how far it is to the next record, by a record's first two bytes, the first one low.
-
-    It is 0 where its length is not a positive one, of one or two bytes, and as short as it can be.
-    """
-    first, second = np.arange(1 << 16) & 0xFF, np.arange(1 << 16) >> 8
-    goes_on = first > 0x7F
-    lengths = (first & 0x7F | np.where(goes_on, second << 7, 0)) >> 1
-    known = (lengths > 0) & (first & 1 == 0)
-    known &= ~goes_on | (second > 0) & (second < 0x80)
-    return np.where(known, lengths + 1 + goes_on, 0)
-
-
-_STRIDES: Final = _strides()
 
 
 class Bodies(NamedTuple):
@@ -157,18 +143,9 @@ def _steps(data: Bytes, positions: Integers, count: int) -> Integers:
     found = np.empty((count + 1, positions.size), np.int64)
     found[0] = positions
     for here, following in itertools.pairwise(found):
-        np.add(here, _strides_at(data, here), out=following)
+        lengths, starts = varints(data, here)
+        np.add(starts, lengths, out=following)
     return found
-
-
-def _strides_at(data: Bytes, positions: Integers) -> Integers:
-    """Return how far it is to the next record from each position, where a record's length stands."""
-    strides = _STRIDES[_pairs(data)[positions]]
-    if np.count_nonzero(strides) < strides.size:
-        rest = np.flatnonzero(strides == 0)
-        lengths, starts = varints(data, positions[rest])
-        strides[rest] = starts + lengths - positions[rest]
-    return strides
 
 
 def varints(data: Bytes, positions: Integers, *, bits: int = 32) -> tuple[Integers, Integers]:
@@ -255,7 +232,8 @@ def _one_batch(data: Bytes, position: int, end: int, into: Integers) -> int:
     next_guess = 0
     number = 0
     while number < count:
-        # Nearly every length is positive and of one or two bytes.
+        # Nearly every length is positive and of one or two bytes. A call of `read_varint` for each
+        # would have columns of records of many sizes take an eighth longer.
         low = raw[position]
         if low < 0x80 and not low & 1:
             length, start = low >> 1, position + 1
@@ -381,11 +359,6 @@ def _words(data: Bytes, positions: Integers) -> npt.NDArray[np.uint32]:
         return np.empty(0, np.uint32)
     everywhere = np.ndarray((data.size - 3,), np.uint32, data, 0, (1,))
     return everywhere[positions]
-
-
-def _pairs(data: Bytes) -> npt.NDArray[np.uint16]:
-    """Return the two bytes at each position, the first one low."""
-    return np.ndarray((data.size - 1,), "<u2", data, 0, (1,))
 
 
 def _inline(
