@@ -13,7 +13,7 @@ stay small. (Cleaner.groupSegmentsBySize in Kafka.)
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
-from storage.log.index.segment_index import MAX_RELATIVE_OFFSET
+from storage.log.index.index_file import MAX_RELATIVE_OFFSET
 from storage.types import Offset
 
 

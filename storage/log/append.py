@@ -62,7 +62,7 @@ from storage.errors import (
     RecordTooLargeError,
     UnsupportedFormatError,
 )
-from storage.log.index.segment_index import MAX_RELATIVE_OFFSET
+from storage.log.index.index_file import MAX_RELATIVE_OFFSET
 from storage.producers.snapshot import BatchMetadata
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, Buffer, LeaderEpoch, Offset
 

@@ -38,7 +38,7 @@ from storage.log.compaction_gaps import CompactionGaps
 from storage.log.empty_batches import EmptyBatches
 from storage.log.file_region import FileRegion
 from storage.log.flush import FlushPlan, Syncing, nothing_to_sync
-from storage.log.index.segment_index import MAX_RELATIVE_OFFSET
+from storage.log.index.index_file import MAX_RELATIVE_OFFSET
 from storage.log.open_segments import OpenSegments
 from storage.log.retention import DeletedSegments, DeletionCause
 from storage.log.segment import (

@@ -39,8 +39,8 @@ from storage.batch.record_batch import (
 from storage.errors import CorruptRecordError
 from storage.filesystem import FileSystem
 from storage.log.file_region import FileRegion, Pins
+from storage.log.index.index_file import MAX_RELATIVE_OFFSET
 from storage.log.index.offset_index import OffsetIndex
-from storage.log.index.segment_index import MAX_RELATIVE_OFFSET
 from storage.log.index.time_index import TimeIndex, TimestampOffset
 from storage.log.index.transaction_index import TransactionIndex
 from storage.log.open_segments import OpenSegments

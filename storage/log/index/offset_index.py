@@ -14,14 +14,12 @@ begins.
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 import attrs
 
 from storage.errors import CorruptIndexError
-from storage.filesystem import FileSystem
-from storage.log.index.index_file import IndexFile
-from storage.log.index.segment_index import MAX_RELATIVE_OFFSET, SegmentIndex
+from storage.log.index.index_file import MAX_RELATIVE_OFFSET, IndexFile
 from storage.types import Offset
 
 ENTRY_SIZE: Final = 8
@@ -36,33 +34,22 @@ class OffsetPosition(NamedTuple):
 
 
 @attrs.define(eq=False)
-class OffsetIndex(SegmentIndex):
+class OffsetIndex(IndexFile):
     """The `.index` of one segment."""
 
-    _last_offset: Offset
+    layout = LAYOUT
 
-    @classmethod
-    def open(
-        cls, file_system: FileSystem, path: str, *, base_offset: Offset, max_size: int
-    ) -> Self:
-        file = IndexFile.open(file_system, path, layout=LAYOUT, max_size=max_size)
-        index = cls(base_offset, file, base_offset)
-        index._find_last()
-        return index
+    # That of the last entry; the base offset where there is none.
+    last_offset: Offset = attrs.field(init=False)
 
     @property
     def is_full(self) -> bool:
-        return self._file.entry_count >= self._file.max_entries
+        return self.entry_count >= self.max_entries
 
     @property
     def room(self) -> int:
         """The number of entries that it takes before it is full."""
-        return self._file.max_entries - self._file.entry_count
-
-    @property
-    def last_offset(self) -> Offset:
-        """The offset of the last entry; the base offset where there is none."""
-        return self._last_offset
+        return self.max_entries - self.entry_count
 
     def append(self, offset: Offset, position: int) -> None:
         self.extend([(offset, position)])
@@ -74,55 +61,54 @@ class OffsetIndex(SegmentIndex):
         assert 0 <= first - base <= last - base <= MAX_RELATIVE_OFFSET, (
             "a segment rolls before its offsets overflow"
         )
-        if first <= self._last_offset and self.entry_count:
+        if first <= self.last_offset and self.entry_count:
             raise CorruptIndexError(
-                f"{self.path}: offset {first} after {self._last_offset}, its last"
+                f"{self.path}: offset {first} after {self.last_offset}, its last"
             )
-        self._file.extend(b"".join([LAYOUT.pack(at - base, position) for at, position in entries]))
-        self._last_offset = last
+        self._write(b"".join([LAYOUT.pack(at - base, position) for at, position in entries]))
+        self.last_offset = last
 
     def lookup(self, offset: Offset) -> OffsetPosition:
         """Return the greatest entry at or below `offset`; (base, 0) where there is none."""
         relative = offset - self.base_offset
-        if self.entry_count and offset >= self._last_offset:
+        if self.entry_count and offset >= self.last_offset:
             return self.entry(self.entry_count - 1)
-        count = self._file.count_while(lambda entry: entry[0] <= relative)
+        count = self._count_while(lambda entry: entry[0] <= relative)
         return self.entry(count - 1) if count else OffsetPosition(self.base_offset, 0)
 
     def first_offset_from(self, position: int) -> Offset | None:
         """Return the offset of the first entry at `position` or behind it; None where there is
         none.
         """
-        count = self._file.count_while(lambda entry: entry[1] < position)
+        count = self._count_while(lambda entry: entry[1] < position)
         return self.entry(count).offset if count < self.entry_count else None
 
     def position_before(self, position: int) -> int:
         """Return the greatest position of an entry below `position`; 0 where there is none."""
-        count = self._file.count_while(lambda entry: entry[1] < position)
+        count = self._count_while(lambda entry: entry[1] < position)
         return self.entry(count - 1).position if count else 0
 
     def entry(self, index: int) -> OffsetPosition:
-        relative, position = self._file.entry(index)
+        relative, position = self._raw_entry(index)
         return OffsetPosition(self.base_offset + relative, position)
 
     def entries(self) -> Iterator[OffsetPosition]:
-        for relative, position in self._file.entries():
+        for relative, position in self._raw_entries():
             yield OffsetPosition(self.base_offset + relative, position)
 
     def truncate_to(self, offset: Offset) -> None:
         """Drop the entries at `offset` and after."""
         relative = offset - self.base_offset
-        self._file.truncate_to_count(self._file.count_while(lambda entry: entry[0] < relative))
-        self._find_last()
+        self._keep(self._count_while(lambda entry: entry[0] < relative))
 
     def sanity_check(self) -> None:
         """Raise CorruptIndexError where the file cannot be an index of this segment."""
-        if self.entry_count and self._last_offset < self.base_offset:
+        if self.entry_count and self.last_offset < self.base_offset:
             raise CorruptIndexError(
-                f"{self.path}: its last offset {self._last_offset} is below its base"
+                f"{self.path}: its last offset {self.last_offset} is below its base"
             )
-        self._file.check_length()
+        self._check_length()
 
     def _find_last(self) -> None:
         count = self.entry_count
-        self._last_offset = self.entry(count - 1).offset if count else self.base_offset
+        self.last_offset = self.entry(count - 1).offset if count else self.base_offset

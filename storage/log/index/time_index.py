@@ -14,15 +14,13 @@ one of the batch that holds the timestamp.
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 import attrs
 
 from storage.batch.record_batch import NO_TIMESTAMP
 from storage.errors import CorruptIndexError
-from storage.filesystem import FileSystem
 from storage.log.index.index_file import IndexFile
-from storage.log.index.segment_index import SegmentIndex
 from storage.types import Offset
 
 ENTRY_SIZE: Final = 12
@@ -37,34 +35,23 @@ class TimestampOffset(NamedTuple):
 
 
 @attrs.define(eq=False)
-class TimeIndex(SegmentIndex):
+class TimeIndex(IndexFile):
     """The `.timeindex` of one segment."""
 
-    _last: TimestampOffset
+    layout = LAYOUT
 
-    @classmethod
-    def open(
-        cls, file_system: FileSystem, path: str, *, base_offset: Offset, max_size: int
-    ) -> Self:
-        file = IndexFile.open(file_system, path, layout=LAYOUT, max_size=max_size)
-        index = cls(base_offset, file, TimestampOffset(NO_TIMESTAMP, base_offset))
-        index._find_last()
-        return index
+    # (-1, base) where there is none.
+    last_entry: TimestampOffset = attrs.field(init=False)
 
     @property
     def is_full(self) -> bool:
         """One slot is kept for the entry that closes the segment."""
-        return self._file.entry_count >= self._file.max_entries - 1
+        return self.entry_count >= self.max_entries - 1
 
     @property
     def room(self) -> int:
         """How many entries it takes before it is full."""
-        return self._file.max_entries - 1 - self._file.entry_count
-
-    @property
-    def last_entry(self) -> TimestampOffset:
-        """(-1, base) where there is none."""
-        return self._last
+        return self.max_entries - 1 - self.entry_count
 
     def maybe_append(self, timestamp: int, offset: Offset, *, closing: bool = False) -> None:
         """Add an entry if `timestamp` is younger than the last.
@@ -73,16 +60,15 @@ class TimeIndex(SegmentIndex):
         """
         if not closing:
             assert not self.is_full, "a segment rolls before its time index is full"
-        if self.entry_count and offset < self._last.offset:
-            raise CorruptIndexError(f"{self.path}: offset {offset} after {self._last.offset}")
-        if self.entry_count and timestamp < self._last.timestamp:
-            raise CorruptIndexError(
-                f"{self.path}: timestamp {timestamp} after {self._last.timestamp}"
-            )
-        if timestamp > self._last.timestamp:
+        last = self.last_entry
+        if self.entry_count and offset < last.offset:
+            raise CorruptIndexError(f"{self.path}: offset {offset} after {last.offset}")
+        if self.entry_count and timestamp < last.timestamp:
+            raise CorruptIndexError(f"{self.path}: timestamp {timestamp} after {last.timestamp}")
+        if timestamp > last.timestamp:
             assert self.can_append_offset(offset), "a segment rolls before its offsets overflow"
-            self._file.append(timestamp, offset - self.base_offset)
-            self._last = TimestampOffset(timestamp, offset)
+            self._write(LAYOUT.pack(timestamp, offset - self.base_offset))
+            self.last_entry = TimestampOffset(timestamp, offset)
 
     def extend(self, entries: Sequence[TimestampOffset]) -> None:
         """`maybe_append` of each, where each is younger than the one before it."""
@@ -93,45 +79,42 @@ class TimeIndex(SegmentIndex):
         base, last = self.base_offset, entries[-1]
         assert self.can_append_offset(last.offset), "a segment rolls before its offsets overflow"
         if len(entries) > 1:
-            self._file.extend(
-                b"".join([LAYOUT.pack(at, offset - base) for at, offset in entries[1:]])
-            )
-            self._last = last
+            self._write(b"".join([LAYOUT.pack(at, offset - base) for at, offset in entries[1:]]))
+            self.last_entry = last
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """Return the greatest entry at or below `timestamp`; (-1, base) where there is none."""
-        count = self._file.count_while(lambda entry: entry[0] <= timestamp)
+        count = self._count_while(lambda entry: entry[0] <= timestamp)
         return self.entry(count - 1) if count else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def entry(self, index: int) -> TimestampOffset:
-        timestamp, relative = self._file.entry(index)
+        timestamp, relative = self._raw_entry(index)
         return TimestampOffset(timestamp, self.base_offset + relative)
 
     def entries(self) -> Iterator[TimestampOffset]:
-        for timestamp, relative in self._file.entries():
+        for timestamp, relative in self._raw_entries():
             yield TimestampOffset(timestamp, self.base_offset + relative)
 
     def truncate_to(self, offset: Offset) -> None:
         """Drop the entries at `offset` and after."""
         relative = offset - self.base_offset
-        self._file.truncate_to_count(self._file.count_while(lambda entry: entry[1] < relative))
-        self._find_last()
+        self._keep(self._count_while(lambda entry: entry[1] < relative))
 
     def sanity_check(self) -> None:
         """Raise CorruptIndexError where the file cannot be a time index of this segment."""
         if self.entry_count:
-            first = self.entry(0).timestamp
-            if self._last.timestamp < first:
+            last = self.last_entry
+            if last.timestamp < self.entry(0).timestamp:
                 raise CorruptIndexError(
-                    f"{self.path}: its last timestamp {self._last.timestamp} is before its first"
+                    f"{self.path}: its last timestamp {last.timestamp} is before its first"
                 )
-            if self._last.offset < self.base_offset:
+            if last.offset < self.base_offset:
                 raise CorruptIndexError(
-                    f"{self.path}: its last offset {self._last.offset} is below its base"
+                    f"{self.path}: its last offset {last.offset} is below its base"
                 )
-        self._file.check_length()
+        self._check_length()
 
     def _find_last(self) -> None:
         count = self.entry_count
         empty = TimestampOffset(NO_TIMESTAMP, self.base_offset)
-        self._last = self.entry(count - 1) if count else empty
+        self.last_entry = self.entry(count - 1) if count else empty

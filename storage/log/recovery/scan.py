@@ -39,8 +39,8 @@ from storage.batch.record_batch import (
     sound_magic,
 )
 from storage.errors import CorruptRecordError, OffsetOverflowError, UnsupportedFormatError
+from storage.log.index.index_file import MAX_RELATIVE_OFFSET
 from storage.log.index.offset_index import LAYOUT as OFFSET_LAYOUT
-from storage.log.index.segment_index import MAX_RELATIVE_OFFSET
 from storage.log.index.time_index import LAYOUT as TIME_LAYOUT, TimestampOffset
 from storage.log.leader_epoch_cache import LeaderEpochCache
 from storage.log.segment import LOG_SUFFIX, Segment

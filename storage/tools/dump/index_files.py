@@ -8,15 +8,14 @@ damage in the index, and nothing is looked up for them.
 """
 
 import os
-import struct
 from collections.abc import Iterator
-from typing import Final
 
 from storage.batch.batch_stream import DamagedLogError
 from storage.batch.record_batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, read_header
-from storage.errors import CorruptRecordError
+from storage.errors import CorruptIndexError, CorruptRecordError
 from storage.filesystem import File, FileSystem
-from storage.log.index.index_file import IndexFile
+from storage.log.index.offset_index import OffsetIndex
+from storage.log.index.time_index import TimeIndex
 from storage.log.segment_file import read_batches
 from storage.tools.dump.entries import (
     Damage,
@@ -33,93 +32,64 @@ from storage.tools.dump.entries import (
 )
 from storage.types import NO_OFFSET, Offset
 
-_OFFSET_ENTRY: Final = struct.Struct(">ii")
-_TIME_ENTRY: Final = struct.Struct(">qi")
-
 
 def dump_offset_index(
     file_system: FileSystem, path: str, base_offset: Offset, options: DumpOptions
 ) -> Iterator[Entry]:
-    index = _open(file_system, path, _OFFSET_ENTRY)
+    index = OffsetIndex(file_system.open_for_reading(path), base_offset)
     try:
         if not index.entry_count:
             yield EmptyIndex(path)
         elif options.index_sanity_check:
-            last, _ = index.entry(index.entry_count - 1)
-            yield from _sanity(index, "its last offset is below its base" if last < 0 else None)
+            yield _sanity(index)
         else:
             log = file_system.open_for_reading(_log_of(path))
             try:
-                yield from _offset_entries(index, log, base_offset, options)
+                yield from _offset_entries(index, log, options)
             finally:
                 log.close()
     finally:
-        index.file.close()
+        index.close()
 
 
 def dump_time_index(
     file_system: FileSystem, path: str, base_offset: Offset, options: DumpOptions
 ) -> Iterator[Entry]:
-    index = _open(file_system, path, _TIME_ENTRY)
+    index = TimeIndex(file_system.open_for_reading(path), base_offset)
     try:
         if options.index_sanity_check:
-            yield from _sanity(index, _insane_times(index))
+            yield _sanity(index)
         else:
             log = file_system.open_for_reading(_log_of(path))
             try:
-                yield from _time_entries(index, log, base_offset, options)
+                yield from _time_entries(index, log, options)
             finally:
                 log.close()
     finally:
-        index.file.close()
-
-
-def _open(file_system: FileSystem, path: str, layout: struct.Struct) -> IndexFile:
-    file = file_system.open_for_reading(path)
-    length = file.size()
-    return IndexFile(file, layout, length, length // layout.size)
+        index.close()
 
 
 def _log_of(path: str) -> str:
     return os.path.splitext(path)[0] + ".log"
 
 
-def _sanity(index: IndexFile, reason: str | None) -> Iterator[Entry]:
-    """Yield the result of the check that decides at start-up whether an index is rebuilt."""
-    path, at = index.file.path, max(0, index.size_in_bytes - index.layout.size)
-    if reason is None and index.length != index.size_in_bytes:
-        at = index.size_in_bytes
-        reason = f"{index.length} bytes are no whole number of {index.layout.size}-byte entries"
-    if reason is None:
-        yield SanityPassed(path)
-    else:
-        yield Damage(path, at, reason)
+def _sanity(index: OffsetIndex | TimeIndex) -> Entry:
+    """Return the result of the check that decides at start-up whether an index is rebuilt."""
+    try:
+        index.sanity_check()
+    except CorruptIndexError as error:
+        is_odd = index.length != index.size_in_bytes
+        at = index.size_in_bytes - (0 if is_odd else index.layout.size)
+        return Damage(index.path, at, str(error).removeprefix(f"{index.path}: "))
+    return SanityPassed(index.path)
 
 
-def _insane_times(index: IndexFile) -> str | None:
-    if not index.entry_count:
-        return None
-    (first, _), (last, offset) = index.entry(0), index.entry(index.entry_count - 1)
-    if last < first:
-        return f"its last timestamp {last} is before its first"
-    return "its last offset is below its base" if offset < 0 else None
-
-
-def _entries(index: IndexFile) -> Iterator[tuple[int, int, int]]:
-    """Yield each entry and the byte it stands at, up to the zeroes of an active segment's index."""
-    offset_at = 0 if index.layout is _OFFSET_ENTRY else 1
-    for number, (first, second) in enumerate(index.entries()):
-        if number and (first, second)[offset_at] == 0:
-            return
-        yield first, second, number * index.layout.size
-
-
-def _offset_entries(
-    index: IndexFile, log: File, base_offset: Offset, options: DumpOptions
-) -> Iterator[Entry]:
-    path = index.file.path
-    for relative, position, at in _entries(index):
-        offset = base_offset + relative
+def _offset_entries(index: OffsetIndex, log: File, options: DumpOptions) -> Iterator[Entry]:
+    path = index.path
+    for number, (offset, position) in enumerate(index.entries()):
+        if number and offset == index.base_offset:
+            return  # the zeroes of an active segment's index
+        at = number * index.layout.size
         try:
             header = _header_at(log, position)
         except CorruptRecordError as error:
@@ -142,15 +112,15 @@ def _header_at(log: File, position: int) -> BatchHeader:
         raise CorruptRecordError("no batch begins there") from None
 
 
-def _time_entries(
-    index: IndexFile, log: File, base_offset: Offset, options: DumpOptions
-) -> Iterator[Entry]:
-    path = index.file.path
+def _time_entries(index: TimeIndex, log: File, options: DumpOptions) -> Iterator[Entry]:
+    path = index.path
     headers = _headers(log)
     header = next(headers, None)
     previous_time, previous_offset = NO_TIMESTAMP, NO_OFFSET
-    for timestamp, relative, at in _entries(index):
-        offset = base_offset + relative
+    for number, (timestamp, offset) in enumerate(index.entries()):
+        if number and offset == index.base_offset:
+            return  # the zeroes of an active segment's index
+        at = number * index.layout.size
         if offset < previous_offset:
             yield Damage(path, at, f"offset {offset} after {previous_offset}")
         else:

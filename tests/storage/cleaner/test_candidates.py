@@ -7,7 +7,7 @@ import pytest
 
 from storage.cleaner.candidates import DirtyRange, dirty_range
 from storage.cleaner.grouping import group
-from storage.log.index.segment_index import MAX_RELATIVE_OFFSET
+from storage.log.index.index_file import MAX_RELATIVE_OFFSET
 from storage.types import Offset
 from tests.storage.cleaning import compacted
 
