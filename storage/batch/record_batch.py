@@ -25,10 +25,11 @@ batch is legal.
 import enum
 import struct
 import zlib
-from collections.abc import Iterator
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec, PathFinder
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias, cast
 
-from storage.batch.checksum import crc32c
 from storage.batch.compression import Codec
 from storage.errors import CorruptRecordError, UnsupportedCompressionTypeError
 from storage.types import Buffer, LeaderEpoch, Offset
@@ -72,6 +73,35 @@ CRC_COVERS_FROM: Final = ATTRIBUTES_AT
 _MAX_TIMESTAMP: Final = struct.Struct(">q")
 _MAX_TIMESTAMP_AT: Final = 35
 _CODECS: Final[dict[int, Codec]] = {each.value: each for each in Codec}
+
+
+_EXTENSION: Final = "_crc32c"
+
+Checksum: TypeAlias = Callable[[Buffer], int]
+
+
+def _load_crc32c() -> Checksum:
+    """Load `crc32c.crc32c` straight from its extension, where that is found.
+
+    `import crc32c` also brings its command line and asks for its own version: argparse,
+    importlib.metadata and all of email would be a tenth of the start of a client.
+    """
+    package = PathFinder.find_spec("crc32c")
+    for directory in (package and package.submodule_search_locations) or ():
+        for suffix in EXTENSION_SUFFIXES:
+            path = Path(directory) / f"{_EXTENSION}{suffix}"
+            if path.is_file():
+                name = f"crc32c.{_EXTENSION}"
+                loader = ExtensionFileLoader(name, str(path))
+                module = loader.create_module(ModuleSpec(name, loader, origin=str(path)))
+                loader.exec_module(module)
+                return cast("Checksum", module.crc32c)
+    import crc32c  # noqa: PLC0415
+
+    return cast("Checksum", crc32c.crc32c)
+
+
+crc32c: Final = _load_crc32c()
 
 
 class TimestampType(enum.IntEnum):

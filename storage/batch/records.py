@@ -27,7 +27,6 @@ import attrs
 
 from storage.batch.alike_records import BELOW_TWO_BYTES
 from storage.batch.allowance import STEPS_PER_OUTLINE, Allowance
-from storage.batch.checksum import crc32c
 from storage.batch.compression import Codec, compress, decompress
 from storage.batch.plain_records import decode_plain
 from storage.batch.record_batch import (
@@ -45,6 +44,7 @@ from storage.batch.record_batch import (
     Batch,
     BatchHeader,
     TimestampType,
+    crc32c,
     next_sequence,
     read_header,
 )

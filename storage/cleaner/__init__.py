@@ -9,7 +9,6 @@
     candidates.py    how dirty a log is, and up to where it may be cleaned
     cleaner.py       one round over one log: fill the map, copy what stays
     offset_map.py    key -> last offset, in memory of a fixed size
-    grouping.py      which segments become one
     filter.py        the records of a batch that stay, and the batch written anew
     transactions.py  which transactions were aborted, which have nothing left
     swap.py          .cleaned -> .swap -> the segment's name

@@ -13,26 +13,37 @@ log. It looks at `aborted` at every batch.
 Rule 2: a closed segment changes only when the log is cut, which aborts the round first; and it is
 removed only under another name. So what is found under its name until `commit` is what was planned.
 
-Rule 3: a map that is full ends the round there. What lies past its end stays as it is, and is
+Rule 3: the segment that a group becomes has `.cleaned` behind each of its names while it is
+written. What is finished is on the disk, indexes and all, before anybody renames it. It is as old
+as the last of its sources: retention goes by that where records carry no time.
+
+Rule 4: a map that is full ends the round there. What lies past its end stays as it is, and is
 dirty again the next time.
 
-(Cleaner.doClean, Cleaner.buildOffsetMap, Cleaner.cleanSegments in Kafka.)
+Rule 5: a group holds neighbours, and what it could come to at most fits one segment: bytes,
+either index, and offsets relative to its base. What compaction has shrunk is grouped again in the
+next round: small segments do not stay small.
+
+    sizes       40  10  10 │ 60  30 │ 95 │ 20  20        most: 100
+    groups     [   one    ] [  two ] [3 ] [ four ]
+
+(Cleaner.doClean, Cleaner.buildOffsetMap, Cleaner.cleanSegments, Cleaner.groupSegmentsBySize in
+Kafka.)
 """
 
 import contextlib
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import Final, Protocol, TypeVar
 
 import attrs
 
 from storage.batch.batch_stream import DamagedLogError
-from storage.batch.record_batch import BatchHeader
+from storage.batch.record_batch import BatchHeader, read_header
 from storage.batch.records import read_marker
 from storage.batch.spare_room import CHUNK_SIZE
 from storage.cleaner.candidates import DirtyRange
-from storage.cleaner.cleaned_segment import CleanedSegment
 from storage.cleaner.filter import BatchFilter, CleanerStats, LastRecord, places, records_of
-from storage.cleaner.grouping import group
 from storage.cleaner.offset_map import OffsetMap
 from storage.cleaner.transactions import CleanedTransactions
 from storage.config import LogConfig
@@ -43,6 +54,8 @@ from storage.errors import (
     StorageError,
 )
 from storage.log import swap
+from storage.log.flush import sync_path
+from storage.log.index.index_file import MAX_RELATIVE_OFFSET
 from storage.log.index.transaction_index import (
     AbortedTransaction,
     TransactionIndex,
@@ -53,12 +66,56 @@ from storage.log.segment import (
     CLEANED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     Segment,
 )
 from storage.log.segment_file import read_batches
-from storage.types import NO_OFFSET, Offset
+from storage.types import NO_OFFSET, Buffer, Offset
+
+_WRITE_BYTES: Final = 1 << 20
+
+
+@attrs.define(eq=False)
+class CleanedSegment:
+    """The segment that a group becomes: large writes, indexed batch by batch as appends are."""
+
+    segment: Segment
+    _parts: list[Buffer] = attrs.field(factory=list)
+    _batches: list[tuple[int, BatchHeader]] = attrs.field(factory=list)
+    _size: int = 0
+
+    def add(self, batch: Buffer) -> None:
+        self._batches.append((self._size, read_header(batch)))
+        self._parts.append(batch)
+        self._size += len(batch)
+        if self._size >= _WRITE_BYTES:
+            self._write()
+
+    def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
+        for each in transactions:
+            self.segment.transaction_index.append(each)
+
+    def finish(self, *, modified_ms: int) -> None:
+        """Complete, and on the disk, as if it had been written at `modified_ms`."""
+        self._write()
+        # One of which nothing stayed has indexes too, as Kafka expects of it.
+        self.segment.become_inactive(closing=True)
+        file_system = self.segment.file_system
+        file_system.set_modified_ms(self.segment.path(LOG_SUFFIX), modified_ms)
+        for suffix in SEGMENT_SUFFIXES:
+            path = self.segment.path(suffix)
+            if file_system.exists(path):
+                sync_path(file_system, path)
+
+    def close(self) -> None:
+        self.segment.close()
+
+    def _write(self) -> None:
+        if self._parts:
+            self.segment.append(b"".join(self._parts), self._batches)
+        self._parts, self._batches, self._size = [], [], 0
 
 
 @attrs.frozen(kw_only=True)
@@ -359,3 +416,51 @@ def _being_there(source: SourceSegment) -> Iterator[str]:
         yield path
     except FileNotFoundError as error:
         raise CleaningAbortedError(f"{path} has gone meanwhile") from error
+
+
+class GroupedSegment(Protocol):
+    @property
+    def base_offset(self) -> Offset: ...
+
+    @property
+    def next_base_offset(self) -> Offset:
+        """The base of the segment after it."""
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def index_bytes(self) -> tuple[int, int]:
+        """The sizes of the entries of its offset index, and of its time index."""
+
+
+Grouped = TypeVar("Grouped", bound=GroupedSegment)
+
+
+def group(
+    segments: Iterable[Grouped], *, segment_bytes: int, index_bytes: int
+) -> list[list[Grouped]]:
+    """Return `segments`, oldest first, in groups of neighbours that each fit one segment."""
+    groups: list[list[Grouped]] = []
+    sizes = (0, 0, 0)
+    most = (segment_bytes, index_bytes, index_bytes)
+    for segment in segments:
+        own = (segment.size, *segment.index_bytes)
+        together = tuple(one + other for one, other in zip(sizes, own, strict=True))
+        if (
+            groups
+            and all(one <= other for one, other in zip(together, most, strict=True))
+            and _holds(groups[-1][0], segment)
+        ):
+            groups[-1].append(segment)
+            sizes = (together[0], together[1], together[2])
+        else:
+            groups.append([segment])
+            sizes = own
+    return groups
+
+
+def _holds(first: GroupedSegment, segment: GroupedSegment) -> bool:
+    # An empty one has no offset to write down, however far away its neighbour begins.
+    last_offset = segment.next_base_offset - 1
+    return segment.size == 0 or last_offset - first.base_offset <= MAX_RELATIVE_OFFSET

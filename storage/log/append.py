@@ -21,17 +21,31 @@ more than `MAX_RECORDS_PER_BYTE`, or that decompresses to more than `most_decomp
 refused as one that is too large: a producer that can, sends it again in parts. A check that
 still exceeds its caller's `Allowance` stops with LongCheckError.
 
-(UnifiedLog.analyzeAndValidateRecords, LogValidator in Kafka.)
+A leader writes in the codec of its topic (`compression.type`):
+
+    producer sent     compression.type     written
+    ─────────────     ────────────────     ───────
+    lz4               producer             lz4, in the bytes that came
+    lz4               zstd                 zstd, at compression.zstd.level
+    lz4               uncompressed         not compressed
+    lz4               lz4                  lz4, in the bytes that came: levels are for rewriting
+
+Rule 4: records are not decoded for that. The blob behind the header is unpacked and packed again,
+so that timestamps, offsets, headers and sequences are the producer's, byte for byte. A control
+batch that came uncompressed stays so. The sizes that a topic allows hold for what came and for
+what is written.
+
+(UnifiedLog.analyzeAndValidateRecords, LogValidator in Kafka, which builds each record anew.)
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
 import crc32c
 
 from storage.batch.allowance import Allowance
-from storage.batch.compression import Codec
+from storage.batch.compression import Codec, compress
 from storage.batch.record_batch import (
     CRC_COVERS_FROM,
     MAGIC,
@@ -39,9 +53,11 @@ from storage.batch.record_batch import (
     NO_TIMESTAMP,
     BatchHeader,
     TimestampType,
+    read_header,
     sound_magic,
     stamp,
     walk,
+    with_records,
 )
 from storage.batch.records import (
     MAX_DECOMPRESSED_SIZE,
@@ -383,3 +399,41 @@ def _split(batches: list[PlacedBatch], segment_bytes: int) -> Iterator[list[Plac
             group = []
         group.append(batch)
     yield group
+
+
+# A byte takes so much longer to compress than to decompress, at the higher levels.
+_TIMES_AS_LONG: Final = 32
+
+
+def recompress(
+    records: memoryview,
+    batches: Sequence[PlacedBatch],
+    config: LogConfig,
+    *,
+    allowance: Allowance | None = None,
+) -> tuple[memoryview, list[PlacedBatch]]:
+    """Return the buffer to append, and where its batches stand: the one given if nothing changes.
+
+    Raise LongCheckError where that costs more than `allowance`.
+    """
+    target = config.target_codec
+    if target is None or not any(_changes(header, target) for _, header in batches):
+        return records, list(batches)
+    made = bytearray()
+    placed = []
+    for position, header in batches:
+        batch: memoryview | bytearray = records[position : position + header.size]
+        if _changes(header, target):
+            plain = unpack(header, batch, max_size=most_decompressed(header.size))
+            if allowance is not None:
+                allowance.spend_bytes(_TIMES_AS_LONG * len(plain))
+            batch = with_records(batch, target, compress(target, plain, config.level_of(target)))
+        placed.append(PlacedBatch(len(made), read_header(batch)))
+        check_message_size(placed[-1].header, config)
+        made += batch
+    return memoryview(made), placed
+
+
+def _changes(header: BatchHeader, target: Codec) -> bool:
+    untouched = header.is_control and header.codec is Codec.NONE
+    return header.codec is not target and not untouched

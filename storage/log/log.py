@@ -58,6 +58,7 @@ from storage.log.append import (
     groups,
     marker_of,
     place,
+    recompress,
     validate,
 )
 from storage.log.compaction_gaps import read_compaction_gaps
@@ -66,7 +67,6 @@ from storage.log.index.transaction_index import AbortedTransaction, aborted_betw
 from storage.log.leader_epoch_cache import LeaderEpochCache
 from storage.log.local_log import FetchDataInfo, LocalLog, LogHooks
 from storage.log.open_segments import OpenSegments
-from storage.log.recompression import recompress
 from storage.log.recovery.epochs import read_epochs
 from storage.log.recovery.loader import Loader
 from storage.log.recovery.report import Marks, RecoveryReport

@@ -6,7 +6,12 @@
                6-9          a duplicate: answered with 110-113, nothing written
                12-13        OutOfOrderSequenceError: 10 is missing
 
-Rule 1: `check` comes before the write and changes nothing; `update` comes after it.
+Rule 1: `check` comes before the write and changes nothing; `update` comes after it. A leader asks
+of a batch that
+
+    its epoch        is not below the last one; that of a marker, under version 2 (KIP-890), above it
+    its sequence     is the next one, or 0 in a new epoch
+    its coordinator, of a marker, has not been replaced
 
 Rule 2: a new epoch starts at sequence 0. A producer that we know nothing of (any more) may
 start anywhere. Sequences wrap from 2^31-1 to 0.
@@ -30,12 +35,18 @@ from typing import Final
 
 import attrs
 
-from storage.batch.record_batch import BatchHeader
+from storage.batch.record_batch import NO_PRODUCER_EPOCH, BatchHeader, next_sequence
 from storage.batch.records import ControlRecordType, EndTransactionMarker
 from storage.checkpoint import read_file
-from storage.errors import CheckpointError, CorruptRecordError, InvalidTransactionStateError
+from storage.errors import (
+    CheckpointError,
+    CorruptRecordError,
+    InvalidProducerEpochError,
+    InvalidTransactionStateError,
+    OutOfOrderSequenceError,
+    TransactionCoordinatorFencedError,
+)
 from storage.filesystem import FileSystem
-from storage.producers.checks import check_coordinator, check_epoch, check_sequence
 from storage.producers.snapshot import (
     SNAPSHOT_BYTES,
     BatchMetadata,
@@ -380,3 +391,45 @@ class ProducerStateManager:
             strays.pop()
         for offset in strays:
             self.delete_snapshot(offset)
+
+
+def check_epoch(state: ProducerState, header: BatchHeader, terms: TransactionTerms) -> None:
+    last = state.producer_epoch
+    if header.is_control and terms.marker_bumps_epoch and header.producer_epoch == last:
+        # Under version 2 a marker ends what has the epoch before. With nothing open it is one
+        # that has been written already; else it is late, and what is open is not what it ends.
+        if state.transaction_first_offset is None:
+            return
+    elif header.producer_epoch >= last:
+        return
+    raise InvalidProducerEpochError(
+        f"epoch {header.producer_epoch} of producer {header.producer_id} comes too late:"
+        f" its last is {last}"
+    )
+
+
+def check_sequence(state: ProducerState, header: BatchHeader) -> None:
+    first = header.base_sequence
+    if header.producer_epoch != state.producer_epoch:
+        if first != 0 and state.producer_epoch != NO_PRODUCER_EPOCH:
+            raise OutOfOrderSequenceError(
+                f"producer {header.producer_id} starts epoch {header.producer_epoch}"
+                f" at sequence {first}, not at 0"
+            )
+    elif first != next_sequence(state.last_sequence):
+        raise OutOfOrderSequenceError(
+            f"sequence {first} of producer {header.producer_id}, epoch {header.producer_epoch},"
+            f" does not follow {state.last_sequence}"
+        )
+
+
+def check_coordinator(state: ProducerState | None, marker: EndTransactionMarker | None) -> None:
+    if (
+        state is not None
+        and marker is not None
+        and marker.coordinator_epoch < state.coordinator_epoch
+    ):
+        raise TransactionCoordinatorFencedError(
+            f"coordinator epoch {marker.coordinator_epoch} of producer {state.producer_id}"
+            f" is older than {state.coordinator_epoch}, its last"
+        )

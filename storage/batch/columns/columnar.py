@@ -35,7 +35,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from storage.batch.batch_stream import DamagedLogError
-from storage.batch.checksum import crc32c
 from storage.batch.columns.arrow_columns import (
     COLUMNS,
     PLAIN_SCHEMA,
@@ -61,6 +60,7 @@ from storage.batch.record_batch import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
     MAGIC,
+    crc32c,
     read_header,
 )
 from storage.batch.records import MAX_DECOMPRESSED_SIZE, skip_records

@@ -20,9 +20,8 @@ from storage.errors import StorageError
 from storage.filesystem import File, FileSystem
 from storage.log.segment_file import StoredBatch
 from storage.tools.dump.entries import Damage, InvalidBytes, SpareRoom
-from storage.tools.dump.log_file import sound_stretches
+from storage.tools.dump.log_file import Unpacking, sound_stretches
 from storage.tools.dump.text import TIMESTAMP_NAMES, codec_name
-from storage.tools.dump.unpacking import Unpacking
 
 ROWS: Final = 4096
 _LARGEST_OFFSET: Final = 2**63 - 1

@@ -9,19 +9,34 @@ length that happens to lead to a later batch hides those between; the gap in off
 
 Rule 2: the spare room of a log that was not closed is no damage (`storage.batch.spare_room`).
 
-Rule 3: records are shown one by one, and no more of them than a file of that size can hold
-(`unpacking`): what is more is damage.
+Rule 3: records are shown one by one, and no more of them than a file of that size can hold:
+
+    16 MiB, and 256 bytes for each byte of the batches so far      decompressed
+    8 for each byte of its batch                                   records
+
+A few hundred bytes of zstd may stand for hundreds of MiB. What is more than this was made to
+exhaust its reader, or holds large values that are all alike: it is named as damage, and not shown.
+A leader takes no single batch that is out of this proportion (`storage.log.append`).
 
 Rule 4: the dump goes on only where a whole batch with a matching CRC-32C stands.
 """
 
 from collections.abc import Iterator
 
+import attrs
+
 from storage.batch.batch_stream import DamagedLogError
-from storage.batch.records import Record, decode_control_record, decode_each
+from storage.batch.records import (
+    MAX_DECOMPRESSED_SIZE,
+    Record,
+    decode_control_record,
+    decode_each,
+    unpack,
+)
 from storage.batch.spare_room import is_spare_room
-from storage.errors import StorageError
+from storage.errors import CorruptRecordError, ExpansionError, StorageError
 from storage.filesystem import File, FileSystem
+from storage.log.append import DECOMPRESSED_AT_LEAST, DECOMPRESSED_PER_BYTE, MAX_RECORDS_PER_BYTE
 from storage.log.segment_file import StoredBatch, find_batch, read_batches, stands_at
 from storage.tools.dump.entries import (
     BatchEntry,
@@ -33,8 +48,31 @@ from storage.tools.dump.entries import (
     RecordEntry,
     SpareRoom,
 )
-from storage.tools.dump.unpacking import Unpacking
 from storage.types import NO_OFFSET, Offset
+
+
+@attrs.define
+class Unpacking:
+    """What may still be decompressed of one file."""
+
+    _left: int = DECOMPRESSED_AT_LEAST
+
+    def unpack(self, batch: StoredBatch) -> bytes:
+        """Return the records of `batch`; raise CorruptRecordError where they are too many bytes."""
+        header = batch.header
+        if header.record_count > header.size * MAX_RECORDS_PER_BYTE:
+            raise CorruptRecordError(
+                f"{header.record_count} records in {header.size} bytes are too many to show"
+            )
+        self._left += header.size * DECOMPRESSED_PER_BYTE
+        most = max(1, min(self._left, MAX_DECOMPRESSED_SIZE))
+        try:
+            data = bytes(unpack(header, batch.data, max_size=most))
+        except ExpansionError as error:
+            self._left -= most  # it took as long as if it had been shown
+            raise CorruptRecordError(f"too much for so few bytes to show: {error}") from error
+        self._left -= len(data)
+        return data
 
 
 def dump_log(file_system: FileSystem, path: str, options: DumpOptions) -> Iterator[Entry]:

@@ -2,7 +2,7 @@
 
 import crc32c as package
 
-from storage.batch.checksum import crc32c
+from storage.batch.record_batch import crc32c
 
 
 def test_it_is_the_checksum_that_the_package_computes() -> None:

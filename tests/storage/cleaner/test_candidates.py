@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from storage.cleaner.candidates import DirtyRange, dirty_range
-from storage.cleaner.grouping import group
+from storage.cleaner.cleaner import group
 from storage.log.index.index_file import MAX_RELATIVE_OFFSET
 from storage.types import Offset
 from tests.storage.cleaning import compacted
