@@ -1,26 +1,15 @@
 """One partition's log on one disk: Kafka's files, opened, appended to, read and cut.
 
-    log_manager          every log of a broker, over its log directories
-      log_directory      whose a directory is, and what it remembers
-      log                one partition: append as leader and as follower, marks, epochs
-        append           what an append must be before anything is written
-        retention        which of the oldest segments may go
-        local_log        its bytes: segments, the log end, the recovery point
-          flush          a sync, planned here and done elsewhere
-          segments  segment  offset_index  time_index  transaction_index  index_file
-        loading          opening, whatever is in the directory: believe, read again, cut, split
-        time_lookup      from a time to an offset
-        leader_epoch_cache  producer_state  producer_snapshot  producer_replay
-        producer_checks  verification
-    segment_file         one `.log` file by its path, for a notebook: `open_segment`
-      dump               what stands in a log's files, and what is wrong with them
-      columnar  arrow_columns  vectors  batches as Arrow columns (with the `arrow` extra)
-    standalone           a log directory without a broker: open, read, append, check, repair
-    batch_stream         the batches of a directory, to be compared or read
-    checkpoint           small files replaced atomically
-    record_batch  records  varint  compression  checksum      the bytes of a batch
-    file_region          what a read answers with: bytes that stay in their file
-    filesystem           the disk seam; testing has a disk that forgets what was not synced
+    manager/       every log of a broker, over its log directories
+    cleaner/       compaction
+    log/           one partition: append, read, truncate, roll, retain, flush
+      index/       the indexes of its segments
+      recovery/    opening it, whatever is in the directory: believe, read again, cut, split
+    producers/     what each idempotent producer last wrote
+    batch/         the bytes of a batch, and batches as Arrow columns (with the `arrow` extra)
+    checkpoint     small files replaced atomically
+    filesystem     the disk seam; testing has a disk that forgets what was not synced
+    tools/         a log directory without a broker: open, read, append, check, repair, dump
     config  types  errors
 
 Nothing here knows trio, a clock, chance or a socket: time comes as an argument, and slow

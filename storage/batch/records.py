@@ -25,7 +25,6 @@ from typing import Final, NamedTuple, TypeAlias
 
 import attrs
 
-from storage.batch.alike_records import BELOW_TWO_BYTES
 from storage.batch.allowance import STEPS_PER_OUTLINE, Allowance
 from storage.batch.compression import Codec, compress, decompress
 from storage.batch.plain_records import decode_plain
@@ -49,7 +48,14 @@ from storage.batch.record_batch import (
     read_header,
 )
 from storage.batch.sound_records import LEAST_LONG, MOST_LONG
-from storage.batch.varint import ONE_BYTE, VARINTS, read_varint, read_varlong, varint
+from storage.batch.varint import (
+    BELOW_TWO_BYTES,
+    ONE_BYTE,
+    VARINTS,
+    read_varint,
+    read_varlong,
+    varint,
+)
 from storage.errors import CorruptRecordError, ExpansionError, LongCheckError
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, Buffer, LeaderEpoch, Offset
 

@@ -2,8 +2,9 @@
 
     length | attributes | timestamp delta | offset delta | key | value | header count | headers
 
-    alike, without headers   many at a time, column by column (`alike_records`)
-    without headers          one by one, in one loop (`plain_records`)
+    alike, without headers   many at a time, column by column (`plain_records`)
+    without headers          one by one, in one loop without a call for each number: with keys, of
+                             60 to 140 bytes, they take 2.2 times as long without it
     others                   number by number
 
 Rule 1: what no reader could take apart is not sound: lengths that do not add up, a number of too
@@ -20,9 +21,8 @@ Rule 3: nothing is kept of any record, whatever their number.
 
 from typing import Final
 
-from storage.batch.alike_records import LEAST, sound_run
 from storage.batch.allowance import Allowance
-from storage.batch.plain_records import FAR, sound_plain
+from storage.batch.plain_records import FAR, LEAST, sound_run
 from storage.batch.record_batch import BatchHeader
 from storage.batch.varint import read_varint, read_varlong
 from storage.errors import CorruptRecordError
@@ -67,7 +67,7 @@ def check_records(
         while passed < until:
             delta = passed if counted else None
             if is_near:
-                plain, position = sound_plain(data, position, until - passed, delta)
+                plain, position = _sound_plain(data, position, until - passed, delta)
                 passed += plain
             if passed < until:
                 delta = passed if counted else None
@@ -75,6 +75,58 @@ def check_records(
                 passed += 1
     if position != len(data):
         raise CorruptRecordError(f"{len(data) - position} bytes after the last record")
+
+
+def _sound_plain(  # noqa: PLR0912, PLR0915 - one loop
+    data: Buffer, position: int, most: int, delta: int | None
+) -> tuple[int, int]:
+    """Return how many records from `position` on, up to `most`, are plain and sound, and where
+    the next one begins. With `delta` their offset deltas have to count up from there.
+    """
+    counted, passed, size = delta is not None, 0, len(data)
+    expected = 2 * (delta or 0)  # as it is written
+    try:
+        while passed < most:
+            byte, at = data[position], position + 1
+            if byte >= 0x80:
+                if (second := data[at]) >= 0x80:
+                    break
+                byte, at = byte & 0x7F | second << 7, at + 1
+            end = at + (byte >> 1)
+            if byte & 1 or end > size:
+                break
+            at += 2  # behind the attributes, and the first byte of the time
+            if data[at - 1] >= 0x80:
+                at += 1
+                if data[at - 1] >= 0x80:
+                    break
+            byte, at = data[at], at + 1
+            if byte >= 0x80:
+                if (second := data[at]) >= 0x80:
+                    break
+                byte, at = byte & 0x7F | second << 7, at + 1
+            if counted and byte != expected:
+                break
+            byte, at = data[at], at + 1
+            if byte >= 0x80:
+                if (second := data[at]) >= 0x80:
+                    break
+                byte, at = byte & 0x7F | second << 7, at + 1
+            if not byte & 1:
+                at += byte >> 1
+            byte, at = data[at], at + 1
+            if byte >= 0x80:
+                if (second := data[at]) >= 0x80:
+                    break
+                byte, at = byte & 0x7F | second << 7, at + 1
+            if not byte & 1:
+                at += byte >> 1
+            if at + 1 != end or data[at]:
+                break
+            position, passed, expected = end, passed + 1, expected + 2
+    except IndexError:
+        pass
+    return passed, position
 
 
 def _check_one(

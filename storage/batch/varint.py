@@ -8,10 +8,12 @@ from typing import Final
 from storage.errors import CorruptRecordError
 from storage.types import Buffer
 
+BELOW_TWO_BYTES: Final = 64
+"""A smaller number is one byte."""
 # Those of 0 to 8191, all of one or two bytes: nearly every number in a batch.
 VARINTS: Final = (
-    *(bytes((2 * n,)) for n in range(64)),
-    *(bytes((2 * n & 0x7F | 0x80, n >> 6)) for n in range(64, 8192)),
+    *(bytes((2 * n,)) for n in range(BELOW_TWO_BYTES)),
+    *(bytes((2 * n & 0x7F | 0x80, n >> 6)) for n in range(BELOW_TWO_BYTES, 8192)),
 )
 ONE_BYTE: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
 

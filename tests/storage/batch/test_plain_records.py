@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from storage.batch import plain_records
-from storage.batch.alike_records import Alike, read_alike
-from storage.batch.plain_records import decode_plain
+from storage.batch.plain_records import Alike, decode_plain, read_alike
 from storage.batch.record_batch import HEADER_SIZE, MAX_SEQUENCE, NO_SEQUENCE, read_header
 from storage.batch.records import Record, decode_batch, decode_each, encode_batch
 from storage.errors import CorruptRecordError
