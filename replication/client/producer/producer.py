@@ -23,8 +23,8 @@ The file is longer than others because the class is all that programs see of a p
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
@@ -264,7 +264,8 @@ class Producer(Generic[K, V]):
         all_headers = as_headers(headers)
         size = record_size(key_bytes, value_bytes, all_headers)
         if size > self._largest:
-            raise self._too_large(size)
+            with self._failing_transaction():
+                raise self._too_large(size)
         destination = await self._ready_for(topic, partition, size)
         chosen = self._destinations.choose(destination, key_bytes, partition)
         record = NO_OFFSET, timestamp_ms, key_bytes, value_bytes, all_headers, NO_SEQUENCE
@@ -299,7 +300,8 @@ class Producer(Generic[K, V]):
         records = self._records(values, keys, timestamp_ms)
         run, deliveries = RecordRun(records), Deliveries()
         if run.largest > self._largest:
-            raise self._too_large(run.largest)
+            with self._failing_transaction():
+                raise self._too_large(run.largest)
         while not run.is_done:
             destination = await self._ready_for(topic, partition, run.next_size)
             self._check_may_send()
@@ -331,9 +333,11 @@ class Producer(Generic[K, V]):
         """Return the destination of a record, once it is known and there is room for its bytes."""
         destination = self._destinations.known(topic, partition)
         if destination is None:
-            destination = await self._destinations.find(topic, partition)
+            with self._failing_transaction():
+                destination = await self._destinations.find(topic, partition)
         if self._accumulator.waiting_for_room or not self._accumulator.has_room(size):
-            await self._room.wait(size, timeout_ms=self.config.max_block_ms)
+            with self._failing_transaction():
+                await self._room.wait(size, timeout_ms=self.config.max_block_ms)
             self._check_may_send()
         return destination
 
@@ -387,6 +391,16 @@ class Producer(Generic[K, V]):
         self._check_open()
         if self._transactions is not None:
             self._transactions.check_may_send()
+
+    @contextmanager
+    def _failing_transaction(self) -> Iterator[None]:
+        """Leave only an abort to a transaction after an error of the block (KafkaProducer.doSend)."""
+        try:
+            yield
+        except KafkaError as error:
+            if self._transactions is not None:
+                self._transactions.batch_failed(error)
+            raise
 
     def _too_large(self, size: int) -> RecordTooLargeError:
         config = self.config
