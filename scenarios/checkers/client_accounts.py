@@ -10,6 +10,7 @@
     unread          in the end no member of a group has received a record
 
     in part         a read_committed reader sees one part of a transaction and not the other
+    with a failure  a transaction was acknowledged as committed although a record of it had failed
     not committed   a transaction was acknowledged as committed, and its records are missing
     not aborted     a transaction was acknowledged as aborted, and its records are visible
 
@@ -232,6 +233,8 @@ def _of_transaction(transaction: WitnessedTransaction, there: Mapping[str, bool]
     known = [value for value in values if value in there]
     seen = [value for value in known if there[value]]
     who = f"{transaction.producer}'s {' '.join(values)}"
+    if transaction.ending is Ending.COMMITTED and transaction.failed:
+        yield f"with a failure: {who}: {' '.join(transaction.failed)}"
     if seen and len(seen) < len(known):
         yield f"in part: {who}: {' '.join(seen)}"
     elif transaction.ending is Ending.COMMITTED and known and not seen:

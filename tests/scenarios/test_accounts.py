@@ -6,7 +6,8 @@ import pytest
 
 from scenarios.checkers import client_accounts as accounts
 from scenarios.checkers.client_accounts import There, of_copy, of_readers, of_transactions
-from scenarios.world.client import SentRecords
+from scenarios.world.client import NoAnswer, SentRecords
+from scenarios.world.clients import witness
 from scenarios.world.clients.witness import (
     Began,
     Committed,
@@ -156,6 +157,23 @@ def test_transactions_are_there_as_a_whole_or_not_at_all(
     ending: Ending, there: dict[str, bool], found: list[str]
 ) -> None:
     assert of_transactions([transaction("a", "b", ending=ending)], there) == found
+
+
+@pytest.mark.parametrize(
+    ("outcome", "ending", "found"),
+    [
+        (NoAnswer("REQUEST_TIMED_OUT"), COMMITTED, ["with a failure: x's a: a"]),
+        (NoAnswer("REQUEST_TIMED_OUT"), ABORTED, []),
+        (witness.THERE, COMMITTED, []),
+        (witness.LEFT, COMMITTED, []),
+    ],
+)
+def test_a_transaction_with_a_failed_record_is_not_committed(
+    outcome: NoAnswer, ending: Ending, found: list[str]
+) -> None:
+    failed = transaction("a", ending=ending)
+    failed.batches[0].outcome = outcome
+    assert of_transactions([failed], {}) == found
 
 
 @pytest.mark.parametrize(

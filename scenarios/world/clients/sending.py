@@ -20,13 +20,11 @@ from replication.errors import KafkaError
 from replication.net.seams import Seams
 from scenarios.world.client import AckedBatch, NoAnswer, Outcome, SentRecords, key_of
 from scenarios.world.clients.machine import Program
-from scenarios.world.clients.witness import Ending, WitnessedTransaction
+from scenarios.world.clients.witness import LEFT, THERE, Ending, WitnessedTransaction
 
 OurProducer: TypeAlias = Producer[bytes, bytes]
 Job: TypeAlias = Callable[[OurProducer, trio.Nursery], Awaitable[None]]
 Finish: TypeAlias = Callable[[SentRecords, Outcome], None]
-
-LEFT = NoAnswer("its producer was gone")
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -113,11 +111,8 @@ class SendingClient(Program):
             except KafkaError as error:
                 self._answered(batch, self._failed(error))
             else:
-                there = metadata.offset >= 0
-                outcome = (
-                    AckedBatch(metadata.offset) if there else NoAnswer("there, nobody says where")
-                )
-                self._answered(batch, outcome)
+                known = metadata.offset >= 0
+                self._answered(batch, AckedBatch(metadata.offset) if known else THERE)
 
         nursery.start_soon(wait)
 

@@ -14,8 +14,13 @@ from typing import TypeAlias
 
 import attrs
 
-from scenarios.world.client import SentRecords
+from scenarios.world.client import NoAnswer, SentRecords
 from storage.types import Offset, TopicPartition
+
+THERE = NoAnswer("there, nobody says where")
+"""The outcome of a record that is acknowledged without its offset."""
+LEFT = NoAnswer("its producer was gone")
+"""The outcome of a record whose producer has ended before it knew one."""
 
 
 @attrs.frozen(kw_only=True)
@@ -61,6 +66,16 @@ class WitnessedTransaction:
     ending: Ending = Ending.UNKNOWN
     done: bool = False
     """Whether nothing more will happen to it."""
+
+    @property
+    def failed(self) -> list[str]:
+        """The values for which its producer raised an error."""
+        return [
+            value
+            for batch in self.batches
+            if isinstance(batch.outcome, NoAnswer) and batch.outcome not in (THERE, LEFT)
+            for value in batch.values
+        ]
 
 
 @attrs.define(eq=False)
