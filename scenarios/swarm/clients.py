@@ -51,6 +51,8 @@ KINDS: Mapping[str, tuple[int, str]] = {
 }
 """How many of a kind there may be, and the line that starts one."""
 TRANSACTIONAL = ("transactional", "copier")
+LATE_READER = "r9"
+"""A reader that finds aborted transactions, and what came after them, in one fetch."""
 
 
 @attrs.frozen
@@ -106,6 +108,8 @@ class OurClients:
             return
         for partition in situation.partitions:  # what one replica alone has acked is there to read
             yield f"wait equal {partition}"
+        everything = " ".join(map(str, situation.partitions))
+        yield f"reader {LATE_READER} {everything} isolation.level=read_committed"
         for name, line in situation.client_lines.items():
             if name not in situation.clients and not situation.was_a_sender(name):
                 yield line

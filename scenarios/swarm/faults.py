@@ -587,7 +587,27 @@ FAULTS = (
         f"hold {{{{client}} {{other}}|{{other}} {{client}}}} {CLIENT_API}",
         (1, 1),
     ),
-    FaultKind("reader-seeks", need.position, "seek {client} {read partition} {position}", (1, 1)),
+    FaultKind(
+        "reader-seeks",
+        need.position,
+        # The second seek finds records that were fetched for the first, and not returned yet.
+        "1-3x seek {client} {read partition} {position}; run {5ms|50ms|500ms}",
+        (3, 3),
+        always=True,
+    ),
+    FaultKind(
+        "transaction-fails",
+        need.transactional_led,
+        # A record of it is given up before its leader is there again.
+        """
+        hold {{leader} {sender}|{sender} {leader}} PRODUCE after={0|0|1}
+        transact {sender} {partition} {records} end=commit &
+        run 4s
+        heal {leader} {sender}
+        """,
+        (2, 2),
+        always=True,
+    ),
     FaultKind("coordinator-killed", need.coordinator, "kill {coordinator}", (1, 1)),
     FaultKind(
         "copier-wakes-up",

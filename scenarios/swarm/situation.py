@@ -352,6 +352,12 @@ def transactional(situation: Situation) -> Roles | None:
     return roles and roles | {"also": also}
 
 
+def transactional_led(situation: Situation) -> Roles | None:
+    roles = _one_of(situation, "sender", situation.senders(transactional=True))
+    leader = situation.leader()
+    return roles and leader and roles | {"leader": leader}
+
+
 def coordinator(situation: Situation) -> Roles | None:
     """Require that a client of ours runs, and the coordinator of groups or of transactions."""
     topic = situation.chance.choice((OFFSETS, TRANSACTIONS))
