@@ -3,7 +3,7 @@
     python -m tests.mutants.hunt NAME --from 1 --seeds 200 --attempts 60
 
 Each line of output is either a seed that begins, or the verdict as JSON: first with the story as
-it was, then with a shorter one. The name `none` is the tree as it is.
+it was, then, after some attempts, with a shorter one. The name `none` is the tree as it is.
 
 A mutant that names the test which catches it is hunted by that test, and by no seeds.
 
@@ -54,10 +54,16 @@ def hunt(name: str, seeds: range, *, attempts: int) -> Iterator[Verdict]:
         run = run_seed(seed)
         if run.wrong:
             verdict = Verdict(
-                name=name, seed=seed, rule=run.rule, wrong=run.wrong, lines=len(run.lines)
+                name=name,
+                seed=seed,
+                rule=run.rule,
+                wrong=run.wrong,
+                lines=len(run.lines),
+                shortest=run.lines,
             )
-            yield attrs.evolve(verdict, shortest=run.lines)
-            yield attrs.evolve(verdict, shortest=shrink(run, attempts=attempts).lines)
+            yield verdict
+            if attempts:
+                yield attrs.evolve(verdict, shortest=shrink(run, attempts=attempts).lines)
             return
     # Some modules are imported only when they are needed.
     assert name == UNMUTATED or is_planted(MUTANTS[name]), "the swarm imports what is mutated"
@@ -88,7 +94,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("name", choices=[UNMUTATED, *MUTANTS])
     parser.add_argument("--from", dest="first", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=200)
-    parser.add_argument("--attempts", type=int, default=60)
+    parser.add_argument("--attempts", type=int, default=0)
     asked = parser.parse_args(arguments)
     seeds = range(asked.first, asked.first + asked.seeds)
     for verdict in hunt(asked.name, seeds, attempts=asked.attempts):
