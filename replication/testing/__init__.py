@@ -4,9 +4,9 @@
       ThreadedCluster ── portal ──>  trio: open_cluster, over TCP on loopback
       any client      ── TCP ─────>  real brokers
 
-    threaded    ThreadedCluster: start, kill, freeze, cut, wait     portal   calls into its thread
-    faults      fault rules for requests, from outside              trace    its last events
-    container   the interface of testcontainers' KafkaContainer
+    threaded    ThreadedCluster: start, kill, freeze, cut, wait; its last events; KafkaContainer
+    faults      fault rules for requests, from outside
+    portal      calls into its thread
 
     with ThreadedCluster(brokers=3) as cluster:
         cluster.create_topic("orders", partitions=2)
@@ -18,7 +18,6 @@
 The pytest plugin hands these out as fixtures (`replication/pytest_plugin.py`).
 """
 
-from replication.testing.container import KafkaContainer
-from replication.testing.threaded import ThreadedCluster
+from replication.testing.threaded import KafkaContainer, ThreadedCluster
 
 __all__ = ["KafkaContainer", "ThreadedCluster"]

@@ -9,11 +9,19 @@ reach the cluster over TCP, from any thread, loop or process.
 
 Rule 3: a mistake of ours in the cluster is not dropped: the next call raises it, and so does the
 end of the block.
+
+`KafkaContainer` has the interface of testcontainers' class, so that a change of one import is
+enough:
+
+    from replication.testing import KafkaContainer
+    with KafkaContainer() as kafka:
+        servers = kafka.get_bootstrap_server()
 """
 
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -24,11 +32,60 @@ import trio
 from replication.broker.nodes import CONTROLLER_ID
 from replication.cluster.cluster import POLL_SECONDS, Cluster, open_cluster
 from replication.cluster.interface import NotInTimeError
+from replication.events import Event, EventSink
 from replication.faults.impairments import Impairments
 from replication.metadata.rules.image import MetadataImage, PartitionRegistration
 from replication.testing.faults import ThreadedFaults
 from replication.testing.portal import ClusterStoppedError, Portal
-from replication.testing.trace import Trace
+from storage.types import TopicPartition
+
+KEPT = 10_000
+
+
+@attrs.define(eq=False)
+class Trace:
+    """The last `KEPT` events of all nodes, to be read when a test has failed.
+
+    12.031  b2   leader_elected        orders-0 leader=3 leader_epoch=2 ...
+
+    `now` returns seconds.
+    """
+
+    now: Callable[[], float]
+    _events: deque[tuple[int, float, int, Event]] = attrs.field(
+        init=False, factory=lambda: deque(maxlen=KEPT)
+    )
+    _count: int = attrs.field(init=False, default=0)
+
+    @property
+    def mark(self) -> int:
+        """The number of events so far; `lines` can begin there."""
+        return self._count
+
+    def sink(self, node_id: int) -> EventSink:
+        def keep(event: Event) -> None:
+            self._events.append((self._count, self.now(), node_id, event))
+            self._count += 1
+
+        return keep
+
+    def lines(self, since: int = 0) -> Iterator[str]:
+        for number, moment, node_id, event in tuple(self._events):
+            if number >= since:
+                node = f"b{node_id}" if node_id else "controller"
+                yield f"{moment:9.3f}  {node:<10}  {event.name:<24}  {_fields(event)}"
+
+
+def _fields(event: Event) -> str:
+    values = ((each.name, getattr(event, each.name)) for each in attrs.fields(type(event)))
+    return " ".join(f"{name}={_shown(value)}" for name, value in values)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, TopicPartition):
+        return str(value)
+    return value.hex() if isinstance(value, bytes) else str(value).replace(" ", "")
+
 
 T = TypeVar("T")
 
@@ -350,3 +407,23 @@ async def _until_every_broker(
         )
 
     await cluster.until(all_show, what=f"every broker {what}")
+
+
+class KafkaContainer(ThreadedCluster):
+    """A cluster of one broker, as in its container. Image and port have no effect."""
+
+    def __init__(self, image: str = "", port: int = 0) -> None:  # noqa: ARG002 - its signature
+        super().__init__(brokers=1)
+
+    def with_kraft(self) -> Self:
+        """Do nothing: every cluster is of KRaft's kind."""
+        return self
+
+    def with_env(self, key: str, value: str) -> Self:
+        """Set a key by its variable: `KAFKA_MIN_INSYNC_REPLICAS` is `min.insync.replicas`; other
+        names than KAFKA_ are ignored.
+        """
+        name = key.removeprefix("KAFKA_")
+        if name != key:
+            self.config = {**self.config, name.lower().replace("_", "."): value}
+        return self
