@@ -13,18 +13,18 @@
     I8    the epoch cache is what a scan of the log derives           epochs
     I9    a leader never truncates its log, and no replica truncates  offsets
           below its own high watermark
-    I10   acks=all is answered once it is committed; nothing is       acks, offsets
-          committed below min.insync.replicas
-    I11   consumers receive only what is committed                    acks
+    I10   acks=all is answered once it is committed; nothing is       committed,
+          committed below min.insync.replicas                         offsets
+    I11   consumers receive only what is committed                    committed
     I12   a broker that may have lost its log's end is neither in     leadership
           sync nor eligible
     I13   the algebra of ISR and ELR; the leader is in the ISR        leadership
     I14   a followed partition is in one fetcher, a led one in none   leadership
-    I15   a log that has failed appends nothing more                  storage
+    I15   a log that has failed appends nothing more                  offsets
     I16   a follower's append continues its log                       offsets
-    I17   what was synced outlives the process and a power cut        storage
+    I17   what was synced outlives the process and a power cut        offsets
     END   equal log ends and epochs, tidy disks, no request waits     ends
-          tasks, connections and watches are as many as at first      leftovers
+          tasks, connections and watches are as many as at first      ends
 
 StrongIsr, ValidHighWatermark and LeaderCandidateCompleteness of the TLA+ models are I6: all
 that any leader, deposed or not, has shown below its high watermark is in `committed`, and the
@@ -43,7 +43,7 @@ Rule 3: a replica is checked after it has changed, and only the new part of its 
 the cost grows with what happens, not with what exists.
 """
 
-from scenarios.checkers.violation import InvariantViolatedError
+from scenarios.checkers.observed import InvariantViolatedError
 from scenarios.checkers.watcher import Checkers
 
 __all__ = ["Checkers", "InvariantViolatedError"]

@@ -16,17 +16,22 @@ I6, StrongIsr     a member of the controller's ISR or ELR has all of it, whateve
                   does not know yet that it was deposed, has shown to consumers
 LeaderCompleteness   a new leader has all that was committed in the leader epochs before
 I5                while an expansion is pending, the joining replica has what the leader commits
+I10               a batch is acknowledged with acks=all only once it is committed
+I11               a consumer receives only committed records
+
+The last two are checked at the moment of the response, by offsets, and not for a partition that may
+have lost records (`contract`). Payloads are compared in the end (`scenarios.story.commands.judge`).
 """
 
 from bisect import bisect_left
 from collections.abc import Iterator
 from operator import attrgetter
+from typing import Protocol
 
 import attrs
 
-from scenarios.checkers.observed import Batch, Held, OnlineReplica, drawn
-from scenarios.checkers.violation import Wrong
-from storage.types import LeaderEpoch, Offset
+from scenarios.checkers.observed import Batch, Held, OnlineReplica, Wrong, drawn
+from storage.types import LeaderEpoch, Offset, TopicPartition
 
 BELOW = "the records below a high watermark are those that were committed"
 MAY_LEAD = "every replica that is in sync or eligible has all that was committed"
@@ -154,4 +159,34 @@ def joining(leader: OnlineReplica, joining: OnlineReplica) -> Iterator[Wrong]:
             JOINING,
             f"{leader.where} has committed up to {leader.high_watermark} while {joining.node} was"
             f" about to join, whose log ends at {joining.log_end}",
+        )
+
+
+ACKED_EARLY = "acks=all is answered once it is committed"
+SHOWN_EARLY = "consumers receive only what is committed"
+
+
+class ResponseRule(Protocol):
+    """A rule about a batch or records that end at offset `end`."""
+
+    def __call__(
+        self, partition: TopicPartition, *, end: Offset, committed_end: Offset
+    ) -> Iterator[Wrong]: ...
+
+
+def acked(partition: TopicPartition, *, end: Offset, committed_end: Offset) -> Iterator[Wrong]:
+    if end > committed_end:
+        yield Wrong(
+            ACKED_EARLY,
+            f"{partition} was acked with acks=all up to {end}, and up to {committed_end} was"
+            " committed",
+        )
+
+
+def given(partition: TopicPartition, *, end: Offset, committed_end: Offset) -> Iterator[Wrong]:
+    if end > committed_end:
+        yield Wrong(
+            SHOWN_EARLY,
+            f"a consumer of {partition} was given records up to {end}, and up to {committed_end}"
+            " was committed",
         )

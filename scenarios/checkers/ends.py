@@ -5,24 +5,42 @@ converged   the replicas in sync have all records, know that these are committed
 tidy        a log directory contains the logs that are hosted there and those being deleted, and a
             partition's directory contains the files of its segments
 answered    no request waits past its timeout
+left over   as much is in use as when the cluster had just come up
 
 These files may stay: the next version of a small file, which is being written (`.tmp`,
 `.prepared`), what a cleaner is writing (`.cleaned`, `.swap`, in a compacted log),
 files and directories that wait for `file.delete.delay.ms` (`.deleted`, `-delete`), the log of a
 deleted topic (`-stray`, KAFKA-15605), and bytes that recovery has set aside (`corrupt.`).
+
+Nothing is left over where these hold:
+
+    tasks         of every kind as many as at first; besides, one for each connection that is
+                  served, and one for each fetcher
+    fetchers      one for each leader and fetcher id by which a broker follows partitions
+    connections   a broker has one for each fetcher, and a few more. A broker serves no connection
+                  that the other end has closed; if the other end has lost its power, the broker
+                  serves it until it has been idle for too long, as in Kafka
+    waiting       one fetch for each fetcher; a purgatory watches no partition without a request
+
+Fetch sessions are not counted: the session of a follower that is gone stays until its slot is
+needed (KIP-227).
 """
 
 import contextlib
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import attrs
 
 from replication.broker.broker import Broker
 from replication.cluster.interface import NotInTimeError
+from replication.follower.fetcher_manager import fetcher_id_for
 from replication.metadata.rules.records import METADATA_PARTITION
 from scenarios.checkers.epochs import drawn, from_start
-from scenarios.checkers.observed import OnlineReplica
-from scenarios.checkers.violation import Wrong
-from scenarios.world.cluster import SimulatedCluster
+from scenarios.checkers.observed import OnlineReplica, Wrong
+from scenarios.world.cluster import SimulatedCluster, node_id_of
+from scenarios.world.endless import all_tasks
 from storage.checkpoint import (
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
@@ -169,3 +187,104 @@ def tidy(cluster: SimulatedCluster, name: str, broker: Broker) -> Iterator[Wrong
             log_end=replica.log.log_end_offset,
             compacted=replica.log.config.is_compacted,
         )
+
+
+LEFT_OVER = "what a fault has begun ends with the fault"
+OURS = "replication."
+SERVING = "replication.server.server.Server._serve_connection"
+FETCHING = "ReplicaFetcherThread"
+# To the controller: heartbeats, metadata, changes of ISRs, what clients ask of it.
+BESIDE_FETCHERS = 4
+
+
+@attrs.frozen(kw_only=True)
+class BrokerResources:
+    """What one broker holds."""
+
+    node: str
+    fetchers: int
+    """The number of fetchers that the broker needs."""
+    connections: int
+    """The connections that the broker has opened and not closed."""
+    served: int
+    deserted: int = 0
+    """The connections that the broker serves although the other end has closed them."""
+    watches: int = 0
+    """The partitions that purgatories watch for Produce and DeleteRecords; no request waits."""
+
+
+@attrs.frozen(kw_only=True)
+class ClusterResources:
+    """What the cluster holds, at one moment."""
+
+    tasks: Mapping[str, int]
+    """The number of tasks of each kind."""
+    brokers: Sequence[BrokerResources] = ()
+    waiting_fetches: int = 0
+
+
+def left_over(before: ClusterResources, after: ClusterResources) -> Iterator[Wrong]:
+    """Check what is in use now against `before`, when the cluster had just come up."""
+    for kind in sorted({*before.tasks, *after.tasks} - {SERVING, FETCHING}):
+        was, now = before.tasks.get(kind, 0), after.tasks.get(kind, 0)
+        if was != now:
+            yield Wrong(LEFT_OVER, f"{now} tasks of {kind}, and there were {was}")
+    fetchers = sum(each.fetchers for each in after.brokers)
+    if (fetching := after.tasks.get(FETCHING, 0)) > fetchers:
+        yield Wrong(LEFT_OVER, f"{fetching} tasks fetch, and {fetchers} have somebody to follow")
+    if after.waiting_fetches > fetchers:
+        yield Wrong(LEFT_OVER, f"{after.waiting_fetches} fetches wait, of {fetchers} fetchers")
+    for each in after.brokers:
+        yield from _of_one(each)
+
+
+def _of_one(burden: BrokerResources) -> Iterator[Wrong]:
+    if burden.connections > burden.fetchers + BESIDE_FETCHERS:
+        yield Wrong(
+            LEFT_OVER,
+            f"{burden.node} has {burden.connections} connections open, and {burden.fetchers} fetchers",
+        )
+    if burden.deserted:
+        yield Wrong(
+            LEFT_OVER,
+            f"{burden.node} serves {burden.deserted} of {burden.served} connections whose other"
+            " end has closed them",
+        )
+    if burden.watches:
+        yield Wrong(LEFT_OVER, f"{burden.node} has {burden.watches} watches, for nobody")
+
+
+# Taking it down.
+
+
+def resources_in_use(cluster: SimulatedCluster) -> ClusterResources:
+    managers = [broker.replica_manager for broker in cluster.brokers.values()]
+    return ClusterResources(
+        tasks=_tasks(),
+        brokers=[_resources_of(cluster, *each) for each in cluster.brokers.items()],
+        waiting_fetches=sum(each.purgatories.fetch.waiting for each in managers),
+    )
+
+
+def _tasks() -> Mapping[str, int]:
+    found = Counter(task.name.partition("-")[0] for task in all_tasks())
+    return {kind: count for kind, count in found.items() if kind.startswith((OURS, FETCHING))}
+
+
+def _resources_of(cluster: SimulatedCluster, name: str, broker: Broker) -> BrokerResources:
+    manager, ends = broker.replica_manager, cluster.world.network.open_ends(name)
+    count = cluster.nodes.configs[node_id_of(name)].num_replica_fetchers
+    followed = {
+        (replica.leader, fetcher_id_for(partition, count))
+        for partition, replica in manager.hosted.online.items()
+        if not replica.is_leader and manager.roles.fetchers.followed_by(partition)
+    }
+    served = [end for end in ends if not end.asks]
+    return BrokerResources(
+        node=name,
+        fetchers=len(followed),
+        connections=len(ends) - len(served),
+        served=len(served),
+        deserted=sum(end.incoming.end is not None for end in served),
+        watches=manager.purgatories.produce.watched + manager.purgatories.delete_records.watched,
+    )

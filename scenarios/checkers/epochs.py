@@ -20,8 +20,7 @@ finds it.
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from scenarios.checkers.observed import OnlineReplica
-from scenarios.checkers.violation import Wrong
+from scenarios.checkers.observed import OnlineReplica, Wrong
 from storage.checkpoint import EpochEntry
 from storage.types import Offset
 

@@ -25,8 +25,7 @@ import attrs
 from replication.metadata.rules.image import PartitionRegistration
 from replication.metadata.rules.records import LeaderRecoveryState
 from replication.wire.metadata import NO_LEADER
-from scenarios.checkers.observed import OnlineReplica
-from scenarios.checkers.violation import Wrong
+from scenarios.checkers.observed import OnlineReplica, Wrong
 from storage.types import TopicPartition
 
 ONE_LEADER = "one replica leads in an epoch"

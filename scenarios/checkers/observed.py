@@ -1,4 +1,4 @@
-"""What the rules check: the state of one replica, and the batches of its log.
+"""What the rules check, the state of one replica and the batches of its log, and what they yield.
 
     disk   [0-4 e0][5-5 e0][6-9 e1]     read once each, as the log grows
     held    0-4 e0  5-5 e0  6-9 e1
@@ -25,6 +25,26 @@ from storage.log.segment import file_name
 from storage.testing import SimulatedDisk
 from storage.testing.disk import FileNode
 from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
+
+
+@attrs.frozen
+class Wrong:
+    """A rule that does not hold."""
+
+    rule: str
+    """The rule: the same text for every way in which it can be broken."""
+    what: str
+
+
+@attrs.define(eq=False)
+class InvariantViolatedError(AssertionError):
+    """Something that must never happen has happened: a bug of ours, whatever the story."""
+
+    rule: str
+    what: str
+
+    def __str__(self) -> str:
+        return self.what
 
 
 class Batch(NamedTuple):

@@ -1,17 +1,25 @@
-"""Rules about the offsets of one replica, and how they may change.
+"""Rules about the offsets of one replica's log, and how they may change.
 
 I1   log start <= high watermark <= log end, and the first segment begins no later
 I7   while it leads, its high watermark and its log end only grow
 I9   so a leader never truncates, and no replica truncates below its own high watermark
 I16  no follower fails because it was sent what does not continue its log
+I15  after a failed write or sync a log appends nothing more
+I17  what lay below the recovery point when a process ended is there for the next one: a flush
+     promises that for the segments, their names, and the truncations before them
+
+After half a write the next position is unknown; after a failed sync the kernel marks pages as
+clean that it has not written (KAFKA-10778, "fsyncgate").
 """
 
 from collections.abc import Iterator
 
+import attrs
+
 from replication.events import LogTruncated, PartitionFailed
-from scenarios.checkers.observed import OnlineReplica
-from scenarios.checkers.violation import Wrong
+from scenarios.checkers.observed import OnlineReplica, Wrong
 from storage.errors import OffsetsOutOfOrderError, UnexpectedAppendOffsetError
+from storage.types import Offset
 
 MARKS = "log start <= high watermark <= log end"
 FIRST_SEGMENT = "a log's first segment begins at its log start or before"
@@ -101,4 +109,34 @@ def cut_by_its_leader(event: LogTruncated, replica: OnlineReplica) -> Iterator[W
             LEADER_CUTS,
             f"{replica.where}, which leads in epoch {replica.leader_epoch}, was cut from"
             f" {event.from_offset} to {event.to_offset}",
+        )
+
+
+NO_MORE = "a log that has failed accepts nothing more"
+SYNCED = "what was synced outlives the process, and a power cut"
+
+
+@attrs.frozen
+class FailedLog:
+    where: str
+    log_end: Offset
+    size: int
+
+
+def takes_nothing_more(before: FailedLog, after: FailedLog) -> Iterator[Wrong]:
+    if before != after:
+        yield Wrong(
+            NO_MORE,
+            f"{after.where} had failed at {before.log_end} ({before.size} bytes), and goes on to"
+            f" {after.log_end} ({after.size} bytes)",
+        )
+
+
+def outlives(where: str, recovery_point: Offset, log_end: Offset) -> Iterator[Wrong]:
+    """Check I17; `log_end` is the end of the log that the next process has found."""
+    if log_end < recovery_point:
+        yield Wrong(
+            SYNCED,
+            f"{where} was synced up to {recovery_point}, and its next process has found it to end"
+            f" at {log_end}",
         )

@@ -17,10 +17,9 @@ from replication.leader.partition import Partition
 from replication.leader.rules.isr import Pulse
 from replication.leader.rules.settled import Settled
 from replication.replica_manager import ReplicaManager
-from scenarios.checkers import storage
-from scenarios.checkers.observed import HeldLog, OnlineReplica
-from scenarios.checkers.storage import FailedLog
-from scenarios.checkers.violation import Wrong
+from scenarios.checkers import offsets
+from scenarios.checkers.observed import HeldLog, OnlineReplica, Wrong
+from scenarios.checkers.offsets import FailedLog
 from scenarios.world.cluster import SimulatedCluster
 from storage.log.log import Log
 from storage.types import Offset, TopicPartition
@@ -118,7 +117,7 @@ class Replicas:
         """Check where the next process of a node has found the end of a log."""
         log = self._last_logs.pop((node, partition), None)
         if log is not None and node not in self._untrusted:
-            yield from storage.outlives(f"{partition} on {node}", log.recovery_point, log_end)
+            yield from offsets.outlives(f"{partition} on {node}", log.recovery_point, log_end)
 
     def gone(self) -> list[Wrong]:
         """Return the violations of logs that a node's next process has not found at all."""

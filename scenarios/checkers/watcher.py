@@ -30,25 +30,14 @@ from replication.events import (
 from replication.leader.rules.isr import PendingExpand
 from replication.leader.rules.leadership import Leadership
 from replication.wire.produce import ACKS_ALL
-from scenarios.checkers import (
-    acks,
-    budget,
-    committed,
-    ends,
-    epochs,
-    leadership,
-    offsets,
-    storage,
-)
-from scenarios.checkers.budget import Budget
+from scenarios.checkers import committed, contract, ends, epochs, leadership, offsets
 from scenarios.checkers.committed import CommittedLog
-from scenarios.checkers.contract import Contract
+from scenarios.checkers.contract import Budget, Contract
 from scenarios.checkers.decisions import Decisions, PartitionDecision
+from scenarios.checkers.ends import ClusterResources, left_over, resources_in_use
 from scenarios.checkers.leadership import Decided
-from scenarios.checkers.leftovers import ClusterResources, left_over, resources_in_use
-from scenarios.checkers.observed import OnlineReplica
+from scenarios.checkers.observed import InvariantViolatedError, OnlineReplica, Wrong
 from scenarios.checkers.replicas import Replicas, Watched
-from scenarios.checkers.violation import InvariantViolatedError, Wrong
 from scenarios.world.client import BatchAnswered, RecordsGiven
 from scenarios.world.cluster import SimulatedCluster, node_name
 from scenarios.world.trace import (
@@ -173,12 +162,12 @@ class Checkers:
                 self.budget.ended.affect(name)
             case BatchAnswered(partition=partition, end=int(end)) if event.acks == ACKS_ALL:
                 if self._is_about_present_topic(partition, event.sent_at):
-                    self._judge_offsets(acks.acked, partition, end)
+                    self._judge_offsets(committed.acked, partition, end)
             case IsrChangeRefused(partition=partition):
                 self._touched[partition] = None  # no fetch session sees it
             case RecordsGiven(partition=partition, end=end):
                 if self._is_about_present_topic(partition, event.asked_at):
-                    self._judge_offsets(acks.given, partition, end)
+                    self._judge_offsets(committed.given, partition, end)
             case TopicMadeAgain(topic=topic):
                 self._made_again(topic)
             case _:
@@ -259,7 +248,7 @@ class Checkers:
         may_lose = self.contract.elected(partition, name, cause, watched=watched, at=self._now)
         if may_lose and self._log(partition).since < leader_epoch:
             if cause == "last known" and self.decisions.fetches_are_named:
-                self._judge(budget.within(self.budget, partition, name))
+                self._judge(contract.within(self.budget, partition, name))
             self._committed[partition] = CommittedLog(since=leader_epoch)
             for each in self.replicas.of(partition):
                 each.held.agreed = 0
@@ -283,7 +272,9 @@ class Checkers:
             now = attrs.evolve(watched.last, is_leader=watched.replica.is_leader)
             self._judge(offsets.cut_by_its_leader(event, now))
 
-    def _judge_offsets(self, rule: acks.Rule, partition: TopicPartition, end: Offset) -> None:
+    def _judge_offsets(
+        self, rule: committed.ResponseRule, partition: TopicPartition, end: Offset
+    ) -> None:
         self.look()
         log = self._committed.get(partition)
         if log is not None and not self.may_have_lost(partition):
@@ -313,7 +304,7 @@ class Checkers:
             self.replicas.find(self.cluster)
             self._judge(self.replicas.gone())
             for before, after in self.replicas.failed():
-                self._judge(storage.takes_nothing_more(before, after))
+                self._judge(offsets.takes_nothing_more(before, after))
         self._has_news = False
         self._look_at_moved()
         self._look_at_whole_partitions()

@@ -37,8 +37,7 @@ from scenarios.world.cluster import (
     SimulatedCluster,
     open_simulated_cluster,
 )
-from scenarios.world.consumer import StoryConsumer
-from scenarios.world.producer import IdempotentLane, deliver
+from scenarios.world.retrying import IdempotentLane, StoryConsumer, deliver
 from scenarios.world.trace import SIMULATOR, TopicMadeAgain
 from scenarios.world.world import World
 from storage.errors import StorageError

@@ -10,21 +10,25 @@ A line is drawn when the one before it has been carried out, by what is up, down
 then. Everything is drawn from one stream of chance, and the run of a seed is always the same: so
 its lines are a story, which is the same run when it is played from the same seed.
 
-Some runs stay within a budget (`scenarios.swarm.loss_budget`).
+Some runs stay within a loss budget: at any time fewer than min.insync.replicas of a partition's
+replicas have been killed, have lost their power or their disk, and have not joined the ISR since
+(`scenarios.checkers.contract`). Lines that would exceed it are left out; all other faults happen
+as in other runs, and nothing that was committed may be lost. Bits rot here too: a replica that is
+found rotten counts as one that was killed, and no line can be left out for it.
 """
 
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
+from scenarios.story.arguments import Options, Words, partition_of, split
 from scenarios.story.stage import Stage
-from scenarios.swarm.clients import PATIENCE
 from scenarios.swarm.faults import LAST_FAULTS, FaultKind
-from scenarios.swarm.loss_budget import WITHIN_BUDGET, LossBudget
-from scenarios.swarm.settings import RunPlan, drawn_plan
+from scenarios.swarm.settings import PATIENCE, RunPlan, drawn_plan
 from scenarios.swarm.situation import START_VERBS, Roles, Situation, calm
+from scenarios.world.cluster import node_id_of
 
 # Most of what goes wrong does so within some round trips; sessions and lag take seconds.
 LONG_WAITS = "1ms|5ms|5ms|20ms|20ms|100ms|500ms|1s|2s|4s|10s"
@@ -252,3 +256,41 @@ class RunGenerator:
 
 def _without(names: list[str], *but: str) -> str:
     return " ".join(each for each in names if each not in but)
+
+
+WITHIN_BUDGET = 0.25
+"""The share of runs that have a budget."""
+ENDS = ("kill", "power-cut", "wipe", "restore", "swap")
+
+
+@attrs.frozen
+class LossBudget:
+    """A filter of lines: the ones that a run within its budget can afford pass."""
+
+    stage: Stage
+
+    def lines(self, drawn: Iterable[str]) -> Iterator[str]:
+        for line in drawn:
+            if self._is_affordable(*split(line)):
+                yield line
+
+    def _is_affordable(self, verb: str, words: Words, options: Options) -> bool:
+        match verb:
+            case "fail" | "grow":  # a broker ends later; a partition begins with few replicas
+                return False
+            case "alter":
+                return "min.insync.replicas" not in options
+            case "reassign":
+                return self._keeps_its_replicas(*words)
+            case _ if verb in ENDS:
+                brokers = [each for each in words if each in self.stage.cluster.broker_names]
+                return not self.stage.checkers.budget.would_be_spent(brokers)
+            case _:
+                return True
+
+    def _keeps_its_replicas(self, where: str, brokers: str) -> bool:
+        registration = self.stage.cluster.partition(partition_of(where))
+        if brokers == "back":
+            return False
+        ids = set(map(node_id_of, brokers.split(",")))
+        return registration is not None and ids == set(registration.replicas)

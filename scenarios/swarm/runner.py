@@ -30,7 +30,7 @@ from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
 from scenarios.swarm.generator import drawn_run
 from scenarios.swarm.markers import markers_of
-from scenarios.world.cpu_limit import ENDLESS, PATIENCE_SECONDS, EndlessRunError, limit_cpu_time
+from scenarios.world.endless import ENDLESS, PATIENCE_SECONDS, EndlessRunError, limit_cpu_time
 from scenarios.world.world import World
 
 Plot: TypeAlias = Callable[[Stage], Iterable[str]]

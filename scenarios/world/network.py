@@ -29,11 +29,9 @@ import trio
 from replication.errors import PeerUnavailableError
 from replication.events import EventSink, ignore
 from replication.wire.apis import ApiKey
-from scenarios.world.clock import SimulatedClock
-from scenarios.world.links import Host, Link, Received
-from scenarios.world.streams import Pipe, SimulatedConnection, Tap
+from scenarios.world.clock import SimulatedClock, VirtualTime, sleep_until
+from scenarios.world.streams import Host, Link, Pipe, Received, SimulatedConnection, Tap
 from scenarios.world.trace import ConnectionsReset, LinkCut, LinkHealed, LinkHeld
-from scenarios.world.virtual_time import VirtualTime, sleep_until
 
 LOCAL = {"", "0.0.0.0", "::", "127.0.0.1", "::1", "localhost"}  # noqa: S104  names, not a bind
 FIRST_EPHEMERAL_PORT = 30_000

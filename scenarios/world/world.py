@@ -29,12 +29,11 @@ import trio
 from replication.events import Event, EventSink
 from replication.net.detach import DetachableTransport
 from replication.net.seams import Seams
-from scenarios.world.clock import SimulatedClock
-from scenarios.world.cpu_limit import EndlessRunError
+from scenarios.world.clock import SimulatedClock, SimulatedOffload, VirtualTime
 from scenarios.world.determinism import deterministic_scheduling
-from scenarios.world.links import Link
+from scenarios.world.endless import EndlessRunError, where_tasks_wait
 from scenarios.world.network import SimulatedNetwork
-from scenarios.world.offload import SimulatedOffload
+from scenarios.world.streams import Link
 from scenarios.world.trace import (
     SIMULATOR,
     CutUndone,
@@ -47,8 +46,6 @@ from scenarios.world.trace import (
     PowerCut,
     SimulationTrace,
 )
-from scenarios.world.virtual_time import VirtualTime
-from scenarios.world.waiting import where_tasks_wait
 from storage.log.segment import LOG_SUFFIX
 from storage.testing import FaultyFileSystem, SimulatedDisk
 from storage.testing.disk import DirectoryNode, Fate

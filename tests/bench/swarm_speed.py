@@ -22,7 +22,7 @@ import trio
 from scenarios.story.runner import run_story
 from scenarios.story.script import find_story, read_story
 from scenarios.swarm.runner import SwarmRun, run_seed, run_seeds
-from scenarios.world.virtual_time import VirtualTime, sleep_until
+from scenarios.world.clock import VirtualTime, sleep_until
 from tests.bench.figures import Figure
 
 ALONE = range(1, 13)

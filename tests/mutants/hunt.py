@@ -7,7 +7,7 @@ it was, then, after some attempts, with a shorter one. The name `none` is the tr
 
 A mutant that names the test which catches it is hunted by that test, and by no seeds.
 
-A run without an end counts as one that failed: the swarm gives it up (`scenarios.world.cpu_limit`).
+A run without an end counts as one that failed: the swarm gives it up (`scenarios.world.endless`).
 """
 
 import argparse

@@ -14,8 +14,7 @@ from replication.leader.rules.leadership import Leadership
 from replication.metadata.rules.image import PartitionRegistration
 from replication.replica_manager import LocalReplicas
 from scenarios.checkers import Checkers, InvariantViolatedError
-from scenarios.checkers.loss_ledger import loss_ledger
-from scenarios.story.commands.judge import BrokenPromiseError
+from scenarios.story.commands.judge import BrokenPromiseError, loss_ledger
 from scenarios.story.commands.table import run_command
 from scenarios.story.runner import run_story
 from scenarios.story.script import ScriptError, parse

@@ -9,7 +9,7 @@ import trio
 from replication.cluster.interface import NotInTimeError
 from replication.errors import ErrorCode
 from scenarios.checkers import Checkers
-from scenarios.checkers.loss_ledger import loss_ledger
+from scenarios.story.commands.judge import loss_ledger
 from scenarios.story.log_drawing import batches_of, draw
 from scenarios.world.client import (
     AckedBatch,

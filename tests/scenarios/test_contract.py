@@ -9,9 +9,8 @@ import pytest
 from replication.controller.rules import election
 from replication.wire.metadata import NO_LEADER
 from scenarios.checkers import leadership
-from scenarios.checkers.budget import WITHIN, Budget, within
-from scenarios.checkers.contract import Contract
-from scenarios.swarm.loss_budget import LossBudget
+from scenarios.checkers.contract import WITHIN, Budget, Contract, within
+from scenarios.swarm.generator import LossBudget
 from scenarios.swarm.runner import play
 from storage.types import TopicPartition
 from tests.scenarios.values import PARTITION, decided, rules

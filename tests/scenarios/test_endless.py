@@ -15,7 +15,7 @@ from scenarios.story.stage import Stage
 from scenarios.swarm import runner as swarm
 from scenarios.swarm.runner import play
 from scenarios.swarm.shrinking import shrink
-from scenarios.world.cpu_limit import EndlessRunError, limit_cpu_time
+from scenarios.world.endless import EndlessRunError, limit_cpu_time
 from scenarios.world.world import StuckError, World
 
 LOOP = "run 1ms"

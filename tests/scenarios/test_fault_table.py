@@ -10,11 +10,19 @@ import attrs
 import pytest
 
 from scenarios.story.stage import Stage
-from scenarios.swarm.clients import KINDS, TAKE_PART, TRANSACTIONAL
 from scenarios.swarm.faults import FAULTS, LAST_FAULTS, FaultKind
 from scenarios.swarm.generator import RunGenerator, drawn_run
 from scenarios.swarm.runner import play, run_seed
-from scenarios.swarm.settings import CONTEST, LONG_RUN, NOT_WITH_CLIENTS, RunPlan, drawn_plan
+from scenarios.swarm.settings import (
+    CONTEST,
+    KINDS,
+    LONG_RUN,
+    NOT_WITH_CLIENTS,
+    TAKE_PART,
+    TRANSACTIONAL,
+    RunPlan,
+    drawn_plan,
+)
 from scenarios.swarm.situation import Situation, settled
 from scenarios.world.world import World
 from tests.deep import one_in

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scenarios.checkers.loss_ledger import MANY, loss_ledger
+from scenarios.story.commands.judge import MANY, loss_ledger
 from scenarios.story.runner import run_story
 from scenarios.story.script import parse
 from scenarios.world.client import AckedBatch, ReadRecord, SentRecords

@@ -9,7 +9,7 @@ import pytest
 
 from scenarios.story.log_drawing import EpochRun
 from scenarios.story.report import Recording, Scene, page, scene_of, to_shiviz
-from scenarios.story.report.labels import label
+from scenarios.story.report.messages import label
 from scenarios.story.report.scene import IDLE
 from scenarios.story.runner import StoryRun, run_story
 from scenarios.story.script import find_story, read_story

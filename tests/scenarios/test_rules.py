@@ -8,18 +8,10 @@ import pytest
 from replication.events import LogTruncated, PartitionFailed
 from replication.metadata.rules.records import LeaderRecoveryState
 from replication.wire.metadata import NO_LEADER
-from scenarios.checkers import (
-    acks,
-    committed,
-    ends,
-    epochs,
-    leadership,
-    offsets,
-    storage,
-)
+from scenarios.checkers import committed, ends, epochs, leadership, offsets
 from scenarios.checkers.committed import CommittedLog
 from scenarios.checkers.decisions import PartitionDecision
-from scenarios.checkers.leftovers import (
+from scenarios.checkers.ends import (
     FETCHING,
     LEFT_OVER,
     SERVING,
@@ -28,8 +20,8 @@ from scenarios.checkers.leftovers import (
     left_over,
 )
 from scenarios.checkers.observed import Batch, Held, HeldLog, OnlineReplica
+from scenarios.checkers.offsets import FailedLog
 from scenarios.checkers.out_of_sync import ReplicaAndLeader, reason_out_of_sync
-from scenarios.checkers.storage import FailedLog
 from storage.checkpoint import EpochEntry
 from storage.errors import (
     KafkaStorageError,
@@ -484,8 +476,8 @@ def test_every_member_has_what_a_leader_commits() -> None:
 # Clients, brokers that come back, disks.
 
 
-@pytest.mark.parametrize("rule", [acks.acked, acks.given])
-def test_clients_see_only_what_is_committed(rule: acks.Rule) -> None:
+@pytest.mark.parametrize("rule", [committed.acked, committed.given])
+def test_clients_see_only_what_is_committed(rule: committed.ResponseRule) -> None:
     assert not rules(rule(PARTITION, end=5, committed_end=5))
     assert len(rules(rule(PARTITION, end=6, committed_end=5))) == 1
 
@@ -497,16 +489,16 @@ def test_who_may_have_lost_its_tail_is_excluded() -> None:
     assert not rules(leadership.excluded(3, PARTITION, registration))
 
 
-@pytest.mark.parametrize(("log_end", "broken"), [(9, []), (12, []), (8, [storage.SYNCED])])
+@pytest.mark.parametrize(("log_end", "broken"), [(9, []), (12, []), (8, [offsets.SYNCED])])
 def test_what_was_synced_is_there_for_the_next_process(log_end: int, broken: list[str]) -> None:
-    assert rules(storage.outlives("t-0 on b1", 9, log_end)) == broken
+    assert rules(offsets.outlives("t-0 on b1", 9, log_end)) == broken
 
 
 def test_a_log_that_has_failed_takes_nothing_more() -> None:
     failed = FailedLog("t-0 on b1", 5, 100)
-    assert not rules(storage.takes_nothing_more(failed, failed))
+    assert not rules(offsets.takes_nothing_more(failed, failed))
     for after in (attrs.evolve(failed, log_end=6), attrs.evolve(failed, size=101)):
-        assert rules(storage.takes_nothing_more(failed, after)) == [storage.NO_MORE]
+        assert rules(offsets.takes_nothing_more(failed, after)) == [offsets.NO_MORE]
 
 
 # The end.

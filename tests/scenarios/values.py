@@ -7,7 +7,7 @@ import attrs
 
 from replication.metadata.rules.image import PartitionRegistration
 from scenarios.checkers.leadership import Decided
-from scenarios.checkers.violation import Wrong
+from scenarios.checkers.observed import Wrong
 from storage.types import TopicPartition
 
 PARTITION = TopicPartition("t", 0)

@@ -8,14 +8,45 @@ grow t 2 b2,b3                  add a second partition on these brokers; `&` as 
 reassign t-0 b2,b3              move it there; `back` cancels a move
 elect t-0 preferred             or unclean
 offsets t-0                     its first and last offset, as a consumer receives them
+
+Any broker forwards a request to the controller, except `alter b1`, which b1 has to approve of and
+forwards. The leader of the partition answers `delete-records` and `offsets`.
+
+Each command sends one request, once, and its answer is what the broker said: our own admin client
+would ask again where that may help (`replication.client.admin`).
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from functools import partial
+from typing import Any
 
+from replication.config import ConfigOperation
 from replication.errors import ErrorCode, PeerUnavailableError
-from replication.wire.delete_records import HIGH_WATERMARK
-from replication.wire.elect_leaders import PREFERRED, UNCLEAN
+from replication.wire.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from replication.wire.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from replication.wire.delete_records import (
+    HIGH_WATERMARK,
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from replication.wire.describe_configs import ConfigResourceType
+from replication.wire.elect_leaders import PREFERRED, UNCLEAN, ElectionTopic, ElectLeadersRequest
+from replication.wire.incremental_alter_configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from replication.wire.list_offsets import EARLIEST, LATEST
 from scenarios.story.arguments import (
     Options,
@@ -30,29 +61,58 @@ from scenarios.story.arguments import (
 )
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
-from scenarios.world import admin
+from scenarios.world.client import PATIENCE_MS, Address, closing
 from scenarios.world.cluster import BROKER_PORT
-from storage.types import TopicId
+from storage.types import Offset, TopicId, TopicPartition
 
+ALTER_CONFIGS_VERSION = 1
+CREATE_PARTITIONS_VERSION = 3
+DELETE_TOPICS_VERSION = 6
+DELETE_RECORDS_VERSION = 2
+REASSIGN_VERSION = 1
+ELECT_VERSION = 2
+# An administrator waits less long for the controller than a story does for its records.
+ADMIN_PATIENCE_MS = 2_000
 _ELECTIONS = {"preferred": PREFERRED, "unclean": UNCLEAN}
 
 
 async def alter(stage: Stage, words: Words, options: Options) -> list[str]:
-    (topic,) = exactly(words, 1)
+    (name,) = exactly(words, 1)
     if not options:
         raise ScriptError("alter TOPIC|BROKER KEY=VALUE...")
-    if topic in stage.cluster.broker_names:
-        broker, at = broker_id_of(stage, topic), (topic, BROKER_PORT)
-        return await _answer(admin.alter_broker(stage.client, broker, at, options))
-    if any(key.startswith("retention.") for key in options):
-        stage.trimmed.add(topic)
-    return await _answer(admin.alter_topic(stage.client, topic, options))
+    kind, among = ConfigResourceType.TOPIC, list[Address]()
+    if name in stage.cluster.broker_names:
+        kind, among = ConfigResourceType.BROKER, [(name, BROKER_PORT)]
+        name = str(broker_id_of(stage, name))
+    elif any(key.startswith("retention.") for key in options):
+        stage.trimmed.add(name)
+    resource = IncrementalAlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[
+            IncrementalAlterableConfig(name=key, config_operation=ConfigOperation.SET, value=value)
+            for key, value in options.items()
+        ],
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+
+    async def ask() -> ErrorCode:
+        response = await _ask(stage, request, ALTER_CONFIGS_VERSION, among=among)
+        return ErrorCode.of(response.responses[0].error_code)
+
+    return await _answer(ask())
 
 
 async def delete_topic(stage: Stage, words: Words, options: Options) -> list[str]:
     (topic,) = exactly(words, 1, options)
     stage.deleted[topic] = stage.cluster.clock.now()
-    return _refusal(await admin.delete_topic(stage.client, topic))
+    return _refusal(await _delete_topic(stage, topic))
+
+
+async def _delete_topic(stage: Stage, topic: str) -> ErrorCode:
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=PATIENCE_MS)
+    response = await _ask(stage, request, DELETE_TOPICS_VERSION, timeout_ms=PATIENCE_MS)
+    return ErrorCode.of(response.responses[0].error_code)
 
 
 async def remake(stage: Stage, words: Words, options: Options) -> list[str]:
@@ -70,7 +130,7 @@ async def remake(stage: Stage, words: Words, options: Options) -> list[str]:
         return {each.metadata.image.topic_id(topic) for each in cluster.brokers.values()}
 
     await stage.insistently(
-        partial(admin.delete_topic, stage.client, topic),
+        partial(_delete_topic, stage, topic),
         until=lambda: cluster.image.topic_id(topic) != was,
     )
     await stage.insistently(
@@ -85,21 +145,48 @@ async def remake(stage: Stage, words: Words, options: Options) -> list[str]:
 async def delete_records(stage: Stage, words: Words, options: Options) -> list[str]:
     words, in_background = background(words)
     where, before = exactly(words, 2, options)
-    offset = HIGH_WATERMARK if before == "all" else number_of(before)
     partition = partition_of(where)
     stage.trimmed.add(partition.topic)
+    ask = partial(
+        _delete_records, stage, partition, HIGH_WATERMARK if before == "all" else number_of(before)
+    )
     if in_background:
-        stage.ask_in_background(partial(admin.delete_records, stage.client, partition, offset))
+        stage.ask_in_background(ask)
         return []
-    error, low_watermark = await admin.delete_records(stage.client, partition, offset)
-    return _refusal(error) or [f"{where}: low watermark {low_watermark}"]
+    answer = await ask()
+    error = ErrorCode.of(answer.error_code)
+    return _refusal(error) or [f"{where}: low watermark {answer.low_watermark}"]
+
+
+async def _delete_records(
+    stage: Stage, partition: TopicPartition, offset: Offset
+) -> DeleteRecordsPartitionResult:
+    wanted = DeleteRecordsPartition(partition_index=partition.partition, offset=offset)
+    request = DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name=partition.topic, partitions=[wanted])],
+        timeout_ms=PATIENCE_MS,
+    )
+    async with closing(await stage.client.connect_to_leader(partition)) as rpc:
+        response = await rpc.call(request, version=DELETE_RECORDS_VERSION, timeout_ms=PATIENCE_MS)
+    answer: DeleteRecordsPartitionResult = response.topics[0].partitions[0]
+    return answer
 
 
 async def grow(stage: Stage, words: Words, options: Options) -> list[str]:
     words, in_background = background(words)
     topic, count, brokers = exactly(words, 3, options)
     replicas = [broker_id_of(stage, name) for name in brokers.split(",")]
-    ask = partial(admin.add_partition, stage.client, topic, number_of(count), replicas)
+    wanted = CreatePartitionsTopic(
+        name=topic,
+        count=number_of(count),
+        assignments=[CreatePartitionsAssignment(broker_ids=replicas)],
+    )
+    request = CreatePartitionsRequest(topics=[wanted], timeout_ms=ADMIN_PATIENCE_MS)
+
+    async def ask() -> ErrorCode:
+        response = await _ask(stage, request, CREATE_PARTITIONS_VERSION)
+        return ErrorCode.of(response.results[0].error_code)
+
     if in_background:
         stage.ask_in_background(ask)
         return []
@@ -110,23 +197,41 @@ async def reassign(stage: Stage, words: Words, options: Options) -> list[str]:
     where, brokers = exactly(words, 2, options)
     back = brokers == "back"
     replicas = None if back else [broker_id_of(stage, name) for name in brokers.split(",")]
-    return await _answer(admin.reassign(stage.client, partition_of(where), replicas))
+    topic, number = partition_of(where)
+    wanted = ReassignablePartition(partition_index=number, replicas=replicas)
+    request = AlterPartitionReassignmentsRequest(
+        timeout_ms=ADMIN_PATIENCE_MS,
+        topics=[ReassignableTopic(name=topic, partitions=[wanted])],
+    )
+
+    async def ask() -> ErrorCode:
+        response = await _ask(stage, request, REASSIGN_VERSION)
+        if response.error_code != ErrorCode.NONE:
+            return ErrorCode.of(response.error_code)
+        return ErrorCode.of(response.responses[0].partitions[0].error_code)
+
+    return await _answer(ask())
 
 
 async def elect(stage: Stage, words: Words, options: Options) -> list[str]:
     where, kind = exactly(words, 2, options)
     if kind not in _ELECTIONS:
         raise ScriptError(f"elect PARTITION {' or '.join(_ELECTIONS)}")
+    partition = partition_of(where)
     if kind == "unclean":
-        stage.checkers.unclean_requested.add(partition_of(where))
-    return await _answer(admin.elect(stage.client, partition_of(where), _ELECTIONS[kind]))
+        stage.checkers.unclean_requested.add(partition)
+    wanted = ElectionTopic(topic=partition.topic, partitions=[partition.partition])
+    request = ElectLeadersRequest(
+        election_type=_ELECTIONS[kind], topic_partitions=[wanted], timeout_ms=ADMIN_PATIENCE_MS
+    )
 
+    async def ask() -> ErrorCode:
+        response = await _ask(stage, request, ELECT_VERSION)
+        if response.error_code != ErrorCode.NONE:
+            return ErrorCode.of(response.error_code)
+        return ErrorCode.of(response.replica_election_results[0].partition_result[0].error_code)
 
-async def _answer(asked: Awaitable[ErrorCode]) -> list[str]:
-    try:
-        return _refusal(await asked)
-    except PeerUnavailableError as error:
-        return [f"no answer: {error}"]
+    return await _answer(ask())
 
 
 async def offsets(stage: Stage, words: Words, options: Options) -> list[str]:
@@ -136,6 +241,27 @@ async def offsets(stage: Stage, words: Words, options: Options) -> list[str]:
         error, offset = await stage.client.list_offset(partition_of(where), timestamp)
         found.append(f"{name} {error.name if error else offset}")
     return [f"{where}: {', '.join(found)}"]
+
+
+async def _ask(
+    stage: Stage,
+    request: object,
+    version: int,
+    *,
+    timeout_ms: int = 2 * ADMIN_PATIENCE_MS,
+    among: Sequence[Address] = (),
+) -> Any:
+    """Return the response of the first broker that gives one."""
+    return await stage.client.ask_somebody(
+        lambda rpc: rpc.call(request, version=version, timeout_ms=timeout_ms), among
+    )
+
+
+async def _answer(asked: Awaitable[ErrorCode]) -> list[str]:
+    try:
+        return _refusal(await asked)
+    except PeerUnavailableError as error:
+        return [f"no answer: {error}"]
 
 
 def _refusal(error: ErrorCode) -> list[str]:

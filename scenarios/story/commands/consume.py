@@ -1,15 +1,52 @@
-"""The commands by which a story consumes.
+"""The commands that read, and those that send one request by hand.
 
-read t-0                            what a consumer receives now, from the beginning
-poll t-0 (or: poll t-0 &)           what the same consumer receives next
-poll t-0 rack=r1                    from the replica that the leader prefers for that rack
-                                    (KIP-392)
+    read t-0                                what a consumer receives now, from the beginning
+    poll t-0 (or: poll t-0 &)               what the same consumer receives next
+    poll t-0 rack=r1                        from the replica that the leader prefers for that rack
+                                            (KIP-392)
+
+With the epochs that the story chooses:
+
+    fetch t-0 at=3                          from the leader, as a consumer without epochs
+    fetch t-0 at=3 from=b3 rack=r2          from that broker, as a consumer in that rack (KIP-392)
+    fetch t-0 at=3 epoch=2 last=1           current leader epoch 2, last fetched epoch 1 (KIP-320)
+    fetch t-0 at=3 as=b2                    with the replica id of that follower
+    sessions t-0 8                          from so many consumers, each asking for a session
+    epoch-end t-0 1 from=b1 epoch=2         where epoch 1 ends in its log (OffsetForLeaderEpoch)
+
+The records of such a fetch are shown and not kept.
 """
 
 from functools import partial
+from typing import Any
 
-from scenarios.story.arguments import Options, Words, background, exactly, partition_of
+from replication.errors import ErrorCode
+from replication.wire.fetch import (
+    CONSUMER_REPLICA_ID,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionData,
+)
+from replication.wire.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from scenarios.story.arguments import (
+    Options,
+    Words,
+    background,
+    broker_id_of,
+    exactly,
+    number_of,
+    partition_of,
+)
 from scenarios.story.stage import Stage
+from scenarios.world.client import FETCH_VERSION, READ_BYTES, closing, records_of
+from scenarios.world.cluster import BROKER_PORT, node_name
+from storage.types import TopicPartition
 
 
 async def read(stage: Stage, words: Words, options: Options) -> list[str]:
@@ -27,3 +64,97 @@ async def poll(stage: Stage, words: Words, options: Options) -> list[str]:
         stage.ask_in_background(consumer)
         return []
     return [" ".join(["polled:", *(value for _, value in await stage.patiently(consumer))])]
+
+
+EPOCH_END_VERSION = 4
+ASKING_MS = 2_000
+
+
+async def fetch(stage: Stage, words: Words, options: Options) -> list[str]:
+    replica = broker_id_of(stage, options.pop("as")) if "as" in options else CONSUMER_REPLICA_ID
+    position, last = _number(options, "at", 0), _number(options, "last", -1)
+    rack = options.pop("rack", "")
+    broker, epoch = _whom(stage, options)
+    (where,) = exactly(words, 1, options)
+    partition = partition_of(where)
+    wanted = FetchPartition(
+        partition=partition.partition,
+        current_leader_epoch=epoch,
+        fetch_offset=position,
+        last_fetched_epoch=last,
+        partition_max_bytes=READ_BYTES,
+    )
+    request = FetchRequest(
+        replica_id=replica,
+        rack_id=rack,
+        topics=[FetchTopic(topic=partition.topic, partitions=[wanted])],
+    )
+    response = await _ask(stage, partition, broker, request, FETCH_VERSION)
+    return [_fetched(response.responses[0].partitions[0], position)]
+
+
+def _fetched(data: PartitionData, position: int) -> str:
+    if data.error_code != ErrorCode.NONE:
+        return f"refused, {ErrorCode.of(data.error_code).name}"
+    if data.diverging_epoch.epoch >= 0:
+        diverging = data.diverging_epoch
+        return f"diverges: epoch {diverging.epoch} ends at {diverging.end_offset}"
+    if data.preferred_read_replica >= 0:
+        return f"{node_name(data.preferred_read_replica)} is to be asked"
+    values = [record.value for record in records_of(data) if record.offset >= position]
+    return " ".join(["fetched:", *values])
+
+
+async def sessions(stage: Stage, words: Words, options: Options) -> list[str]:
+    where, count = exactly(words, 2, options)
+    partition = partition_of(where)
+    wanted = FetchPartition(partition=partition.partition, partition_max_bytes=READ_BYTES)
+    request = FetchRequest(
+        topics=[FetchTopic(topic=partition.topic, partitions=[wanted])], session_epoch=0
+    )
+    given = [
+        (await _ask(stage, partition, None, request, FETCH_VERSION)).session_id
+        for _ in range(number_of(count))
+    ]
+    return [f"{len(given) - given.count(0)} of {len(given)} have a session"]
+
+
+async def epoch_end(stage: Stage, words: Words, options: Options) -> list[str]:
+    broker, current = _whom(stage, options)
+    where, epoch = exactly(words, 2, options)
+    partition = partition_of(where)
+    wanted = OffsetForLeaderPartition(
+        partition=partition.partition, current_leader_epoch=current, leader_epoch=number_of(epoch)
+    )
+    request = OffsetForLeaderEpochRequest(
+        replica_id=CONSUMER_REPLICA_ID,
+        topics=[OffsetForLeaderTopic(topic=partition.topic, partitions=[wanted])],
+    )
+    response = await _ask(stage, partition, broker, request, EPOCH_END_VERSION)
+    return [_ended(response.topics[0].partitions[0])]
+
+
+def _ended(answer: EpochEndOffset) -> str:
+    if answer.error_code != ErrorCode.NONE:
+        return f"refused, {ErrorCode.of(answer.error_code).name}"
+    return f"epoch {answer.leader_epoch} ends at {answer.end_offset}"
+
+
+def _whom(stage: Stage, options: Options) -> tuple[str | None, int]:
+    """Return the broker to ask, None for the leader, and the leader epoch that the request carries."""
+    broker = options.pop("from", None)
+    if broker is not None:
+        broker_id_of(stage, broker)
+    return broker, _number(options, "epoch", -1)
+
+
+def _number(options: Options, key: str, default: int) -> int:
+    return number_of(options.pop(key)) if key in options else default
+
+
+async def _ask(
+    stage: Stage, partition: TopicPartition, broker: str | None, request: object, version: int
+) -> Any:
+    to = None if broker is None else (broker, BROKER_PORT)
+    async with closing(await stage.client.connect(partition, to)) as client:
+        return await client.call(request, version=version, timeout_ms=ASKING_MS)

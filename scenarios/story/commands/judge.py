@@ -1,4 +1,14 @@
-"""The promises of a cluster, checked once it is idle: `judge t-0`.
+"""What came of a partition: `ledger t-0`, `verify t-0` and, once the cluster is idle, `judge t-0`.
+
+The ledger has what the producer was promised, against what consumers read. Loss is counted there,
+not judged: acks=1 promises no more than that the leader has it.
+
+    acked and committed    the value was acknowledged, and a consumer reads it
+    acked and lost         the value was acknowledged, and no consumer ever reads it
+    never acked            the value was refused, or had no answer: it may be there or not
+    duplicated             there more than once
+
+The promises that are judged:
 
     copies      are equal, byte for byte
     acks=all    every acked record is there
@@ -18,7 +28,7 @@ there twice, and everything above holds for what was sent later.
 """
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
@@ -30,9 +40,9 @@ from replication.errors import ErrorCode
 from replication.events import LeaderElected
 from replication.verify import Different, Outcome, verify_directories
 from replication.wire.produce import ACKS_ALL
-from scenarios.checkers.loss_ledger import loss_ledger
 from scenarios.story.arguments import Options, Words, exactly, partition_of
 from scenarios.story.log_drawing import batches_of
+from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
 from scenarios.world.client import AckedBatch, ReadRecord, Refused, SentRecords, key_of
 from scenarios.world.cluster import log_directory, node_name, partition_directory
@@ -42,6 +52,55 @@ from storage.batch.batch_stream import BatchStream
 from storage.batch.record_batch import BatchHeader
 from storage.batch.records import decode_batch
 from storage.types import Offset, TopicPartition
+
+MANY = 20
+"""More are not all named."""
+
+
+@attrs.frozen
+class LossLedger:
+    """Values, in the order in which they were sent."""
+
+    acked_and_committed: tuple[str, ...]
+    acked_and_lost: tuple[str, ...]
+    never_acked: tuple[str, ...]
+    never_acked_but_there: tuple[str, ...]
+    duplicated: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        lines = [
+            _line("acked and committed", self.acked_and_committed),
+            _line("acked and lost", self.acked_and_lost),
+            _line("never acked", self.never_acked),
+        ]
+        if self.never_acked_but_there:
+            lines.append(_line("of these there", self.never_acked_but_there))
+        lines.append(_line("duplicated", self.duplicated))
+        return lines
+
+
+def _line(label: str, values: Sequence[str]) -> str:
+    shown = values if len(values) <= MANY else (*values[:2], "...", values[-1])
+    return f"{label:<20} {len(values)}" + (f"  {' '.join(shown)}" if values else "")
+
+
+def loss_ledger(batches: Iterable[SentRecords], there: Iterable[ReadRecord]) -> LossLedger:
+    """Account for every value that was sent; each value is sent once."""
+    times = Counter(record.value for record in there)
+    acked: list[str] = []
+    never: list[str] = []
+    for batch in batches:
+        (acked if batch.acked else never).extend(batch.values)
+    assert len({*acked, *never}) == len(acked) + len(never), "no value is sent twice"
+    assert times.keys() <= {*acked, *never}, "nothing is read that was not sent"
+    return LossLedger(
+        acked_and_committed=tuple(value for value in acked if times[value]),
+        acked_and_lost=tuple(value for value in acked if not times[value]),
+        never_acked=tuple(never),
+        never_acked_but_there=tuple(value for value in never if times[value]),
+        duplicated=tuple(value for value in (*acked, *never) if times[value] > 1),
+    )
+
 
 T = TypeVar("T")
 
@@ -329,3 +388,23 @@ def _may_lose_acks_1(entries: Iterable[TraceEntry], partition: TopicPartition) -
             case _:
                 pass
     return len(leaders) > 1 or bool(leaders & without_power)
+
+
+async def ledger(stage: Stage, words: Words, options: Options) -> list[str]:
+    (where,) = exactly(words, 1, options)
+    partition = partition_of(where)
+    await stage.until_led(partition)
+    there = stage.accounted[partition] = await stage.patiently(
+        partial(stage.client.read, partition)
+    )
+    found = {record.value for record in there}
+    past = [each for each in stage.of_the_past(partition) if found.intersection(each.values)]
+    return loss_ledger([*past, *stage.sent_to(partition)], there).lines()
+
+
+async def verify(stage: Stage, words: Words, options: Options) -> list[str]:
+    (where,) = exactly(words, 1, options)
+    partition = partition_of(where)
+    if stage.cluster.partition(partition) is None:
+        raise ScriptError(f"there is no {partition}")
+    return [str(each) for each in compare_copies(stage, partition)]

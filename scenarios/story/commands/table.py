@@ -68,7 +68,6 @@ from replication.config.known import nearest
 from replication.controller.rules.reassignment import is_reassigned
 from replication.events import BrokerRegistered, Event
 from replication.leader.partition import Partition, ReplicaSnapshot
-from scenarios.checkers.loss_ledger import loss_ledger
 from scenarios.checkers.out_of_sync import reasons_out_of_sync
 from scenarios.story.arguments import (
     Options,
@@ -82,17 +81,7 @@ from scenarios.story.arguments import (
     seconds_of,
     split,
 )
-from scenarios.story.commands import (
-    admin as requests,
-    background_load as loading,
-    broker_requests as asking,
-    clients,
-    consume as reading,
-    disks,
-    faults,
-    judge as promises,
-    produce as producing,
-)
+from scenarios.story.commands import admin, clients, consume, disks, faults, judge, produce
 from scenarios.story.log_drawing import checkpointed_epochs, draw, readable_batches
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
@@ -349,34 +338,14 @@ def _shown_event(event: Event) -> str:
     return " ".join([event.name, *shown])
 
 
-async def ledger(stage: Stage, words: Words, options: Options) -> list[str]:
-    (where,) = exactly(words, 1, options)
-    partition = partition_of(where)
-    await stage.until_led(partition)
-    there = stage.accounted[partition] = await stage.patiently(
-        partial(stage.client.read, partition)
-    )
-    found = {record.value for record in there}
-    past = [each for each in stage.of_the_past(partition) if found.intersection(each.values)]
-    return loss_ledger([*past, *stage.sent_to(partition)], there).lines()
-
-
-async def verify(stage: Stage, words: Words, options: Options) -> list[str]:
-    (where,) = exactly(words, 1, options)
-    partition = partition_of(where)
-    if stage.cluster.partition(partition) is None:
-        raise ScriptError(f"there is no {partition}")
-    return [str(each) for each in promises.compare_copies(stage, partition)]
-
-
 COMMANDS: Mapping[str, Command] = {
     "cluster": cluster,
     "topic": topic,
-    "produce": producing.produce,
-    "again": producing.again,
-    "answers": producing.answers,
-    "load": loading.load,
-    "loaded": loading.loaded,
+    "produce": produce.produce,
+    "again": produce.again,
+    "answers": produce.answers,
+    "load": produce.load,
+    "loaded": produce.loaded,
     "producer": clients.producer,
     "send": clients.send,
     "transact": clients.transact,
@@ -390,17 +359,17 @@ COMMANDS: Mapping[str, Command] = {
     "drain": clients.drain,
     "judge-clients": clients.judge,
     "run": run,
-    "alter": requests.alter,
-    "delete-topic": requests.delete_topic,
-    "remake": requests.remake,
-    "delete-records": requests.delete_records,
-    "grow": requests.grow,
-    "reassign": requests.reassign,
-    "elect": requests.elect,
-    "offsets": requests.offsets,
-    "fetch": asking.fetch,
-    "epoch-end": asking.epoch_end,
-    "sessions": asking.sessions,
+    "alter": admin.alter,
+    "delete-topic": admin.delete_topic,
+    "remake": admin.remake,
+    "delete-records": admin.delete_records,
+    "grow": admin.grow,
+    "reassign": admin.reassign,
+    "elect": admin.elect,
+    "offsets": admin.offsets,
+    "fetch": consume.fetch,
+    "epoch-end": consume.epoch_end,
+    "sessions": consume.sessions,
     "kill": faults.kill,
     "power-cut": faults.power_cut,
     "stop": faults.stop,
@@ -429,9 +398,9 @@ COMMANDS: Mapping[str, Command] = {
     "wait": wait,
     "show": show,
     "events": events,
-    "read": reading.read,
-    "poll": reading.poll,
-    "ledger": ledger,
-    "verify": verify,
-    "judge": promises.judge,
+    "read": consume.read,
+    "poll": consume.poll,
+    "ledger": judge.ledger,
+    "verify": judge.verify,
+    "judge": judge.judge,
 }

@@ -11,9 +11,8 @@ cluster ──watcher──> standings ──────┼─> scene (plain da
 trace ──> events, causes ────────────┘
 """
 
-from scenarios.story.report.page import page
+from scenarios.story.report.page import page, to_shiviz
 from scenarios.story.report.recording import Recording
 from scenarios.story.report.scene import Scene, scene_of
-from scenarios.story.report.shiviz import to_shiviz
 
 __all__ = ["Recording", "Scene", "page", "scene_of", "to_shiviz"]

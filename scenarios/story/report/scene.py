@@ -10,19 +10,46 @@ of the controller's log is `metadata`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
 from replication.metadata.rules.records import METADATA_TOPIC
-from replication.observe.sentences import FAULT, kind
-from scenarios.story.report.causes import cause
+from replication.observe.sentences import FAULT, kind, sentence
 from scenarios.story.report.messages import Message
 from scenarios.story.report.recording import Recording, ReplicaStatus
 from scenarios.story.script import Step
 from scenarios.world import trace
-from scenarios.world.client import CLIENT
-from scenarios.world.trace import SIMULATOR, TraceEntry
+from scenarios.world.client import CLIENT, BatchAnswered
+from scenarios.world.trace import SIMULATOR, LinkCut, LinkHealed, LinkHeld, PowerCut, TraceEntry
+
+cause: Final = sentence
+
+
+@sentence.register
+def _(event: BatchAnswered) -> str:
+    return f"{' '.join(event.values)} to {event.partition}, acks={event.acks}: {event.answer}"
+
+
+@sentence.register
+def _(event: PowerCut) -> str:
+    return f"the power of {event.node} fails: what it had not synced may be gone"
+
+
+@sentence.register
+def _(event: LinkCut) -> str:
+    return f"nothing passes from {event.source} to {event.target}"
+
+
+@sentence.register
+def _(event: LinkHeld) -> str:
+    return f"what {event.source} says to {event.target} about {event.api} does not arrive"
+
+
+@sentence.register
+def _(event: LinkHealed) -> str:
+    return f"{event.source} reaches {event.target} again"
+
 
 Facts: TypeAlias = Mapping[str, Any]
 """An object of JSON."""

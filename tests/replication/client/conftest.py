@@ -2,7 +2,7 @@
 
 import pytest
 
-from scenarios.world.virtual_time import VirtualTime
+from scenarios.world.clock import VirtualTime
 
 
 @pytest.fixture

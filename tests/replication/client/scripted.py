@@ -26,9 +26,8 @@ from replication.net.seams import Listener
 from replication.server.server import Handler, RequestContext, Server
 from replication.wire.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from replication.wire.apis import ApiKey
-from scenarios.world.clock import SimulatedClock
+from scenarios.world.clock import SimulatedClock, VirtualTime
 from scenarios.world.network import SimulatedNetwork
-from scenarios.world.virtual_time import VirtualTime
 
 PORT = 9092
 CLOCK = TrioClock()

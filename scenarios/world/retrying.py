@@ -1,14 +1,16 @@
-"""Producers of a story that send a batch again until they have an answer.
+"""A story's own producers and consumer that go on after a failure, one attempt at a time.
 
-    deliver           without sequences: a batch whose answer was lost is written twice
+    StoryConsumer     continues where it stopped, whatever happens to the cluster
+    deliver           sends again without sequences: a batch whose answer was lost is written twice
     IdempotentLane    an idempotent producer's batches to one partition (KIP-98): in order, up to
                       five in flight, and none is written twice
 
     waiting   [7-8 sent][9-9 sent][10-12 sent][. new][. new]
               after a failure all sent batches go again, in order
 
-Our own Producer runs as a program (`clients/sending`). These two keep the answer to every single
-attempt, and what a batch may have become, which `history` and the ledger judge.
+Our own Producer and Consumer run as programs (`clients/`). These keep the answer to every single
+attempt, and what a batch may have become, which `history` and the ledger judge; and the consumer
+fetches once for each command, so that a story says at which moment it reads.
 
 Rule 1: a batch gets its sequence when it is first sent, and keeps it.
 
@@ -18,6 +20,15 @@ later ones go under a new producer id (KIP-360 bumps the epoch instead).
 
 Rule 3: a batch counts as refused only if it was never sent before, or was always refused before it
 was written. Any other batch without an ack may be there or not.
+
+Rule 4: a follower that is behind may also answer a consumer out of range (KIP-392). So the leader
+is asked where its log begins and ends, and the position is chosen by that.
+
+Rule 5: if the log begins only after a consumer's position, the records between were deleted: from
+there on it counts as another consumer. If the log ends before its position it stays the same
+consumer, and records that it receives again count against the cluster (`history.backwards`).
+
+Rule 6: without an answer a consumer's position stays. It does one thing at a time.
 """
 
 from functools import partial
@@ -27,6 +38,7 @@ import attrs
 import trio
 
 from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
+from replication.wire.list_offsets import EARLIEST, LATEST
 from scenarios.world.client import (
     AckedBatch,
     NoAnswer,
@@ -37,7 +49,8 @@ from scenarios.world.client import (
     StoryClient,
     closing,
 )
-from storage.types import TopicPartition
+from scenarios.world.history import At, Polled
+from storage.types import Offset, TopicPartition
 
 MAX_IN_FLIGHT: Final = 5
 BACKOFF_SECONDS: Final = 0.3
@@ -222,3 +235,54 @@ class IdempotentLane:
         self._waiting.remove(waiting)
         self.client.finish(waiting.batch, outcome)
         waiting.answered.set()
+
+
+@attrs.define(eq=False, kw_only=True)
+class StoryConsumer:
+    client: StoryClient
+    partition: TopicPartition
+    polls: list[Polled] = attrs.field(factory=list, init=False)
+    _position: Offset | None = attrs.field(default=None, init=False)
+    _session: int = attrs.field(default=1, init=False)
+    _is_polling: bool = attrs.field(default=False, init=False)
+
+    async def poll(self, *, rack: str = "") -> tuple[At, ...]:
+        """Return the records of one poll; none if another poll is under way.
+
+        Raises KafkaError or PeerUnavailableError if there is no answer.
+        """
+        if self._is_polling:
+            return ()
+        self._is_polling = True
+        try:
+            return await self._poll(rack)
+        finally:
+            self._is_polling = False
+
+    async def _poll(self, rack: str) -> tuple[At, ...]:
+        if self._position is None:
+            self._position = await self._ask(EARLIEST)
+        try:
+            given, self._position = await self.client.poll(
+                self.partition, self._position, rack=rack
+            )
+        except KafkaError as error:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
+            await self._find_anew(self._position)
+            return ()
+        records = tuple((record.offset, record.value) for record in given)
+        self.polls.append(Polled(session=self._session, records=records))
+        return records
+
+    async def _find_anew(self, position: Offset) -> None:
+        begins, ends = await self._ask(EARLIEST), await self._ask(LATEST)
+        if not begins <= position <= ends:
+            self._position = begins
+            self._session += begins > position
+
+    async def _ask(self, timestamp: int) -> Offset:
+        error, offset = await self.client.list_offset(self.partition, timestamp)
+        if error is not ErrorCode.NONE:
+            raise KafkaError(error, f"where {self.partition} begins or ends")
+        return offset
