@@ -243,7 +243,7 @@ async def _eventually(stage: Stage, ready: Callable[[Stage], bool], what: str) -
     raise NotInTimeError(f"not within {SECONDS_TO_END:g} virtual seconds: {what}")
 
 
-async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
+async def judge_clients(stage: Stage, words: Words, options: Options) -> list[str]:
     exactly(words, 0, options)
     for partition, wrong in wrongs(stage):
         if wrong:

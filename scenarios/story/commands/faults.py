@@ -1,5 +1,18 @@
 """The faults of nodes and links, and how they end.
 
+    kill b1        stop b1 (in good order)      start b1 (or: start b1 &)
+    power-cut b1   power-cut b1 leaving=nothing (of what was not synced)
+    pause b1       resume b1        cut b1 b2 b3 (b1 from both)   heal
+    mute b1 b2 (b2 no longer hears b1)        unmute b1 b2 (and again)
+    slow b1 disk=500ms network=200ms
+    late b1 b2 200ms                          messages from b1 to b2 take so long
+    hold b1 c ALTER_PARTITION                 mute b1 to c, on connections for that API
+    hold b1 b2 FETCH after=1                  the same, once one more message has passed
+    heal b1 b2 c                              the links between b1 and these two only
+    tear b1 b2                                the next message from b1 to b2 breaks off
+    tear c b1 ALTER_PARTITION                 the next one for that API, once c has acted
+    recover                         heal, resume and speed up all, start all that are down
+
 The story waits for a start or a stop, unless it ends in `&`: a node may be killed while it starts,
 or never come up.
 """

@@ -1,44 +1,9 @@
-"""The commands of stories.
+"""The commands of stories: the cluster, its topics and waiting here, the others in their modules.
 
     cluster brokers=3 min.insync.replicas=2     first; further keys as in server.properties,
                                                 one node's with its name: b2.broker.rack=r2
     topic t replicas=b1,b2,b3 retention.ms=-1   t-0, led by b1; `/` begins another partition
-    produce t-0 acks=1 one two                  one batch, and its answer
-    produce t-0 acks=all three &                the same, without waiting for the answer
-    produce t-0 acks=1 to=b1 four               to a broker that does not lead
-    produce t-0 as=p1 five                      from an idempotent producer of that name
-    again five                                  that batch once more; `&` and to= as above
-    answers                                     the answers of the batches sent with `&`
-    load t-0 p1 records=60 every=250ms          a producer in the background
-    loaded p1 within=1s                         wait until all its records are acked
     run 500ms                                   let time pass
-    producer p1 ...   member m1 g t ...         our own clients: the head of scenarios/story/commands/clients.py
-
-    alter t retention.ms=60000      alter b1 num.replica.fetchers=2
-    delete-topic t      delete-records t-0 5      offsets t-0
-    remake t replicas=b1,b2                   delete it, and create it again
-    grow t 2 b1,b2 (or: grow t 2 b1,b2 &)     a second partition
-    reassign t-0 b2,b3 (or: back)   elect t-0 preferred (or: unclean)
-
-    fetch t-0 at=3 from=b1 rack=r1 epoch=2 last=1 as=b2      one fetch, and its answer
-    epoch-end t-0 1 from=b1 epoch=2             where epoch 1 ends in its log
-    sessions t-0 8                              so many consumers that ask for a fetch session
-
-    kill b1        stop b1 (in good order)      start b1 (or: start b1 &)
-    power-cut b1   power-cut b1 leaving=nothing (of what was not synced)
-    pause b1       resume b1        cut b1 b2 b3 (b1 from both)   heal
-    mute b1 b2 (b2 no longer hears b1)        unmute b1 b2 (and again)
-    slow b1 disk=500ms network=200ms
-    late b1 b2 200ms                          messages from b1 to b2 take so long
-    hold b1 c ALTER_PARTITION                 mute b1 to c, on connections for that API
-    hold b1 b2 FETCH after=1                  the same, once one more message has passed
-    heal b1 b2 c                              the links between b1 and these two only
-    tear b1 b2                                the next message from b1 to b2 breaks off
-    tear c b1 ALTER_PARTITION                 the next one for that API, once c has acted
-    wipe b1   image b1 old   restore b1 old   swap b2 b3      disks, while their nodes are down
-    lie b1    fail b1 write names=*.log error=ENOSPC   rot b1 t-0 17   jump b1 600s
-    spoil b1 t-0/leader-epoch-checkpoint   drift b1 100ms
-    recover                         heal, resume and speed up all, start all that are down
 
     wait leader t-0                 until a running broker leads it
     wait isr t-0 b1,b2,b3           until exactly these are in sync
@@ -48,13 +13,17 @@
 
     show t-0                        each replica's log, high watermark (HW), log end (LEO)
     events leader_elected t-0       the events of these kinds (of t-0) since the last `events`
-    read t-0                        what a consumer receives now, from the beginning
-    poll t-0 (or: poll t-0 rack=r1 &) what the same consumer receives next
-    ledger t-0                      what was acked, and what a consumer reads
-    verify t-0                      the disks compared, byte for byte
-    judge t-0                       an error if a promise was broken, or copies differ
 
-What depends on the seed is left out of answers: times, random ids.
+    produce   produce, again, answers, load, loaded
+    consume   read, poll, fetch, epoch-end, sessions
+    clients   producer, send, transact, reader, member, copier, and what becomes of them
+    admin     alter, delete-topic, remake, grow, reassign, elect, delete-records, offsets
+    faults    kill, stop, start, pause, power-cut, cut, hold, tear, slow, ..., recover
+    disks     wipe, image, restore, swap, lie, fail, rot, spoil; jump, drift
+    judge     ledger, verify, judge
+
+The name of a command is that of its function. What depends on the seed is left out of answers:
+times, random ids.
 """
 
 import re
@@ -339,68 +308,21 @@ def _shown_event(event: Event) -> str:
 
 
 COMMANDS: Mapping[str, Command] = {
-    "cluster": cluster,
-    "topic": topic,
-    "produce": produce.produce,
-    "again": produce.again,
-    "answers": produce.answers,
-    "load": produce.load,
-    "loaded": produce.loaded,
-    "producer": clients.producer,
-    "send": clients.send,
-    "transact": clients.transact,
-    "reader": clients.reader,
-    "member": clients.member,
-    "copier": clients.copier,
-    "seek": clients.seek,
-    "given": clients.given,
-    "errors": clients.errors,
-    "leave": clients.leave,
-    "drain": clients.drain,
-    "judge-clients": clients.judge,
-    "run": run,
-    "alter": admin.alter,
-    "delete-topic": admin.delete_topic,
-    "remake": admin.remake,
-    "delete-records": admin.delete_records,
-    "grow": admin.grow,
-    "reassign": admin.reassign,
-    "elect": admin.elect,
-    "offsets": admin.offsets,
-    "fetch": consume.fetch,
-    "epoch-end": consume.epoch_end,
-    "sessions": consume.sessions,
-    "kill": faults.kill,
-    "power-cut": faults.power_cut,
-    "stop": faults.stop,
-    "start": faults.start,
-    "pause": faults.pause,
-    "resume": faults.resume,
-    "cut": faults.cut,
-    "mute": faults.mute,
-    "unmute": faults.unmute,
-    "hold": faults.hold,
-    "heal": faults.heal,
-    "tear": faults.tear,
-    "slow": faults.slow,
-    "late": faults.late,
-    "wipe": disks.wipe,
-    "image": disks.image,
-    "restore": disks.restore,
-    "swap": disks.swap,
-    "lie": disks.lie,
-    "fail": disks.fail,
-    "rot": disks.rot,
-    "spoil": disks.spoil,
-    "jump": disks.jump,
-    "drift": disks.drift,
-    "recover": faults.recover,
-    "wait": wait,
-    "show": show,
-    "events": events,
-    "read": consume.read,
-    "poll": consume.poll,
-    "ledger": judge.ledger,
-    "verify": judge.verify,
-    "judge": judge.judge,
+    command.__name__.replace("_", "-"): command
+    for command in (
+        *(cluster, topic, run, wait, show, events),
+        *(produce.produce, produce.again, produce.answers, produce.load, produce.loaded),
+        *(consume.read, consume.poll, consume.fetch, consume.epoch_end, consume.sessions),
+        *(clients.producer, clients.send, clients.transact, clients.reader, clients.member),
+        *(clients.copier, clients.seek, clients.given, clients.errors, clients.leave),
+        *(clients.drain, clients.judge_clients),
+        *(admin.alter, admin.delete_topic, admin.remake, admin.delete_records, admin.grow),
+        *(admin.reassign, admin.elect, admin.offsets),
+        *(faults.kill, faults.power_cut, faults.stop, faults.start, faults.pause, faults.resume),
+        *(faults.cut, faults.mute, faults.unmute, faults.hold, faults.heal, faults.tear),
+        *(faults.slow, faults.late, faults.recover),
+        *(disks.wipe, disks.image, disks.restore, disks.swap, disks.lie, disks.fail),
+        *(disks.rot, disks.spoil, disks.jump, disks.drift),
+        *(judge.ledger, judge.verify, judge.judge),
+    )
 }
