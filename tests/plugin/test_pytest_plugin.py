@@ -346,7 +346,7 @@ def test_a_number_of_brokers_may_stand_in_toml(run: Run, pytester: pytest.Pytest
 
 
 @pytest.mark.deep
-def test_a_marked_method_of_unittest_is_refused_what_it_would_not_be_given(run: Run) -> None:
+def test_marks_without_effect_on_a_method_of_unittest_are_refused(run: Run) -> None:
     source = """
         import unittest
         import pytest

@@ -123,7 +123,7 @@ def test_a_bad_account_is_found_by_its_check(
     assert f"{check.__name__.replace('_', ' ')}: {found}" in of_readers(happened, THERE)
 
 
-def test_what_a_group_has_not_read_in_the_end() -> None:
+def test_records_that_a_group_has_not_read_are_found() -> None:
     happened = [began(group="g", committed=True), *given(0, 2)]
     visible = THERE.committed
     assert list(accounts.unread(happened, visible, "g")) == ["unread: d at 4 by g"]
@@ -191,6 +191,6 @@ def test_a_copy_has_each_record_once(copy: list[str], found: list[str]) -> None:
     assert list(of_copy(source, ["a", "b", "x", "gone"], copy)) == found
 
 
-def test_what_was_sent_twice_may_be_copied_twice() -> None:
+def test_a_record_sent_twice_may_be_copied_twice() -> None:
     source = {"t-0": ["a", "b", "a"]}
     assert list(of_copy(source, "ab", ["c(a)", "c(b)", "c(a)"], repeated=["a"])) == []

@@ -69,7 +69,7 @@ def test_the_tests_that_are_named_are_there() -> None:
     assert missing == []
 
 
-def test_what_nothing_shows_says_why() -> None:
+def test_a_scenario_without_a_story_says_why() -> None:
     for each in catalogue():
         assert each.names or each.shown_by.startswith(OUTSIDE), f"{each.number} says neither"
 

@@ -53,7 +53,7 @@ def test_a_failover_without_mistakes_violates_nothing() -> None:
     run_story(FAILOVER)
 
 
-def test_a_leader_that_commits_what_nobody_else_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leader_that_commits_alone_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def its_own_log_end(*_: object, leader_log_end: Offset, **__: object) -> Offset:
         return leader_log_end
 
@@ -78,14 +78,16 @@ wait whole t-0
 )
 
 
-def test_what_was_flushed_is_there_when_the_power_has_taken_the_rest() -> None:
+def test_flushed_records_survive_a_power_cut() -> None:
     run_story(SYNCED)
 
 
 @pytest.mark.parametrize(
     "unsynced", ["/b3/log/t-0", "/b3/log"], ids=["the names of its segments", "its own name"]
 )
-def test_a_flush_that_forgets_names(monkeypatch: pytest.MonkeyPatch, unsynced: str) -> None:
+def test_a_flush_that_does_not_sync_names_is_found(
+    monkeypatch: pytest.MonkeyPatch, unsynced: str
+) -> None:
     honest = FaultyFileSystem.sync_directory
 
     def forgetful(self: FaultyFileSystem, path: str) -> None:
@@ -110,7 +112,7 @@ judge t-0
 """
 
 
-def test_what_bears_a_name_is_judged_by_what_was_sent_to_it(
+def test_a_remade_topic_is_judged_by_what_was_sent_to_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (step,) = run_story(parse(MADE_AGAIN.format(acks="all"))).actual.steps
@@ -136,7 +138,9 @@ show t-0
 """
 
 
-def test_an_election_of_somebody_who_is_not_in_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_election_of_a_replica_that_is_not_in_sync_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     story = parse(B3_IS_BEHIND.format(unclean="false", kill="kill b1"))
     assert "t-0: b2 leads in epoch 1, isr b2, osr b1 b3" in run_story(story).actual.steps[0].answer
     honest = election.after
@@ -151,7 +155,7 @@ def test_an_election_of_somebody_who_is_not_in_sync(monkeypatch: pytest.MonkeyPa
         run_story(story)
 
 
-def test_what_an_unclean_election_loses_is_no_violation() -> None:
+def test_a_loss_by_an_unclean_election_is_no_violation() -> None:
     story = parse(B3_IS_BEHIND.format(unclean="true", kill="kill b1 b2"))
     answer = run_story(story).actual.steps[0].answer
     # b1 and b2 are fenced in either order, and the one that comes second leads in between or not.
@@ -159,7 +163,7 @@ def test_what_an_unclean_election_loses_is_no_violation() -> None:
     assert any(line.startswith(leads) for line in answer)
 
 
-def test_what_the_last_replica_in_sync_loses_with_its_power_is_no_violation() -> None:
+def test_a_loss_with_the_power_of_the_last_replica_in_sync_is_no_violation() -> None:
     """KIP-966 is about that; without it, it is elected and what it has not is lost."""
     story = parse(
         """\
@@ -209,7 +213,7 @@ judge t-0
 """
 
 
-def test_what_is_sent_after_an_unclean_election_is_promised_again(
+def test_records_sent_after_an_unclean_election_are_promised_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """`two` may be lost; `three` was refused, or is there."""
@@ -231,7 +235,7 @@ run 1s
 )
 
 
-def test_what_is_committed_after_an_unclean_election_is_looked_at_as_before(
+def test_records_committed_after_an_unclean_election_are_checked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run_story(parse(AFTER_A_LOSS))
@@ -326,7 +330,7 @@ run 100ms
     )
 
 
-def test_of_a_leader_that_does_not_know_it_leads_no_longer_nothing_is_asked() -> None:
+def test_a_deposed_leader_that_does_not_know_it_is_not_judged() -> None:
     """b1 sleeps while b2 commits and is led by itself again: it led, and has not, `two`."""
     run_story(
         parse(
@@ -347,7 +351,7 @@ wait isr t-0 b1,b2
     )
 
 
-def test_a_follower_that_keeps_what_it_should_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_follower_that_does_not_truncate_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def keep_everything(*_: object, **__: object) -> None:
         pass
 
@@ -356,7 +360,7 @@ def test_a_follower_that_keeps_what_it_should_cut(monkeypatch: pytest.MonkeyPatc
         run_story(FAILOVER)
 
 
-def test_a_cut_below_the_high_watermark() -> None:
+def test_a_truncation_below_the_high_watermark_is_found() -> None:
     cut = LogTruncated(
         partition=PARTITION, from_offset=9, to_offset=4, high_watermark=5, cause="diverging epoch"
     )

@@ -201,7 +201,7 @@ def _isr(cluster: SimulatedCluster) -> set[int]:
     return set() if registration is None else set(registration.isr)
 
 
-def test_what_does_not_come_to_hold_is_not_waited_for_for_ever() -> None:
+def test_a_wait_ends_after_its_time_limit() -> None:
     async def story(cluster: SimulatedCluster, client: StoryClient) -> None:
         with pytest.raises(NotInTimeError, match="not within 5 s: pigs fly"):
             await cluster.until(lambda: False, what="pigs fly", seconds=5)

@@ -35,7 +35,7 @@ def test_loss_is_allowed_after_these_elections_and_no_others() -> None:
     assert contract.may_have_lost == {PARTITION: "unclean"}
 
 
-def test_what_was_sent_later_is_promised_unless_an_older_leader_was_still_at_work() -> None:
+def test_later_records_are_promised_unless_an_older_leader_still_appends() -> None:
     contract = Contract()
     contract.created(PARTITION)
     contract.elected(PARTITION, "b1", "clean", at=1.0)
@@ -49,7 +49,7 @@ def test_what_was_sent_later_is_promised_unless_an_older_leader_was_still_at_wor
     assert contract.lost_until == {PARTITION: math.inf}
 
 
-def test_who_has_joined_the_isr_since_has_everything() -> None:
+def test_a_replica_that_has_joined_the_isr_since_has_everything() -> None:
     contract = Contract()
     contract.created(PARTITION)
     contract.lost_its_disk("b1")
@@ -62,7 +62,7 @@ def test_who_has_joined_the_isr_since_has_everything() -> None:
     assert not contract.may_have_lost
 
 
-def test_who_was_asked_for_perhaps_by_what_it_was_has_to_be_seen_to_have_everything() -> None:
+def test_a_replica_proposed_for_its_former_process_is_unproven() -> None:
     contract = Contract()
     contract.created(PARTITION)
     contract.joined(PARTITION, "b1", perhaps_formerly=True)
@@ -81,7 +81,7 @@ def test_who_was_asked_for_perhaps_by_what_it_was_has_to_be_seen_to_have_everyth
     assert not contract.is_unsure(PARTITION, "b1")
 
 
-def test_who_followed_a_loss_has_to_be_seen_to_have_what_somebody_has_still() -> None:
+def test_a_member_that_followed_a_loss_is_unproven_until_it_has_everything() -> None:
     contract = Contract()
     contract.created(PARTITION)
     contract.followed_the_loss(PARTITION, "b1")
@@ -93,7 +93,7 @@ def test_who_followed_a_loss_has_to_be_seen_to_have_what_somebody_has_still() ->
     assert not contract.may_have_lost
 
 
-def test_who_has_rotten_is_unsure_of_that_partition_for_good_and_of_no_other() -> None:
+def test_a_rotten_replica_is_unsure_of_that_partition_only() -> None:
     contract = Contract()
     other = TopicPartition("t", 1)
     for partition in (PARTITION, other):
@@ -113,7 +113,7 @@ def test_who_has_rotten_is_unsure_of_that_partition_for_good_and_of_no_other() -
     assert not contract.may_have_lost, "another partition of that name"
 
 
-def test_a_lie_excuses_what_a_power_cut_does_and_no_more() -> None:
+def test_a_lying_disk_excuses_only_what_a_power_cut_does() -> None:
     contract = Contract()
     contract.created(PARTITION)
     contract.lost_its_disk("b1")
@@ -137,7 +137,7 @@ def test_without_an_elr_the_end_of_a_broker_does_not_matter() -> None:
 # The budget of unclean shutdowns.
 
 
-def test_a_budget_is_what_may_end_at_a_time() -> None:
+def test_a_budget_is_the_unclean_shutdowns_that_cost_nothing() -> None:
     budget = Budget()
     budget.decided(None, decided(isr=(1, 2, 3)))  # two of three are the minimum
     assert not budget.is_spent(PARTITION)
@@ -159,14 +159,14 @@ def test_a_budget_is_what_may_end_at_a_time() -> None:
     assert not rules(within(budget, PARTITION, "b2"))
 
 
-def test_who_is_in_sync_from_the_beginning_may_be_gone_already() -> None:
+def test_a_replica_in_sync_from_the_beginning_may_be_down_already() -> None:
     budget = Budget()
     budget.ended.affect("b1")
     budget.decided(None, decided(isr=(1, 2, 3)))
     assert budget.would_be_spent(["b2"])
 
 
-def test_an_end_in_good_order_costs_nothing() -> None:
+def test_a_clean_shutdown_costs_no_budget() -> None:
     budget = Budget()
     budget.decided(None, decided(isr=(1, 2, 3)))
     budget.in_good_order.add("b1")
@@ -176,7 +176,7 @@ def test_an_end_in_good_order_costs_nothing() -> None:
     assert set(budget.ended.among(PARTITION)) == {"b1"}
 
 
-def test_a_log_that_has_rotten_costs_what_an_unclean_end_does_once_that_is_found() -> None:
+def test_a_rotten_log_counts_as_an_unclean_shutdown_once_it_is_found() -> None:
     budget = Budget()
     budget.decided(None, decided(isr=(1, 2, 3)))
     budget.found_lacking(PARTITION, "b1")
@@ -200,7 +200,7 @@ def test_a_log_that_has_rotten_costs_what_an_unclean_end_does_once_that_is_found
     [{"replicas": (1, 2)}, {"adding": (3,)}, {"removing": (3,)}, {"elr": ()}],
     ids=str,
 )
-def test_a_sum_that_does_not_come_out_is_a_budget_that_is_spent(otherwise: Any) -> None:
+def test_a_budget_that_cannot_be_counted_is_spent(otherwise: Any) -> None:
     before = decided(isr=(1,), elr=(2,))
     budget = Budget()
     budget.decided(None, decided(isr=(1, 2, 3)))
@@ -241,7 +241,7 @@ kill c
 """
 
 
-def test_a_sparing_run_leaves_out_what_would_cost_too_much() -> None:
+def test_a_run_with_a_budget_leaves_out_lines_that_exceed_it() -> None:
     run = play(lambda stage: LossBudget(stage).lines(CHEAP_AND_DEAR.splitlines()), seed=1)
     assert not run.wrong
     left_out = [line for line in CHEAP_AND_DEAR.splitlines() if line not in run.lines]
@@ -293,6 +293,6 @@ wait leader t-1
 """
 
 
-def test_who_finds_that_its_only_copy_has_rotten_may_have_lost_it() -> None:
+def test_a_rotten_only_copy_may_be_lost() -> None:
     run = play(lambda _: ROTTEN_IN_GOOD_ORDER.splitlines(), seed=1)
     assert not run.wrong

@@ -28,7 +28,7 @@ verify t-0
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_after_a_blackout_the_last_leader_leads_and_everybody_is_like_it(seed: int) -> None:
+def test_after_a_blackout_the_last_leader_leads_and_all_replicas_are_equal(seed: int) -> None:
     answer = run_story(parse(BLACKOUT.format(flush=2**63 - 1)), seed=seed).actual.steps[0].answer
     # No replica is eligible: the controller waits for the last leader, whose election counts as one
     # that may have lost what was acked.
@@ -41,6 +41,6 @@ def test_after_a_blackout_the_last_leader_leads_and_everybody_is_like_it(seed: i
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_synced_before_it_is_acked_outlives_a_blackout(seed: int) -> None:
+def test_records_synced_before_their_ack_survive_a_blackout(seed: int) -> None:
     answer = run_story(parse(BLACKOUT.format(flush=1)), seed=seed).actual.steps[0].answer
     assert "acked and committed  4  one two three four" in answer

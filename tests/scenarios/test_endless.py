@@ -132,7 +132,7 @@ def test_a_loop_that_takes_every_exception_for_its_own_is_ended_too() -> None:
     assert not caught
 
 
-def test_what_ends_in_time_and_what_fails_are_left_alone() -> None:
+def test_runs_within_their_limit_are_left_alone() -> None:
     with limit_cpu_time(60.0):
         pass
     with pytest.raises(KeyError), limit_cpu_time(60.0):

@@ -117,7 +117,7 @@ def test_a_sound_history_has_no_anomalies() -> None:
         made(sends=[sent("a", at=None)]),  # had no answer, and is
     ],
 )
-def test_what_may_be_so_is_no_anomaly(sound: History) -> None:
+def test_allowed_histories_have_no_anomaly(sound: History) -> None:
     assert anomalies(sound) == []
 
 

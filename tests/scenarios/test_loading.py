@@ -29,7 +29,7 @@ def test_what_it_has_to_say_at_the_end(story: str, last_line: str) -> None:
     assert run_story(parse(story)).actual.steps[-1].answer[-1] == last_line
 
 
-def test_of_many_values_the_ledger_names_a_few() -> None:
+def test_the_ledger_names_a_few_of_many_values() -> None:
     values = tuple(f"v{number}" for number in range(MANY + 1))
     batch = SentRecords(TopicPartition("t", 0), values, 1, AckedBatch(0))
     there = [ReadRecord(offset, value) for offset, value in enumerate(values)]

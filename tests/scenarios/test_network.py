@@ -151,7 +151,7 @@ def test_a_port_without_a_listener_refuses_and_is_taken_once() -> None:
     run(story)
 
 
-def test_what_is_on_its_way_when_a_link_is_cut_arrives_when_it_heals() -> None:
+def test_bytes_on_a_link_that_is_cut_arrive_when_it_heals() -> None:
     async def story(world: World) -> None:
         here, there = await connect(world.node("a"), world.node("b"))
         clock = world.clock("b")
@@ -186,7 +186,7 @@ def test_a_link_cut_one_way_still_carries_the_other() -> None:
     run(story)
 
 
-def test_what_is_held_up_is_one_api_in_one_direction() -> None:
+def test_a_hold_affects_one_api_in_one_direction() -> None:
     def request(api: ApiKey) -> bytes:
         return bytes(4) + api.to_bytes(2, "big") + bytes(2)
 

@@ -184,7 +184,7 @@ DELETED_AND_THERE_AGAIN = (
 )
 
 
-def test_what_was_deleted_when_a_consumer_began_is_not_held_against_it_when_it_is_back() -> None:
+def test_deleted_records_that_come_back_are_not_required_of_a_consumer() -> None:
     run = play(lambda _: DELETED_AND_THERE_AGAIN, seed=1)
     assert not run.wrong, run.traceback
     assert run.answer[3:] == (
@@ -197,7 +197,9 @@ def test_what_was_deleted_when_a_consumer_began_is_not_held_against_it_when_it_i
     )
 
 
-def test_what_was_not_deleted_is_held_against_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_that_were_not_deleted_are_required_of_a_consumer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     complete = SubscriptionState.complete_reset
 
     def one_too_far(self: SubscriptionState, where: Any, at: FetchPosition, how: Any) -> None:

@@ -90,7 +90,7 @@ def test_marks_are_in_order(replica: OnlineReplica, broken: list[str]) -> None:
         (now(LEADER, log_end=9, life=2), []),
     ],
 )
-def test_what_a_leader_has_grows(after: OnlineReplica, broken: list[str]) -> None:
+def test_a_leaders_log_and_marks_only_grow(after: OnlineReplica, broken: list[str]) -> None:
     assert rules(offsets.leader_grows(LEADER, after)) == broken
 
 
@@ -103,7 +103,7 @@ def test_nothing_is_committed_below_the_minimum() -> None:
     assert not rules(offsets.waits_for_min_isr(alone, alone))
 
 
-def test_cuts() -> None:
+def test_truncations_that_are_allowed() -> None:
     cut = LogTruncated(
         partition=PARTITION, from_offset=9, to_offset=5, high_watermark=5, cause="diverging epoch"
     )
@@ -121,7 +121,7 @@ def test_cuts() -> None:
         (KafkaStorageError("the disk is full"), []),
     ],
 )
-def test_a_follower_is_not_given_what_it_did_not_ask_for(
+def test_a_follower_that_was_sent_other_records_is_found(
     error: StorageError, broken: list[str]
 ) -> None:
     failed = PartitionFailed(partition=PARTITION, cause=f"{type(error).__name__}: {error}")
@@ -162,7 +162,7 @@ def test_committed_is_what_was_first_seen_below_a_high_watermark() -> None:
     assert [each.base_offset for each in log.batches] == [0, 3, 4, 6]
 
 
-def test_of_a_compacted_log_only_its_end_is_held_against_others() -> None:
+def test_only_the_end_of_a_compacted_log_is_compared() -> None:
     log = committed_is(A, B, C, D)
     log.compact()
     replica = now(FOLLOWER, high_watermark=8, log_end=9)
@@ -193,7 +193,7 @@ def test_of_a_compacted_log_only_its_end_is_held_against_others() -> None:
         (held((0, 3, 9), B, C), 3, 6, True),
     ],
 )
-def test_below_a_high_watermark_is_what_was_committed(
+def test_below_its_high_watermark_a_replica_has_what_was_committed(
     log: Held, log_start: int, high_watermark: int, *, holds: bool
 ) -> None:
     replica = now(FOLLOWER, log_start=log_start, high_watermark=high_watermark)
@@ -201,7 +201,7 @@ def test_below_a_high_watermark_is_what_was_committed(
     assert found == ([] if holds else [committed.BELOW])
 
 
-def test_who_was_cut_is_compared_again() -> None:
+def test_a_truncated_log_is_compared_again() -> None:
     log, replica = committed_is(A, B, C), held(A, B, C)
     assert not log.compare(replica, log_start=0, until=6)
     replica.drop_last()
@@ -219,7 +219,7 @@ def test_who_was_cut_is_compared_again() -> None:
         (held(A, B, C, other=0), True),
     ],
 )
-def test_who_may_lead_has_all_of_it(log: Held, *, broken: bool) -> None:
+def test_a_replica_in_the_isr_or_elr_has_all_that_was_committed(log: Held, *, broken: bool) -> None:
     """Whatever it knows of its own high watermark."""
     for standing, rule in (("joined the ISR", committed.JOINED), ("is", committed.MAY_LEAD)):
         replica = now(FOLLOWER, log_start=0, high_watermark=0, log_end=log.batches[-1][1] + 1)
@@ -228,7 +228,7 @@ def test_who_may_lead_has_all_of_it(log: Held, *, broken: bool) -> None:
         log.agreed = 0
 
 
-def test_who_is_elected_has_all_of_the_epochs_before() -> None:
+def test_an_elected_leader_has_all_of_the_epochs_before() -> None:
     log = committed_is(A, B, C)
     leads = now(LEADER, leader_epoch=2, log_start=0)
     assert rules(committed.elected(log, leads, held(A, B, C))) == []
@@ -238,7 +238,7 @@ def test_who_is_elected_has_all_of_the_epochs_before() -> None:
     assert rules(committed.elected(log, now(leads, log_start=3), held(B, C))) == []
 
 
-def test_what_is_committed_meanwhile_a_joining_replica_has() -> None:
+def test_a_joining_replica_has_what_is_committed_while_it_joins() -> None:
     assert not rules(committed.joining(LEADER, FOLLOWER))
     assert rules(committed.joining(LEADER, now(FOLLOWER, log_end=7))) == [committed.JOINING]
 
@@ -417,7 +417,7 @@ def test_an_unclean_election_needs_a_request(
         ({"isr": (1, 2)}, 3, "unclean"),
     ],
 )
-def test_who_may_lack_what_was_committed_when_it_is_elected(
+def test_leaders_that_may_lack_committed_records(
     was: dict[str, Any], leader: int, risk: str
 ) -> None:
     """A leader from the ISR or ELR does not, even while the one before it still recovered."""
@@ -482,7 +482,7 @@ def test_clients_see_only_what_is_committed(rule: committed.ResponseRule) -> Non
     assert len(rules(rule(PARTITION, end=6, committed_end=5))) == 1
 
 
-def test_who_may_have_lost_its_tail_is_excluded() -> None:
+def test_a_broker_that_may_have_lost_its_logs_end_is_excluded() -> None:
     registration = attrs.evolve(SOUND, isr=(1,), elr=(2,))
     assert len(rules(leadership.excluded(1, PARTITION, registration))) == 2
     assert rules(leadership.excluded(2, PARTITION, registration)) == [leadership.EXCLUDED]
@@ -490,11 +490,11 @@ def test_who_may_have_lost_its_tail_is_excluded() -> None:
 
 
 @pytest.mark.parametrize(("log_end", "broken"), [(9, []), (12, []), (8, [offsets.SYNCED])])
-def test_what_was_synced_is_there_for_the_next_process(log_end: int, broken: list[str]) -> None:
+def test_synced_records_are_there_for_the_next_process(log_end: int, broken: list[str]) -> None:
     assert rules(offsets.outlives("t-0 on b1", 9, log_end)) == broken
 
 
-def test_a_log_that_has_failed_takes_nothing_more() -> None:
+def test_a_log_that_has_failed_appends_nothing_more() -> None:
     failed = FailedLog("t-0 on b1", 5, 100)
     assert not rules(offsets.takes_nothing_more(failed, failed))
     for after in (attrs.evolve(failed, log_end=6), attrs.evolve(failed, size=101)):
@@ -522,7 +522,7 @@ LED = now(DONE, node="b1", is_leader=True, epochs=(*DONE.epochs, EpochEntry(4, 1
         (now(DONE, epochs=(EpochEntry(0, 3), EpochEntry(3, 5))), False),
     ],
 )
-def test_who_is_in_sync_is_the_same_in_the_end(member: OnlineReplica, *, holds: bool) -> None:
+def test_the_replicas_in_sync_are_equal_in_the_end(member: OnlineReplica, *, holds: bool) -> None:
     assert set(rules(ends.converged([LED, member]))) == set([ends.CONVERGED][holds:])
     assert not rules(ends.converged([]))
 
@@ -555,7 +555,7 @@ def test_files_that_do_not_belong_beside_a_log(name: str) -> None:
     assert found(*names, named(name)) == [ends.TIDY]
 
 
-def test_who_still_waits_in_the_end() -> None:
+def test_requests_that_still_wait_in_the_end() -> None:
     assert not rules(ends.answered("b1", {"Produce": 0, "DeleteRecords": 0}))
     assert rules(ends.answered("b1", {"Produce": 2, "DeleteRecords": 1})) == [ends.ANSWERED] * 2
 
@@ -584,7 +584,7 @@ IN_THE_END = ClusterResources(
         ({"brokers": [attrs.evolve(B1_HOLDS, watches=1)]}, "b1 has 1 watches, for nobody"),
     ],
 )
-def test_what_a_fault_has_begun_ends_with_it(otherwise: Any, beginning: str) -> None:
+def test_nothing_is_left_over_after_a_fault(otherwise: Any, beginning: str) -> None:
     wrongs = list(left_over(AT_FIRST, attrs.evolve(IN_THE_END, **otherwise)))
     assert [wrong.rule for wrong in wrongs] == [LEFT_OVER] * bool(beginning)
     assert all(wrong.what.startswith(beginning) for wrong in wrongs)

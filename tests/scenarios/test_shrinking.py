@@ -132,7 +132,7 @@ def test_a_planted_mistake_is_shrunk_to_few_lines(
     )
 
 
-def test_what_goes_right_is_not_made_shorter() -> None:
+def test_a_run_that_passes_is_not_shrunk() -> None:
     with pytest.raises(AssertionError, match="only a run that failed"):
         shrink(run_seed(1))
 

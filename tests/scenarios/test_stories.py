@@ -113,7 +113,7 @@ duplicated           1  six
     run_story(parse(story)).check()
 
 
-def test_what_the_story_sends_again_without_a_sequence_may_be_there_twice() -> None:
+def test_a_batch_sent_again_without_a_sequence_may_be_there_twice() -> None:
     story = """
 cluster brokers=1
 topic t replicas=b1
@@ -272,7 +272,7 @@ b2  []         down, 00000000000000000000.log is damaged at byte 0: 35 bytes aft
         ),
     ],
 )
-def test_what_a_story_cannot_ask_for_is_one_clear_line(story: str, complaint: str) -> None:
+def test_an_impossible_command_is_refused_in_one_line(story: str, complaint: str) -> None:
     with pytest.raises(ScriptError) as raised:
         run_story(parse(story))
     assert complaint in str(raised.value)

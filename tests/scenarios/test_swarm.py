@@ -85,7 +85,7 @@ def test_a_promise_is_kept_or_broken(batch: SentRecords, there: str, complaint: 
     assert "; ".join(broken) == complaint
 
 
-def test_what_was_before_the_log_start_is_not_lost() -> None:
+def test_records_before_the_log_start_are_not_lost() -> None:
     def broken(log_start: Offset) -> list[str]:
         there = [ReadRecord(2, "c")]
         return list(
@@ -103,7 +103,7 @@ def test_what_was_before_the_log_start_is_not_lost() -> None:
     assert broken(0) == ["acked with acks=all and lost: a b"]
 
 
-def test_what_may_be_lost_breaks_no_promise() -> None:
+def test_a_record_that_may_be_lost_breaks_no_promise() -> None:
     def broken(batch: SentRecords, *, may_have_lost: bool, may_lose_acks_1: bool) -> list[str]:
         return list(
             broken_promises(
@@ -124,7 +124,7 @@ def test_what_may_be_lost_breaks_no_promise() -> None:
         (["new"], ["old", "older"], ["of a topic that is no more, and there: old older"]),
     ],
 )
-def test_what_was_written_to_a_topic_that_is_no_more_is_gone(
+def test_records_of_a_deleted_topic_are_gone(
     there: list[str], polled: list[str], complaint: list[str]
 ) -> None:
     polls = [Polled(session=1, records=tuple(enumerate(polled)))]

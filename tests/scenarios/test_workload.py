@@ -32,7 +32,7 @@ def with_lost_answers(*producing: str) -> SwarmRun:
     )
 
 
-def test_who_sends_again_without_a_sequence_writes_twice_and_that_is_judged_to_be_so() -> None:
+def test_a_producer_without_sequences_may_write_twice() -> None:
     run = with_lost_answers("produce t-0 delivery.timeout.ms=9000 timeout.ms=200 a &")
     assert run.answer[-1].split()[1:].count("a") > 1
     assert "a duplicate was recognised by its sequence" not in run.reached
@@ -47,7 +47,7 @@ def test_an_idempotent_producer_sends_again_in_order_and_nothing_is_there_twice(
     assert run.answer[2:-1] == tuple(f"{v}: acked at {at}" for at, v in enumerate("abcdefg"))
 
 
-def test_what_is_given_up_ends_the_sequence_and_the_rest_goes_under_another_id() -> None:
+def test_a_batch_that_is_given_up_ends_its_sequence() -> None:
     run = with_lost_answers(
         "produce t-0 as=p1 delivery.timeout.ms=500 timeout.ms=200 a &",
         "run 1s",
@@ -145,7 +145,7 @@ def test_compaction_may_take_what_another_of_its_key_came_after(
     assert "; ".join(broken) == complaint
 
 
-def test_what_was_sent_again_may_be_there_twice_and_nothing_else() -> None:
+def test_only_records_sent_again_may_be_there_twice() -> None:
     def found(*repeated: str) -> list[str]:
         sends = [Sent(values=("a",), sent_at=0, answered_at=1, base_offset=1)]
         final = [(0, "a"), (1, "a")]

@@ -102,12 +102,12 @@ async def test_it_can_be_asked_inside_a_trio_loop(cluster: ThreadedCluster) -> N
     assert cluster.replicas("orders") == cluster.replicas("orders", 0) != []
 
 
-def test_what_never_comes_to_hold_ends_its_wait(cluster: ThreadedCluster) -> None:
+def test_a_condition_that_never_holds_ends_its_wait(cluster: ThreadedCluster) -> None:
     with pytest.raises(NotInTimeError, match="a fourth broker"):
         cluster.until(lambda: 4 in cluster.brokers, timeout=0.05, what="a fourth broker")
 
 
-def test_what_a_broker_refuses_is_raised(cluster: ThreadedCluster) -> None:
+def test_an_error_of_a_broker_is_raised(cluster: ThreadedCluster) -> None:
     with pytest.raises(KafkaError):
         cluster.create_topic("orders")
 
@@ -161,7 +161,7 @@ def test_a_node_that_there_is_not_is_named(cluster: ThreadedCluster) -> None:
     ("given", "named"),
     [(9, "9"), (0, r"0 \(0 is the controller\)"), (True, "True"), ("1", "'1'"), (None, "None")],
 )
-def test_what_is_no_broker_is_named(cluster: ThreadedCluster, given: Any, named: str) -> None:
+def test_an_unknown_broker_is_named(cluster: ThreadedCluster, given: Any, named: str) -> None:
     for call in (
         cluster.kill_broker,
         cluster.stop_broker,
