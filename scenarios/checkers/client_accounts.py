@@ -23,7 +23,7 @@ records in the end. It yields one line for each mistake.
 
 Rule 2: only records that exist in the end are required: a reader may have received or missed
 what was deleted or compacted away. The same holds for what was deleted and came back after a
-kill; `There` does not contain it.
+kill; `FinalRecords` does not contain it.
 """
 
 from collections import Counter
@@ -46,7 +46,7 @@ from storage.types import Offset
 
 
 @attrs.frozen(kw_only=True)
-class There:
+class FinalRecords:
     """A partition's records in the end."""
 
     all: Mapping[Offset, str]
@@ -87,7 +87,7 @@ def _sessions(happened: Sequence[Happening]) -> list[_Session]:
     return sessions
 
 
-def inconsistent(happened: Sequence[Happening], there: There) -> Iterator[str]:
+def inconsistent(happened: Sequence[Happening], there: FinalRecords) -> Iterator[str]:
     for each in happened:
         if isinstance(each, Given) and there.all.get(each.offset, each.value) != each.value:
             yield (
@@ -96,14 +96,14 @@ def inconsistent(happened: Sequence[Happening], there: There) -> Iterator[str]:
             )
 
 
-def aborted(happened: Sequence[Happening], there: There) -> Iterator[str]:
+def aborted(happened: Sequence[Happening], there: FinalRecords) -> Iterator[str]:
     for session in _sessions(happened):
         for each in session.given if session.began.read_committed else ():
             if each.offset in there.all and each.offset not in there.committed:
                 yield f"{each.reader} was handed {each.value} at {each.offset}"
 
 
-def backwards(happened: Sequence[Happening], _: There) -> Iterator[str]:
+def backwards(happened: Sequence[Happening], _: FinalRecords) -> Iterator[str]:
     for session in _sessions(happened):
         position = session.began.at or 0
         for each in session.given:
@@ -112,7 +112,7 @@ def backwards(happened: Sequence[Happening], _: There) -> Iterator[str]:
             position = each.offset + 1
 
 
-def skipped(happened: Sequence[Happening], there: There) -> Iterator[str]:
+def skipped(happened: Sequence[Happening], there: FinalRecords) -> Iterator[str]:
     for session in _sessions(happened):
         visible = sorted(there.visible(read_committed=session.began.read_committed))
         position = session.began.at
@@ -136,13 +136,13 @@ def _groups(happened: Sequence[Happening]) -> dict[str, list[Happening]]:
     return groups
 
 
-def _visible_to(happened: Sequence[Happening], there: There) -> list[Offset]:
+def _visible_to(happened: Sequence[Happening], there: FinalRecords) -> list[Offset]:
     """Return the offsets that the members of one group can see; all see the same."""
     kinds = {each.read_committed for each in happened if isinstance(each, Began)}
     return sorted(there.visible(read_committed=kinds == {True}))
 
 
-def passed_over(happened: Sequence[Happening], there: There) -> Iterator[str]:
+def passed_over(happened: Sequence[Happening], there: FinalRecords) -> Iterator[str]:
     for group, events in _groups(happened).items():
         waiting, handed = _visible_to(events, there), set[Offset]()
         for each in events:
@@ -155,7 +155,7 @@ def passed_over(happened: Sequence[Happening], there: There) -> Iterator[str]:
                 waiting.pop(0)
 
 
-def too_far(happened: Sequence[Happening], there: There) -> Iterator[str]:
+def too_far(happened: Sequence[Happening], there: FinalRecords) -> Iterator[str]:
     for group, events in _groups(happened).items():
         visible, handed = _visible_to(events, there), set[Offset]()
         for each in events:
@@ -167,7 +167,7 @@ def too_far(happened: Sequence[Happening], there: There) -> Iterator[str]:
                         yield f"{group} has committed {each.offset}, nobody was handed {offset}"
 
 
-def forgotten(happened: Sequence[Happening], _: There) -> Iterator[str]:
+def forgotten(happened: Sequence[Happening], _: FinalRecords) -> Iterator[str]:
     for group, events in _groups(happened).items():
         committed: Offset = 0
         begins_at: dict[str, Offset] = {}
@@ -195,7 +195,7 @@ def unread(
             yield f"unread: {value} at {offset} by {group}"
 
 
-CHECKS: tuple[Callable[[Sequence[Happening], There], Iterator[str]], ...] = (
+CHECKS: tuple[Callable[[Sequence[Happening], FinalRecords], Iterator[str]], ...] = (
     inconsistent,
     aborted,
     backwards,
@@ -206,7 +206,7 @@ CHECKS: tuple[Callable[[Sequence[Happening], There], Iterator[str]], ...] = (
 )
 
 
-def of_readers(happened: Sequence[Happening], there: There) -> list[str]:
+def mistakes_about_readers(happened: Sequence[Happening], there: FinalRecords) -> list[str]:
     """Return the mistakes about readers, each with the name of its check."""
     return [
         f"{check.__name__.replace('_', ' ')}: {found}"
@@ -246,7 +246,7 @@ def _of_transaction(transaction: WitnessedTransaction, there: Mapping[str, bool]
 # Copies.
 
 
-def of_copy(
+def mistakes_about_copy(
     source: Mapping[str, Sequence[str]],
     sent: Collection[str],
     copy: Sequence[str],

@@ -214,7 +214,7 @@ class Contract:
         """Record that a replica deleted its log: that it joins the ISR proves nothing then."""
         self._dropped.add((partition, node))
 
-    def followed_the_loss(self, partition: TopicPartition, node: str) -> None:
+    def followed_a_loss(self, partition: TopicPartition, node: str) -> None:
         """Record that a member of the ISR truncated to a leader that had lost records."""
         self._dropped.add((partition, node))
 

@@ -48,7 +48,7 @@ def one_leader(known: OnlineReplica | None, leads: OnlineReplica) -> Iterator[Wr
         )
 
 
-def counts_everybody(leader: OnlineReplica, decided: PartitionRegistration) -> Iterator[Wrong]:
+def counts_the_isr(leader: OnlineReplica, decided: PartitionRegistration) -> Iterator[Wrong]:
     """Check ReplicationQuorumSuperset, unless the leader is deposed: then it commits nothing."""
     left_out = set(decided.isr) - leader.maximal_isr
     if leader.leader_epoch == decided.leader_epoch and left_out:

@@ -24,7 +24,7 @@ from storage.types import Offset
 MARKS = "log start <= high watermark <= log end"
 FIRST_SEGMENT = "a log's first segment begins at its log start or before"
 LEADER_GROWS = "a leader's log start, high watermark and log end only grow"
-LEADER_CUTS = "a leader never truncates"
+LEADER_TRUNCATES = "a leader never truncates"
 CUT = "no log is cut below its high watermark"
 CONTINUES = "a follower's append continues its log"
 UNDER_MIN_ISR = "the high watermark stands still below min.insync.replicas"
@@ -93,7 +93,7 @@ def cut(event: LogTruncated) -> Iterator[Wrong]:
         )
 
 
-def given_up(event: PartitionFailed) -> Iterator[Wrong]:
+def failed_append(event: PartitionFailed) -> Iterator[Wrong]:
     """Check that a follower has not failed because of a batch that does not continue its log.
 
     A follower that asks for the next offset, and takes only the answer to that, never fails so.
@@ -103,16 +103,16 @@ def given_up(event: PartitionFailed) -> Iterator[Wrong]:
         yield Wrong(CONTINUES, f"{event.partition} was given up: {event.cause}")
 
 
-def cut_by_its_leader(event: LogTruncated, replica: OnlineReplica) -> Iterator[Wrong]:
+def leader_truncates(event: LogTruncated, replica: OnlineReplica) -> Iterator[Wrong]:
     if replica.is_leader:
         yield Wrong(
-            LEADER_CUTS,
+            LEADER_TRUNCATES,
             f"{replica.where}, which leads in epoch {replica.leader_epoch}, was cut from"
             f" {event.from_offset} to {event.to_offset}",
         )
 
 
-NO_MORE = "a log that has failed accepts nothing more"
+APPENDS_NOTHING = "a log that has failed accepts nothing more"
 SYNCED = "what was synced outlives the process, and a power cut"
 
 
@@ -123,16 +123,16 @@ class FailedLog:
     size: int
 
 
-def takes_nothing_more(before: FailedLog, after: FailedLog) -> Iterator[Wrong]:
+def appends_nothing_more(before: FailedLog, after: FailedLog) -> Iterator[Wrong]:
     if before != after:
         yield Wrong(
-            NO_MORE,
+            APPENDS_NOTHING,
             f"{after.where} had failed at {before.log_end} ({before.size} bytes), and goes on to"
             f" {after.log_end} ({after.size} bytes)",
         )
 
 
-def outlives(where: str, recovery_point: Offset, log_end: Offset) -> Iterator[Wrong]:
+def synced_survives(where: str, recovery_point: Offset, log_end: Offset) -> Iterator[Wrong]:
     """Check I17; `log_end` is the end of the log that the next process has found."""
     if log_end < recovery_point:
         yield Wrong(

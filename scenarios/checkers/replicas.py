@@ -117,7 +117,9 @@ class Replicas:
         """Check where the next process of a node has found the end of a log."""
         log = self._last_logs.pop((node, partition), None)
         if log is not None and node not in self._untrusted:
-            yield from offsets.outlives(f"{partition} on {node}", log.recovery_point, log_end)
+            yield from offsets.synced_survives(
+                f"{partition} on {node}", log.recovery_point, log_end
+            )
 
     def gone(self) -> list[Wrong]:
         """Return the violations of logs that a node's next process has not found at all."""

@@ -150,7 +150,7 @@ class Checkers:
     def _on_other_event(self, event: Event) -> None:
         match event:
             case PartitionFailed():
-                self._judge(offsets.given_up(event))
+                self._judge(offsets.failed_append(event))
             case BrokerStopped(broker=broker_id, clean=True):
                 self._in_good_order.add(node_name(broker_id))
                 self.budget.in_good_order.add(node_name(broker_id))
@@ -261,7 +261,7 @@ class Checkers:
     def _log(self, partition: TopicPartition) -> CommittedLog:
         return self._committed.setdefault(partition, CommittedLog())
 
-    def _is_held_against(self, log: CommittedLog, replica: OnlineReplica) -> bool:
+    def _is_compared(self, log: CommittedLog, replica: OnlineReplica) -> bool:
         return replica.leader_epoch >= log.since and self.lost_until(replica.partition) < math.inf
 
     def _cut(self, event: LogTruncated) -> None:
@@ -270,7 +270,7 @@ class Checkers:
         watched = self.replicas.get(self._reporter(event), event.partition)
         if watched is not None and watched.last is not None:
             now = attrs.evolve(watched.last, is_leader=watched.replica.is_leader)
-            self._judge(offsets.cut_by_its_leader(event, now))
+            self._judge(offsets.leader_truncates(event, now))
 
     def _judge_offsets(
         self, rule: committed.ResponseRule, partition: TopicPartition, end: Offset
@@ -304,7 +304,7 @@ class Checkers:
             self.replicas.find(self.cluster)
             self._judge(self.replicas.gone())
             for before, after in self.replicas.failed():
-                self._judge(offsets.takes_nothing_more(before, after))
+                self._judge(offsets.appends_nothing_more(before, after))
         self._has_news = False
         self._look_at_moved()
         self._look_at_whole_partitions()
@@ -402,11 +402,11 @@ class Checkers:
             if watched.replica.log.config.is_compacted:
                 log.compact()
             if self.may_have_lost(partition):
-                self._look_after_a_loss(log, watched, before, now)
+                self._look_at_lossy_partition(log, watched, before, now)
             else:
                 self._judge(committed.below(log, now, watched.held))
 
-    def _look_after_a_loss(
+    def _look_at_lossy_partition(
         self, log: CommittedLog, watched: Watched, before: OnlineReplica | None, now: OnlineReplica
     ) -> None:
         """Check a replica after an election that may have lost records.
@@ -417,7 +417,7 @@ class Checkers:
         decided = self.decisions.of(now.partition)
         if now.is_leader and decided and now.leader_epoch < decided.registration.leader_epoch:
             self.contract.led_still(now.partition, at=self._now)
-        if now.is_leader and self._is_held_against(log, now):
+        if now.is_leader and self._is_compared(log, now):
             if (
                 before
                 and before.life == now.life
@@ -425,7 +425,7 @@ class Checkers:
             ):
                 # It does not know the leader epoch that other members have followed (`Contract`).
                 for name in set(map(node_name, now.isr)) - {now.node}:
-                    self.contract.followed_the_loss(now.partition, name)
+                    self.contract.followed_a_loss(now.partition, name)
             self._judge(committed.below(log, now, watched.held))
 
     def _leads(self, replica: OnlineReplica) -> Iterator[Wrong]:
@@ -446,7 +446,7 @@ class Checkers:
             if watched is not None and watched.last is not None:
                 leads = watched.last.is_leader and watched.last.leader_epoch == leader_epoch
                 log = self._log(partition)
-                if leads and self._is_held_against(log, watched.last):
+                if leads and self._is_compared(log, watched.last):
                     self._judge(committed.elected(log, watched.last, watched.held))
         self._new_leaders.clear()
 
@@ -458,7 +458,7 @@ class Checkers:
                 continue
             if watched.last.topic_id != self.decisions.image.topic_id(partition.topic):
                 continue  # a former topic of that name
-            is_held = self._is_held_against(log, watched.last)
+            is_held = self._is_compared(log, watched.last)
             if is_held and broker_id in registration.isr:
                 self._look_at_member(log, watched, watched.last, "is in the ISR")
             elif is_held and broker_id in registration.elr:
@@ -466,7 +466,7 @@ class Checkers:
             if watched.replica.leadership is not None:
                 # A proposal unsettles no fetch session, so it is read here.
                 now = watched.look()
-                self._judge(leadership.counts_everybody(now, registration))
+                self._judge(leadership.counts_the_isr(now, registration))
                 if is_held:
                     self._look_at_joining(watched, watched.replica.leadership, now)
 

@@ -14,7 +14,7 @@ are held back until its marker comes, and are kept or dropped as that says.
 from collections.abc import Iterator
 
 from scenarios.checkers import client_accounts as accounts
-from scenarios.checkers.client_accounts import There
+from scenarios.checkers.client_accounts import FinalRecords
 from scenarios.story.commands.judge import repeated_values
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
@@ -49,7 +49,7 @@ def _batches(stage: Stage, partition: TopicPartition) -> Iterator[tuple[BatchHea
         stream.close()
 
 
-def records_on_disk(stage: Stage, partition: TopicPartition) -> tuple[There, bool]:
+def records_on_disk(stage: Stage, partition: TopicPartition) -> tuple[FinalRecords, bool]:
     """Return a partition's records, and whether a transaction is open."""
     everything: dict[Offset, str] = {}
     committed: dict[Offset, str] = {}
@@ -73,7 +73,7 @@ def records_on_disk(stage: Stage, partition: TopicPartition) -> tuple[There, boo
         else:
             committed |= records
     committed = dict(sorted(committed.items()))
-    return There(all=everything, committed=committed), bool(held_back)
+    return FinalRecords(all=everything, committed=committed), bool(held_back)
 
 
 def partitions_of(stage: Stage, topic: str) -> list[TopicPartition]:
@@ -118,19 +118,19 @@ def nothing_is_open(stage: Stage) -> bool:
     )
 
 
-def all_is_read(stage: Stage) -> bool:
+def everything_is_read(stage: Stage) -> bool:
     """Return whether each group that has members now, and each reader by itself, has read all."""
     if any(unread(stage, each) for each in read_by_our_clients(stage)):
         return False
     readers = [each for each in stage.programs.readers if each.name in stage.programs.running]
     return all(
-        has_come_to_the_end(stage, reader, partition)
+        has_read_everything(stage, reader, partition)
         for reader in readers
         for partition in reader.partitions
     )
 
 
-def has_come_to_the_end(stage: Stage, reader: Reader, partition: TopicPartition) -> bool:
+def has_read_everything(stage: Stage, reader: Reader, partition: TopicPartition) -> bool:
     if may_have_lost(stage, partition):
         return True
     there = records_on_disk(stage, partition)[0].visible(read_committed=reader.read_committed)
@@ -163,7 +163,7 @@ def unread(stage: Stage, partition: TopicPartition) -> list[str]:
     ]
 
 
-def all_is_copied(stage: Stage) -> bool:
+def everything_is_copied(stage: Stage) -> bool:
     return not any(found.startswith("not copied") for _, found in copies(stage))
 
 
@@ -185,7 +185,7 @@ def copies(stage: Stage) -> Iterator[tuple[TopicPartition, str]]:
         sent = {value for batch in stage.batches for value in batch.values}
         copy = list(records_on_disk(stage, target)[0].committed.values())
         repeated = repeated_values(stage.batches, trimmed=source in stage.trimmed)
-        for wrong in accounts.of_copy(there, sent, copy, repeated=repeated):
+        for wrong in accounts.mistakes_about_copy(there, sent, copy, repeated=repeated):
             if (source, target) in drained or not wrong.startswith("not copied"):
                 yield target, wrong
 
@@ -198,7 +198,10 @@ def wrongs(stage: Stage) -> Iterator[tuple[TopicPartition, list[str]]]:
         if not may_have_lost(stage, partition):
             there, _ = records_on_disk(stage, partition)
             happened = stage.programs.witness.happened[partition]
-            yield partition, accounts.of_readers(happened, there) + unread(stage, partition)
+            yield (
+                partition,
+                accounts.mistakes_about_readers(happened, there) + unread(stage, partition),
+            )
     for each in stage.programs.witness.transactions:
         partitions = {batch.partition for batch in each.batches}
         if partitions and not any(may_have_lost(stage, partition) for partition in partitions):

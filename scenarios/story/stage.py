@@ -46,7 +46,7 @@ from storage.types import Offset, TopicPartition
 
 T = TypeVar("T")
 
-ASTRAY = NoAnswer("its topic was deleted meanwhile, and made again")
+UNKNOWN_TOPIC = NoAnswer("its topic was deleted meanwhile, and made again")
 
 
 @attrs.define(eq=False)
@@ -104,13 +104,13 @@ class Stage:
     _cluster: SimulatedCluster | None = attrs.field(default=None, init=False)
     _client: StoryClient | None = attrs.field(default=None, init=False)
     _background: trio.Nursery | None = attrs.field(default=None, init=False)
-    _coming_and_going: list[str] = attrs.field(factory=list, init=False)
+    _starting_or_stopping: list[str] = attrs.field(factory=list, init=False)
     _idempotent_lanes: dict[tuple[str, TopicPartition], IdempotentLane] = attrs.field(
         factory=dict, init=False
     )
     _waiting: list[SentRecords] = attrs.field(factory=list, init=False)
-    _astray: list[SentRecords] = attrs.field(factory=list, init=False)
-    _of_the_past: list[SentRecords] = attrs.field(factory=list, init=False)
+    _of_unknown_topic: list[SentRecords] = attrs.field(factory=list, init=False)
+    _of_former_topics: list[SentRecords] = attrs.field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.programs = Programs(world=self.world)
@@ -164,7 +164,7 @@ class Stage:
 
     # Starts and stops.
 
-    def go_in_background(self, name: str, way: Callable[[str], Awaitable[None]]) -> None:
+    def start_or_stop_in_background(self, name: str, way: Callable[[str], Awaitable[None]]) -> None:
         """Start or stop a node in the background; if that fails, the node stays down."""
 
         async def go() -> None:
@@ -173,23 +173,23 @@ class Stage:
             except (UnderstudyError, StorageError, OSError):
                 self.checkers.look()  # a violation is the better error
             finally:
-                self._coming_and_going.remove(name)
+                self._starting_or_stopping.remove(name)
 
         assert self._background is not None, "a cluster's story has a background"
-        self._coming_and_going.append(name)
+        self._starting_or_stopping.append(name)
         self._background.start_soon(go)
 
     def stays(self, name: str) -> bool:
         """Return whether a node is neither starting nor stopping."""
-        return name not in self._coming_and_going
+        return name not in self._starting_or_stopping
 
-    async def all_have_come_and_gone(self) -> bool:
+    async def until_none_starts_or_stops(self) -> bool:
         """Wait until no node is starting or stopping; return False if the controller is down, which
         they may wait for.
         """
         cluster = self.cluster
         await cluster.until(
-            lambda: not self._coming_and_going or not cluster.is_running(CONTROLLER),
+            lambda: not self._starting_or_stopping or not cluster.is_running(CONTROLLER),
             what="everybody is up, or down",
         )
         return cluster.is_running(CONTROLLER)
@@ -239,27 +239,27 @@ class Stage:
         the former topic or in this one.
         """
         return [
-            attrs.evolve(batch, outcome=ASTRAY) if batch in self._astray else batch
+            attrs.evolve(batch, outcome=UNKNOWN_TOPIC) if batch in self._of_unknown_topic else batch
             for batch in self.batches
-            if batch.partition == partition and batch not in self._of_the_past
+            if batch.partition == partition and batch not in self._of_former_topics
         ]
 
-    def of_the_past(self, partition: TopicPartition) -> list[SentRecords]:
+    def sent_to_former_topic(self, partition: TopicPartition) -> list[SentRecords]:
         """Return the batches that a former topic of that name acked and that were sent once."""
-        return [batch for batch in self._of_the_past if batch.partition == partition]
+        return [batch for batch in self._of_former_topics if batch.partition == partition]
 
-    def is_astray(self, batch: SentRecords) -> bool:
-        return batch.outcome is ASTRAY
+    def has_unknown_topic(self, batch: SentRecords) -> bool:
+        return batch.outcome is UNKNOWN_TOPIC
 
     def made_again(self, topic: str) -> None:
         """Record that a new topic has a deleted one's name, and that every running broker knows it."""
         gone_at = self.deleted.pop(topic)
         self.remade.add(topic)
-        known = [*self._astray, *self._of_the_past]
+        known = [*self._of_unknown_topic, *self._of_former_topics]
         for batch in self.batches:
             if batch.partition.topic == topic and batch not in known:
                 over = batch.acked and batch.attempts <= 1 and batch.answered_at < gone_at
-                (self._of_the_past if over else self._astray).append(batch)
+                (self._of_former_topics if over else self._of_unknown_topic).append(batch)
         for partition in [each for each in self.consumers if each.topic == topic]:
             del self.consumers[partition]
         self.tell(TopicMadeAgain(topic=topic))
@@ -319,7 +319,7 @@ class Stage:
 
     # Reading.
 
-    async def patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def retry_until_answered(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Return the answer of `ask`; repeat it while the leader or the log start has just moved.
 
         The log start may have been read before retention deleted what was there.
@@ -334,7 +334,7 @@ class Stage:
                 await self.cluster.clock.sleep(RETRY_SECONDS)
         raise NotInTimeError(f"no answer within {PATIENCE_SECONDS:g} virtual seconds")
 
-    async def insistently(
+    async def repeat_until(
         self, ask: Callable[[], Awaitable[object]], *, until: Callable[[], bool]
     ) -> None:
         """Ask again and again, whatever the answer, until the change has happened."""

@@ -125,7 +125,7 @@ class OurClients:
         everything = " ".join(map(str, situation.partitions))
         yield f"reader {LATE_READER} {everything} isolation.level=read_committed"
         for name, line in situation.client_lines.items():
-            if name not in situation.clients and not situation.was_a_sender(name):
+            if name not in situation.clients and not situation.was_sending(name):
                 yield line
         if "copier" in self.kinds:
             yield f"wait whole {COPY}"

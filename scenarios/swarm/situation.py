@@ -113,7 +113,7 @@ class Situation:
         replica = None if manager is None else manager.hosted.snapshot(self.partition)
         return str(0 if replica is None else replica.log_end_offset)
 
-    def was_a_sender(self, name: str) -> bool:
+    def was_sending(self, name: str) -> bool:
         lives = [each for each in self.stage.programs.all if each.name == name]
         return bool(lives) and isinstance(lives[-1], SendingClient)
 

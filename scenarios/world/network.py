@@ -188,7 +188,7 @@ class SimulatedNetwork:
         host.up = False
         for end in self._ends:
             if host in (end.host, end.peer_host):
-                end.outgoing.lose_what_is_on_its_way()
+                end.outgoing.lose_bytes_in_flight()
 
     def power_on(self, name: str) -> None:
         host = self._hosts[name]
@@ -196,7 +196,7 @@ class SimulatedNetwork:
         host.boots += 1
         for end in self._ends:
             if end.peer_host is host:
-                end.peer_started_again()
+                end.peer_restarted()
             if host in (end.host, end.peer_host):
                 end.incoming.go_on()
         self._healed.unpark_all()

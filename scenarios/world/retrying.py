@@ -144,7 +144,7 @@ class IdempotentLane:
 
     async def _round(self) -> None:
         """Send all batches once that may be in flight."""
-        self._give_up_the_late()
+        self._give_up_timed_out()
         if not self._waiting:
             return
         if self._producer_id is None and not await self._begin():
@@ -160,7 +160,7 @@ class IdempotentLane:
         if any(waiting in self._waiting for waiting in group):
             await self.client.seams.clock.sleep(BACKOFF_SECONDS)
 
-    def _give_up_the_late(self) -> None:
+    def _give_up_timed_out(self) -> None:
         late = [each for each in self._waiting if each.until <= self._now()]
         for waiting in late:
             if waiting.was_sent:

@@ -134,16 +134,16 @@ class Pipe:
     end: End | None = None  # as the receiver sees it
     api: int | None = None  # of the last request on its connection
     when_arrived: Callable[[], None] = attrs.field(init=False, default=lambda: None)
-    _on_their_way: deque[tuple[float, memoryview | End]] = attrs.field(factory=deque)
+    _in_flight: deque[tuple[float, memoryview | End]] = attrs.field(factory=deque)
     _frame_left: int = 0
     _arrived: deque[memoryview] = attrs.field(factory=deque)
     _next_arrival: VirtualAlarm | None = attrs.field(init=False, default=None)
 
     def push(self, chunk: memoryview | End, *, now: float) -> None:
         arrival = now + self.link.delay()
-        if self._on_their_way and arrival < self._on_their_way[-1][0]:
-            arrival = self._on_their_way[-1][0]
-        self._on_their_way.append((arrival, chunk))
+        if self._in_flight and arrival < self._in_flight[-1][0]:
+            arrival = self._in_flight[-1][0]
+        self._in_flight.append((arrival, chunk))
         if isinstance(chunk, memoryview):
             self.held += len(chunk)
             if self._frame_left <= 0:
@@ -158,12 +158,12 @@ class Pipe:
         if self._next_arrival is not None:
             self._next_arrival.call_off()
             self._next_arrival = None
-        if self.link.down or self.link.holds(self.api) or not self._on_their_way:
+        if self.link.down or self.link.holds(self.api) or not self._in_flight:
             return
         if self._settle():
             self.when_arrived()
-        if self._on_their_way:
-            self._next_arrival = self.time.alarm(self._on_their_way[0][0], self._go_on_by_alarm)
+        if self._in_flight:
+            self._next_arrival = self.time.alarm(self._in_flight[0][0], self._go_on_by_alarm)
 
     def _go_on_by_alarm(self) -> None:
         self._next_arrival = None
@@ -171,7 +171,7 @@ class Pipe:
 
     def _settle(self) -> bool:
         """Take what has arrived from the way; return whether there was anything."""
-        ahead, now, settled = self._on_their_way, self.time.now, False
+        ahead, now, settled = self._in_flight, self.time.now, False
         while ahead and ahead[0][0] <= now:
             _, chunk = ahead.popleft()
             settled = True
@@ -188,22 +188,22 @@ class Pipe:
 
     def resend(self) -> None:
         """Send again what waits, after the link has healed."""
-        chunks = [chunk for _, chunk in self._on_their_way]
-        self._on_their_way.clear()
+        chunks = [chunk for _, chunk in self._in_flight]
+        self._in_flight.clear()
         arrival = now = self.time.now
         for chunk in chunks:
             arrival = max(arrival, now + self.link.delay())
-            self._on_their_way.append((arrival, chunk))
+            self._in_flight.append((arrival, chunk))
         self.go_on()
 
-    def lose_what_is_on_its_way(self) -> None:
+    def lose_bytes_in_flight(self) -> None:
         """Drop what is on its way after a power cut: it is never sent again, and its window stays
         taken.
         """
-        self._on_their_way.clear()
+        self._in_flight.clear()
 
     def lose_everything(self) -> None:
-        self._on_their_way.clear()
+        self._in_flight.clear()
         self._arrived.clear()
         self.held = 0
 
@@ -277,12 +277,12 @@ class SimulatedConnection:
         self.moved += size
         if size:
             if self.superseded:
-                self._tell_if_late()
+                self._report_late_bytes()
             self.on_received(buffer[:size], self.incoming.link)
             if self.tap is not None:
                 self.tap.received(self.incoming, size, self.incoming.time.now)
             if self.other is not None:
-                self.other.room_again()
+                self.other.window_has_room()
         else:
             self._check_not_reset()
         return size
@@ -291,7 +291,7 @@ class SimulatedConnection:
         """Return whether a receiver at this end has something to do."""
         return self.closed or (self.incoming.has_news and not self.host.paused)
 
-    def _tell_if_late(self) -> None:
+    def _report_late_bytes(self) -> None:
         link = self.incoming.link
         if not link.late_reported:
             link.late_reported = True
@@ -319,7 +319,7 @@ class SimulatedConnection:
         self.incoming.end = End.RESET
         self.wake()
 
-    def peer_started_again(self) -> None:
+    def peer_restarted(self) -> None:
         """Expect a reset, if the peer's machine has not acknowledged everything: that is sent
         again.
         """
@@ -331,7 +331,7 @@ class SimulatedConnection:
         self._receivers.unpark_all()
         self._senders.unpark_all()
 
-    def room_again(self) -> None:
+    def window_has_room(self) -> None:
         if self._senders:  # which is rare; the check costs less than the call
             self._senders.unpark_all()
 

@@ -5,7 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from scenarios.checkers import client_accounts as accounts
-from scenarios.checkers.client_accounts import There, of_copy, of_readers, of_transactions
+from scenarios.checkers.client_accounts import (
+    FinalRecords,
+    mistakes_about_copy,
+    mistakes_about_readers,
+    of_transactions,
+)
 from scenarios.world.client import NoAnswer, SentRecords
 from scenarios.world.clients import witness
 from scenarios.world.clients.witness import (
@@ -21,10 +26,10 @@ from storage.types import Offset, TopicPartition
 
 T0 = TopicPartition("t", 0)
 ALL = {0: "a", 1: "b", 2: "c", 4: "d"}
-THERE = There(all=ALL, committed={0: "a", 2: "c", 4: "d"})
+THERE = FinalRecords(all=ALL, committed={0: "a", 2: "c", 4: "d"})
 """b is of a transaction that was aborted, and its marker is at 3."""
 
-Check = Callable[[Sequence[Happening], There], Iterator[str]]
+Check = Callable[[Sequence[Happening], FinalRecords], Iterator[str]]
 
 
 def began(
@@ -73,7 +78,7 @@ SOUND: list[list[Happening]] = [
 
 @pytest.mark.parametrize("happened", SOUND)
 def test_a_sound_account_is_found_sound(happened: list[Happening]) -> None:
-    assert of_readers(happened, THERE) == []
+    assert mistakes_about_readers(happened, THERE) == []
 
 
 @pytest.mark.parametrize(
@@ -120,7 +125,7 @@ def test_a_bad_account_is_found_by_its_check(
     check: Check, happened: list[Happening], found: str
 ) -> None:
     assert list(check(happened, THERE)) == [found]
-    assert f"{check.__name__.replace('_', ' ')}: {found}" in of_readers(happened, THERE)
+    assert f"{check.__name__.replace('_', ' ')}: {found}" in mistakes_about_readers(happened, THERE)
 
 
 def test_records_that_a_group_has_not_read_are_found() -> None:
@@ -188,9 +193,9 @@ def test_a_transaction_with_a_failed_record_is_not_committed(
 )
 def test_a_copy_has_each_record_once(copy: list[str], found: list[str]) -> None:
     source = {"t-0": ["a", "b"], "t-1": ["x"]}
-    assert list(of_copy(source, ["a", "b", "x", "gone"], copy)) == found
+    assert list(mistakes_about_copy(source, ["a", "b", "x", "gone"], copy)) == found
 
 
 def test_a_record_sent_twice_may_be_copied_twice() -> None:
     source = {"t-0": ["a", "b", "a"]}
-    assert list(of_copy(source, "ab", ["c(a)", "c(b)", "c(a)"], repeated=["a"])) == []
+    assert list(mistakes_about_copy(source, "ab", ["c(a)", "c(b)", "c(a)"], repeated=["a"])) == []

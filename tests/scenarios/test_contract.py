@@ -84,7 +84,7 @@ def test_a_replica_proposed_for_its_former_process_is_unproven() -> None:
 def test_a_member_that_followed_a_loss_is_unproven_until_it_has_everything() -> None:
     contract = Contract()
     contract.created(PARTITION)
-    contract.followed_the_loss(PARTITION, "b1")
+    contract.followed_a_loss(PARTITION, "b1")
     assert contract.is_unproven(PARTITION, "b1")
     contract.elected(PARTITION, "b2", "clean")
     assert not contract.may_have_lost, "another one leads, who has everything"

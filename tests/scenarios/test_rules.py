@@ -109,8 +109,8 @@ def test_truncations_that_are_allowed() -> None:
     )
     assert not rules(offsets.cut(cut))
     assert rules(offsets.cut(attrs.evolve(cut, to_offset=4))) == [offsets.CUT]
-    assert not rules(offsets.cut_by_its_leader(cut, FOLLOWER))
-    assert rules(offsets.cut_by_its_leader(cut, LEADER)) == [offsets.LEADER_CUTS]
+    assert not rules(offsets.leader_truncates(cut, FOLLOWER))
+    assert rules(offsets.leader_truncates(cut, LEADER)) == [offsets.LEADER_TRUNCATES]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_follower_that_was_sent_other_records_is_found(
     error: StorageError, broken: list[str]
 ) -> None:
     failed = PartitionFailed(partition=PARTITION, cause=f"{type(error).__name__}: {error}")
-    assert rules(offsets.given_up(failed)) == broken
+    assert rules(offsets.failed_append(failed)) == broken
 
 
 # What has been committed. A log is drawn as its batches, each by its first offset, its
@@ -464,13 +464,13 @@ def test_another_minimum_clears_the_elr_and_moves_no_epoch() -> None:
 
 
 def test_every_member_has_what_a_leader_commits() -> None:
-    assert not rules(leadership.counts_everybody(LEADER, SOUND))
+    assert not rules(leadership.counts_the_isr(LEADER, SOUND))
     wider = attrs.evolve(SOUND, isr=(1, 2, 3))
-    assert rules(leadership.counts_everybody(LEADER, wider)) == [leadership.SUPERSET]
+    assert rules(leadership.counts_the_isr(LEADER, wider)) == [leadership.SUPERSET]
     pending = now(LEADER, maximal_isr=frozenset({1, 2, 3}))
-    assert not rules(leadership.counts_everybody(pending, wider))
+    assert not rules(leadership.counts_the_isr(pending, wider))
     deposed = now(LEADER, leader_epoch=3)
-    assert not rules(leadership.counts_everybody(deposed, wider))
+    assert not rules(leadership.counts_the_isr(deposed, wider))
 
 
 # Clients, brokers that come back, disks.
@@ -491,14 +491,14 @@ def test_a_broker_that_may_have_lost_its_logs_end_is_excluded() -> None:
 
 @pytest.mark.parametrize(("log_end", "broken"), [(9, []), (12, []), (8, [offsets.SYNCED])])
 def test_synced_records_are_there_for_the_next_process(log_end: int, broken: list[str]) -> None:
-    assert rules(offsets.outlives("t-0 on b1", 9, log_end)) == broken
+    assert rules(offsets.synced_survives("t-0 on b1", 9, log_end)) == broken
 
 
 def test_a_log_that_has_failed_appends_nothing_more() -> None:
     failed = FailedLog("t-0 on b1", 5, 100)
-    assert not rules(offsets.takes_nothing_more(failed, failed))
+    assert not rules(offsets.appends_nothing_more(failed, failed))
     for after in (attrs.evolve(failed, log_end=6), attrs.evolve(failed, size=101)):
-        assert rules(offsets.takes_nothing_more(failed, after)) == [offsets.NO_MORE]
+        assert rules(offsets.appends_nothing_more(failed, after)) == [offsets.APPENDS_NOTHING]
 
 
 # The end.

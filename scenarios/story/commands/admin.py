@@ -129,11 +129,11 @@ async def remake(stage: Stage, words: Words, options: Options) -> list[str]:
     def known() -> set[TopicId | None]:
         return {each.metadata.image.topic_id(topic) for each in cluster.brokers.values()}
 
-    await stage.insistently(
+    await stage.repeat_until(
         partial(_delete_topic, stage, topic),
         until=lambda: cluster.image.topic_id(topic) != was,
     )
-    await stage.insistently(
+    await stage.repeat_until(
         partial(stage.client.create_topic, topic, replicas),
         until=lambda: cluster.image.topic_id(topic) is not None,
     )

@@ -32,7 +32,12 @@ from replication.wire.produce import ACKS_ALL
 from scenarios.story.arguments import Options, Words, background, exactly, number_of, partition_of
 from scenarios.story.commands.judge import BrokenPromiseError
 from scenarios.story.commands.produce import outcome_of
-from scenarios.story.expected_records import all_is_copied, all_is_read, nothing_is_open, wrongs
+from scenarios.story.expected_records import (
+    everything_is_copied,
+    everything_is_read,
+    nothing_is_open,
+    wrongs,
+)
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
 from scenarios.world.client import SentRecords
@@ -206,14 +211,14 @@ async def drain(stage: Stage, words: Words, options: Options) -> list[str]:
     await _have_ended(stage, programs.senders)
     await _eventually(stage, nothing_is_open, "no transaction is open")
     programs.drained |= programs.running.keys()
-    await _eventually(stage, all_is_copied, "everything is copied")
-    await _eventually(stage, all_is_read, "our consumers have read everything")
+    await _eventually(stage, everything_is_copied, "everything is copied")
+    await _eventually(stage, everything_is_read, "our consumers have read everything")
     await _have_ended(stage, list(programs.running.values()))
-    await _end_what_is_open(stage)
+    await _end_open_transactions(stage)
     return []
 
 
-async def _end_what_is_open(stage: Stage) -> None:
+async def _end_open_transactions(stage: Stage) -> None:
     """Take over every transactional id, so that no timeout ends a transaction later."""
     ids = {
         each.config.get("transactional.id", each.name) for each in stage.programs.of_transactions

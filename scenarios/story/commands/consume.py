@@ -63,7 +63,9 @@ async def poll(stage: Stage, words: Words, options: Options) -> list[str]:
     if in_background:
         stage.ask_in_background(consumer)
         return []
-    return [" ".join(["polled:", *(value for _, value in await stage.patiently(consumer))])]
+    return [
+        " ".join(["polled:", *(value for _, value in await stage.retry_until_answered(consumer))])
+    ]
 
 
 EPOCH_END_VERSION = 4

@@ -171,7 +171,7 @@ def _place_of(
         stream.close()
 
 
-def read_right_again(stage: Stage) -> None:
+def repair_flipped_bits(stage: Stage) -> None:
     """Flip back every bit that was flipped and is still in its place."""
     rotten, stage.rotten[:] = list(stage.rotten), []
     for name, partition, offset in rotten:

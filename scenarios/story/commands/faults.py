@@ -31,7 +31,7 @@ from scenarios.story.arguments import (
     running_nodes,
     seconds_of,
 )
-from scenarios.story.commands.disks import read_right_again
+from scenarios.story.commands.disks import repair_flipped_bits
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
 from scenarios.world.client import CLIENT
@@ -65,7 +65,7 @@ async def stop(stage: Stage, words: Words, options: Options) -> list[str]:
     words, in_background = background(words)
     for name in nodes(stage, running_nodes(stage, words, options), {}):
         if in_background:
-            stage.go_in_background(name, stage.cluster.stop)
+            stage.start_or_stop_in_background(name, stage.cluster.stop)
         else:
             await stage.cluster.stop(name)
     return []
@@ -78,7 +78,7 @@ async def start(stage: Stage, words: Words, options: Options) -> list[str]:
         if stage.cluster.is_running(name):
             raise ScriptError(f"{name} is up")
         if in_background:
-            stage.go_in_background(name, stage.cluster.start)
+            stage.start_or_stop_in_background(name, stage.cluster.start)
         else:
             try:
                 await stage.cluster.start(name)
@@ -192,7 +192,7 @@ async def recover(stage: Stage, words: Words, options: Options) -> list[str]:
     refuse_any(words, options)
     cluster, world = stage.cluster, stage.world
     world.network.heal_all()
-    read_right_again(stage)
+    repair_flipped_bits(stage)
     for name in [*cluster.names, *stage.programs.running]:
         if world.clock(name).paused:
             world.resume(name)
@@ -204,7 +204,7 @@ async def recover(stage: Stage, words: Words, options: Options) -> list[str]:
         for other in _others(stage, name):
             world.network.set_delay(name, other, least=least, mean_extra=mean_extra)
     # Without a controller no broker comes up, and it may be stopping itself.
-    while not await stage.all_have_come_and_gone():
+    while not await stage.until_none_starts_or_stops():
         await cluster.start(CONTROLLER)
     await cluster.nodes.start()
     return []

@@ -131,10 +131,10 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
     partition = partition_of(where)
     await stage.until_led(partition)
     await stage.checkers.judge_the_end(partition, alone=not stage.programs.all)
-    there = await stage.patiently(partial(stage.client.read, partition))
+    there = await stage.retry_until_answered(partial(stage.client.read, partition))
     begins = 0
     if partition.topic in stage.trimmed:
-        begins = await stage.patiently(partial(stage.client.begins_at, partition))
+        begins = await stage.retry_until_answered(partial(stage.client.begins_at, partition))
     compacted = partition.topic in stage.compacted
     if parted := _differences(stage, partition, begins):
         raise CopiesDifferError(parted[0])
@@ -142,7 +142,9 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
     may_lose_acks_1 = _may_lose_acks_1(stage.world.trace.entries, partition)
     batches = stage.sent_to(partition)
     repeated = repeated_values(batches, trimmed=partition.topic in stage.trimmed)
-    repeated |= {value for each in batches if stage.is_astray(each) for value in each.values}
+    repeated |= {
+        value for each in batches if stage.has_unknown_topic(each) for value in each.values
+    }
     found = list(
         broken_promises(
             batches,
@@ -155,7 +157,7 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
         )
     )
     polls = stage.consumer(partition).polls
-    past = {value for batch in stage.of_the_past(partition) for value in batch.values}
+    past = {value for batch in stage.sent_to_former_topic(partition) for value in batch.values}
     found += of_former_topic({each.value for each in there}, polls, past)
     if may_have_lost:
         polls = []
@@ -394,11 +396,13 @@ async def ledger(stage: Stage, words: Words, options: Options) -> list[str]:
     (where,) = exactly(words, 1, options)
     partition = partition_of(where)
     await stage.until_led(partition)
-    there = stage.accounted[partition] = await stage.patiently(
+    there = stage.accounted[partition] = await stage.retry_until_answered(
         partial(stage.client.read, partition)
     )
     found = {record.value for record in there}
-    past = [each for each in stage.of_the_past(partition) if found.intersection(each.values)]
+    past = [
+        each for each in stage.sent_to_former_topic(partition) if found.intersection(each.values)
+    ]
     return loss_ledger([*past, *stage.sent_to(partition)], there).lines()
 
 

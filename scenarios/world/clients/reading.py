@@ -124,7 +124,7 @@ class Reader(Program):
         records = await consumer.poll(POLL_MS)
         self._given(records)
         if records and "client.rack" in self.config:
-            self._tell_of_followers(consumer, records)
+            self._report_followers(consumer, records)
         if self._commits and self.chance.random() < COMMITS:
             await consumer.commit(timeout_ms=5_000)
 
@@ -135,7 +135,7 @@ class Reader(Program):
             )
             self.witness.note(record.topic_partition, given)
 
-    def _tell_of_followers(self, consumer: Consumer, records: ConsumerRecords) -> None:
+    def _report_followers(self, consumer: Consumer, records: ConsumerRecords) -> None:
         preferred = {
             TopicPartition(tags["topic"], int(tags["partition"])): int(value)
             for name, value in consumer.metrics().items()
