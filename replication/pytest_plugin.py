@@ -46,7 +46,7 @@ TRACE_LINES = 200
 HIDDEN_EVENT = " metadata_applied "  # of every broker, for decisions that have events
 
 
-class Asked(NamedTuple):
+class ClusterSettings(NamedTuple):
     """The settings of a test's cluster; tests with equal ones share a cluster."""
 
     brokers: int
@@ -57,48 +57,48 @@ class Clusters:
     """The clusters that are up, until the session ends."""
 
     def __init__(self) -> None:
-        self._up: dict[Asked, ThreadedCluster] = {}
-        self._marks: dict[Asked, tuple[int, int]] = {}
+        self._up: dict[ClusterSettings, ThreadedCluster] = {}
+        self._marks: dict[ClusterSettings, tuple[int, int]] = {}
 
-    def get(self, asked: Asked) -> "ThreadedCluster":
-        if asked not in self._up:
-            _must_be_ours("replication", "storage")
+    def get(self, wanted: ClusterSettings) -> "ThreadedCluster":
+        if wanted not in self._up:
+            _refuse_other_package("replication", "storage")
             from replication.errors import ConfigError  # noqa: PLC0415 - rule 1
             from replication.testing import ThreadedCluster  # noqa: PLC0415
 
-            cluster = ThreadedCluster(brokers=asked.brokers, config=dict(asked.config))
+            cluster = ThreadedCluster(brokers=wanted.brokers, config=dict(wanted.config))
             try:
-                self._up[asked] = cluster.start()
+                self._up[wanted] = cluster.start()
             except ConfigError as error:
                 pytest.fail(f"the cluster's settings: {error}", pytrace=False)
-        return self._up[asked]
+        return self._up[wanted]
 
     def mark(self) -> None:
         """Note that a test begins."""
         self._marks = {
-            asked: (cluster.trace.mark, cluster.calls) for asked, cluster in self._up.items()
+            wanted: (cluster.trace.mark, cluster.calls) for wanted, cluster in self._up.items()
         }
 
-    def called(self) -> list[Asked]:
+    def called(self) -> list[ClusterSettings]:
         """Return the clusters that were called since the present test began."""
         marks = self._marks
         return [
-            asked
-            for asked, cluster in self._up.items()
-            if cluster.calls != marks.get(asked, (0, 0))[1]
+            wanted
+            for wanted, cluster in self._up.items()
+            if cluster.calls != marks.get(wanted, (0, 0))[1]
         ]
 
-    def trace(self, asked: Asked) -> list[str]:
+    def trace(self, wanted: ClusterSettings) -> list[str]:
         """Return the events of a cluster since the present test began."""
-        if asked not in self._up:
+        if wanted not in self._up:
             return []
-        since, _ = self._marks.get(asked, (0, 0))
-        lines = self._up[asked].trace.lines(since)
+        since, _ = self._marks.get(wanted, (0, 0))
+        lines = self._up[wanted].trace.lines(since)
         return [line for line in lines if HIDDEN_EVENT not in line]
 
-    def make_whole(self, asked: Asked) -> None:
-        if asked in self._up:
-            self._up[asked].reset()
+    def make_whole(self, wanted: ClusterSettings) -> None:
+        if wanted in self._up:
+            self._up[wanted].reset()
 
     def stop(self) -> None:
         """Stop all clusters, even if one of them raises an error."""
@@ -107,7 +107,7 @@ class Clusters:
                 stack.callback(cluster.stop)
 
 
-def _must_be_ours(*packages: str) -> None:
+def _refuse_other_package(*packages: str) -> None:
     """Fail if a package of that name is not understudy's but the project's own."""
     for name in packages:
         spec = find_spec(name)
@@ -125,14 +125,14 @@ _CLUSTERS = pytest.StashKey[Clusters]()
 _NUMBERS = count(1)
 
 
-def asked_by(config: pytest.Config, marked: "Marked") -> Asked:
+def cluster_settings(config: pytest.Config, marks: "MarkSettings") -> ClusterSettings:
     """Return the cluster that the session's settings and, over them, a test's marks ask for."""
-    brokers, settings = _of_the_session(config)
-    own = {key: value for (name, key), value in marked.items() if name == "config"}
-    return Asked(marked.get(BROKERS, brokers), tuple(sorted((settings | own).items())))
+    brokers, settings = _session_settings(config)
+    own = {key: value for (name, key), value in marks.items() if name == "config"}
+    return ClusterSettings(marks.get(BROKERS, brokers), tuple(sorted((settings | own).items())))
 
 
-def _of_the_session(config: pytest.Config) -> tuple[int, dict[str, str]]:
+def _session_settings(config: pytest.Config) -> tuple[int, dict[str, str]]:
     try:
         brokers, lines = int(config.getini("kafka_brokers")), config.getini("kafka_config")
     except (TypeError, ValueError, pytest.UsageError) as error:
@@ -152,15 +152,15 @@ def _of_the_session(config: pytest.Config) -> tuple[int, dict[str, str]]:
 # -- what marks say
 
 # By the name of the setting, and the key of a setting in `config`.
-Marked: TypeAlias = dict[tuple[str, str], Any]
+MarkSettings: TypeAlias = dict[tuple[str, str], Any]
 BROKERS, PARTITIONS = ("brokers", ""), ("partitions", "")
 
 
-def marked(item: pytest.Item) -> Marked:
+def mark_settings(item: pytest.Item) -> MarkSettings:
     """Return the settings of a test's marks; the closest mark decides each setting."""
-    found: Marked = {}
+    found: MarkSettings = {}
     for level in _levels(item):
-        found = _of_one_level(level) | found
+        found = _level_settings(level) | found
     return found
 
 
@@ -174,22 +174,22 @@ def _levels(item: pytest.Item) -> Iterator[list[pytest.Mark]]:
         own = [mark for mark in node.own_markers if mark.name == "kafka"]
         holder = getattr(node, "obj", None)
         classes = holder.__mro__ if isinstance(holder, type) else (holder,)
-        written = [_written_on(each, own) for each in classes]
+        written = [_marks_written_on(each, own) for each in classes]
         yield [mark for mark in own if not any(mark in level for level in written)]
         yield from written
 
 
-def _written_on(holder: object, marks: list[pytest.Mark]) -> list[pytest.Mark]:
+def _marks_written_on(holder: object, marks: list[pytest.Mark]) -> list[pytest.Mark]:
     """Return the marks of a function, class or module itself, without what a class inherits."""
     stored = vars(holder).get("pytestmark", []) if hasattr(holder, "__dict__") else []
     stored = [getattr(each, "mark", each) for each in _as_list(stored)]
     return [mark for mark in marks if any(mark is each for each in stored)]
 
 
-def _of_one_level(marks: list[pytest.Mark]) -> Marked:
-    found: Marked = {}
+def _level_settings(marks: list[pytest.Mark]) -> MarkSettings:
+    found: MarkSettings = {}
     for mark in marks:
-        for (name, key), value in _said(mark).items():
+        for (name, key), value in _settings_of_mark(mark).items():
             other = found.setdefault((name, key), value)
             if other != value:
                 both = " and ".join(f"{key or name}={each!r}" for each in (value, other))
@@ -197,20 +197,20 @@ def _of_one_level(marks: list[pytest.Mark]) -> Marked:
     return found
 
 
-def _said(mark: pytest.Mark) -> Marked:
+def _settings_of_mark(mark: pytest.Mark) -> MarkSettings:
     """Return the settings of one mark; raise UsageError if they are not possible."""
-    said = mark.kwargs
-    if mark.args or said.keys() - {"brokers", "config", "partitions"}:
-        words = [*map(repr, mark.args), *(f"{key}={value!r}" for key, value in said.items())]
+    given = mark.kwargs
+    if mark.args or given.keys() - {"brokers", "config", "partitions"}:
+        words = [*map(repr, mark.args), *(f"{key}={value!r}" for key, value in given.items())]
         raise pytest.UsageError(
             f"@pytest.mark.kafka takes brokers, config and partitions: {', '.join(words)}"
         )
-    config = said.get("config", {})
+    config = given.get("config", {})
     if not isinstance(config, Mapping):
         raise pytest.UsageError(
             f"@pytest.mark.kafka(config={config!r}): expected a dict of settings"
         )
-    numbers: Marked = {(name, ""): value for name, value in said.items() if name != "config"}
+    numbers: MarkSettings = {(name, ""): value for name, value in given.items() if name != "config"}
     for (name, _), number in numbers.items():
         if type(number) is not int or number < 1:
             raise pytest.UsageError(f"@pytest.mark.kafka({name}={number!r}): {_WHOLE}")
@@ -237,7 +237,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
     config.stash[_CLUSTERS] = Clusters()
-    _of_the_session(config)
+    _session_settings(config)
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
@@ -255,16 +255,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize the session's fixture for a test that is marked."""
-    if "kafka_cluster" in metafunc.fixturenames and (said := marked(metafunc.definition)):
-        asked = asked_by(metafunc.config, said)
+    if "kafka_cluster" in metafunc.fixturenames and (given := mark_settings(metafunc.definition)):
+        wanted = cluster_settings(metafunc.config, given)
         ids: Any = [_HIDDEN]
-        metafunc.parametrize("kafka_cluster", [asked], ids=ids, indirect=True, scope="session")
+        metafunc.parametrize("kafka_cluster", [wanted], ids=ids, indirect=True, scope="session")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     item.config.stash[_CLUSTERS].mark()
-    asked = _asked(item)
-    if asked is not None and asked != asked_by(item.config, marked(item)):
+    wanted = _named_cluster(item)
+    if wanted is not None and wanted != cluster_settings(item.config, mark_settings(item)):
         pytest.fail(
             "@pytest.mark.kafka: brokers and config have no effect on a method of"
             " unittest.TestCase, in pytest.param or by add_marker; mark the test function, or"
@@ -277,8 +277,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, Any]:
     report = yield
     if report.failed:
-        for asked in _used_by(item):
-            lines = item.config.stash[_CLUSTERS].trace(asked)[-TRACE_LINES:]
+        for wanted in _used_by(item):
+            lines = item.config.stash[_CLUSTERS].trace(wanted)[-TRACE_LINES:]
             report.sections += [("Kafka's events", "\n".join(lines))] if lines else []
     return report
 
@@ -289,24 +289,24 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
         yield
     finally:  # the next test's cluster is whole even if a fixture has failed
         with ExitStack() as stack:
-            for asked in _used_by(item):
-                stack.callback(item.config.stash[_CLUSTERS].make_whole, asked)
+            for wanted in _used_by(item):
+                stack.callback(item.config.stash[_CLUSTERS].make_whole, wanted)
 
 
-def _used_by(item: pytest.Item) -> set[Asked]:
+def _used_by(item: pytest.Item) -> set[ClusterSettings]:
     """Return the clusters that a test names or has called (rule 3)."""
-    asked = _asked(item)
-    return {*item.config.stash[_CLUSTERS].called(), *([] if asked is None else [asked])}
+    wanted = _named_cluster(item)
+    return {*item.config.stash[_CLUSTERS].called(), *([] if wanted is None else [wanted])}
 
 
-def _asked(item: pytest.Item) -> Asked | None:
+def _named_cluster(item: pytest.Item) -> ClusterSettings | None:
     """Return the settings of the cluster that a test names; None if it names none of ours."""
     if "kafka_cluster" not in getattr(item, "fixturenames", ()):
         return None
     callspec = getattr(item, "callspec", None)
     params = {} if callspec is None else callspec.params
-    asked = params.get("kafka_cluster", asked_by(item.config, {}))
-    return asked if isinstance(asked, Asked) else None
+    wanted = params.get("kafka_cluster", cluster_settings(item.config, {}))
+    return wanted if isinstance(wanted, ClusterSettings) else None
 
 
 # -- the fixtures
@@ -315,19 +315,19 @@ def _asked(item: pytest.Item) -> Asked | None:
 @pytest.fixture(scope="session")
 def kafka_cluster(request: pytest.FixtureRequest) -> "ThreadedCluster":
     """Return a cluster to test against: `replication.testing.ThreadedCluster`."""
-    asked = getattr(request, "param", None) or asked_by(request.config, {})
-    if not isinstance(asked, Asked):
+    wanted = getattr(request, "param", None) or cluster_settings(request.config, {})
+    if not isinstance(wanted, ClusterSettings):
         pytest.fail(
-            f"kafka_cluster takes no parameter, such as {asked!r}: use @pytest.mark.kafka(...)",
+            f"kafka_cluster takes no parameter, such as {wanted!r}: use @pytest.mark.kafka(...)",
             pytrace=False,
         )
-    return request.config.stash[_CLUSTERS].get(asked)
+    return request.config.stash[_CLUSTERS].get(wanted)
 
 
 @pytest.fixture
 def kafka_topic(request: pytest.FixtureRequest, kafka_cluster: "ThreadedCluster") -> Iterator[str]:
     """Yield the name of a new topic of this test's own."""
-    partitions = marked(request.node).get(PARTITIONS, 1)
+    partitions = mark_settings(request.node).get(PARTITIONS, 1)
     name = f"topic-{next(_NUMBERS)}"
     kafka_cluster.create_topic(name, partitions=partitions)
     yield name
