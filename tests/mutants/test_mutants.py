@@ -9,9 +9,9 @@ import pytest
 from replication.leader.rules.leadership import Leadership
 from scenarios.story.script import stories
 from tests.mutants import hunt
-from tests.mutants.__main__ import in_a_line
+from tests.mutants.__main__ import PAGE, as_table, in_a_line, longest_first
 from tests.mutants.catalogue import MUTANTS
-from tests.mutants.hunt import verdict_of
+from tests.mutants.hunt import Verdict, verdict_of
 from tests.mutants.mutant import Edit, Mutant, StaleMutantError, path_of
 from tests.mutants.planting import planted
 
@@ -108,3 +108,21 @@ def test_a_mutant_is_planted_in_place_until_it_is_undone(
 def test_a_hunt_that_fails_is_no_verdict() -> None:
     with pytest.raises(RuntimeError, match="No module"):
         verdict_of("m", subprocess.CompletedProcess([], 1, b"4\n", b"No module named tests\n"))
+
+
+def test_the_longest_hunts_begin_first_and_those_by_tests_last() -> None:
+    page = "| check a | from | 7 | broke |\n| check b | from | 70* | broke |\n"
+    by_test = BY_TESTS[0]
+    mutants = dict.fromkeys(["check a", "check b", "check c"], MUTANTS[CHEAP])
+    with pytest.MonkeyPatch.context() as patched:
+        for name, mutant in mutants.items():
+            patched.setitem(MUTANTS, name, mutant)
+        ordered = longest_first(["check a", by_test, "check b", "check c"], page)
+    assert ordered == ["check c", "check b", "check a", by_test]
+
+
+def test_the_table_is_that_of_the_page() -> None:
+    verdict = Verdict(name=CHEAP, seed=3, rule="InvariantViolatedError: the rule")
+    header, line, row = as_table([verdict, Verdict(name=BY_TESTS[0], seed=None)], first=1)
+    assert f"{header}\n{line}\n" in PAGE.read_text()
+    assert row == f"| {CHEAP} | {MUTANTS[CHEAP].source} | 3 | the rule |"
