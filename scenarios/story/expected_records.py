@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from scenarios.checkers import client_accounts as accounts
 from scenarios.checkers.client_accounts import FinalRecords
 from scenarios.story.commands.judge import repeated_values
+from scenarios.story.log_drawing import whole_batches
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
 from scenarios.world.clients.reading import Reader
 from scenarios.world.clients.witness import Given
 from scenarios.world.cluster import partition_directory
-from storage.batch.batch_stream import BatchStream
 from storage.batch.record_batch import BatchHeader
 from storage.batch.records import ControlRecordType, decode_batch, read_marker
 from storage.types import Offset, TopicPartition
@@ -35,18 +35,11 @@ def _batches(stage: Stage, partition: TopicPartition) -> Iterator[tuple[BatchHea
     snapshot = None if broker is None else broker.replica_manager.hosted.snapshot(partition)
     if leader is None or snapshot is None:
         raise ScriptError(f"nobody leads {partition}")
-    stream = BatchStream(stage.cluster.disk(leader), partition_directory(leader, partition))
-    try:
-        while (
-            header := stream.head()
-        ) is not None and header.last_offset < snapshot.high_watermark:
-            taken = bytearray()
-            while len(taken) < header.size:
-                taken += stream.take(min(stream.available, header.size - len(taken)))
-            stream.passed(header)
-            yield header, memoryview(taken)
-    finally:
-        stream.close()
+    disk = stage.cluster.disk(leader)
+    for header, batch in whole_batches(disk, partition_directory(leader, partition)):
+        if header.last_offset >= snapshot.high_watermark:
+            return
+        yield header, batch
 
 
 def records_on_disk(stage: Stage, partition: TopicPartition) -> tuple[FinalRecords, bool]:

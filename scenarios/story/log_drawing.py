@@ -39,6 +39,22 @@ def _read(file_system: FileSystem, directory: str) -> Iterator[BatchHeader]:
         stream.close()
 
 
+def whole_batches(
+    file_system: FileSystem, directory: str
+) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Yield the batches of a partition's directory, each with its bytes, in order."""
+    stream = BatchStream(file_system, directory)
+    try:
+        while (header := stream.head()) is not None:
+            taken = bytearray()
+            while len(taken) < header.size:
+                taken += stream.take(min(stream.available, header.size - len(taken)))
+            stream.passed(header)
+            yield header, memoryview(taken)
+    finally:
+        stream.close()
+
+
 def readable_batches(file_system: FileSystem, directory: str) -> tuple[list[BatchHeader], str]:
     """Return the headers up to the first damage, and its place; "" if there is none."""
     headers: list[BatchHeader] = []

@@ -41,14 +41,13 @@ from replication.events import LeaderElected
 from replication.verify import Different, Outcome, verify_directories
 from replication.wire.produce import ACKS_ALL
 from scenarios.story.arguments import Options, Words, exactly, partition_of
-from scenarios.story.log_drawing import batches_of
+from scenarios.story.log_drawing import batches_of, whole_batches
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
 from scenarios.world.client import AckedBatch, ReadRecord, Refused, SentRecords, key_of
 from scenarios.world.cluster import log_directory, node_name, partition_directory
 from scenarios.world.history import History, Polled, Sent, anomalies
 from scenarios.world.trace import DiskReplaced, PowerCut, TraceEntry
-from storage.batch.batch_stream import BatchStream
 from storage.batch.record_batch import BatchHeader
 from storage.batch.records import decode_batch
 from storage.types import Offset, TopicPartition
@@ -297,23 +296,12 @@ def differing_latest(stage: Stage, partition: TopicPartition) -> list[str]:
 
 
 def _records_on(stage: Stage, partition: TopicPartition, name: str) -> dict[Offset, str]:
-    stream = BatchStream(stage.cluster.disk(name), partition_directory(name, partition))
-    records: dict[Offset, str] = {}
-    try:
-        while (header := stream.head()) is not None:
-            batch = memoryview(_taken(stream, header.size))
-            stream.passed(header)
-            records |= {each.offset: (each.value or b"").decode() for each in decode_batch(batch)}
-    finally:
-        stream.close()
-    return records
-
-
-def _taken(stream: BatchStream, size: int) -> bytes:
-    taken = b""
-    while len(taken) < size:
-        taken += stream.take(min(stream.available, size - len(taken)))
-    return taken
+    disk = stage.cluster.disk(name)
+    return {
+        each.offset: (each.value or b"").decode()
+        for _, batch in whole_batches(disk, partition_directory(name, partition))
+        for each in decode_batch(batch)
+    }
 
 
 def differences(
