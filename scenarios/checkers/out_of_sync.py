@@ -67,11 +67,10 @@ def standings(cluster: SimulatedCluster, partition: TopicPartition) -> Iterator[
     image, registration = cluster.image, cluster.partition(partition)
     if registration is None:
         return
-    brokers = cluster.brokers
     hosting = {
-        name: broker.replica_manager
-        for name, broker in brokers.items()
-        if hasattr(broker, "replica_manager") and partition in broker.replica_manager.hosted.online
+        name: manager
+        for name, manager in cluster.replica_managers.items()
+        if partition in manager.hosted.online
     }
     leader = hosting.get(node_name(registration.leader))
     led = (
@@ -84,7 +83,7 @@ def standings(cluster: SimulatedCluster, partition: TopicPartition) -> Iterator[
         manager = hosting.get(name)
         standing = ReplicaAndLeader(
             node=name,
-            up=name in brokers,
+            up=name in cluster.brokers,
             paused=cluster.world.clock(name).paused,
             fenced=not image.is_alive(broker_id),
             online=manager is not None,

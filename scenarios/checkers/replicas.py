@@ -129,10 +129,7 @@ class Replicas:
     def find(self, cluster: SimulatedCluster) -> None:
         """Watch the replicas that have come online; forget those that have gone offline."""
         found = set()
-        for name, broker in cluster.brokers.items():
-            manager = getattr(broker, "replica_manager", None)  # none before it is up
-            if manager is None:
-                continue
+        for name, manager in cluster.replica_managers.items():
             for partition, replica in manager.hosted.online.items():
                 found.add((name, partition))
                 watched = self._watched.get((name, partition))
@@ -140,14 +137,14 @@ class Replicas:
                     if watched is not None:
                         self._let_go(watched)
                     held = HeldLog(cluster.world.disk(name), replica.log)
-                    self._watch(name, self._life(name, broker), manager, replica, held)
+                    self._watch(name, self._life(name, manager), manager, replica, held)
         for gone in [each for each in self._watched if each not in found]:
             self._let_go(self._watched.pop(gone))
 
-    def _life(self, name: str, broker: object) -> int:
+    def _life(self, name: str, manager: ReplicaManager) -> int:
         known = self._lives.get(name)
-        if known is None or known[0] is not broker:
-            known = self._lives[name] = (broker, 1 + (0 if known is None else known[1]))
+        if known is None or known[0] is not manager:
+            known = self._lives[name] = (manager, 1 + (0 if known is None else known[1]))
             for node, partition in [each for each in self._last_logs if each[0] == name]:
                 self._gone += self.recovered(node, partition, 0)
         return known[1]

@@ -31,8 +31,8 @@ OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 
 def _batches(stage: Stage, partition: TopicPartition) -> Iterator[tuple[BatchHeader, memoryview]]:
     leader = stage.cluster.leader(partition)
-    broker = stage.cluster.brokers.get(leader or "")
-    snapshot = None if broker is None else broker.replica_manager.hosted.snapshot(partition)
+    manager = stage.cluster.replica_managers.get(leader or "")
+    snapshot = None if manager is None else manager.hosted.snapshot(partition)
     if leader is None or snapshot is None:
         raise ScriptError(f"nobody leads {partition}")
     disk = stage.cluster.disk(leader)

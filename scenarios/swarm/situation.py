@@ -108,8 +108,7 @@ class Situation:
     @property
     def log_end(self) -> str:
         """The log end offset of the leader's replica; 0 before it has one."""
-        broker = self.stage.cluster.brokers.get(self.leader() or "")
-        manager = getattr(broker, "replica_manager", None)  # none before the broker is up
+        manager = self.stage.cluster.replica_managers.get(self.leader() or "")
         replica = None if manager is None else manager.hosted.snapshot(self.partition)
         return str(0 if replica is None else replica.log_end_offset)
 
@@ -213,12 +212,9 @@ def isr_change_pending(situation: Situation) -> Roles | None:
     """Require that the controller fails in this run, and has an ISR change to decide now."""
     if not situation.controller_fails or not situation.is_well(CONTROLLER):
         return None
-    brokers = situation.stage.cluster.brokers.values()
-    managers = [getattr(each, "replica_manager", None) for each in brokers]  # none before it is up
     led = [
         replica.leadership
-        for manager in managers
-        if manager is not None
+        for manager in situation.stage.cluster.replica_managers.values()
         for replica in manager.hosted.online.values()
     ]
     asked = any(each and not isinstance(each.isr_state, CommittedIsr) for each in led)

@@ -38,6 +38,7 @@ from replication.events import EventSink, fan_out, ignore
 from replication.metadata.rules.image import MetadataImage, PartitionRegistration
 from replication.net.raising import raising_only_one
 from replication.net.seams import Seams
+from replication.replica_manager import ReplicaManager
 from scenarios.world.clock import SimulatedClock
 from scenarios.world.trace import DiskReplaced, NodeKilled, NodeStopped, PowerCut
 from scenarios.world.world import World
@@ -133,6 +134,15 @@ class SimulatedCluster:
     def brokers(self) -> dict[str, Broker]:
         """The brokers that run now, in the order of their ids."""
         return {node_name(node_id): broker for node_id, broker in self.nodes.brokers.items()}
+
+    @property
+    def replica_managers(self) -> dict[str, ReplicaManager]:
+        """The replica managers of the brokers that run; a broker that starts has none yet."""
+        return {
+            name: broker.replica_manager
+            for name, broker in self.brokers.items()
+            if hasattr(broker, "replica_manager")
+        }
 
     @property
     def controller(self) -> Controller | None:

@@ -175,9 +175,8 @@ def _replica(stage: Stage, name: str, partition: TopicPartition) -> ReplicaSnaps
 
 
 def _online(stage: Stage, name: str) -> Mapping[TopicPartition, Partition]:
-    broker = stage.cluster.brokers.get(name)
-    replica_manager = getattr(broker, "replica_manager", None)  # absent until it is up
-    return {} if replica_manager is None else replica_manager.hosted.online
+    manager = stage.cluster.replica_managers.get(name)
+    return {} if manager is None else manager.hosted.online
 
 
 def _is_equal(stage: Stage, partition: TopicPartition) -> bool:

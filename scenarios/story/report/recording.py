@@ -126,10 +126,8 @@ class Recording:
             return
         now = self._now
         seen = set()
-        for name, broker in self.cluster.brokers.items():
-            replica_manager = getattr(broker, "replica_manager", None)  # absent until it is up
-            replicas = replica_manager.hosted.describe() if replica_manager is not None else {}
-            for partition, snapshot in replicas.items():
+        for name, manager in self.cluster.replica_managers.items():
+            for partition, snapshot in manager.hosted.describe().items():
                 seen.add((name, partition))
                 self._note(_standing(name, partition, snapshot, now))
         for key, last in list(self._last.items()):
