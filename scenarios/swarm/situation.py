@@ -351,7 +351,7 @@ def transactional(situation: Situation) -> Roles | None:
 def transactional_led(situation: Situation) -> Roles | None:
     roles = _one_of(situation, "sender", situation.senders(transactional=True))
     leader = situation.leader()
-    return roles and leader and roles | {"leader": leader}
+    return roles | {"leader": leader} if roles and leader else None
 
 
 def coordinator(situation: Situation) -> Roles | None:

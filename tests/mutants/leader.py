@@ -153,7 +153,7 @@ MUTANTS = (
         (
             Edit(
                 PARTITION,
-                "        if required_acks == -1 and leadership.under_min_isr:",
+                "        if required_acks == ACKS_ALL and leadership.under_min_isr:",
                 "        if required_acks == -1 and not leadership.isr:",
             ),
         ),
@@ -166,8 +166,8 @@ MUTANTS = (
         (
             Edit(
                 PARTITION,
-                "        if required_acks == -1 and leadership.under_min_isr:\n",
-                "        if required_acks == -1 and leadership.under_min_isr:\n"
+                "        if required_acks == ACKS_ALL and leadership.under_min_isr:\n",
+                "        if required_acks == ACKS_ALL and leadership.under_min_isr:\n"
                 "            self.log.append_as_leader(\n"
                 "                records,\n"
                 "                leader_epoch=self.leader_epoch,\n"
