@@ -188,26 +188,23 @@ async def test_what_failed_cannot_be_committed(world: World) -> None:
 @pytest.mark.parametrize(
     ("topic", "value"), [("missing", b"x"), ("t", b"x" * 2000)], ids=["unknown topic", "too large"]
 )
-def test_a_transaction_without_a_record_that_could_not_be_sent_is_not_committed(
-    topic: str, value: bytes
+@played
+async def test_a_transaction_without_a_record_that_could_not_be_sent_is_not_committed(
+    world: World, topic: str, value: bytes
 ) -> None:
     """The program caught the error of its send, as a program without `async with` may."""
-
-    async def story(world: World) -> None:
-        async with (
-            scene(world, auto_create_topics_enable="false") as stage,
-            stage.producer(max_block_ms=2000, max_request_size=1000) as producer,
-        ):
-            producer.begin_transaction()
-            await producer.send("t", b"there", partition=0)
-            with pytest.raises(KafkaError):
-                await producer.send(topic, value, partition=0)
-            with pytest.raises(TransactionAbortedError):
-                await producer.commit_transaction()
-            await producer.abort_transaction()
-            assert await stage.read(T0) == []
-
-    play(story)
+    async with (
+        scene(world, auto_create_topics_enable="false") as stage,
+        stage.producer(max_block_ms=2000, max_request_size=1000) as producer,
+    ):
+        producer.begin_transaction()
+        await producer.send("t", b"there", partition=0)
+        with pytest.raises(KafkaError):
+            await producer.send(topic, value, partition=0)
+        with pytest.raises(TransactionAbortedError):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+        assert await stage.read(T0) == []
 
 
 @pytest.mark.parametrize("victim", ["coordinator", "leader"])
