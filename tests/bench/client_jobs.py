@@ -22,6 +22,10 @@ TOGETHER = 1000
 SIZES = {"100": (100, 100), "1024": (1024, 1024), "varied": (20, 180)}
 
 
+Send = Callable[[Any, list[bytes]], Awaitable[None]]
+"""Sends the values with a producer."""
+
+
 def values_of(topic: str, count: int) -> list[bytes]:
     """The same for every client."""
     least, most = SIZES[topic.split("-", maxsplit=1)[0]]
@@ -45,31 +49,23 @@ class Understudy:
     def do(self, what: str, servers: str, topic: str, count: int) -> object:
         import trio
 
-        jobs: dict[str, Callable[[str, str, int], Awaitable[object]]] = {
-            "produce": self.produce,
-            "produce_many": self.produce_many,
-            "consume": self.consume,
-            "consume_columns": self.consume_columns,
-            "send": self.send,
-            "first": self.first,
-            "assigned": self.assigned,
-        }
-        return trio.run(jobs[what], servers, topic, count)
+        return trio.run(getattr(self, what), servers, topic, count)
 
     async def produce(self, servers: str, topic: str, count: int) -> object:
-        from replication.client import Producer
-
-        values = values_of(topic, count)
-        producer: Producer[bytes, bytes] = Producer(servers)
-        async with producer:
-            await producer.send(topic, values[0])
-            stopwatch = Stopwatch()
+        async def send(producer: Any, values: list[bytes]) -> None:
             for value in values:
                 await producer.send_soon(topic, value)
-            await producer.flush()
-            return stopwatch.read()
+
+        return await self._produced(servers, topic, count, send)
 
     async def produce_many(self, servers: str, topic: str, count: int) -> object:
+        async def send(producer: Any, values: list[bytes]) -> None:
+            for begin in range(0, count, TOGETHER):
+                await producer.send_many(topic, values[begin : begin + TOGETHER])
+
+        return await self._produced(servers, topic, count, send)
+
+    async def _produced(self, servers: str, topic: str, count: int, send: Send) -> object:
         from replication.client import Producer
 
         values = values_of(topic, count)
@@ -77,8 +73,7 @@ class Understudy:
         async with producer:
             await producer.send(topic, values[0])
             stopwatch = Stopwatch()
-            for begin in range(0, count, TOGETHER):
-                await producer.send_many(topic, values[begin : begin + TOGETHER])
+            await send(producer, values)
             await producer.flush()
             return stopwatch.read()
 
@@ -142,34 +137,30 @@ class Aiokafka:
     def do(self, what: str, servers: str, topic: str, count: int) -> object:
         import asyncio
 
-        jobs: dict[str, Callable[[str, str, int], Any]] = {
-            "produce": self.produce,
-            "produce_many": self.produce_many,
-            "consume": self.consume,
-            "consume_columns": self.consume,  # it knows records only
-            "send": self.send,
-            "first": self.first,
-            "assigned": self.assigned,
-        }
-        return asyncio.run(jobs[what](servers, topic, count))
+        return asyncio.run(getattr(self, what)(servers, topic, count))
 
     async def produce(self, servers: str, topic: str, count: int) -> object:
-        from aiokafka import AIOKafkaProducer
+        async def send(producer: Any, values: list[bytes]) -> None:
+            for value in values:
+                await producer.send(topic, value)
 
-        values = values_of(topic, count)
-        producer = AIOKafkaProducer(bootstrap_servers=servers, acks="all", linger_ms=5)
-        await producer.start()
-        await producer.send_and_wait(topic, values[0])
-        stopwatch = Stopwatch()
-        for value in values:
-            await producer.send(topic, value)
-        await producer.flush()
-        taken = stopwatch.read()
-        await producer.stop()
-        return taken
+        return await self._produced(servers, topic, count, send)
 
     async def produce_many(self, servers: str, topic: str, count: int) -> object:
-        """In batches that the program fills itself, which is aiokafka's way."""
+        """Fill the batches in the program itself, which is aiokafka's way."""
+
+        async def send(producer: Any, values: list[bytes]) -> None:
+            batch = producer.create_batch()
+            for value in values:
+                if batch.append(key=None, value=value, timestamp=None) is None:
+                    await producer.send_batch(batch, topic, partition=0)
+                    batch = producer.create_batch()
+                    batch.append(key=None, value=value, timestamp=None)
+            await producer.send_batch(batch, topic, partition=0)
+
+        return await self._produced(servers, topic, count, send)
+
+    async def _produced(self, servers: str, topic: str, count: int, send: Send) -> object:
         from aiokafka import AIOKafkaProducer
 
         values = values_of(topic, count)
@@ -177,13 +168,7 @@ class Aiokafka:
         await producer.start()
         await producer.send_and_wait(topic, values[0])
         stopwatch = Stopwatch()
-        batch = producer.create_batch()
-        for value in values:
-            if batch.append(key=None, value=value, timestamp=None) is None:
-                await producer.send_batch(batch, topic, partition=0)
-                batch = producer.create_batch()
-                batch.append(key=None, value=value, timestamp=None)
-        await producer.send_batch(batch, topic, partition=0)
+        await send(producer, values)
         await producer.flush()
         taken = stopwatch.read()
         await producer.stop()
@@ -208,6 +193,8 @@ class Aiokafka:
         taken = stopwatch.read()
         await consumer.stop()
         return taken
+
+    consume_columns = consume  # it knows records only
 
     async def send(self, servers: str, topic: str, count: int) -> list[float]:
         from aiokafka import AIOKafkaProducer

@@ -126,7 +126,8 @@ def test_a_checkpoint_of_another_topic_of_that_name_is_refused_by_both_ids(
     assert stream(spark, topic, tmp_path) == [*passed, *range(20, 25)]
 
 
-@pytest.mark.parametrize("lenient", one_in(2, [False, True]))
+@pytest.mark.deep
+@pytest.mark.parametrize("lenient", [False, True])
 def test_a_topic_that_vanishes_under_a_query_is_named_or_gone_on_without(
     spark: Any, topic_named: Callable[[str], Topic], tmp_path: Path, *, lenient: bool
 ) -> None:
@@ -186,6 +187,7 @@ def test_a_damaged_batch_ends_a_stream_by_file_and_offset_or_is_skipped(
     assert passed == [offset for offset in range(60) if offset != lost]
 
 
+@pytest.mark.deep
 def test_a_stream_of_a_directory_that_is_no_log_says_so(spark: Any, tmp_path: Path) -> None:
     from pyspark.errors import StreamingQueryException
 

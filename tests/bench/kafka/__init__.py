@@ -4,10 +4,10 @@
     asking       a request to a broker over a blocking socket, until it answers as wished
     processes    what the kernel has counted for them: processor time, memory, bytes
     clients      producers (librdkafka's), each in a process of its own
-    start_up  idle  latency  throughput  idle_partitions  catch_up  mirror  failover
+    start_up  idle  latency  throughput  catch_up  mirror  failover
     warm_up      until Java's compiler has seen enough
-    comparison   rounds of both, and how many times better ours are
-    report plot  the table and the plot of docs/benchmarks.md
+    comparison   sizes, rounds of both, and how many times better ours are
+    report       the table and the plot of docs/benchmarks.md
 
 Rounds of both sides take turns, on clusters that both live while either works: what an idle
 cluster takes from the other is a line of the table itself. A round before the first does not

@@ -14,7 +14,6 @@ from tests.bench.kafka import (
     catch_up,
     failover,
     idle,
-    idle_partitions,
     latency,
     mirror,
     start_up,
@@ -22,11 +21,17 @@ from tests.bench.kafka import (
     warm_up,
 )
 from tests.bench.kafka.asking import addresses, create_topic, write
-from tests.bench.kafka.comparison import KAFKA, OURS, Comparison
-from tests.bench.kafka.real import open_kafka, start_kafka
+from tests.bench.kafka.comparison import GIB, KAFKA, OURS, QUICK, Comparison, Sizes
 from tests.bench.kafka.report import line, table, write_page
-from tests.bench.kafka.sides import BROKERS, RivalCluster, Side, open_ours, start_ours
-from tests.bench.kafka.sizes import GIB, QUICK, Sizes
+from tests.bench.kafka.sides import (
+    BROKERS,
+    RivalCluster,
+    Side,
+    open_kafka,
+    open_ours,
+    start_kafka,
+    start_ours,
+)
 
 Measure = Callable[[Mapping[str, RivalCluster], Sizes], Iterable[Comparison]]
 
@@ -34,7 +39,7 @@ TOGETHER: dict[str, Measure] = {
     "idle": idle.run,  # before anything else has made them grow
     "latency": latency.run,
     "throughput": throughput.run,
-    "idle_partitions": idle_partitions.run,
+    "idle_partitions": idle.run_partitions,
     "catch_up": catch_up.run,
     "mirror": mirror.run,
 }

@@ -6,7 +6,7 @@ know what it leads, is asked again after some milliseconds.
 
 import itertools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from replication.cli.probe import fetch_metadata
 from replication.errors import ErrorCode
@@ -19,6 +19,7 @@ from replication.wire.create_topics import (
 )
 from replication.wire.frames import decode_response, encode_request
 from tests.bench.acks import Asker, acknowledged, produce_frame
+from tests.bench.kafka.sides import RivalCluster
 
 AGAIN_SECONDS = 0.005
 PATIENCE_SECONDS = 180.0
@@ -66,6 +67,14 @@ def _created(answer: bytes) -> bool:
 def write(brokers: Iterable[Address], topic: str) -> None:
     """One record with acks=all, acknowledged by whichever of them leads partition 0."""
     _until(acknowledged, brokers, produce_frame(topic))
+
+
+def make_topic(clusters: Mapping[str, RivalCluster], name: str, replicas: list[list[int]]) -> None:
+    """Create a topic at each cluster, with a first record in it."""
+    for cluster in clusters.values():
+        brokers = addresses(cluster.bootstrap_servers)
+        create_topic(brokers[0], name, replicas)
+        write(brokers, name)
 
 
 def _until(good: Callable[[bytes], bool], brokers: Iterable[Address], frame: bytes) -> None:

@@ -18,10 +18,9 @@ from confluent_kafka.admin import AdminClient
 from replication.client import Admin
 from storage.types import TopicPartition
 from tests.bench.kafka.asking import addresses, create_topic, write
-from tests.bench.kafka.comparison import Comparison, in_turn
+from tests.bench.kafka.comparison import GIB, Comparison, Sizes, after_the_first, in_turn
 from tests.bench.kafka.processes import worked_seconds
 from tests.bench.kafka.sides import RivalCluster, pids
-from tests.bench.kafka.sizes import GIB, Sizes
 
 PARTITIONS = 4
 LEADER, FOLLOWER = 1, 2
@@ -50,12 +49,12 @@ def run(clusters: Mapping[str, RivalCluster], sizes: Sizes) -> Iterator[Comparis
             name=label,
             unit="MiB/s",
             more_is_better=True,
-            rounds={side: [each[0] for each in rounds[1:]] for side, rounds in taken.items()},
+            rounds=after_the_first(taken, 0),
         )
         yield Comparison(
             name=f"{label}, processor time",
             unit="s/GiB",
-            rounds={side: [each[1] for each in rounds[1:]] for side, rounds in taken.items()},
+            rounds=after_the_first(taken, 1),
         )
 
 

@@ -7,10 +7,9 @@ metadata and no patience: it sends the record to either survivor in turn, every 
 import time
 from collections.abc import Iterator, Mapping
 
-from tests.bench.kafka.asking import addresses, create_topic, leader_of, wait_until_in_sync, write
-from tests.bench.kafka.comparison import Comparison, in_turn
+from tests.bench.kafka.asking import addresses, leader_of, make_topic, wait_until_in_sync, write
+from tests.bench.kafka.comparison import Comparison, Sizes, after_the_first, in_turn
 from tests.bench.kafka.sides import BROKERS, RivalCluster
-from tests.bench.kafka.sizes import Sizes
 
 CONFIG = {
     "broker.session.timeout.ms": "2000",
@@ -20,15 +19,12 @@ TOPIC = "failover"
 
 
 def run(clusters: Mapping[str, RivalCluster], sizes: Sizes) -> Iterator[Comparison]:
-    for cluster in clusters.values():
-        brokers = addresses(cluster.bootstrap_servers)
-        create_topic(brokers[0], TOPIC, [list(BROKERS)])
-        write(brokers, TOPIC)
+    make_topic(clusters, TOPIC, [list(BROKERS)])
     taken = in_turn(clusters, fail_over, rounds=1 + sizes.failover_rounds)
     yield Comparison(
         name="failover, SIGKILL of the leader to the first acked write",
         unit="s",
-        rounds={side: rounds[1:] for side, rounds in taken.items()},
+        rounds=after_the_first(taken),
     )
 
 

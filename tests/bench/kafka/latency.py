@@ -3,22 +3,18 @@
 import statistics
 from collections.abc import Iterator, Mapping
 
-from tests.bench.kafka.asking import addresses, create_topic, write
+from tests.bench.kafka.asking import make_topic
 from tests.bench.kafka.clients import ask
-from tests.bench.kafka.comparison import Comparison, in_turn
+from tests.bench.kafka.comparison import Comparison, Sizes, after_the_first, in_turn
 from tests.bench.kafka.processes import worked_seconds
 from tests.bench.kafka.sides import BROKERS, RivalCluster, pids
-from tests.bench.kafka.sizes import Sizes
 
 RATES = (100, 5000)
 TOPIC = "latency"
 
 
 def run(clusters: Mapping[str, RivalCluster], sizes: Sizes) -> Iterator[Comparison]:
-    for cluster in clusters.values():
-        brokers = addresses(cluster.bootstrap_servers)
-        create_topic(brokers[0], TOPIC, [list(BROKERS)])
-        write(brokers, TOPIC)
+    make_topic(clusters, TOPIC, [list(BROKERS)])
     for rate in RATES:
         taken = in_turn(
             clusters,
@@ -29,12 +25,12 @@ def run(clusters: Mapping[str, RivalCluster], sizes: Sizes) -> Iterator[Comparis
             yield Comparison(
                 name=f"acks=all at {rate:,} records/s, {name}",
                 unit="ms",
-                rounds={side: [each[at] for each in rounds[1:]] for side, rounds in taken.items()},
+                rounds=after_the_first(taken, at),
             )
         yield Comparison(
             name=f"the cluster's processor time at {rate:,} records/s",
             unit="% of a core",
-            rounds={side: [each[2] for each in rounds[1:]] for side, rounds in taken.items()},
+            rounds=after_the_first(taken, 2),
         )
 
 

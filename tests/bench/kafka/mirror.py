@@ -13,9 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.bench.kafka.catch_up import BATCH_BYTES, MIB, fill
-from tests.bench.kafka.comparison import KAFKA, OURS, Comparison
+from tests.bench.kafka.comparison import GIB, KAFKA, OURS, Comparison, Sizes
 from tests.bench.kafka.sides import RivalCluster
-from tests.bench.kafka.sizes import GIB, Sizes
 
 
 def run(clusters: Mapping[str, RivalCluster], sizes: Sizes) -> Iterator[Comparison]:

@@ -1,10 +1,10 @@
-"""The table, for people and for docs/benchmarks.md."""
+"""The table and the plot, for people and for docs/benchmarks.md."""
 
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.bench.kafka.comparison import SIDES, Comparison
-from tests.bench.kafka.plot import plot
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 PAGE, PLOT = DOCS / "benchmarks.md", DOCS / "bench-kafka.svg"
@@ -54,3 +54,53 @@ def write_page(comparisons: Sequence[Comparison], *, ran: str) -> None:
     written = f"{ran}\n\n![How many times better ours is]({PLOT.name})\n\n{table(comparisons)}"
     PAGE.write_text(f"{before}{BEGIN}\n\n{written}\n{END}{after}")
     PLOT.write_text(plot(comparisons))
+
+
+# How many times better we are, as bars on a scale of powers of two; below 1 they go left.
+
+ROW, BAR, TOP = 22, 14, 30
+LABELS, WIDTH = 400, 860
+MOST_DOUBLINGS = 5
+PIXELS = (WIDTH - LABELS - 60) / (2 * MOST_DOUBLINGS)
+ONE = LABELS + MOST_DOUBLINGS * PIXELS
+AHEAD, BEHIND = "#2a7f62", "#b5482f"
+
+
+def plot(comparisons: Sequence[Comparison]) -> str:
+    """An SVG of those that both sides ran."""
+    rows = [(each.name, each.gain) for each in comparisons if each.gain is not None]
+    height = TOP + ROW * len(rows) + 10
+    return "\n".join(
+        [
+            (
+                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}"'
+                ' font-family="sans-serif" font-size="12">'
+            ),
+            f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
+            *(_scale(doubling, height) for doubling in range(-MOST_DOUBLINGS, MOST_DOUBLINGS + 1)),
+            *(_bar(number, name, gain) for number, (name, gain) in enumerate(rows)),
+            "</svg>\n",
+        ]
+    )
+
+
+def _scale(doubling: int, height: int) -> str:
+    at = ONE + doubling * PIXELS
+    label = f"{2**doubling}" if doubling >= 0 else f"1/{2**-doubling}"
+    stroke = "#444" if doubling == 0 else "#ddd"
+    return (
+        f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{TOP - 8}" y2="{height - 8}" stroke="{stroke}"/>'
+        f'<text x="{at:.1f}" y="{TOP - 14}" text-anchor="middle" fill="#444">{label}</text>'
+    )
+
+
+def _bar(number: int, name: str, gain: float) -> str:
+    top = TOP + ROW * number
+    doublings = max(-MOST_DOUBLINGS, min(MOST_DOUBLINGS, math.log2(gain)))
+    left, width = ONE + min(0.0, doublings * PIXELS), abs(doublings * PIXELS)
+    return (
+        f'<text x="{LABELS - 10}" y="{top + BAR - 2}" text-anchor="end">{name}</text>'
+        f'<rect x="{left:.1f}" y="{top}" width="{width:.1f}" height="{BAR}"'
+        f' fill="{AHEAD if gain >= 1 else BEHIND}"/>'
+        f'<text x="{WIDTH - 10}" y="{top + BAR - 2}" text-anchor="end">{gain:.2f}</text>'
+    )

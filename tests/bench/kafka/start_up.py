@@ -10,17 +10,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.bench.kafka.asking import addresses, create_topic, write
-from tests.bench.kafka.comparison import Comparison, in_turn
+from tests.bench.kafka.comparison import Comparison, Sizes, after_the_first, in_turn
 from tests.bench.kafka.sides import BROKERS, Side
-from tests.bench.kafka.sizes import Sizes
 
 TOPIC = "first"
 
 
 def run(sides: Mapping[str, Side], sizes: Sizes) -> Iterator[Comparison]:
     taken = in_turn(sides, start, rounds=1 + sizes.start_up_rounds)
-    warm = {side: rounds[1:] for side, rounds in taken.items()}
-    yield Comparison(name="start-up to the first acked write", unit="s", rounds=warm)
+    yield Comparison(
+        name="start-up to the first acked write", unit="s", rounds=after_the_first(taken)
+    )
 
 
 def start(side: Side) -> float:

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 
-from tests.bench.kafka.asking import addresses, create_topic, write
+from tests.bench.kafka.asking import make_topic
 from tests.bench.kafka.clients import PARTITIONS, ask
-from tests.bench.kafka.comparison import Comparison, in_turn
+from tests.bench.kafka.comparison import Comparison, Sizes, after_the_first, in_turn
 from tests.bench.kafka.processes import worked_seconds
 from tests.bench.kafka.sides import RivalCluster, pids
-from tests.bench.kafka.sizes import Sizes
 
 RECORD_BYTES = (100, 1024)
 MOST_RECORDS = 500_000
@@ -17,10 +16,7 @@ ROTATED = ([1, 2, 3], [2, 3, 1], [3, 1, 2])
 def run(clusters: Mapping[str, RivalCluster], sizes: Sizes) -> Iterator[Comparison]:
     for size in RECORD_BYTES:
         count = min(sizes.produced_bytes // size, MOST_RECORDS)
-        for cluster in clusters.values():
-            brokers = addresses(cluster.bootstrap_servers)
-            create_topic(brokers[0], topic(size), list(ROTATED[:PARTITIONS]))
-            write(brokers, topic(size))
+        make_topic(clusters, topic(size), list(ROTATED[:PARTITIONS]))
         taken = in_turn(
             clusters,
             lambda cluster, size=size, count=count: produced(cluster, size, count),  # type: ignore[misc]  # mypy infers no lambda with a default
@@ -30,12 +26,12 @@ def run(clusters: Mapping[str, RivalCluster], sizes: Sizes) -> Iterator[Comparis
             name=f"produce {size:,} B records",
             unit="records/s",
             more_is_better=True,
-            rounds={side: [each[0] for each in rounds[1:]] for side, rounds in taken.items()},
+            rounds=after_the_first(taken, 0),
         )
         yield Comparison(
             name=f"the brokers' work to take {size:,} B records",
             unit="us/record",
-            rounds={side: [each[1] for each in rounds[1:]] for side, rounds in taken.items()},
+            rounds=after_the_first(taken, 1),
         )
 
 

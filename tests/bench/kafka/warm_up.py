@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from tests.bench.kafka.asking import addresses, create_topic, write
 from tests.bench.kafka.clients import PARTITIONS, ask
-from tests.bench.kafka.comparison import Comparison
+from tests.bench.kafka.comparison import Comparison, Sizes
 from tests.bench.kafka.sides import BROKERS, RivalCluster
-from tests.bench.kafka.sizes import Sizes
 
 TOPIC = "warm-up"
 RATE = 2000
