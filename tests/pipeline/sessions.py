@@ -24,6 +24,5 @@ def session_for_tests(installed: Path) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(installed), prepend=os.pathsep)
         session = get_session(master="local[2]", quick=True)
-        session.conf.set("spark.sql.shuffle.partitions", "2")  # of the little that there is
         yield session
         session.stop()
