@@ -65,7 +65,7 @@ def test_names_are_unique() -> None:
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("fault", one_in(6, [*FAULTS, *LAST_FAULTS]), ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", one_in(9, [*FAULTS, *LAST_FAULTS]), ids=lambda fault: fault.name)
 def test_the_lines_of_a_fault_are_a_story(fault: FaultKind) -> None:
     drawn: list[str] = []
 

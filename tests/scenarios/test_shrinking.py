@@ -36,6 +36,7 @@ judge t-0
 """
 
 
+@pytest.mark.deep
 def test_a_failing_story_is_reported_in_few_words(monkeypatch: pytest.MonkeyPatch) -> None:
     planted("a leader does not commit alone")(monkeypatch)
     run = play(lambda _: NOISY.splitlines(), seed=1)

@@ -25,12 +25,12 @@ STORIES = list(stories().values())
 FIRST = "a-leader-killed-while-it-holds-an-unreplicated-record"
 
 
-@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", one_in(2, STORIES), ids=lambda path: path.stem)
 def test_a_story_gives_its_recorded_answers(path: Path) -> None:
     run_story(read_story(path), seed=1).check()
 
 
-@pytest.mark.parametrize("path", one_in(12, STORIES), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", one_in(24, STORIES), ids=lambda path: path.stem)
 def test_every_seed_gives_those_answers_and_equal_seeds_are_equal_runs(path: Path) -> None:
     script = read_story(path)
     first, second, again = (run_story(script, seed=seed) for seed in (1, 2, 2))

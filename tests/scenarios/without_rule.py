@@ -15,8 +15,15 @@ Case = tuple[str, str, Mistake]
 
 
 def pairs(cases: Sequence[Case]) -> list[Any]:
-    """For `parametrize`, each named after its scenario and its mistake."""
-    return [pytest.param(*each, id=f"{each[0]}-{each[2].__name__}") for each in cases]
+    """For `parametrize`, each named after its scenario and its mistake; all but every third are deep."""
+    return [
+        pytest.param(
+            *each,
+            id=f"{each[0]}-{each[2].__name__}",
+            marks=[pytest.mark.deep] if number % 3 else [],
+        )
+        for number, each in enumerate(cases)
+    ]
 
 
 def check_comes_out_otherwise(

@@ -25,6 +25,8 @@ EAGER: dict[str, Any] = {
     "log_initial_task_delay_ms": "0",
 }
 
+RETAINING = EAGER | {"log_retention_check_interval_ms": "5000"}
+
 
 def request(
     *offsets: tuple[int, Offset], topic: str = "t", timeout_ms: int = 5_000
@@ -91,10 +93,10 @@ async def test_what_lies_below_the_start_goes_with_the_retention_job_on_every_re
 
 def test_what_was_deleted_and_why_is_an_event_on_every_broker() -> None:
     async def story(world: World) -> None:
-        async with staged(world, log_segment_delete_delay_ms="0", **EAGER) as stage:
+        async with staged(world, log_segment_delete_delay_ms="0", **RETAINING) as stage:
             _, leader = await produced(stage)
             await stage.client.ask(stage.address(leader), request((0, 6)))
-            await world.clock("b1").sleep(301)
+            await world.clock("b1").sleep(6)
             deleted = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=10_000)
             await stage.client.ask(stage.address(leader), deleted)
             await world.clock("b1").sleep(5)

@@ -22,7 +22,7 @@ from tests.replication.server.hostile import (
 from tests.replication.server.long_lists import long_lists
 
 
-@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("hostile", one_in(2, HOSTILE.values()), ids=HOSTILE)
 async def test_a_request_leaves_its_neighbour_room(hostile: Hostile) -> None:
     frame = hostile.frame(hostile.tested)
     async with attacked(unauthorised=hostile.unauthorised) as stage:
@@ -46,7 +46,8 @@ LISTS = dict(long_lists())
 ITEMS = 3_000
 
 
-@pytest.mark.parametrize("place", one_in(6, range(6)))
+@pytest.mark.deep
+@pytest.mark.parametrize("place", range(6))
 async def test_a_long_list_leaves_its_neighbour_room(place: int) -> None:
     """Done in one go, most take thirty lines an item.
 

@@ -33,7 +33,7 @@ EVERY_VERSION: list[tuple[Api, type, int]] = [
 def parameters(messages: Iterable[tuple[Api, type, int]]) -> list[Any]:
     """Return the messages as parameters of a test.
 
-    Those versions are `deep` that are neither the oldest, nor the first flexible, nor the newest.
+    The versions between the oldest and the newest are `deep`.
     """
     return [
         pytest.param(
@@ -41,7 +41,7 @@ def parameters(messages: Iterable[tuple[Api, type, int]]) -> list[Any]:
             message,
             version,
             id=f"{message.__name__} v{version}",
-            marks=[] if turns(api, version) else [pytest.mark.deep],
+            marks=[] if version in (api.min_version, api.max_version) else [pytest.mark.deep],
         )
         for api, message, version in messages
     ]

@@ -82,7 +82,7 @@ def crashed_after(seed: int, changes: int, *, power: bool) -> tuple[Log, Cleanin
 @pytest.mark.parametrize(
     ("power", "seed"),
     [
-        pytest.param(False, 0, id="killed"),
+        pytest.param(False, 0, id="killed", marks=pytest.mark.deep),
         pytest.param(True, 0, id="power cut"),
         # What is left after a power cut is chance's to say.
         pytest.param(True, 1, id="power cut, seed 1", marks=pytest.mark.deep),
