@@ -12,6 +12,7 @@ from replication.follower.rules.fetch_state import (
 )
 from replication.metrics import MetricsRegistry
 from replication.net.clock import TrioClock
+from storage.errors import KafkaStorageError
 from storage.types import NO_TOPIC_ID, LeaderEpoch, Offset, TopicPartition
 from tests.replication.follower.fake_leader import FakeLeader, FakeReplicas, Led
 from tests.replication.follower.model_log import ModelLog, drawn
@@ -26,10 +27,22 @@ both_ways = pytest.mark.parametrize(
 )
 
 
-def committed(*runs: tuple[int, int, int]) -> ModelLog:
-    """A log whose high watermark is its end."""
+# An error of one partition, and how many bugs it counts as.
+errors_of_one = pytest.mark.parametrize(
+    ("error", "bugs"),
+    [
+        pytest.param(KafkaStorageError("disk"), 0, id="the disk"),
+        pytest.param(AssertionError("law"), 1, id="a mistake of ours"),
+    ],
+)
+
+
+def committed(*runs: tuple[int, int, int], start: Offset = 0) -> ModelLog:
+    """Return a log whose high watermark is its end, with its records below `start` deleted."""
     log = drawn(*runs)
     log.high_watermark = log.log_end_offset
+    if start:
+        log.move_start_to(start)
     return log
 
 

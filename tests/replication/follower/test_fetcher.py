@@ -7,7 +7,7 @@ from replication.errors import ErrorCode, PeerUnavailableError
 from replication.events import FollowerFetching, PartitionFailed
 from replication.follower.rules.fetch_state import FetchPhase
 from replication.wire.fetch import PartitionData
-from storage.errors import KafkaStorageError, StorageError, UnsupportedFormatError
+from storage.errors import StorageError, UnsupportedFormatError
 from storage.types import TopicPartition
 from tests.replication.follower.following import (
     LEGACY,
@@ -16,6 +16,7 @@ from tests.replication.follower.following import (
     Following,
     both_ways,
     committed,
+    errors_of_one,
     following,
 )
 from tests.replication.follower.model_log import ModelLog, Toy, drawn, encode
@@ -175,13 +176,7 @@ async def test_what_was_fetched_is_appended_in_the_epoch_in_which_it_was_followe
 
 
 @pytest.mark.conformance("FT-25")
-@pytest.mark.parametrize(
-    ("error", "bugs"),
-    [
-        pytest.param(KafkaStorageError("disk"), 0, id="the disk"),
-        pytest.param(AssertionError("law"), 1, id="a mistake of ours"),
-    ],
-)
+@errors_of_one
 @both_ways
 async def test_an_append_that_fails_costs_only_its_own_partition(
     autojump_clock: MockClock, fetch_version: int, error: Exception, bugs: int
@@ -313,11 +308,7 @@ async def test_a_fence_that_our_own_epoch_has_overtaken_is_skipped(
 async def test_what_a_request_says_of_each_partition(autojump_clock: MockClock) -> None:
     it = following(sessions=True, fetch_version=17)
     it.leader.topic_ids = {"t": b"t" * 16}
-    local = committed((0, 0, 3))
-    local.move_start_to(1)
-    leader = committed((0, 0, 3))
-    leader.move_start_to(1)
-    it.follow(T0, local=local, leader=leader)
+    it.follow(T0, local=committed((0, 0, 3), start=1), leader=committed((0, 0, 3), start=1))
     it.follow(T1, leader=committed((0, 0, 0)), local=committed((0, 0, 0)))
     await it.work()
     request = it.leader.fetches[0]

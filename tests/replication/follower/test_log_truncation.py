@@ -9,7 +9,6 @@ from replication.follower.leader_endpoint import EpochEnd
 from replication.follower.log_truncation import maybe_truncate
 from replication.follower.rules.fetch_state import FetchPhase
 from replication.wire.fetch import PartitionData
-from storage.errors import KafkaStorageError
 from storage.types import OffsetAndEpoch, TopicPartition
 from tests.replication.follower.following import (
     LEGACY,
@@ -18,6 +17,7 @@ from tests.replication.follower.following import (
     Following,
     both_ways,
     committed,
+    errors_of_one,
     following,
 )
 from tests.replication.follower.model_log import ModelLog, drawn
@@ -113,13 +113,7 @@ async def test_a_divergence_of_a_partition_that_left_cuts_nothing(
 
 
 @pytest.mark.conformance("FT-26")
-@pytest.mark.parametrize(
-    ("error", "bugs"),
-    [
-        pytest.param(KafkaStorageError("disk"), 0, id="the disk"),
-        pytest.param(AssertionError("law"), 1, id="a mistake of ours"),
-    ],
-)
+@errors_of_one
 @both_ways
 async def test_a_cut_that_fails_costs_only_its_own_partition(
     autojump_clock: MockClock, fetch_version: int, error: Exception, bugs: int

@@ -34,9 +34,7 @@ async def test_a_fence_met_while_asking_for_the_ends_gives_the_partition_up(
     autojump_clock: MockClock,
 ) -> None:
     it = following()
-    leader = committed((0, 0, 5))
-    leader.move_start_to(3)
-    led = it.follow(local=drawn((0, 0, 0)), leader=leader)
+    led = it.follow(local=drawn((0, 0, 0)), leader=committed((0, 0, 5), start=3))
 
     def newer_epoch() -> None:
         if it.leader.list_offsets[-1] == "earliest":
@@ -56,9 +54,7 @@ async def test_a_follower_below_the_leaders_start_begins_anew(
     autojump_clock: MockClock, fetch_version: int
 ) -> None:
     it = following(fetch_version=fetch_version)
-    leader = committed((0, 0, 4))
-    leader.move_start_to(2)
-    it.follow(local=drawn((0, 0, 0)), leader=leader)
+    it.follow(local=drawn((0, 0, 0)), leader=committed((0, 0, 4), start=2))
     await it.work()
     assert it.state().phase is FetchPhase.FETCHING
     assert (it.local().log_start_offset, it.local().records) == (2, [])
@@ -71,9 +67,7 @@ async def test_a_leader_that_does_not_know_our_epoch_yet_is_asked_for_its_ends_a
     autojump_clock: MockClock,
 ) -> None:
     it = following()
-    leader = committed((0, 0, 4))
-    leader.move_start_to(2)
-    it.follow(local=drawn((0, 0, 0)), leader=leader)
+    it.follow(local=drawn((0, 0, 0)), leader=committed((0, 0, 4), start=2))
     refusals = [ErrorCode.UNKNOWN_LEADER_EPOCH]
 
     def refuse_once() -> None:
@@ -101,9 +95,7 @@ async def test_out_of_range_vectors(
 ) -> None:
     offset, lag, lookups = expected
     it = following()
-    leader = committed((0, 0, end - 1))
-    leader.move_start_to(start)
-    it.follow(local=drawn((0, 0, 99)), leader=leader)
+    it.follow(local=drawn((0, 0, 99)), leader=committed((0, 0, end - 1), start=start))
 
     def refuse(_tp: TopicPartition, data: PartitionData) -> None:
         data.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
@@ -120,9 +112,7 @@ async def test_an_offset_found_for_a_partition_that_was_added_anew_meanwhile_is_
     autojump_clock: MockClock,
 ) -> None:
     it = following()
-    leader = committed((0, 0, 4))
-    leader.move_start_to(2)
-    it.follow(local=drawn((0, 0, 0)), leader=leader)
+    it.follow(local=drawn((0, 0, 0)), leader=committed((0, 0, 4), start=2))
     began = it.state()
 
     def add_anew() -> None:
@@ -142,9 +132,7 @@ async def test_a_negative_offset_makes_the_leader_say_where_to_begin(
     autojump_clock: MockClock, fetch_version: int
 ) -> None:
     it = following(fetch_version=fetch_version)
-    leader = committed((0, 0, 4))
-    leader.move_start_to(2)
-    it.follow(leader=leader, init_offset=-1)
+    it.follow(leader=committed((0, 0, 4), start=2), init_offset=-1)
     await it.work()
     assert it.leader.list_offsets == ["latest", "earliest"]
     await it.work_until_alike()
@@ -155,9 +143,7 @@ async def test_records_are_appended_before_the_leader_is_asked_for_its_ends(
 ) -> None:
     """The receive buffer holds them only until the next answer."""
     it = following()
-    low = committed((0, 0, 4))
-    low.move_start_to(2)
-    it.follow(T0, local=drawn((0, 0, 0)), leader=low)
+    it.follow(T0, local=drawn((0, 0, 0)), leader=committed((0, 0, 4), start=2))
     it.follow(T1, leader=committed((0, 0, 1)))
     await it.work()
     assert it.local(T1).records == it.leader.led[T1].log.records

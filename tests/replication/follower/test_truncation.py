@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,10 @@ from storage.types import LeaderEpoch, OffsetAndEpoch
 from tests.replication.follower.model_log import ModelLog, common_prefix, drawn
 from tests.replication.leader.histories import histories
 
-UNDEFINED = OffsetAndEpoch(-1, -1)
+At = OffsetAndEpoch
+UNDEFINED = At(-1, -1)
+done = partial(OffsetTruncationState, completed=True)
+ask_again = partial(OffsetTruncationState, completed=False)
 
 
 def lookup(answers: dict[LeaderEpoch, OffsetAndEpoch]) -> Callable[[LeaderEpoch], OffsetAndEpoch]:
@@ -27,57 +31,22 @@ def lookup(answers: dict[LeaderEpoch, OffsetAndEpoch]) -> Callable[[LeaderEpoch]
 @pytest.mark.parametrize(
     ("leader", "local", "expected"),
     [
+        pytest.param(UNDEFINED, {}, done(100), id="leader knows no epoch"),
         pytest.param(
-            UNDEFINED, {}, OffsetTruncationState(100, completed=True), id="leader knows no epoch"
+            At(-1, 5), {5: At(150, 5)}, done(100), id="leader knows the epoch but not its end"
         ),
+        pytest.param(At(155, -1), {5: At(150, 5)}, done(155), id="old leader names no epoch"),
+        pytest.param(At(250, -1), {}, done(200), id="old leader is ahead of us"),
+        pytest.param(At(156, 4), {}, done(156), id="all our epochs are older, leader ends first"),
+        pytest.param(At(202, 4), {}, done(200), id="all our epochs are older, we end first"),
         pytest.param(
-            OffsetAndEpoch(-1, 5),
-            {5: OffsetAndEpoch(150, 5)},
-            OffsetTruncationState(100, completed=True),
-            id="leader knows the epoch but not its end",
-        ),
-        pytest.param(
-            OffsetAndEpoch(155, -1),
-            {5: OffsetAndEpoch(150, 5)},
-            OffsetTruncationState(155, completed=True),
-            id="old leader names no epoch",
-        ),
-        pytest.param(
-            OffsetAndEpoch(250, -1),
-            {},
-            OffsetTruncationState(200, completed=True),
-            id="old leader is ahead of us",
-        ),
-        pytest.param(
-            OffsetAndEpoch(156, 4),
-            {},
-            OffsetTruncationState(156, completed=True),
-            id="all our epochs are older, leader ends first",
-        ),
-        pytest.param(
-            OffsetAndEpoch(202, 4),
-            {},
-            OffsetTruncationState(200, completed=True),
-            id="all our epochs are older, we end first",
-        ),
-        pytest.param(
-            OffsetAndEpoch(156, 4),
-            {4: OffsetAndEpoch(120, 3)},
-            OffsetTruncationState(120, completed=False),
+            At(156, 4),
+            {4: At(120, 3)},
+            ask_again(120),
             id="we never saw that epoch: ask again from the one before",
         ),
-        pytest.param(
-            OffsetAndEpoch(156, 5),
-            {5: OffsetAndEpoch(200, 5)},
-            OffsetTruncationState(156, completed=True),
-            id="leader ends the epoch first",
-        ),
-        pytest.param(
-            OffsetAndEpoch(190, 5),
-            {5: OffsetAndEpoch(180, 5)},
-            OffsetTruncationState(180, completed=True),
-            id="we end the epoch first",
-        ),
+        pytest.param(At(156, 5), {5: At(200, 5)}, done(156), id="leader ends the epoch first"),
+        pytest.param(At(190, 5), {5: At(180, 5)}, done(180), id="we end the epoch first"),
     ],
 )
 def test_truncation_offset(
@@ -156,46 +125,23 @@ def test_a_round_never_cuts_beyond_the_followers_end(logs: tuple[ModelLog, Model
 
 
 @pytest.mark.parametrize(
-    ("leader_start", "leader_end", "expected"),
+    ("leader_start", "leader_end", "reset", "fetch_offset", "lag"),
     [
-        pytest.param(
-            0,
-            80,
-            OffsetReset(reset=Reset.TRUNCATE, fetch_offset=80, lag=0),
-            id="leader ends below us",
-        ),
-        pytest.param(
-            40,
-            150,
-            OffsetReset(reset=Reset.KEEP, fetch_offset=100, lag=50),
-            id="we end inside the leader's log",
-        ),
-        pytest.param(
-            100,
-            150,
-            OffsetReset(reset=Reset.KEEP, fetch_offset=100, lag=50),
-            id="we end where the leader begins",
-        ),
-        pytest.param(
-            120,
-            150,
-            OffsetReset(reset=Reset.START_OVER, fetch_offset=120, lag=30),
-            id="the leader begins above us",
-        ),
-        pytest.param(
-            0,
-            100,
-            OffsetReset(reset=Reset.KEEP, fetch_offset=100, lag=0),
-            id="both end at the same offset",
-        ),
+        pytest.param(0, 80, Reset.TRUNCATE, 80, 0, id="leader ends below us"),
+        pytest.param(40, 150, Reset.KEEP, 100, 50, id="we end inside the leader's log"),
+        pytest.param(100, 150, Reset.KEEP, 100, 50, id="we end where the leader begins"),
+        pytest.param(120, 150, Reset.START_OVER, 120, 30, id="the leader begins above us"),
+        pytest.param(0, 100, Reset.KEEP, 100, 0, id="both end at the same offset"),
     ],
 )
-def test_out_of_range(leader_start: int, leader_end: int, expected: OffsetReset) -> None:
+def test_out_of_range(
+    leader_start: int, leader_end: int, reset: Reset, fetch_offset: int, lag: int
+) -> None:
     local_end = 100
     found = reset_above_leader(leader_end=leader_end, local_end=local_end) or reset_offset(
         leader_start=leader_start, leader_end=leader_end, local_end=local_end
     )
-    assert found == expected
+    assert found == OffsetReset(reset=reset, fetch_offset=fetch_offset, lag=lag)
 
 
 @pytest.mark.parametrize(
