@@ -135,12 +135,16 @@ class Leader:
         return at_once(context.response(unchanged(context))).session_id
 
 
+@pytest.fixture
+def leader() -> Leader:
+    return Leader()
+
+
 # The table of contexts.
 
 
 @pytest.mark.conformance("FS-8")
-def test_a_full_request_is_answered_in_full_and_opens_a_session() -> None:
-    leader = Leader()
+def test_a_full_request_is_answered_in_full_and_opens_a_session(leader: Leader) -> None:
     assert isinstance(leader.ask(epoch=FINAL_EPOCH), SessionlessContext)
     context = leader.ask(wanted=wants(FOO_0, FOO_1, offset=7))
     assert isinstance(context, FullContext)
@@ -151,8 +155,7 @@ def test_a_full_request_is_answered_in_full_and_opens_a_session() -> None:
 
 
 @pytest.mark.conformance("FS-9")
-def test_an_incremental_request_must_name_a_session_and_its_epoch() -> None:
-    leader = Leader()
+def test_an_incremental_request_must_name_a_session_and_its_epoch(leader: Leader) -> None:
     session = leader.open(FOO_0, FOO_1)
     invalid = SessionResponse(error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
     assert at_once(leader.ask(session, 5).response([])) == invalid
@@ -183,8 +186,7 @@ def test_a_session_id_from_nowhere_is_not_found(session_id: int) -> None:
 
 
 @pytest.mark.conformance("FS-11")
-def test_a_final_epoch_closes_the_session_and_is_answered_in_full() -> None:
-    leader = Leader()
+def test_a_final_epoch_closes_the_session_and_is_answered_in_full(leader: Leader) -> None:
     session = leader.open(FOO_0)
     context = leader.ask(session, FINAL_EPOCH, wants(BAR_0, BAR_1))
     assert leader.cache.get(session) is None
@@ -195,13 +197,12 @@ def test_a_final_epoch_closes_the_session_and_is_answered_in_full() -> None:
 
 @pytest.mark.conformance("FS-12")
 @pytest.mark.parametrize("with_ids", [True, False])
-def test_a_session_follows_what_is_added_and_forgotten(with_ids: bool) -> None:
+def test_a_session_follows_what_is_added_and_forgotten(leader: Leader, with_ids: bool) -> None:
     def name(topic: str, partition: int, topic_id: bytes) -> TopicIdPartition:
         return at(topic, partition, topic_id if with_ids else NO_TOPIC_ID)
 
     foo0, foo1, bar0 = name("foo", 0, FOO), name("foo", 1, FOO), name("bar", 0, BAR)
     version = LATEST if with_ids else 12
-    leader = Leader()
     context = leader.ask(wanted=wants(foo0, foo1), version=version)
     session = at_once(context.response(unchanged(context))).session_id
     context = leader.ask(session, 1, wants(bar0, offset=15), forgotten=(foo0,), version=version)
@@ -212,8 +213,7 @@ def test_a_session_follows_what_is_added_and_forgotten(with_ids: bool) -> None:
 
 @pytest.mark.conformance("FS-6")
 @pytest.mark.conformance("FS-7")
-def test_a_session_remembers_the_epochs_that_were_asked_for() -> None:
-    leader = Leader()
+def test_a_session_remembers_the_epochs_that_were_asked_for(leader: Leader) -> None:
     with_epochs = FetchInfo(0, current_leader_epoch=3, last_fetched_epoch=2)
     context = leader.ask(wanted=[(FOO_0, with_epochs)])
     session = at_once(context.response(unchanged(context))).session_id
@@ -222,8 +222,7 @@ def test_a_session_remembers_the_epochs_that_were_asked_for() -> None:
 
 
 @pytest.mark.conformance("FS-13")
-def test_names_serve_where_the_request_is_too_old_for_ids() -> None:
-    leader = Leader()
+def test_names_serve_where_the_request_is_too_old_for_ids(leader: Leader) -> None:
     context = leader.ask(wanted=wants(at("foo", 0)), version=12, names={})
     response = at_once(context.response(unchanged(context)))
     assert [answer.error for _, answer in response.partitions] == [ErrorCode.NONE]
@@ -231,8 +230,7 @@ def test_names_serve_where_the_request_is_too_old_for_ids() -> None:
 
 
 @pytest.mark.conformance("FS-14")
-def test_unknown_topic_ids_are_answered_and_asked_again_until_they_resolve() -> None:
-    leader = Leader()
+def test_unknown_topic_ids_are_answered_and_asked_again_until_they_resolve(leader: Leader) -> None:
     unknown = [at(None, 0, FOO), at(None, 1, FOO), at(None, 0, ZAR)]
     context = leader.ask(wanted=wants(*unknown), names={})
     response = at_once(context.response(unchanged(context)))
@@ -249,8 +247,7 @@ def test_unknown_topic_ids_are_answered_and_asked_again_until_they_resolve() -> 
 
 @pytest.mark.conformance("FS-18")
 @pytest.mark.conformance("FS-27")
-def test_a_name_once_resolved_stays() -> None:
-    leader = Leader()
+def test_a_name_once_resolved_stays(leader: Leader) -> None:
     foo, bar = at(None, 0, FOO), at(None, 0, BAR)
     context = leader.ask(wanted=wants(foo, bar), names={})
     session = at_once(context.response(unchanged(context))).session_id
@@ -282,8 +279,7 @@ def test_a_session_does_not_change_between_names_and_ids(opened_with: int, asked
 
 
 @pytest.mark.conformance("FS-17")
-def test_a_recreated_topic_fails_alone_and_the_session_keeps_the_old_id() -> None:
-    leader = Leader()
+def test_a_recreated_topic_fails_alone_and_the_session_keeps_the_old_id(leader: Leader) -> None:
     session = leader.open(FOO_0, BAR_0)
     context = leader.ask(session, 1, names={ZAR: "foo", BAR: "bar"})
     assert at_once(context.wanted())[0][0] == FOO_0
@@ -311,8 +307,7 @@ def test_forgetting_works_whether_names_are_known_or_not(known_then: bool, known
 
 @pytest.mark.conformance("FS-20")
 @pytest.mark.parametrize("epoch", [FINAL_EPOCH, INITIAL_EPOCH, 1])
-def test_errors_are_answered_every_time(epoch: int) -> None:
-    leader = Leader()
+def test_errors_are_answered_every_time(leader: Leader, epoch: int) -> None:
     partitions = [FOO_0, at(None, 0, ZAR)]
     errors = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID]
     answers = [
@@ -326,8 +321,7 @@ def test_errors_are_answered_every_time(epoch: int) -> None:
 
 
 @pytest.mark.conformance("FS-20")
-def test_a_request_that_was_overtaken_at_its_epoch_is_refused() -> None:
-    leader = Leader()
+def test_a_request_that_was_overtaken_at_its_epoch_is_refused(leader: Leader) -> None:
     session = leader.open(FOO_0)
     slow = leader.ask(session, 1)
     leader.ask(session, 2)
@@ -338,8 +332,7 @@ def test_a_request_that_was_overtaken_at_its_epoch_is_refused() -> None:
     )
 
 
-def test_a_session_that_grows_by_very_many_unknown_partitions_ends() -> None:
-    leader = Leader()
+def test_a_session_that_grows_by_very_many_unknown_partitions_ends(leader: Leader) -> None:
     session = leader.open(FOO_0)
     many = wants(*(at(None, number, ZAR) for number in range(MOST_UNKNOWN + 1)))
     context = leader.ask(session, 1, many, names={})
@@ -349,8 +342,7 @@ def test_a_session_that_grows_by_very_many_unknown_partitions_ends() -> None:
     assert leader.cache.get(session) is None
 
 
-def test_a_session_of_many_partitions_is_walked_in_steps() -> None:
-    leader = Leader()
+def test_a_session_of_many_partitions_is_walked_in_steps(leader: Leader) -> None:
     session = leader.open(FOO_0)
     many = wants(*(at(None, number, FOO) for number in range(1, 3 * STEP)))
     context = walked(leader.finding(session, 1, many, terms="others"), at_least=6 * STEP)
@@ -359,8 +351,7 @@ def test_a_session_of_many_partitions_is_walked_in_steps() -> None:
     assert len(walked(context.response(answers), at_least=6 * STEP).partitions) == 3 * STEP - 1
 
 
-def test_a_request_whose_session_is_evicted_in_a_pause_begins_anew() -> None:
-    leader = Leader()
+def test_a_request_whose_session_is_evicted_in_a_pause_begins_anew(leader: Leader) -> None:
     session = leader.open(FOO_0)
     finding = leader.finding(session, 1, wants(FOO_1))
     next(finding)
@@ -371,8 +362,7 @@ def test_a_request_whose_session_is_evicted_in_a_pause_begins_anew() -> None:
 
 
 @pytest.mark.conformance("FS-23")
-def test_forgetting_everything_closes_the_session() -> None:
-    leader = Leader()
+def test_forgetting_everything_closes_the_session(leader: Leader) -> None:
     session = leader.open(FOO_0, FOO_1)
     context = leader.ask(session, 1, forgotten=(FOO_0, FOO_1))
     assert at_once(context.response(unchanged(context))) == SessionResponse()
@@ -380,8 +370,7 @@ def test_forgetting_everything_closes_the_session() -> None:
 
 
 @pytest.mark.conformance("FS-24")
-def test_a_divergence_is_answered_even_if_nothing_else_has_changed() -> None:
-    leader = Leader()
+def test_a_divergence_is_answered_even_if_nothing_else_has_changed(leader: Leader) -> None:
     diverging = FetchPartitionData(
         high_watermark=10,
         log_start_offset=0,
@@ -398,8 +387,7 @@ def test_a_divergence_is_answered_even_if_nothing_else_has_changed() -> None:
 
 
 @pytest.mark.conformance("FS-25")
-def test_a_partition_with_records_goes_to_the_end() -> None:
-    leader = Leader()
+def test_a_partition_with_records_goes_to_the_end(leader: Leader) -> None:
     partitions = [at("foo", number, FOO) for number in (1, 2, 3)]
     session = leader.open(*partitions)
     one, two, three = partitions
@@ -412,8 +400,7 @@ def test_a_partition_with_records_goes_to_the_end() -> None:
     assert names_of(at_once(leader.ask(session, 2).wanted())) == ["foo1", "foo3", "foo2"]
 
 
-def test_what_follows_an_error_is_answered_even_if_it_was_answered_before() -> None:
-    leader = Leader()
+def test_what_follows_an_error_is_answered_even_if_it_was_answered_before(leader: Leader) -> None:
     session = leader.open(FOO_0)
     at_once(leader.ask(session, 1).response([(FOO_0, failed(ErrorCode.NOT_LEADER_OR_FOLLOWER))]))
     assert names_of(at_once(leader.ask(session, 2).response([(FOO_0, data())])).partitions) == [
@@ -422,8 +409,7 @@ def test_what_follows_an_error_is_answered_even_if_it_was_answered_before() -> N
     assert at_once(leader.ask(session, 3).response([(FOO_0, data())])).partitions == []
 
 
-def test_what_a_divergence_kept_from_the_follower_is_answered_again() -> None:
-    leader = Leader()
+def test_what_a_divergence_kept_from_the_follower_is_answered_again(leader: Leader) -> None:
     diverging = attrs.evolve(data(), diverging_epoch=OffsetAndEpoch(offset=9, leader_epoch=4))
     in_full = leader.ask(INVALID_SESSION_ID, INITIAL_EPOCH, wants(FOO_0, FOO_1))
     session = at_once(in_full.response([(FOO_0, diverging), (FOO_1, data())])).session_id
@@ -628,8 +614,7 @@ def test_sessions_go_round_the_shards() -> None:
 # What a session has settled.
 
 
-def test_on_other_terms_everything_that_was_settled_is_looked_at_again() -> None:
-    leader = Leader()
+def test_on_other_terms_everything_that_was_settled_is_looked_at_again(leader: Leader) -> None:
     session_id = leader.open(FOO_0, FOO_1)
     context = leader.ask(session_id, 1, terms="follower 2 of broker epoch 5")
     session = context.session

@@ -28,11 +28,15 @@ from tests.replication.leader.leader_side import (
 ALL = (LOCAL, REMOTE, OTHER)
 
 
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
 # The high watermark.
 
 
-def test_the_high_watermark_follows_the_slowest_member() -> None:
-    broker = Broker()
+def test_the_high_watermark_follows_the_slowest_member(broker: Broker) -> None:
     partition = broker.leader(ALL, records=10)
     fetch(partition, 10)
     assert partition.log.high_watermark == 0
@@ -41,8 +45,7 @@ def test_the_high_watermark_follows_the_slowest_member() -> None:
     assert broker.reported == ["high watermark 4"]
 
 
-def test_a_leader_alone_commits_what_it_appends() -> None:
-    broker = Broker()
+def test_a_leader_alone_commits_what_it_appends(broker: Broker) -> None:
     partition = broker.leader((LOCAL,), records=3)
     append(partition, 2)
     assert partition.log.high_watermark == 5
@@ -63,8 +66,7 @@ def test_a_new_leader_does_not_move_the_high_watermark_before_its_followers_fetc
 
 
 @pytest.mark.conformance("PT-40")
-def test_below_the_minimum_isr_nothing_is_committed() -> None:
-    broker = Broker()
+def test_below_the_minimum_isr_nothing_is_committed(broker: Broker) -> None:
     partition = broker.leader((LOCAL, REMOTE), replicas=ALL, records=6, min_insync_replicas=3)
     fetch(partition, 6)
     fetch(partition, 6, replica=OTHER)
@@ -73,8 +75,7 @@ def test_below_the_minimum_isr_nothing_is_committed() -> None:
     assert partition.log.high_watermark == 6
 
 
-def test_a_smaller_minimum_lets_it_go_on() -> None:
-    broker = Broker()
+def test_a_smaller_minimum_lets_it_go_on(broker: Broker) -> None:
     partition = broker.leader((LOCAL,), replicas=(LOCAL, REMOTE), records=6, min_insync_replicas=2)
     assert partition.log.high_watermark == 0
     partition.configure(min_insync_replicas=1)
@@ -99,9 +100,8 @@ def test_a_follower_that_has_left_holds_the_high_watermark_only_if_it_may_come_b
     assert partition.log.high_watermark == expected
 
 
-def test_a_joining_follower_counts_before_the_controller_agrees() -> None:
+def test_a_joining_follower_counts_before_the_controller_agrees(broker: Broker) -> None:
     """KIP-497: the controller may have added it, and may elect it, before we hear of it."""
-    broker = Broker()
     partition = broker.leader((LOCAL,), replicas=(LOCAL, REMOTE), records=4)
     fetch(partition, 4)
     append(partition, 3)
@@ -109,8 +109,7 @@ def test_a_joining_follower_counts_before_the_controller_agrees() -> None:
     assert partition.log.high_watermark == 4
 
 
-def test_a_leaving_follower_counts_until_the_controller_agrees() -> None:
-    broker = Broker()
+def test_a_leaving_follower_counts_until_the_controller_agrees(broker: Broker) -> None:
     partition = broker.leader(records=4)
     fetch(partition, 1)
     broker.now_ms += MAX_LAG_MS + 1
@@ -121,8 +120,7 @@ def test_a_leaving_follower_counts_until_the_controller_agrees() -> None:
     assert partition.log.high_watermark == 5
 
 
-def test_a_follower_that_is_refused_no_longer_holds_the_high_watermark() -> None:
-    broker = Broker()
+def test_a_follower_that_is_refused_no_longer_holds_the_high_watermark(broker: Broker) -> None:
     partition = broker.leader((LOCAL, REMOTE), replicas=ALL, records=4)
     fetch(partition, 0, replica=OTHER)
     fetch(partition, 4)
@@ -140,8 +138,7 @@ def test_a_follower_that_is_refused_no_longer_holds_the_high_watermark() -> None
 
 
 @pytest.mark.conformance("PT-28")
-def test_where_a_follower_stands_is_learned_from_its_fetches() -> None:
-    broker = Broker()
+def test_where_a_follower_stands_is_learned_from_its_fetches(broker: Broker) -> None:
     partition = broker.leader(records=6)
     elected_ms = broker.now_ms
     follower = lead(partition).followers[REMOTE]
@@ -161,8 +158,7 @@ def test_a_non_member_was_never_caught_up_when_a_leader_epoch_begins() -> None:
 
 
 @pytest.mark.conformance("PT-42")
-def test_a_follower_that_reached_the_end_of_its_last_fetch_stays() -> None:
-    broker = Broker()
+def test_a_follower_that_reached_the_end_of_its_last_fetch_stays(broker: Broker) -> None:
     partition = broker.leader(records=10)
     first_ms = broker.now_ms
     fetch(partition, 5)
@@ -180,8 +176,7 @@ def test_a_follower_that_reached_the_end_of_its_last_fetch_stays() -> None:
 
 
 @pytest.mark.conformance("PT-25")
-def test_a_follower_joins_when_it_reaches_the_current_leader_epoch() -> None:
-    broker = Broker()
+def test_a_follower_joins_when_it_reaches_the_current_leader_epoch(broker: Broker) -> None:
     log = open_log()
     log.append_as_follower(batch(10, leader_epoch=1))
     log.update_high_watermark(6)
@@ -201,8 +196,7 @@ def test_a_follower_joins_when_it_reaches_the_current_leader_epoch() -> None:
 
 
 @pytest.mark.conformance("PT-35")
-def test_only_the_process_that_is_registered_now_may_join() -> None:
-    broker = Broker()
+def test_only_the_process_that_is_registered_now_may_join(broker: Broker) -> None:
     partition = broker.leader((LOCAL,), replicas=ALL, records=4)
     broker.set_broker(REMOTE, broker_epoch=90)
     fetch(partition, 4, broker_epoch=95)
@@ -214,8 +208,7 @@ def test_only_the_process_that_is_registered_now_may_join() -> None:
 
 
 @pytest.mark.conformance("PT-29")
-def test_a_follower_that_is_gone_from_the_metadata_is_not_eligible() -> None:
-    broker = Broker()
+def test_a_follower_that_is_gone_from_the_metadata_is_not_eligible(broker: Broker) -> None:
     partition = broker.leader((LOCAL,), replicas=(LOCAL, 9), records=4)
     fetch(partition, 4, replica=9)
     assert broker.proposals == []
@@ -246,8 +239,7 @@ def test_an_ineligible_follower_is_not_asked_for_again_until_it_is_eligible(stat
 
 
 @pytest.mark.conformance("PT-39")
-def test_a_follower_that_never_fetched_is_dropped_after_the_lag() -> None:
-    broker = Broker()
+def test_a_follower_that_never_fetched_is_dropped_after_the_lag(broker: Broker) -> None:
     partition = broker.leader(ALL, records=10)
     fetch(partition, 10)
     lead(partition).maybe_shrink_isr()
@@ -267,8 +259,7 @@ def test_a_follower_that_never_fetched_is_dropped_after_the_lag() -> None:
 
 
 @pytest.mark.conformance("PT-43")
-def test_a_follower_at_the_log_end_stays_however_long_it_is_silent() -> None:
-    broker = Broker()
+def test_a_follower_at_the_log_end_stays_however_long_it_is_silent(broker: Broker) -> None:
     partition = broker.leader(records=10)
     fetch(partition, 10)
     broker.now_ms += MAX_LAG_MS + 1
@@ -277,8 +268,7 @@ def test_a_follower_at_the_log_end_stays_however_long_it_is_silent() -> None:
 
 
 @pytest.mark.conformance("PT-38")
-def test_a_shrink_whose_fate_is_unknown_is_asked_for_again() -> None:
-    broker = Broker()
+def test_a_shrink_whose_fate_is_unknown_is_asked_for_again(broker: Broker) -> None:
     partition = broker.leader(records=10)
     broker.now_ms += MAX_LAG_MS + 1
     lead(partition).maybe_shrink_isr()
@@ -293,8 +283,7 @@ def test_a_shrink_whose_fate_is_unknown_is_asked_for_again() -> None:
 
 
 @pytest.mark.conformance("PT-44")
-def test_a_shrink_at_an_old_partition_epoch_waits_for_metadata() -> None:
-    broker = Broker()
+def test_a_shrink_at_an_old_partition_epoch_waits_for_metadata(broker: Broker) -> None:
     partition = broker.leader(records=10)
     broker.now_ms += MAX_LAG_MS + 1
     lead(partition).maybe_shrink_isr()
@@ -331,8 +320,7 @@ def test_an_expansion_that_came_too_late_waits_for_metadata(error: ErrorCode) ->
 
 
 @pytest.mark.conformance("PT-48")
-def test_an_expansion_that_failed_somehow_is_asked_for_again() -> None:
-    broker = Broker()
+def test_an_expansion_that_failed_somehow_is_asked_for_again(broker: Broker) -> None:
     partition = broker.leader((LOCAL,), replicas=(LOCAL, REMOTE), records=4)
     fetch(partition, 4)
     assert broker.refuse(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -363,8 +351,7 @@ def test_newer_metadata_replaces_a_pending_change_and_its_answer_means_nothing()
 @pytest.mark.conformance("PT-26")
 @pytest.mark.conformance("PT-27")
 @pytest.mark.conformance("PT-55")
-def test_the_minimum_isr() -> None:
-    broker = Broker()
+def test_the_minimum_isr(broker: Broker) -> None:
     partition = broker.leader(ALL, min_insync_replicas=2)
     assert not lead(partition).under_min_isr
     partition.make_leader(registration(partition_epoch=2, isr=(LOCAL,), replicas=ALL))
@@ -383,8 +370,7 @@ def test_acks_all_is_refused_while_the_isr_is_too_small_and_the_others_are_not()
     assert partition.log.log_end_offset == 2
 
 
-def test_how_an_append_to_all_ends() -> None:
-    broker = Broker()
+def test_how_an_append_to_all_ends(broker: Broker) -> None:
     partition = broker.leader(ALL, records=5, min_insync_replicas=2)
     assert partition.produced(5) is None
     fetch(partition, 5)
