@@ -21,7 +21,7 @@ from scenarios.world.world import World
 from storage.log.log import Log
 from storage.testing import FaultyFileSystem
 from storage.types import TopicPartition
-from tests.replication.broker.stage import Stage, play, staged
+from tests.replication.broker.stage import Stage, played_in, staged
 from tests.storage.logs import WALL_MS, batch, fill, open_log, small_config
 
 RECORDS = 20
@@ -102,57 +102,46 @@ def test_segments_that_go_meanwhile_are_left_out() -> None:
 
 
 @pytest.mark.conformance("LO-1")
-def test_a_topic_that_is_not_there_is_unknown() -> None:
-    async def story(world: World) -> None:
-        async with staged(world, brokers=1) as stage:
-            answer = await asked(stage, "foo", LATEST, 10, replica_id=-1)
-            assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            assert answer.old_style_offsets == []
-
-    play(story)
+@played_in(staged, brokers=1)
+async def test_a_topic_that_is_not_there_is_unknown(stage: Stage) -> None:
+    answer = await asked(stage, "foo", LATEST, 10, replica_id=-1)
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert answer.old_style_offsets == []
 
 
 @pytest.mark.conformance("LO-2")
 @pytest.mark.conformance("LO-5")
 @pytest.mark.conformance("LO-8")
 @pytest.mark.conformance("LO-9")
-def test_a_replica_is_told_the_same_over_the_wire() -> None:
-    async def story(world: World) -> None:
-        async with staged(world, brokers=1) as stage:
-            topic_id = await stage.client.create_topic(
-                stage.address(1), "t", replicas=1, segment_bytes="140", retention_ms="-1"
-            )
-            for _ in range(RECORDS):
-                await stage.client.produce(stage.address(1), "t", b"42")
-            assert await listed(stage, LATEST, 15) == ALL_BASES
-            assert await listed(stage, world.clock("b1").wall_ms() + 30_000, 15) == ALL_BASES
-            assert await listed(stage, EARLIEST, 10) == [0]
-            at_end = FetchPartition(partition=0, fetch_offset=20, partition_max_bytes=300 * 1024)
-            fetched = await stage.client.ask(
-                stage.address(1),
-                FetchRequest(
-                    max_wait_ms=0, topics=[FetchTopic(topic_id=topic_id, partitions=[at_end])]
-                ),
-            )
-            assert not fetched.responses[0].partitions[0].records
-            log = stage.cluster.brokers[1].logs.get(TopicPartition("t", 0))
-            assert log is not None
-            log.increment_log_start_offset(3)
-            log.delete_old_segments(world.clock("b1").wall_ms())
-            assert await listed(stage, LATEST, 15) == [20, 18, 16, 14, 12, 10, 8, 6, 4, 3]
-
-    play(story)
+@played_in(staged, brokers=1)
+async def test_a_replica_is_told_the_same_over_the_wire(stage: Stage, world: World) -> None:
+    topic_id = await stage.client.create_topic(
+        stage.address(1), "t", replicas=1, segment_bytes="140", retention_ms="-1"
+    )
+    for _ in range(RECORDS):
+        await stage.client.produce(stage.address(1), "t", b"42")
+    assert await listed(stage, LATEST, 15) == ALL_BASES
+    assert await listed(stage, world.clock("b1").wall_ms() + 30_000, 15) == ALL_BASES
+    assert await listed(stage, EARLIEST, 10) == [0]
+    at_end = FetchPartition(partition=0, fetch_offset=20, partition_max_bytes=300 * 1024)
+    fetched = await stage.client.ask(
+        stage.address(1),
+        FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic_id=topic_id, partitions=[at_end])]),
+    )
+    assert not fetched.responses[0].partitions[0].records
+    log = stage.cluster.brokers[1].logs.get(TopicPartition("t", 0))
+    assert log is not None
+    log.increment_log_start_offset(3)
+    log.delete_old_segments(world.clock("b1").wall_ms())
+    assert await listed(stage, LATEST, 15) == [20, 18, 16, 14, 12, 10, 8, 6, 4, 3]
 
 
 @pytest.mark.conformance("LO-6")
-def test_an_empty_log_begins_at_0_however_often_it_is_asked() -> None:
-    async def story(world: World) -> None:
-        async with staged(world, brokers=1) as stage:
-            await stage.client.create_topic(stage.address(1), "t", replicas=1)
-            await stage.leader("t")
-            assert [await listed(stage, EARLIEST, 1) for _ in range(14)] == [[0]] * 14
-
-    play(story)
+@played_in(staged, brokers=1)
+async def test_an_empty_log_begins_at_0_however_often_it_is_asked(stage: Stage) -> None:
+    await stage.client.create_topic(stage.address(1), "t", replicas=1)
+    await stage.leader("t")
+    assert [await listed(stage, EARLIEST, 1) for _ in range(14)] == [[0]] * 14
 
 
 async def asked(

@@ -26,7 +26,7 @@ from replication.wire.list_partition_reassignments import (
 )
 from scenarios.world.world import World
 from storage.types import TopicPartition
-from tests.replication.broker.stage import Stage, played, staged
+from tests.replication.broker.stage import Stage, played_in, staged
 
 PARTITION = TopicPartition("t", 0)
 
@@ -77,92 +77,88 @@ def hosts(stage: Stage) -> set[int]:
     }
 
 
-@played
-async def test_a_topic_grows_and_what_is_new_is_written_and_read(world: World) -> None:
-    async with staged(world) as stage:
-        topic_id = await stage.client.create_topic(stage.address(1), "t")
-        request = CreatePartitionsRequest(
-            topics=[CreatePartitionsTopic(name="t", count=3, assignments=None)],
-            timeout_ms=10_000,
+@played_in(staged)
+async def test_a_topic_grows_and_what_is_new_is_written_and_read(stage: Stage) -> None:
+    topic_id = await stage.client.create_topic(stage.address(1), "t")
+    request = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name="t", count=3, assignments=None)],
+        timeout_ms=10_000,
+    )
+    response = await stage.client.ask(stage.address(1), request)
+    assert response.results[0].error_code == ErrorCode.NONE
+    # The broker that was asked knows of them when it answers.
+    metadata = await stage.client.metadata(stage.address(1), "t")
+    assert [each.partition_index for each in metadata.topics[0].partitions] == [0, 1, 2]
+    leader = stage.address(registration(stage, 2).leader)
+    await stage.cluster.until(
+        lambda: all(
+            each.metadata.image.partition(TopicPartition("t", 2)) is not None
+            for each in stage.cluster.brokers.values()
         )
-        response = await stage.client.ask(stage.address(1), request)
-        assert response.results[0].error_code == ErrorCode.NONE
-        # The broker that was asked knows of them when it answers.
-        metadata = await stage.client.metadata(stage.address(1), "t")
-        assert [each.partition_index for each in metadata.topics[0].partitions] == [0, 1, 2]
-        leader = stage.address(registration(stage, 2).leader)
-        await stage.cluster.until(
-            lambda: all(
-                each.metadata.image.partition(TopicPartition("t", 2)) is not None
-                for each in stage.cluster.brokers.values()
-            )
-        )
-        answer = await stage.client.produce(leader, "t", b"new", partition=2)
-        assert answer.error_code == ErrorCode.NONE
-        assert await stage.client.read_all(leader, topic_id, partition=2) == [b"new"]
+    )
+    answer = await stage.client.produce(leader, "t", b"new", partition=2)
+    assert answer.error_code == ErrorCode.NONE
+    assert await stage.client.read_all(leader, topic_id, partition=2) == [b"new"]
 
 
-@played
-async def test_a_partition_moves_to_other_brokers_with_all_that_it_holds(world: World) -> None:
-    async with staged(world, brokers=4) as stage:
-        topic_id = await stage.client.create_topic(stage.address(1), "t", replicas=1)
-        old = registration(stage).leader
-        first, second, _ = sorted({1, 2, 3, 4} - {old})
-        await stage.leader("t")
-        await stage.client.produce(stage.address(old), "t", b"a", b"b")
-        assert await reassign(stage, first, second) is ErrorCode.NONE
-        await stage.cluster.until(lambda: registration(stage).replicas == (first, second))
-        then = registration(stage)
-        assert (then.adding, set(then.isr)) == ((), {first, second})
-        assert then.leader in (first, second)
-        assert (await reassignments(stage)).topics == []
-        await stage.cluster.until(lambda: hosts(stage) == {first, second})
-        leader = stage.address(then.leader)
-        answer = await stage.client.produce(leader, "t", b"c")
-        assert answer.error_code == ErrorCode.NONE
-        assert await stage.client.read_all(leader, topic_id) == [b"a", b"b", b"c"]
+@played_in(staged, brokers=4)
+async def test_a_partition_moves_to_other_brokers_with_all_that_it_holds(stage: Stage) -> None:
+    topic_id = await stage.client.create_topic(stage.address(1), "t", replicas=1)
+    old = registration(stage).leader
+    first, second, _ = sorted({1, 2, 3, 4} - {old})
+    await stage.leader("t")
+    await stage.client.produce(stage.address(old), "t", b"a", b"b")
+    assert await reassign(stage, first, second) is ErrorCode.NONE
+    await stage.cluster.until(lambda: registration(stage).replicas == (first, second))
+    then = registration(stage)
+    assert (then.adding, set(then.isr)) == ((), {first, second})
+    assert then.leader in (first, second)
+    assert (await reassignments(stage)).topics == []
+    await stage.cluster.until(lambda: hosts(stage) == {first, second})
+    leader = stage.address(then.leader)
+    answer = await stage.client.produce(leader, "t", b"c")
+    assert answer.error_code == ErrorCode.NONE
+    assert await stage.client.read_all(leader, topic_id) == [b"a", b"b", b"c"]
 
 
-@played
+@played_in(staged, brokers=4)
 async def test_a_reassignment_waits_for_who_is_away_is_listed_and_is_cancelled(
-    world: World,
+    stage: Stage,
 ) -> None:
-    async with staged(world, brokers=4) as stage:
-        await stage.client.create_topic(stage.address(1), "t", replicas=2)
-        before = registration(stage)
-        away = min({1, 2, 3, 4} - set(before.replicas))
-        await stage.leader("t")
-        await stage.cluster.kill_broker(away)
-        assert await reassign(stage, before.leader, away) is ErrorCode.NONE
-        await stage.cluster.clock.sleep(20)
-        (topic,) = (await reassignments(stage)).topics
-        (moving,) = topic.partitions
-        assert moving.adding_replicas == [away]
-        assert moving.removing_replicas == sorted(set(before.replicas) - {before.leader})
-        assert await reassign(stage) is ErrorCode.NONE
-        await stage.cluster.until(lambda: not registration(stage).adding)
-        assert set(registration(stage).replicas) == set(before.replicas)
-        assert (await reassignments(stage)).topics == []
-        assert await reassign(stage) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-        # It comes back, and finds that the partition is none of its business.
-        await stage.cluster.start_broker(away)
-        assert away not in hosts(stage)
+    await stage.client.create_topic(stage.address(1), "t", replicas=2)
+    before = registration(stage)
+    away = min({1, 2, 3, 4} - set(before.replicas))
+    await stage.leader("t")
+    await stage.cluster.kill_broker(away)
+    assert await reassign(stage, before.leader, away) is ErrorCode.NONE
+    await stage.cluster.clock.sleep(20)
+    (topic,) = (await reassignments(stage)).topics
+    (moving,) = topic.partitions
+    assert moving.adding_replicas == [away]
+    assert moving.removing_replicas == sorted(set(before.replicas) - {before.leader})
+    assert await reassign(stage) is ErrorCode.NONE
+    await stage.cluster.until(lambda: not registration(stage).adding)
+    assert set(registration(stage).replicas) == set(before.replicas)
+    assert (await reassignments(stage)).topics == []
+    assert await reassign(stage) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    # It comes back, and finds that the partition is none of its business.
+    await stage.cluster.start_broker(away)
+    assert away not in hosts(stage)
 
 
-@played
-async def test_the_preferred_leader_is_elected_when_an_operator_asks(world: World) -> None:
-    async with staged(world) as stage:
-        await stage.client.create_topic(stage.address(1), "t")
-        preferred = registration(stage).replicas[0]
-        assert await elect(stage, PREFERRED) is ErrorCode.ELECTION_NOT_NEEDED
-        await stage.cluster.stop_broker(preferred)
-        await stage.leader("t", other_than=preferred)
-        assert await elect(stage, PREFERRED) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-        await stage.cluster.start_broker(preferred)
-        await stage.until_in_sync("t", 3)
-        assert registration(stage).leader != preferred
-        assert await elect(stage, PREFERRED) is ErrorCode.NONE
-        await stage.cluster.until(lambda: registration(stage).leader == preferred)
+@played_in(staged)
+async def test_the_preferred_leader_is_elected_when_an_operator_asks(stage: Stage) -> None:
+    await stage.client.create_topic(stage.address(1), "t")
+    preferred = registration(stage).replicas[0]
+    assert await elect(stage, PREFERRED) is ErrorCode.ELECTION_NOT_NEEDED
+    await stage.cluster.stop_broker(preferred)
+    await stage.leader("t", other_than=preferred)
+    assert await elect(stage, PREFERRED) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    await stage.cluster.start_broker(preferred)
+    await stage.until_in_sync("t", 3)
+    assert registration(stage).leader != preferred
+    assert await elect(stage, PREFERRED) is ErrorCode.NONE
+    await stage.cluster.until(lambda: registration(stage).leader == preferred)
 
 
 def test_preferred_leaders_lead_again_after_a_while_unless_that_is_turned_off() -> None:
@@ -186,55 +182,53 @@ def test_preferred_leaders_lead_again_after_a_while_unless_that_is_turned_off() 
     World(seed=2).run(story)
 
 
-@played
-async def test_an_operator_gives_up_what_only_the_dead_have(world: World) -> None:
-    async with staged(world) as stage:
-        topic_id = await stage.client.create_topic(stage.address(1), "t", replicas=2)
-        leader = registration(stage).leader
-        (other,) = set(registration(stage).replicas) - {leader}
-        await stage.leader("t")
-        await stage.client.produce(stage.address(leader), "t", b"on both")
-        await stage.cluster.kill_broker(other)
-        await stage.until_in_sync("t", 1)
-        await stage.client.produce(stage.address(leader), "t", b"on one")
-        await stage.cluster.kill_broker(leader)
-        await stage.cluster.until(lambda: stage.cluster.leader("t", 0) is None)
-        await stage.cluster.start_broker(other)
-        assert await elect(stage, UNCLEAN) is ErrorCode.NONE
-        assert await stage.leader("t") == other
-        await stage.cluster.start_broker(leader)
-        await stage.until_in_sync("t", 2)
-        values = await stage.client.read_all(stage.address(other), topic_id)
-        assert values == [b"on both"]
+@played_in(staged)
+async def test_an_operator_gives_up_what_only_the_dead_have(stage: Stage) -> None:
+    topic_id = await stage.client.create_topic(stage.address(1), "t", replicas=2)
+    leader = registration(stage).leader
+    (other,) = set(registration(stage).replicas) - {leader}
+    await stage.leader("t")
+    await stage.client.produce(stage.address(leader), "t", b"on both")
+    await stage.cluster.kill_broker(other)
+    await stage.until_in_sync("t", 1)
+    await stage.client.produce(stage.address(leader), "t", b"on one")
+    await stage.cluster.kill_broker(leader)
+    await stage.cluster.until(lambda: stage.cluster.leader("t", 0) is None)
+    await stage.cluster.start_broker(other)
+    assert await elect(stage, UNCLEAN) is ErrorCode.NONE
+    assert await stage.leader("t") == other
+    await stage.cluster.start_broker(leader)
+    await stage.until_in_sync("t", 2)
+    values = await stage.client.read_all(stage.address(other), topic_id)
+    assert values == [b"on both"]
 
 
-@played
+@played_in(staged)
 async def test_a_topic_made_anew_while_a_replica_was_away_is_not_mixed_with_the_old_one(
-    world: World,
+    stage: Stage,
 ) -> None:
-    async with staged(world) as stage:
-        await stage.client.create_topic(stage.address(1), "t")
-        leader = await stage.leader("t")
-        await stage.client.produce(stage.address(leader), "t", b"old", b"old too")
-        away = next(each for each in (2, 3) if each != leader)
-        await stage.cluster.kill_broker(away)
-        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=10_000)
-        await stage.client.ask(stage.address(1), request)
-        while stage.cluster.image.is_alive(away):
-            await stage.cluster.clock.sleep(0.5)
-        topic_id = await stage.client.create_topic(stage.address(1), "t")
-        leader = await stage.leader("t")
-        await stage.cluster.until(lambda: len(hosts(stage)) == 2)
-        await stage.client.produce(stage.address(leader), "t", b"new")
-        await stage.cluster.start_broker(away)
-        await stage.until_in_sync("t", 3)
-        hosted = stage.cluster.brokers[away].logs.get(PARTITION)
-        assert hosted is not None
-        assert hosted.topic_id == topic_id
-        await stage.cluster.kill_broker(leader)
-        successor = await stage.leader("t", other_than=leader)
-        values = await stage.client.read_all(stage.address(successor), topic_id)
-        assert values == [b"new"]
+    await stage.client.create_topic(stage.address(1), "t")
+    leader = await stage.leader("t")
+    await stage.client.produce(stage.address(leader), "t", b"old", b"old too")
+    away = next(each for each in (2, 3) if each != leader)
+    await stage.cluster.kill_broker(away)
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=10_000)
+    await stage.client.ask(stage.address(1), request)
+    while stage.cluster.image.is_alive(away):
+        await stage.cluster.clock.sleep(0.5)
+    topic_id = await stage.client.create_topic(stage.address(1), "t")
+    leader = await stage.leader("t")
+    await stage.cluster.until(lambda: len(hosts(stage)) == 2)
+    await stage.client.produce(stage.address(leader), "t", b"new")
+    await stage.cluster.start_broker(away)
+    await stage.until_in_sync("t", 3)
+    hosted = stage.cluster.brokers[away].logs.get(PARTITION)
+    assert hosted is not None
+    assert hosted.topic_id == topic_id
+    await stage.cluster.kill_broker(leader)
+    successor = await stage.leader("t", other_than=leader)
+    values = await stage.client.read_all(stage.address(successor), topic_id)
+    assert values == [b"new"]
 
 
 # DescribeTopicPartitions.
@@ -259,30 +253,29 @@ def named(response: DescribeTopicPartitionsResponse) -> dict[str | None, list[in
     }
 
 
-@played
-async def test_partitions_are_described_page_by_page(world: World) -> None:
-    async with staged(world) as stage:
-        await stage.client.create_topic(stage.address(1), "a", partitions=3)
-        await stage.client.create_topic(stage.address(1), "b", partitions=2)
-        everything = await describe(stage)
-        assert named(everything) == {"a": [0, 1, 2], "b": [0, 1]}
-        assert everything.next_cursor is None
-        pages, cursor = [], None
-        while True:
-            page = await describe(stage, limit=2, cursor=cursor)
-            pages.append(named(page))
-            cursor = page.next_cursor
-            if cursor is None:
-                break
-        assert pages == [{"a": [0, 1]}, {"a": [2], "b": [0]}, {"b": [1]}]
-        exactly = await describe(stage, limit=3)
-        assert exactly.next_cursor == Cursor(topic_name="b", partition_index=0)
-        some = await describe(stage, "b", "none", "no topic")
-        assert [(each.name, ErrorCode(each.error_code).name) for each in some.topics] == [
-            ("b", "NONE"),
-            ("no topic", "INVALID_TOPIC_EXCEPTION"),
-            ("none", "UNKNOWN_TOPIC_OR_PARTITION"),
-        ]
+@played_in(staged)
+async def test_partitions_are_described_page_by_page(stage: Stage) -> None:
+    await stage.client.create_topic(stage.address(1), "a", partitions=3)
+    await stage.client.create_topic(stage.address(1), "b", partitions=2)
+    everything = await describe(stage)
+    assert named(everything) == {"a": [0, 1, 2], "b": [0, 1]}
+    assert everything.next_cursor is None
+    pages, cursor = [], None
+    while True:
+        page = await describe(stage, limit=2, cursor=cursor)
+        pages.append(named(page))
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert pages == [{"a": [0, 1]}, {"a": [2], "b": [0]}, {"b": [1]}]
+    exactly = await describe(stage, limit=3)
+    assert exactly.next_cursor == Cursor(topic_name="b", partition_index=0)
+    some = await describe(stage, "b", "none", "no topic")
+    assert [(each.name, ErrorCode(each.error_code).name) for each in some.topics] == [
+        ("b", "NONE"),
+        ("no topic", "INVALID_TOPIC_EXCEPTION"),
+        ("none", "UNKNOWN_TOPIC_OR_PARTITION"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -293,26 +286,24 @@ async def test_partitions_are_described_page_by_page(world: World) -> None:
     ],
     ids=["of another topic", "of no partition"],
 )
-@played
+@played_in(staged, brokers=1)
 async def test_a_page_that_begins_nowhere_is_refused(
-    world: World, names: list[str], cursor: Cursor
+    stage: Stage, names: list[str], cursor: Cursor
 ) -> None:
-    async with staged(world, brokers=1) as stage:
-        await stage.client.create_topic(stage.address(1), "a", replicas=1)
-        response = await describe(stage, *names, cursor=cursor)
-        assert [each.error_code for each in response.topics] == [ErrorCode.INVALID_REQUEST]
+    await stage.client.create_topic(stage.address(1), "a", replicas=1)
+    response = await describe(stage, *names, cursor=cursor)
+    assert [each.error_code for each in response.topics] == [ErrorCode.INVALID_REQUEST]
 
 
-@played
-async def test_who_is_eligible_is_described(world: World) -> None:
-    async with staged(world, min_insync_replicas="2") as stage:
-        await stage.client.create_topic(stage.address(1), "t", replicas=2)
-        leader = registration(stage).leader
-        (other,) = set(registration(stage).replicas) - {leader}
-        await stage.cluster.stop_broker(other)
-        await stage.until_in_sync("t", 1)
-        (partition,) = (await describe(stage, "t")).topics[0].partitions
-        assert partition.isr_nodes == [leader]
-        assert partition.eligible_leader_replicas == [other]
-        assert partition.last_known_elr == []
-        assert partition.offline_replicas == [other]
+@played_in(staged, min_insync_replicas="2")
+async def test_who_is_eligible_is_described(stage: Stage) -> None:
+    await stage.client.create_topic(stage.address(1), "t", replicas=2)
+    leader = registration(stage).leader
+    (other,) = set(registration(stage).replicas) - {leader}
+    await stage.cluster.stop_broker(other)
+    await stage.until_in_sync("t", 1)
+    (partition,) = (await describe(stage, "t")).topics[0].partitions
+    assert partition.isr_nodes == [leader]
+    assert partition.eligible_leader_replicas == [other]
+    assert partition.last_known_elr == []
+    assert partition.offline_replicas == [other]

@@ -19,7 +19,7 @@ from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from scenarios.world.world import World
 from storage.errors import KafkaStorageError
 from storage.testing import DiskCosts, Fault, FaultyFileSystem
-from tests.replication.broker.stage import name_of, played, staged
+from tests.replication.broker.stage import Stage, name_of, played, played_in, staged
 
 
 def contents(world: World, name: str) -> dict[str, bytes]:
@@ -39,32 +39,30 @@ def contents(world: World, name: str) -> dict[str, bytes]:
     return found
 
 
-@played
-async def test_three_brokers_come_up_and_know_each_other(world: World) -> None:
-    async with staged(world) as stage:
-        for broker_id in stage.cluster.broker_ids:
-            answer = await stage.client.metadata(stage.address(broker_id))
-            assert [broker.node_id for broker in answer.brokers] == [1, 2, 3]
-            assert answer.cluster_id == "understudy"
+@played_in(staged)
+async def test_three_brokers_come_up_and_know_each_other(stage: Stage) -> None:
+    for broker_id in stage.cluster.broker_ids:
+        answer = await stage.client.metadata(stage.address(broker_id))
+        assert [broker.node_id for broker in answer.brokers] == [1, 2, 3]
+        assert answer.cluster_id == "understudy"
 
 
-@played
+@played_in(staged)
 async def test_a_record_produced_with_acks_all_is_on_every_replica_and_can_be_read(
-    world: World,
+    stage: Stage,
 ) -> None:
-    async with staged(world) as stage:
-        topic_id = await stage.client.create_topic(stage.address(1), "t")
-        leader = await stage.leader("t")
-        answer = await stage.client.produce(stage.address(leader), "t", b"a", b"b")
-        assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
-        ends = {
-            snapshot.log_end_offset
-            for broker in stage.cluster.brokers.values()
-            for snapshot in broker.replica_manager.hosted.describe().values()
-        }
-        assert ends == {2}
-        values = await stage.client.read_all(stage.address(leader), topic_id)
-        assert values == [b"a", b"b"]
+    topic_id = await stage.client.create_topic(stage.address(1), "t")
+    leader = await stage.leader("t")
+    answer = await stage.client.produce(stage.address(leader), "t", b"a", b"b")
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
+    ends = {
+        snapshot.log_end_offset
+        for broker in stage.cluster.brokers.values()
+        for snapshot in broker.replica_manager.hosted.describe().values()
+    }
+    assert ends == {2}
+    values = await stage.client.read_all(stage.address(leader), topic_id)
+    assert values == [b"a", b"b"]
 
 
 @pytest.mark.parametrize("dies", ["nobody", "the controller", "the leader"])
@@ -116,130 +114,124 @@ async def test_a_follower_that_lacks_records_is_reported(world: World, *, is_in_
         assert behind[-1].lag_ms >= 1000
 
 
-@played
-async def test_nothing_that_was_acked_is_lost_when_the_leader_is_killed(world: World) -> None:
-    async with staged(world, min_insync_replicas="2") as stage:
-        topic_id = await stage.client.create_topic(stage.address(1), "t")
-        victim = await stage.leader("t")
-        await stage.client.produce(stage.address(victim), "t", b"before")
-        await stage.cluster.kill_broker(victim)
-        leader = await stage.leader("t", other_than=victim)
-        answer = await stage.client.produce(stage.address(leader), "t", b"after")
-        assert answer.error_code == ErrorCode.NONE
-        await stage.cluster.start_broker(victim)
-        await stage.until_in_sync("t", 3)
-        assert await stage.client.read_all(stage.address(leader), topic_id) == [
-            b"before",
-            b"after",
-        ]
+@played_in(staged, min_insync_replicas="2")
+async def test_nothing_that_was_acked_is_lost_when_the_leader_is_killed(stage: Stage) -> None:
+    topic_id = await stage.client.create_topic(stage.address(1), "t")
+    victim = await stage.leader("t")
+    await stage.client.produce(stage.address(victim), "t", b"before")
+    await stage.cluster.kill_broker(victim)
+    leader = await stage.leader("t", other_than=victim)
+    answer = await stage.client.produce(stage.address(leader), "t", b"after")
+    assert answer.error_code == ErrorCode.NONE
+    await stage.cluster.start_broker(victim)
+    await stage.until_in_sync("t", 3)
+    assert await stage.client.read_all(stage.address(leader), topic_id) == [
+        b"before",
+        b"after",
+    ]
 
 
-@played
-async def test_a_broker_may_be_killed_while_it_starts_and_starts_again(world: World) -> None:
-    async with staged(world) as stage:
+@played_in(staged)
+async def test_a_broker_may_be_killed_while_it_starts_and_starts_again(stage: Stage) -> None:
+    await stage.cluster.kill_broker(2)
+
+    async def start() -> None:
+        with pytest.raises(KilledError, match="node 2 was killed before it had started"):
+            await stage.cluster.start_broker(2)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(start)
+        await stage.cluster.until(lambda: 2 in stage.cluster.brokers)
         await stage.cluster.kill_broker(2)
-
-        async def start() -> None:
-            with pytest.raises(KilledError, match="node 2 was killed before it had started"):
-                await stage.cluster.start_broker(2)
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(start)
-            await stage.cluster.until(lambda: 2 in stage.cluster.brokers)
-            await stage.cluster.kill_broker(2)
-        assert sorted(stage.cluster.brokers) == [1, 3]
-        await stage.cluster.start_broker(2)
-        await stage.cluster.until(stage.cluster.is_complete)
+    assert sorted(stage.cluster.brokers) == [1, 3]
+    await stage.cluster.start_broker(2)
+    await stage.cluster.until(stage.cluster.is_complete)
 
 
-@played
-async def test_what_cannot_be_done_to_a_node_is_refused_by_its_name(world: World) -> None:
-    async with staged(world) as stage:
-        cluster = stage.cluster
-        for call in (cluster.kill_broker, cluster.stop_broker, cluster.start_broker):
-            with pytest.raises(NotPossibleError, match=r"no broker 9; .* cluster: 1, 2, 3$"):
-                await call(9)
-            with pytest.raises(NotPossibleError, match=r"no broker 0 \(0 is the controller"):
-                await call(0)
-        with pytest.raises(NotPossibleError, match=r"^broker 1 is up already$"):
-            await cluster.start_broker(1)
-        with pytest.raises(NotPossibleError, match=r"^the controller is up already$"):
-            await cluster.start_controller()
-        await cluster.kill_broker(1)
-        for call in (cluster.kill_broker, cluster.stop_broker):
-            with pytest.raises(NotPossibleError, match=r"^broker 1 is down already$"):
-                await call(1)
-        assert sorted(cluster.brokers) == [2, 3]
+@played_in(staged)
+async def test_what_cannot_be_done_to_a_node_is_refused_by_its_name(stage: Stage) -> None:
+    cluster = stage.cluster
+    for call in (cluster.kill_broker, cluster.stop_broker, cluster.start_broker):
+        with pytest.raises(NotPossibleError, match=r"no broker 9; .* cluster: 1, 2, 3$"):
+            await call(9)
+        with pytest.raises(NotPossibleError, match=r"no broker 0 \(0 is the controller"):
+            await call(0)
+    with pytest.raises(NotPossibleError, match=r"^broker 1 is up already$"):
+        await cluster.start_broker(1)
+    with pytest.raises(NotPossibleError, match=r"^the controller is up already$"):
+        await cluster.start_controller()
+    await cluster.kill_broker(1)
+    for call in (cluster.kill_broker, cluster.stop_broker):
+        with pytest.raises(NotPossibleError, match=r"^broker 1 is down already$"):
+            await call(1)
+    assert sorted(cluster.brokers) == [2, 3]
 
 
-@played
+@played_in(staged)
 async def test_brokers_serve_what_they_lead_while_the_controller_is_away_and_elect_after(
-    world: World,
+    stage: Stage,
 ) -> None:
-    async with staged(world) as stage:
-        topic_id = await stage.client.create_topic(stage.address(1), "t")
-        leader = await stage.leader("t")
-        await stage.cluster.kill_controller()
-        await stage.cluster.clock.sleep(5)
-        answer = await stage.client.produce(stage.address(leader), "t", b"alone")
-        assert answer.error_code == ErrorCode.NONE
-        await stage.cluster.start_controller()
-        await stage.cluster.kill_broker(leader)
-        successor = await stage.leader("t", other_than=leader)
-        assert await stage.client.read_all(stage.address(successor), topic_id) == [b"alone"]
+    topic_id = await stage.client.create_topic(stage.address(1), "t")
+    leader = await stage.leader("t")
+    await stage.cluster.kill_controller()
+    await stage.cluster.clock.sleep(5)
+    answer = await stage.client.produce(stage.address(leader), "t", b"alone")
+    assert answer.error_code == ErrorCode.NONE
+    await stage.cluster.start_controller()
+    await stage.cluster.kill_broker(leader)
+    successor = await stage.leader("t", other_than=leader)
+    assert await stage.client.read_all(stage.address(successor), topic_id) == [b"alone"]
 
 
 @pytest.mark.parametrize("unclean", [False, True], ids=["clean only", "unclean allowed"])
-@played
+@played_in(staged)
 async def test_a_replica_outside_the_isr_leads_only_where_the_topic_says_so(
-    world: World, unclean: bool
+    stage: Stage, unclean: bool
 ) -> None:
-    async with staged(world) as stage:
-        topic_id = await stage.client.create_topic(
-            stage.address(1),
-            "t",
-            replicas=2,
-            unclean_leader_election_enable=str(unclean).lower(),
-        )
-        leader = await stage.leader("t")
-        partition = stage.cluster.partition("t", 0)
-        assert partition is not None
-        (other,) = set(partition.replicas) - {leader}
-        await stage.client.produce(stage.address(leader), "t", b"on both")
-        await stage.cluster.kill_broker(other)
-        await stage.until_in_sync("t", 1)
-        await stage.client.produce(stage.address(leader), "t", b"on one")
-        await stage.cluster.kill_broker(leader)
-        await stage.cluster.until(lambda: stage.cluster.leader("t", 0) is None)
-        await stage.cluster.start_broker(other)
-        if unclean:
-            await stage.cluster.until(lambda: stage.cluster.leader("t", 0) == other)
-        else:
-            await stage.cluster.clock.sleep(10)
-            assert stage.cluster.leader("t", 0) is None
-        await stage.cluster.start_broker(leader)
-        await stage.until_in_sync("t", 2)
-        leads = await stage.leader("t")
-        assert leads == (other if unclean else leader)
-        values = await stage.client.read_all(stage.address(leads), topic_id)
-        assert values == ([b"on both"] if unclean else [b"on both", b"on one"])
+    topic_id = await stage.client.create_topic(
+        stage.address(1),
+        "t",
+        replicas=2,
+        unclean_leader_election_enable=str(unclean).lower(),
+    )
+    leader = await stage.leader("t")
+    partition = stage.cluster.partition("t", 0)
+    assert partition is not None
+    (other,) = set(partition.replicas) - {leader}
+    await stage.client.produce(stage.address(leader), "t", b"on both")
+    await stage.cluster.kill_broker(other)
+    await stage.until_in_sync("t", 1)
+    await stage.client.produce(stage.address(leader), "t", b"on one")
+    await stage.cluster.kill_broker(leader)
+    await stage.cluster.until(lambda: stage.cluster.leader("t", 0) is None)
+    await stage.cluster.start_broker(other)
+    if unclean:
+        await stage.cluster.until(lambda: stage.cluster.leader("t", 0) == other)
+    else:
+        await stage.cluster.clock.sleep(10)
+        assert stage.cluster.leader("t", 0) is None
+    await stage.cluster.start_broker(leader)
+    await stage.until_in_sync("t", 2)
+    leads = await stage.leader("t")
+    assert leads == (other if unclean else leader)
+    values = await stage.client.read_all(stage.address(leads), topic_id)
+    assert values == ([b"on both"] if unclean else [b"on both", b"on one"])
 
 
-@played
+@played_in(staged)
 async def test_a_broker_that_leaves_in_good_order_gives_its_leadership_away_first(
-    world: World,
+    stage: Stage,
 ) -> None:
-    async with staged(world) as stage:
-        await stage.client.create_topic(stage.address(1), "t")
-        leader = await stage.leader("t")
-        await stage.client.produce(stage.address(leader), "t", b"a")
-        began = stage.cluster.clock.now()
-        await stage.cluster.stop_broker(leader)
-        assert await stage.leader("t", other_than=leader) != leader
-        # Long before its session would have ended.
-        assert stage.cluster.clock.now() - began < 0.5
-        await stage.cluster.start_broker(leader)
-        await stage.until_in_sync("t", 3)
+    await stage.client.create_topic(stage.address(1), "t")
+    leader = await stage.leader("t")
+    await stage.client.produce(stage.address(leader), "t", b"a")
+    began = stage.cluster.clock.now()
+    await stage.cluster.stop_broker(leader)
+    assert await stage.leader("t", other_than=leader) != leader
+    # Long before its session would have ended.
+    assert stage.cluster.clock.now() - began < 0.5
+    await stage.cluster.start_broker(leader)
+    await stage.until_in_sync("t", 3)
 
 
 @pytest.mark.parametrize("brokers", [1, 2, 3])
@@ -262,39 +254,37 @@ async def test_a_cluster_is_stopped_without_waiting_for_anybody(world: World, br
 
 
 @pytest.mark.parametrize("killed", ["a follower", "the controller"])
-@played
-async def test_a_cluster_is_stopped_without_waiting_for_the_dead(world: World, killed: str) -> None:
+@played_in(staged, broker_session_timeout_ms="9000")
+async def test_a_cluster_is_stopped_without_waiting_for_the_dead(stage: Stage, killed: str) -> None:
     """What was acked is there when it is started again."""
-    async with staged(world, broker_session_timeout_ms="9000") as stage:
-        cluster = stage.cluster
-        topic_id = await stage.client.create_topic(stage.address(1), "t")
-        leader = await stage.leader("t")
-        await stage.client.produce(stage.address(leader), "t", b"a")
-        follower = leader % 3 + 1
-        await cluster.kill_node(follower if killed == "a follower" else CONTROLLER_ID)
-        began = cluster.clock.now()
-        await cluster.stop()
-        assert cluster.clock.now() - began < 1.5
-        await cluster.start_controller()
-        async with trio.open_nursery() as nursery:
-            for broker_id in cluster.broker_ids:
-                nursery.start_soon(cluster.start_broker, broker_id)
-        leader = await stage.leader("t")
-        assert await stage.client.read_all(stage.address(leader), topic_id) == [b"a"]
+    cluster = stage.cluster
+    topic_id = await stage.client.create_topic(stage.address(1), "t")
+    leader = await stage.leader("t")
+    await stage.client.produce(stage.address(leader), "t", b"a")
+    follower = leader % 3 + 1
+    await cluster.kill_node(follower if killed == "a follower" else CONTROLLER_ID)
+    began = cluster.clock.now()
+    await cluster.stop()
+    assert cluster.clock.now() - began < 1.5
+    await cluster.start_controller()
+    async with trio.open_nursery() as nursery:
+        for broker_id in cluster.broker_ids:
+            nursery.start_soon(cluster.start_broker, broker_id)
+    leader = await stage.leader("t")
+    assert await stage.client.read_all(stage.address(leader), topic_id) == [b"a"]
 
 
-@played
-async def test_a_killed_broker_writes_nothing_any_more(world: World) -> None:
-    async with staged(world) as stage:
-        await stage.client.create_topic(stage.address(1), "t")
-        leader = await stage.leader("t")
-        await stage.client.produce(stage.address(leader), "t", b"a")
-        before = contents(world, name_of(leader))
-        await stage.cluster.kill_broker(leader)
-        await stage.cluster.clock.sleep(60)
-        assert contents(world, name_of(leader)) == before
-        assert f"/data/broker-{leader}/log/t-0/00000000000000000000.log" in before
-        assert f"/data/broker-{leader}/log/.kafka_cleanshutdown" not in before
+@played_in(staged)
+async def test_a_killed_broker_writes_nothing_any_more(stage: Stage, world: World) -> None:
+    await stage.client.create_topic(stage.address(1), "t")
+    leader = await stage.leader("t")
+    await stage.client.produce(stage.address(leader), "t", b"a")
+    before = contents(world, name_of(leader))
+    await stage.cluster.kill_broker(leader)
+    await stage.cluster.clock.sleep(60)
+    assert contents(world, name_of(leader)) == before
+    assert f"/data/broker-{leader}/log/t-0/00000000000000000000.log" in before
+    assert f"/data/broker-{leader}/log/.kafka_cleanshutdown" not in before
 
 
 @played
@@ -312,80 +302,77 @@ async def test_a_cluster_that_was_stopped_comes_back_with_its_topics_and_records
         assert await stage.client.read_all(stage.address(leader), topic_id) == [b"a"]
 
 
-@played
+@played_in(staged)
 async def test_a_log_of_a_topic_deleted_while_its_broker_was_away_is_put_aside(
-    world: World,
+    stage: Stage, world: World
 ) -> None:
-    async with staged(world) as stage:
-        await stage.client.create_topic(stage.address(1), "t")
-        leader = await stage.leader("t")
-        await stage.client.produce(stage.address(leader), "t", b"kept")
-        await stage.cluster.stop_broker(3)
-        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=10_000)
-        response = await stage.client.ask(stage.address(1), request)
-        assert response.responses[0].error_code == ErrorCode.NONE
-        await stage.cluster.start_broker(3)
-        logs = {
-            path.split("/")[-2]: data
-            for path, data in contents(world, name_of(3)).items()
-            if path.endswith(".log") and "metadata" not in path
-        }
-        ((directory, data),) = logs.items()
-        assert directory.endswith("-stray")
-        assert b"kept" in data
+    await stage.client.create_topic(stage.address(1), "t")
+    leader = await stage.leader("t")
+    await stage.client.produce(stage.address(leader), "t", b"kept")
+    await stage.cluster.stop_broker(3)
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=10_000)
+    response = await stage.client.ask(stage.address(1), request)
+    assert response.responses[0].error_code == ErrorCode.NONE
+    await stage.cluster.start_broker(3)
+    logs = {
+        path.split("/")[-2]: data
+        for path, data in contents(world, name_of(3)).items()
+        if path.endswith(".log") and "metadata" not in path
+    }
+    ((directory, data),) = logs.items()
+    assert directory.endswith("-stray")
+    assert b"kept" in data
 
 
-@played
+@played_in(staged)
 async def test_a_broker_whose_only_disk_fails_ends_with_the_reason_and_others_take_over(
-    world: World,
+    stage: Stage, world: World
 ) -> None:
-    async with staged(world) as stage:
-        topic_id = await stage.client.create_topic(stage.address(1), "t")
-        victim = await stage.leader("t")
-        await stage.client.produce(stage.address(victim), "t", b"a")
-        world.disk(name_of(victim)).faults.append(Fault(operation="write", names="*.log"))
-        with contextlib.suppress(PeerUnavailableError):  # it ends at once, as Kafka halts
-            refused = await stage.client.produce(stage.address(victim), "t", b"b")
-            assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        leader = await stage.leader("t", other_than=victim)
-        assert await stage.client.read_all(stage.address(leader), topic_id) == [b"a"]
-        assert list(stage.cluster.failures) == [victim]
-        assert isinstance(stage.cluster.failures[victim], KafkaStorageError)
-        # The disk has been replaced, or rather it was a passing fault.
-        await stage.cluster.start_broker(victim)
-        await stage.until_in_sync("t", 3)
+    topic_id = await stage.client.create_topic(stage.address(1), "t")
+    victim = await stage.leader("t")
+    await stage.client.produce(stage.address(victim), "t", b"a")
+    world.disk(name_of(victim)).faults.append(Fault(operation="write", names="*.log"))
+    with contextlib.suppress(PeerUnavailableError):  # it ends at once, as Kafka halts
+        refused = await stage.client.produce(stage.address(victim), "t", b"b")
+        assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    leader = await stage.leader("t", other_than=victim)
+    assert await stage.client.read_all(stage.address(leader), topic_id) == [b"a"]
+    assert list(stage.cluster.failures) == [victim]
+    assert isinstance(stage.cluster.failures[victim], KafkaStorageError)
+    # The disk has been replaced, or rather it was a passing fault.
+    await stage.cluster.start_broker(victim)
+    await stage.until_in_sync("t", 3)
 
 
-@played
-async def test_a_controller_whose_disk_fails_two_tasks_at_once_ends_alone(world: World) -> None:
+@played_in(staged, metadata_log_max_record_bytes_between_snapshots="1")
+async def test_a_controller_whose_disk_fails_two_tasks_at_once_ends_alone(
+    stage: Stage, world: World
+) -> None:
     """Its log is synced while a snapshot is: neither is called off once it is under way."""
-    async with staged(world, metadata_log_max_record_bytes_between_snapshots="1") as stage:
-        disk = world.disk(name_of(CONTROLLER_ID))
-        disk.costs = DiskCosts(sync=0.06)
-        disk.faults.append(Fault(operation="sync", times=None))
-        with contextlib.suppress(PeerUnavailableError), stage.cluster.clock.move_on_after(5):
-            await stage.client.create_topic(stage.address(1), "t")
-        await stage.cluster.until(lambda: stage.cluster.controller is None)
-        assert isinstance(stage.cluster.failures[CONTROLLER_ID], KafkaStorageError)
-        assert sorted(stage.cluster.brokers) == [1, 2, 3]
+    disk = world.disk(name_of(CONTROLLER_ID))
+    disk.costs = DiskCosts(sync=0.06)
+    disk.faults.append(Fault(operation="sync", times=None))
+    with contextlib.suppress(PeerUnavailableError), stage.cluster.clock.move_on_after(5):
+        await stage.client.create_topic(stage.address(1), "t")
+    await stage.cluster.until(lambda: stage.cluster.controller is None)
+    assert isinstance(stage.cluster.failures[CONTROLLER_ID], KafkaStorageError)
+    assert sorted(stage.cluster.brokers) == [1, 2, 3]
 
 
-@played
-async def test_nodes_are_neither_frozen_nor_cut_off_without_impairments(world: World) -> None:
-    async with staged(world, brokers=1) as stage:
-        for refused in (stage.cluster.freeze_node(1), stage.cluster.cut([1])):
-            with pytest.raises(NotPossibleError, match="opened without impairments"):
-                await refused
+@played_in(staged, brokers=1)
+async def test_nodes_are_neither_frozen_nor_cut_off_without_impairments(stage: Stage) -> None:
+    for refused in (stage.cluster.freeze_node(1), stage.cluster.cut([1])):
+        with pytest.raises(NotPossibleError, match="opened without impairments"):
+            await refused
 
 
-@played
-async def test_a_broker_that_is_not_unfenced_in_time_is_down_again(world: World) -> None:
-    async with staged(world, brokers=1) as stage:
-        await stage.cluster.kill_broker(1)
-        await stage.cluster.kill_controller()
-        with pytest.raises(NotPossibleError, match="not started within 5 s"):
-            await stage.cluster.start_node(1, timeout_seconds=5)
-        assert not stage.cluster.is_up(1)
-        await stage.cluster.start_controller()
+@played_in(staged, brokers=1)
+async def test_a_broker_that_is_not_unfenced_in_time_is_down_again(stage: Stage) -> None:
+    await stage.cluster.kill_broker(1)
+    await stage.cluster.kill_controller()
+    with pytest.raises(NotPossibleError, match="not started within 5 s"):
         await stage.cluster.start_node(1, timeout_seconds=5)
-        assert stage.cluster.is_up(1)
+    assert not stage.cluster.is_up(1)
+    await stage.cluster.start_controller()
+    await stage.cluster.start_node(1, timeout_seconds=5)
+    assert stage.cluster.is_up(1)

@@ -22,6 +22,7 @@ from replication.wire.metadata import MetadataRequest
 from scenarios.world.client import AckedBatch, NoAnswer, Outcome, Refused, SentRecords
 from scenarios.world.world import World
 from storage.types import TopicPartition
+from tests.replication.broker.stage import played_in
 from tests.replication.client.scene import T0, Scene, now, play, scene
 
 LATER = 60_000
@@ -67,24 +68,22 @@ def test_an_error_is_answered_instead_of_the_work_as_often_as_the_rule_says() ->
     assert (first.parts, first.fault) == (("t-0",), "NOT_ENOUGH_REPLICAS")
 
 
-def test_the_other_parts_of_a_request_are_handled() -> None:
-    async def story(world: World) -> None:
-        async with scene(world, replicas=((1,), (1,))) as stage:
-            await stage.produce("a", partition=1)
-            stage.cluster.nodes.faults.add(
-                FaultRule(api="LIST_OFFSETS", topic="t", partition=0, error="UNKNOWN_LEADER_EPOCH")
-            )
-            client = await connected(stage)
-            asked = [ListOffsetsPartition(partition_index=i, timestamp=LATEST) for i in range(2)]
-            request = ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=asked)])
-            answer = await client.call(request, version=7, timeout_ms=LATER)
-            client.close()
-            (topic,) = answer.topics
-            assert {
-                each.partition_index: (each.error_code, each.offset) for each in topic.partitions
-            } == {0: (ErrorCode.UNKNOWN_LEADER_EPOCH, -1), 1: (ErrorCode.NONE, 1)}
-
-    play(story)
+@played_in(scene, replicas=((1,), (1,)))
+async def test_the_other_parts_of_a_request_are_handled(stage: Scene) -> None:
+    await stage.produce("a", partition=1)
+    stage.cluster.nodes.faults.add(
+        FaultRule(api="LIST_OFFSETS", topic="t", partition=0, error="UNKNOWN_LEADER_EPOCH")
+    )
+    client = await connected(stage)
+    asked = [ListOffsetsPartition(partition_index=i, timestamp=LATEST) for i in range(2)]
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=asked)])
+    answer = await client.call(request, version=7, timeout_ms=LATER)
+    client.close()
+    (topic,) = answer.topics
+    assert {each.partition_index: (each.error_code, each.offset) for each in topic.partitions} == {
+        0: (ErrorCode.UNKNOWN_LEADER_EPOCH, -1),
+        1: (ErrorCode.NONE, 1),
+    }
 
 
 @pytest.mark.parametrize(
@@ -115,66 +114,61 @@ def test_a_request_without_an_answer_may_have_been_handled(effect: str, written:
     assert [event.fault for event in events_of(world, FaultApplied)] == [effect]
 
 
-def test_an_idempotent_producer_writes_once_what_it_sent_twice() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage:
-            rule = FaultRule(api="PRODUCE", effect="close-after", trigger=once())
-            added = stage.cluster.nodes.faults.add(rule)
-            await stage.produce("a", enable_idempotence=True)
-            assert await stage.values() == ["a"]
-            assert (added.calls, added.hits) == (2, 1)
-            stage.cluster.nodes.faults.remove(added)
-            stage.cluster.nodes.faults.add(rule)
-            await stage.produce("b", enable_idempotence=False)
-            assert await stage.values() == ["a", "b", "b"]
-
-    play(story)
+@played_in(scene)
+async def test_an_idempotent_producer_writes_once_what_it_sent_twice(stage: Scene) -> None:
+    rule = FaultRule(api="PRODUCE", effect="close-after", trigger=once())
+    added = stage.cluster.nodes.faults.add(rule)
+    await stage.produce("a", enable_idempotence=True)
+    assert await stage.values() == ["a"]
+    assert (added.calls, added.hits) == (2, 1)
+    stage.cluster.nodes.faults.remove(added)
+    stage.cluster.nodes.faults.add(rule)
+    await stage.produce("b", enable_idempotence=False)
+    assert await stage.values() == ["a", "b", "b"]
 
 
-def test_a_delay_is_on_the_brokers_clock_and_ends_with_its_rule() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage:
-            faults = stage.cluster.nodes.faults
-            added = faults.add(FaultRule(api="PRODUCE", delay_ms=700, throttle_ms=5))
-            before = now(world)
-            assert await send(stage, "a") == AckedBatch(0)
-            assert 0.7 <= now(world) - before < 0.8
-            faults.remove(added)
-            added = faults.add(FaultRule(api="PRODUCE", delay_ms=LATER))
-            before = now(world)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(send, stage, "b")
-                await faults.wait_for_hits(added)
-                faults.clear()
-            assert now(world) - before < 0.1
-            assert await stage.values() == ["a", "b"]
+@played_in(scene)
+async def test_a_delay_is_on_the_brokers_clock_and_ends_with_its_rule(
+    stage: Scene, world: World
+) -> None:
+    faults = stage.cluster.nodes.faults
+    added = faults.add(FaultRule(api="PRODUCE", delay_ms=700, throttle_ms=5))
+    before = now(world)
+    assert await send(stage, "a") == AckedBatch(0)
+    assert 0.7 <= now(world) - before < 0.8
+    faults.remove(added)
+    added = faults.add(FaultRule(api="PRODUCE", delay_ms=LATER))
+    before = now(world)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(send, stage, "b")
+        await faults.wait_for_hits(added)
+        faults.clear()
+    assert now(world) - before < 0.1
+    assert await stage.values() == ["a", "b"]
 
-    play(story)
 
+@played_in(scene)
+async def test_a_silent_connection_is_closed_when_its_rule_is_removed(
+    stage: Scene, world: World
+) -> None:
+    faults = stage.cluster.nodes.faults
+    added = faults.add(FaultRule(client_id="raw*", effect="drop-request"))
+    client = await connected(stage)
+    before = now(world)
 
-def test_a_silent_connection_is_closed_when_its_rule_is_removed() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage:
-            faults = stage.cluster.nodes.faults
-            added = faults.add(FaultRule(client_id="raw*", effect="drop-request"))
-            client = await connected(stage)
-            before = now(world)
+    async def ask() -> None:
+        with pytest.raises(PeerUnavailableError):
+            await client.call(MetadataRequest(topics=[]), version=9, timeout_ms=LATER)
 
-            async def ask() -> None:
-                with pytest.raises(PeerUnavailableError):
-                    await client.call(MetadataRequest(topics=[]), version=9, timeout_ms=LATER)
-
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(ask)
-                await faults.wait_for_hits(added)
-                await stage.cluster.clock.sleep(3.0)
-                faults.clear()
-            assert 3.0 <= now(world) - before < 3.1
-            (hit,) = added.observed
-            assert hit.answer is not None
-            assert "not handled" in hit.answer
-
-    play(story)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await faults.wait_for_hits(added)
+        await stage.cluster.clock.sleep(3.0)
+        faults.clear()
+    assert 3.0 <= now(world) - before < 3.1
+    (hit,) = added.observed
+    assert hit.answer is not None
+    assert "not handled" in hit.answer
 
 
 def test_waiting_for_hits_that_do_not_come() -> None:
@@ -194,82 +188,68 @@ def test_waiting_for_hits_that_do_not_come() -> None:
     assert not events_of(world, FaultApplied), "who only looks has done nothing"
 
 
-def test_a_rule_that_is_removed_is_waited_for_no_longer() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage:
-            faults = stage.cluster.nodes.faults
-            added = faults.add(FaultRule(api="PRODUCE", effect="observe"))
+@played_in(scene)
+async def test_a_rule_that_is_removed_is_waited_for_no_longer(stage: Scene, world: World) -> None:
+    faults = stage.cluster.nodes.faults
+    added = faults.add(FaultRule(api="PRODUCE", effect="observe"))
 
-            async def wait() -> None:
-                with pytest.raises(
-                    NotHitError, match=r"was removed: rule 1 .*was hit 0 of 1 times"
-                ):
-                    await faults.wait_for_hits(added)
+    async def wait() -> None:
+        with pytest.raises(NotHitError, match=r"was removed: rule 1 .*was hit 0 of 1 times"):
+            await faults.wait_for_hits(added)
 
-            before = now(world)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(wait)
-                await faults.clock.sleep(1)
-                faults.remove(added)
-            await wait()
-            assert now(world) - before == pytest.approx(1), "and not the 30 s that it may take"
-
-    play(story)
+    before = now(world)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await faults.clock.sleep(1)
+        faults.remove(added)
+    await wait()
+    assert now(world) - before == pytest.approx(1), "and not the 30 s that it may take"
 
 
-def test_a_wait_for_hits_raises_the_exception_of_when() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage:
-            faults = stage.cluster.nodes.faults
-            added = faults.add(FaultRule(effect="observe", when=lambda request: request.nothing))
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(send, stage, "a")
-                with pytest.raises(AttributeError, match="nothing"):
-                    await faults.wait_for_hits(added)
-            assert await stage.values() == ["a"]
-
-    play(story)
+@played_in(scene)
+async def test_a_wait_for_hits_raises_the_exception_of_when(stage: Scene) -> None:
+    faults = stage.cluster.nodes.faults
+    added = faults.add(FaultRule(effect="observe", when=lambda request: request.nothing))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(send, stage, "a")
+        with pytest.raises(AttributeError, match="nothing"):
+            await faults.wait_for_hits(added)
+    assert await stage.values() == ["a"]
 
 
-def test_a_client_sees_the_throttle_time() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage:
-            stage.cluster.nodes.faults.add(FaultRule(api="METADATA", throttle_ms=250))
-            client = await connected(stage)
-            answer = await client.call(MetadataRequest(topics=[]), version=9, timeout_ms=LATER)
-            client.close()
-            assert answer.throttle_time_ms == 250
-
-    play(story)
+@played_in(scene)
+async def test_a_client_sees_the_throttle_time(stage: Scene) -> None:
+    stage.cluster.nodes.faults.add(FaultRule(api="METADATA", throttle_ms=250))
+    client = await connected(stage)
+    answer = await client.call(MetadataRequest(topics=[]), version=9, timeout_ms=LATER)
+    client.close()
+    assert answer.throttle_time_ms == 250
 
 
-def test_a_consumer_sees_the_error_of_a_partition_in_its_session() -> None:
-    async def story(world: World) -> None:
-        async with scene(world, replicas=((1,), (1,))) as stage:
-            await stage.produce("a")
-            async with stage.consumer() as consumer:
-                consumer.assign([T0, TopicPartition("t", 1)])
-                assert await value_of(consumer) == b"a"
-                rule = FaultRule(
-                    api="FETCH",
-                    topic="t",
-                    partition=0,
-                    error="OFFSET_NOT_AVAILABLE",
-                    trigger=times(3),
-                )
-                added = stage.cluster.nodes.faults.add(rule)
+@played_in(scene, replicas=((1,), (1,)))
+async def test_a_consumer_sees_the_error_of_a_partition_in_its_session(stage: Scene) -> None:
+    await stage.produce("a")
+    async with stage.consumer() as consumer:
+        consumer.assign([T0, TopicPartition("t", 1)])
+        assert await value_of(consumer) == b"a"
+        rule = FaultRule(
+            api="FETCH",
+            topic="t",
+            partition=0,
+            error="OFFSET_NOT_AVAILABLE",
+            trigger=times(3),
+        )
+        added = stage.cluster.nodes.faults.add(rule)
 
-                async def produce() -> None:
-                    await stage.cluster.nodes.faults.wait_for_hits(added, 3)
-                    await stage.produce("b")
+        async def produce() -> None:
+            await stage.cluster.nodes.faults.wait_for_hits(added, 3)
+            await stage.produce("b")
 
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(produce)
-                    assert await value_of(consumer) == b"b"
-                assert {hit.answer for hit in added.observed} == {"OFFSET_NOT_AVAILABLE"}
-                assert {str(part) for hit in added.observed for part in hit.parts} == {"t-0", "t-1"}
-
-    play(story)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(produce)
+            assert await value_of(consumer) == b"b"
+        assert {hit.answer for hit in added.observed} == {"OFFSET_NOT_AVAILABLE"}
+        assert {str(part) for hit in added.observed for part in hit.parts} == {"t-0", "t-1"}
 
 
 async def value_of(consumer: Consumer) -> bytes | None:
@@ -279,25 +259,22 @@ async def value_of(consumer: Consumer) -> bytes | None:
     return value
 
 
-def test_followers_and_heartbeats_are_matched_by_rules_for_brokers() -> None:
-    async def story(world: World) -> None:
-        async with scene(world, brokers=2, replicas=((1, 2),)) as stage:
-            faults = stage.cluster.nodes.faults
-            fetches = faults.add(
-                FaultRule(api="FETCH", topic="t", error="NOT_LEADER_OR_FOLLOWER", sender="brokers")
-            )
-            heartbeats = faults.add(FaultRule(api="BROKER_HEARTBEAT", broker=0, effect="observe"))
-            elsewhere = faults.add(FaultRule(api="BROKER_HEARTBEAT", broker=1, effect="observe"))
-            await send(stage, "a")
-            await faults.wait_for_hits(fetches)  # the one that was there before is gone
-            assert await send(stage, "b") == Refused(ErrorCode.REQUEST_TIMED_OUT)
-            await faults.wait_for_hits(heartbeats, 2)
-            assert elsewhere.calls == 0
-            assert {hit.broker for hit in heartbeats.observed} == {0}
-            faults.clear()
-            assert await send(stage, "c", timeout_ms=10_000) == AckedBatch(2)
-
-    play(story)
+@played_in(scene, brokers=2, replicas=((1, 2),))
+async def test_followers_and_heartbeats_are_matched_by_rules_for_brokers(stage: Scene) -> None:
+    faults = stage.cluster.nodes.faults
+    fetches = faults.add(
+        FaultRule(api="FETCH", topic="t", error="NOT_LEADER_OR_FOLLOWER", sender="brokers")
+    )
+    heartbeats = faults.add(FaultRule(api="BROKER_HEARTBEAT", broker=0, effect="observe"))
+    elsewhere = faults.add(FaultRule(api="BROKER_HEARTBEAT", broker=1, effect="observe"))
+    await send(stage, "a")
+    await faults.wait_for_hits(fetches)  # the one that was there before is gone
+    assert await send(stage, "b") == Refused(ErrorCode.REQUEST_TIMED_OUT)
+    await faults.wait_for_hits(heartbeats, 2)
+    assert elsewhere.calls == 0
+    assert {hit.broker for hit in heartbeats.observed} == {0}
+    faults.clear()
+    assert await send(stage, "c", timeout_ms=10_000) == AckedBatch(2)
 
 
 def test_an_error_where_no_answer_is_wanted_closes_the_connection_as_kafka_does() -> None:
@@ -312,16 +289,13 @@ def test_an_error_where_no_answer_is_wanted_closes_the_connection_as_kafka_does(
     assert [event for event in events_of(world, ConnectionRefused) if "acks=0" in event.cause]
 
 
-def test_an_unsupported_version_is_answered_in_version_0() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage:
-            stage.cluster.nodes.faults.add(
-                FaultRule(api="API_VERSIONS", client_id="raw", error="UNSUPPORTED_VERSION")
-            )
-            client = await connected(stage)
-            request = ApiVersionsRequest(client_software_name="x", client_software_version="1")
-            answer = await client.call(request, version=3, timeout_ms=LATER)
-            client.close()
-            assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-
-    play(story)
+@played_in(scene)
+async def test_an_unsupported_version_is_answered_in_version_0(stage: Scene) -> None:
+    stage.cluster.nodes.faults.add(
+        FaultRule(api="API_VERSIONS", client_id="raw", error="UNSUPPORTED_VERSION")
+    )
+    client = await connected(stage)
+    request = ApiVersionsRequest(client_software_name="x", client_software_version="1")
+    answer = await client.call(request, version=3, timeout_ms=LATER)
+    client.close()
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION

@@ -26,10 +26,9 @@ from replication.wire.incremental_alter_configs import (
     IncrementalAlterConfigsResource,
 )
 from replication.wire.metadata import MetadataRequest
-from scenarios.world.world import World
 from storage.log.file_region import FileRegion
 from storage.types import Buffer
-from tests.replication.broker.stage import Stage, played, staged
+from tests.replication.broker.stage import Stage, played_in, staged
 
 CLIENTS, INSIDE = "CLIENTS", "INSIDE"
 BROKER = 4  # the type of a resource
@@ -205,24 +204,23 @@ async def ask(client: Any) -> None:
     await client.call(MetadataRequest(topics=[]), version=9, timeout_ms=5_000)
 
 
-@played
-async def test_limits_are_altered_while_the_broker_runs(world: World) -> None:
-    async with staged(world, brokers=1) as stage:
-        metrics = stage.cluster.brokers[1].request_metrics
-        await altered(stage, "max.connections.per.ip", "2")
-        async with connected(stage, 3) as clients:
-            await ask(clients[0])
-            await ask(clients[1])
-            with pytest.raises(PeerUnavailableError):
-                await ask(clients[2])
-        assert metrics.connections_refused == 1
-        await altered(stage, "max.connections.per.ip", "2147483647")
-        await altered(stage, "max.connections", "2")
-        async with connected(stage, 3) as clients, trio.open_nursery() as nursery:
-            await ask(clients[0])
-            await ask(clients[1])
-            nursery.start_soon(ask, clients[2])
-            await stage.client.seams.clock.sleep(1)
-            assert metrics.connections == 2
-            clients[0].close()
-        assert metrics.connections_refused == 1
+@played_in(staged, brokers=1)
+async def test_limits_are_altered_while_the_broker_runs(stage: Stage) -> None:
+    metrics = stage.cluster.brokers[1].request_metrics
+    await altered(stage, "max.connections.per.ip", "2")
+    async with connected(stage, 3) as clients:
+        await ask(clients[0])
+        await ask(clients[1])
+        with pytest.raises(PeerUnavailableError):
+            await ask(clients[2])
+    assert metrics.connections_refused == 1
+    await altered(stage, "max.connections.per.ip", "2147483647")
+    await altered(stage, "max.connections", "2")
+    async with connected(stage, 3) as clients, trio.open_nursery() as nursery:
+        await ask(clients[0])
+        await ask(clients[1])
+        nursery.start_soon(ask, clients[2])
+        await stage.client.seams.clock.sleep(1)
+        assert metrics.connections == 2
+        clients[0].close()
+    assert metrics.connections_refused == 1
