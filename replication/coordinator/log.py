@@ -4,7 +4,7 @@
     submit ─┤ queue ──> one batch ──> appended, replicated ──> each submission has its outcome
     submit ─┘            └ meanwhile the next batch gathers
 
-Rule 1: nobody appends while the log is read: clients may not, and the coordinator is this broker.
+Rule 1: no record is appended while the log is read: clients may not, and this is the coordinator.
 So the log holds all there is, and since this broker leads, all of it is or will be committed.
 
 Rule 2: the submission that came first stands first in the log. One batch is under way at a time,
@@ -64,7 +64,7 @@ class Submission:
     """The guard of a submission that opens the transaction (KIP-890)."""
     error: ErrorCode = ErrorCode.NONE
     log_offset: Offset = NO_OFFSET
-    """Where their batch begins. With an error, it says that they may be in the log after all."""
+    """The base offset of their batch. With an error, it says that they may be in the log after all."""
     _done: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     @property

@@ -1,16 +1,21 @@
 """The topics of both coordinators, the partition of a key in them, and their keys and values.
 
+    topics        compacted, since only the last record of each key counts, and created by a broker
+                  when a client first looks for a coordinator: with all the replicas that the
+                  configuration asks for or not at all, since a partition would keep too few
     key, value    version i16 | a message in that version; a tombstone has no value
     partition     the hash of a group or transactional id, modulo the partitions of the topic
 
-(GroupMetadataManager.partitionFor, TransactionStateManager.partitionFor, MessageUtil.)
+(AutoTopicCreationManager, GroupMetadataManager, TransactionStateManager, MessageUtil.)
 """
 
 import struct
 from typing import Final, NamedTuple, TypeVar
 
+from replication.config import BrokerConfig
 from replication.errors import ErrorCode, ProtocolError
 from replication.wire.codec import decode, encode
+from replication.wire.create_topics import CreatableTopic, CreatableTopicConfig
 
 GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
@@ -20,6 +25,45 @@ Message = TypeVar("Message")
 _VERSION: Final = struct.Struct(">h")
 _WORD: Final = 1 << 32
 _LEAST: Final = -(1 << 31)
+
+
+def offsets_topic(config: BrokerConfig) -> CreatableTopic:
+    """Return `__consumer_offsets`."""
+    return _compacted(
+        GROUP_METADATA_TOPIC,
+        partitions=config.offsets_topic_num_partitions,
+        replication_factor=config.offsets_topic_replication_factor,
+        configs={
+            "compression.type": "producer",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        },
+    )
+
+
+def transaction_state_topic(config: BrokerConfig) -> CreatableTopic:
+    """Return `__transaction_state`."""
+    return _compacted(
+        TRANSACTION_STATE_TOPIC,
+        partitions=config.transaction_state_log_num_partitions,
+        replication_factor=config.transaction_state_log_replication_factor,
+        configs={
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(config.transaction_state_log_min_isr),
+            "segment.bytes": str(config.transaction_state_log_segment_bytes),
+        },
+    )
+
+
+def _compacted(
+    name: str, *, partitions: int, replication_factor: int, configs: dict[str, str]
+) -> CreatableTopic:
+    configs = {"cleanup.policy": "compact"} | configs
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+    )
 
 
 class KeyAndValue(NamedTuple):

@@ -278,7 +278,7 @@ class GroupCoordinator:
         )
 
     def member_count(self, group_id: str) -> int:
-        """Return how many members the group has; KafkaError where we do not serve it."""
+        """Return how many members the group has; raise KafkaError as `serving` does."""
         hosted = self.serving_members(group_id).groups.get(group_id)
         return 0 if hosted is None else len(hosted.group.members)
 

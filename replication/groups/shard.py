@@ -30,7 +30,7 @@ class HostedGroup:
     log: CoordinatorLog
     offsets: GroupOffsets = attrs.field(factory=GroupOffsets)
     timer_ms: int | None = None
-    """When its deadlines are looked at next; None where it has none."""
+    """The time of its next entry in the heap of deadlines; None without one."""
 
     @property
     def group(self) -> Group:

@@ -308,7 +308,8 @@ class TransactionCoordinator:
         try:
             if verify_only:
                 await trio.lowlevel.checkpoint()
-                return self.verify_partitions(transactional_id, partitions=partitions, **identity)
+                slot = self.serving(transactional_id).slots.get(transactional_id)
+                return verify_partitions(slot, partitions=partitions, **identity)
             # Only a producer of transaction version 2 leaves adding to the leaders.
             await self.add_partitions(
                 transactional_id, partitions=partitions, bumps_epoch=True, **identity
@@ -316,21 +317,6 @@ class TransactionCoordinator:
         except KafkaError as error:
             return dict.fromkeys(partitions, error.code)
         return dict.fromkeys(partitions, ErrorCode.NONE)
-
-    def verify_partitions(
-        self,
-        transactional_id: str,
-        *,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: frozenset[TopicPartition],
-    ) -> Mapping[TopicPartition, ErrorCode]:
-        return verify_partitions(
-            self.serving(transactional_id).slots.get(transactional_id),
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            partitions=partitions,
-        )
 
     async def end(
         self,

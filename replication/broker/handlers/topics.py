@@ -9,8 +9,12 @@ from collections.abc import Iterable
 
 from replication.broker.handlers.node import BrokerNode
 from replication.controller.rules.topic_names import fault_of
-from replication.coordinator.rules import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from replication.coordinator.topics import offsets_topic, transaction_state_topic
+from replication.coordinator.rules import (
+    GROUP_METADATA_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    offsets_topic,
+    transaction_state_topic,
+)
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.metadata.rules.image import MetadataImage
 from replication.metadata.rules.records import MAX_RECORDS

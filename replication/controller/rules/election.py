@@ -53,7 +53,7 @@ from storage.types import TopicId
 
 
 class Election(enum.Enum):
-    """How to look for a leader (PartitionChangeBuilder.Election)."""
+    """The kinds of elections (PartitionChangeBuilder.Election)."""
 
     ONLINE = enum.auto()
     """Keep the present leader if possible."""

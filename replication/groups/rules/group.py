@@ -82,7 +82,7 @@ class Member:
     join_ticket: int | None = None
     sync_ticket: int | None = None
     deadline_ms: int | None = None
-    """When its session expires; None while it waits for an answer."""
+    """The end of its session; None while it waits for an answer."""
 
     @property
     def is_static(self) -> bool:

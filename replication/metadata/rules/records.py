@@ -46,7 +46,7 @@ class LeaderRecoveryState(enum.IntEnum):
 
 @attrs.frozen
 class Endpoint:
-    """Where a broker listens; `name` is the listener's."""
+    """The address of a broker's listener, with the listener's name."""
 
     name: str
     host: str

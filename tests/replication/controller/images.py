@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 
-from replication.metadata.rules.image import MetadataImage
+from replication.metadata.rules.image import MetadataImage, PartitionRegistration
 from replication.metadata.rules.records import (
     BrokerRegistrationChangeRecord,
     MetadataRecord,
     RegisterBrokerRecord,
 )
+from storage.types import TopicPartition
 
 ORDERS = bytes(range(16))
 """The id of the topic in these images."""
@@ -37,3 +38,9 @@ def after(image: MetadataImage, records: Iterable[MetadataRecord]) -> MetadataIm
     """Return the image after the records of a decision."""
     records = tuple(records)
     return image.apply_all(records, offset=image.offset + len(records), leader_epoch=0)
+
+
+def partition_of(image: MetadataImage, name: str, number: int = 0) -> PartitionRegistration:
+    partition = image.partition(TopicPartition(name, number))
+    assert partition is not None
+    return partition

@@ -10,7 +10,6 @@ import trio
 from replication.config import BrokerConfig, ListenerConfig
 from replication.controller.controller import Controller
 from replication.errors import ErrorCode
-from replication.metadata.rules.image import MetadataImage, PartitionRegistration
 from replication.net.seams import Seams
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from replication.wire.broker_registration import (
@@ -27,7 +26,6 @@ from replication.wire.create_topics import (
     CreateTopicsResponse,
 )
 from scenarios.world.world import World
-from storage.types import TopicPartition
 
 CONFIG = BrokerConfig(
     node_id=100,
@@ -126,9 +124,3 @@ async def create_topic(
     request = CreateTopicsRequest(topics=[topic])
     response: CreateTopicsResponse = await controller.answer_client(request)
     return response.topics[0]
-
-
-def partition_of(image: MetadataImage, name: str, number: int = 0) -> PartitionRegistration:
-    partition = image.partition(TopicPartition(name, number))
-    assert partition is not None
-    return partition

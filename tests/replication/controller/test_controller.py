@@ -34,12 +34,12 @@ from storage.errors import InconsistentMetadataError, KafkaStorageError, LogDire
 from storage.testing import DiskCosts, Fault
 from storage.types import TopicPartition
 from tests.replication.broker.stage import played, played_in
+from tests.replication.controller.images import partition_of
 from tests.replication.controller.running_controller import (
     CONFIG,
     Registered,
     create_topic,
     join,
-    partition_of,
     running,
 )
 
@@ -282,7 +282,7 @@ async def test_a_controlled_shutdown_waits_until_the_others_know(world: World) -
         await second.heartbeat()
         granted = await first.heartbeat(want_shut_down=True)
         assert (granted.should_shut_down, granted.is_fenced) == (True, True)
-        # It restarts at once: nobody has to wait for a session that was given up.
+        # It restarts at once: its session ended with the shutdown.
         assert (await Registered(controller, 1, incarnation=2).register()).error_code == 0
     (started,) = events(world, ControlledShutdownStarted)
     assert (started.broker, started.leading) == (1, 1)

@@ -28,7 +28,8 @@ from replication.wire.incremental_alter_configs import (
     IncrementalAlterConfigsResource,
 )
 from replication.wire.metadata import NO_LEADER
-from tests.replication.controller.running_controller import CONFIG, partition_of
+from tests.replication.controller.images import partition_of
+from tests.replication.controller.running_controller import CONFIG
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 ORDERS = bytes(range(16))

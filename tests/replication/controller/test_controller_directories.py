@@ -1,4 +1,4 @@
-"""What the controller makes of log directories: a decision each, without a node."""
+"""The controller's decisions about log directories, without a node."""
 
 import attrs
 
@@ -141,7 +141,7 @@ def test_no_decision_gives_the_lead_to_a_lost_replica() -> None:
 
 
 def test_an_unknown_directory_is_no_news() -> None:
-    assert after_heartbeat(image(), b"nobody's        ") == image()
+    assert after_heartbeat(image(), b"unknown         ") == image()
 
 
 def test_the_directory_of_a_replica_is_recorded() -> None:

@@ -23,8 +23,7 @@ from replication.wire.alter_partition import (
     BrokerIdAndEpoch,
     PartitionAnswer,
 )
-from storage.types import TopicPartition
-from tests.replication.controller.images import ORDERS, after, five_brokers
+from tests.replication.controller.images import ORDERS, after, five_brokers, partition_of
 
 EPOCHS = {broker_id: broker_id * 10 for broker_id in (1, 2, 3, 4, 5)}
 
@@ -79,8 +78,7 @@ def ask(
 def test_an_isr_grows_in_assignment_order_and_the_partition_epoch_with_it() -> None:
     _, (answer,), after = ask(ASKED)
     assert answer == PartitionAnswer(leader_id=1, leader_epoch=1, isr=[3, 1, 2], partition_epoch=2)
-    partition = after.partition(TopicPartition("orders", 0))
-    assert partition is not None
+    partition = partition_of(after, "orders")
     assert (partition.isr, partition.leader_epoch, partition.partition_epoch) == ((3, 1, 2), 1, 2)
 
 
@@ -114,7 +112,7 @@ def test_a_request_for_the_present_isr_changes_nothing() -> None:
             id="state before contents",
         ),
         pytest.param({"new_isr_with_epochs": members(2, 3)}, "INVALID_REQUEST", id="no leader"),
-        pytest.param({"new_isr_with_epochs": []}, "INVALID_REQUEST", id="nobody"),
+        pytest.param({"new_isr_with_epochs": []}, "INVALID_REQUEST", id="no member"),
         pytest.param({"new_isr_with_epochs": members(1, 7)}, "INVALID_REQUEST", id="a stranger"),
         pytest.param({"new_isr_with_epochs": members(1, 1)}, "INVALID_REQUEST", id="twice"),
         pytest.param({"leader_recovery_state": 9}, "INVALID_REQUEST", id="an unknown state"),
@@ -179,8 +177,7 @@ def test_the_second_change_of_a_partition_starts_from_the_first() -> None:
     _, answers, after = ask(ASKED, ASKED, second)
     codes = [ErrorCode(each.error_code).name for each in answers]
     assert codes == ["NONE", "INVALID_UPDATE_VERSION", "NONE"]
-    partition = after.partition(TopicPartition("orders", 0))
-    assert partition is not None
+    partition = partition_of(after, "orders")
     assert (partition.isr, partition.partition_epoch) == ((1,), 3)
 
 
@@ -195,8 +192,7 @@ def test_an_unclean_leader_recovers_once_and_then_others_may_join() -> None:
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     _, (answer,), after = ask(alone, image=RECOVERING_IMAGE)
     assert (answer.error_code, answer.leader_recovery_state) == (ErrorCode.NONE, RECOVERED)
-    partition = after.partition(TopicPartition("orders", 0))
-    assert partition is not None
+    partition = partition_of(after, "orders")
     assert partition.leader_recovery_state is LeaderRecoveryState.RECOVERED
 
 
@@ -209,8 +205,7 @@ def test_the_isr_that_completes_a_reassignment_is_answered_without_removed_repli
     image = moving(3, 1, 2, adding=(3,), removing=(2,))
     _, (answer,), after = ask(attrs.evolve(ASKED, partition_epoch=2), image=image)
     assert answer == PartitionAnswer(leader_id=1, leader_epoch=2, isr=[3, 1], partition_epoch=3)
-    partition = after.partition(TopicPartition("orders", 0))
-    assert partition is not None
+    partition = partition_of(after, "orders")
     assert (partition.replicas, partition.adding, partition.removing) == ((3, 1), (), ())
 
 
@@ -219,8 +214,7 @@ def test_a_removed_leader_gets_new_leader_elected() -> None:
     image = moving(3, 2, 1, adding=(3,), removing=(1,))
     _, (answer,), after = ask(attrs.evolve(ASKED, partition_epoch=2), image=image)
     assert answer.error_code == ErrorCode.NEW_LEADER_ELECTED
-    partition = after.partition(TopicPartition("orders", 0))
-    assert partition is not None
+    partition = partition_of(after, "orders")
     assert (partition.replicas, partition.isr) == ((3, 2), (3, 2))
     assert (partition.leader, partition.leader_epoch) == (3, 2)
 
@@ -230,6 +224,5 @@ def test_an_isr_without_a_wanted_replica_completes_no_reassignment() -> None:
     alone = attrs.evolve(ASKED, partition_epoch=2, new_isr_with_epochs=members(1))
     _, (answer,), after = ask(alone, image=image)
     assert (answer.error_code, answer.isr) == (ErrorCode.NONE, [1])
-    partition = after.partition(TopicPartition("orders", 0))
-    assert partition is not None
+    partition = partition_of(after, "orders")
     assert (partition.adding, partition.removing) == ((3,), (2,))

@@ -30,8 +30,7 @@ from replication.wire.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 from replication.wire.metadata import NO_LEADER
-from storage.types import TopicPartition
-from tests.replication.controller.images import ORDERS, after, five_brokers
+from tests.replication.controller.images import ORDERS, after, five_brokers, partition_of
 
 PLAIN = ElectionRules()
 
@@ -39,12 +38,6 @@ PLAIN = ElectionRules()
 def image_of(*partitions: PartitionRecord | PartitionChangeRecord) -> MetadataImage:
     """Return an image of five brokers, and of a topic with these partitions."""
     return after(MetadataImage(), [*five_brokers(), TopicRecord("orders", ORDERS), *partitions])
-
-
-def partition(image: MetadataImage, number: int = 0) -> PartitionRegistration:
-    found = image.partition(TopicPartition("orders", number))
-    assert found is not None
-    return found
 
 
 LED_BY_1 = PartitionRecord(ORDERS, 0, replicas=(1, 2), isr=(1, 2), leader=1)
@@ -90,7 +83,7 @@ def to(count: int, name: str = "orders") -> CreatePartitionsTopic:
         pytest.param(
             [assigned(3, (3, 2), (2, 3))], ["INVALID_REPLICA_ASSIGNMENT"], 2, id="too many"
         ),
-        pytest.param([assigned(3)], ["INVALID_REPLICA_ASSIGNMENT"], 2, id="to nobody"),
+        pytest.param([assigned(3)], ["INVALID_REPLICA_ASSIGNMENT"], 2, id="without an assignment"),
         pytest.param([assigned(3, ())], ["INVALID_REPLICA_ASSIGNMENT"], 2, id="to no broker"),
         pytest.param([assigned(3, (3,))], ["INVALID_REPLICA_ASSIGNMENT"], 2, id="fewer replicas"),
         pytest.param([assigned(3, (3, 3))], ["INVALID_REPLICA_ASSIGNMENT"], 2, id="one twice"),
@@ -121,7 +114,7 @@ def test_new_partitions_have_as_many_replicas_as_the_first_is_to_have() -> None:
     decision = create_partitions(
         image, CreatePartitionsRequest(topics=[to(3)]), chance=random.Random(1)
     )
-    new = [partition(after(image, decision.records), number) for number in (1, 2)]
+    new = [partition_of(after(image, decision.records), "orders", number) for number in (1, 2)]
     assert [len(each.replicas) for each in new] == [1, 1]
     assert all(each.isr == each.replicas == (each.leader,) for each in new)
 
@@ -130,7 +123,7 @@ def test_a_fenced_replica_of_a_new_partition_is_not_in_sync() -> None:
     decision = create_partitions(
         TWO, CreatePartitionsRequest(topics=[assigned(3, (4, 2))]), chance=random.Random(1)
     )
-    new = partition(after(TWO, decision.records), 2)
+    new = partition_of(after(TWO, decision.records), "orders", 2)
     assert (new.replicas, new.isr, new.leader) == ((4, 2), (2,), 2)
 
 
@@ -151,7 +144,9 @@ ALL = image_of(LED_BY_1, LED_BY_2, OFFLINE, NOBODY_UP, PREFERRED_DOWN)
         pytest.param(4, PREFERRED, "PREFERRED_LEADER_NOT_AVAILABLE", 3, id="another leads"),
         pytest.param(1, UNCLEAN, "ELECTION_NOT_NEEDED", 2, id="unclean, and led"),
         pytest.param(2, UNCLEAN, "NONE", 2, id="unclean"),
-        pytest.param(3, UNCLEAN, "ELIGIBLE_LEADERS_NOT_AVAILABLE", NO_LEADER, id="nobody is up"),
+        pytest.param(
+            3, UNCLEAN, "ELIGIBLE_LEADERS_NOT_AVAILABLE", NO_LEADER, id="no replica is up"
+        ),
         pytest.param(9, UNCLEAN, "UNKNOWN_TOPIC_OR_PARTITION", None, id="no such partition"),
     ],
 )
@@ -164,7 +159,7 @@ def test_elect_leaders(number: int, kind: int, error: str, leader: int | None) -
     ((result,),) = [each.partition_result for each in decision.answer.replica_election_results]
     assert ErrorCode(result.error_code).name == error
     if leader is not None:
-        then = partition(after(ALL, decision.records), number)
+        then = partition_of(after(ALL, decision.records), "orders", number)
         assert then.leader == leader
         assert (then.leader_recovery_state == 1) == (number == 2 and error == "NONE")
 
@@ -229,7 +224,7 @@ def test_leaders_are_balanced_where_too_many_are_astray(
         astray = [each for each in mine if each.leader != first]
         too_many = len(astray) / len(mine) > percentage / 100
         moves = first != 4 and too_many
-        assert partition(then, number).leader == (first if moves else before.leader)
+        assert partition_of(then, "orders", number).leader == (first if moves else before.leader)
 
 
 # Reassignments.
@@ -255,7 +250,7 @@ def reassign(
     decision = alter_partition_reassignments(image, request, rules_of=lambda _: rules)
     (topic,) = decision.answer.responses
     (answer,) = topic.partitions
-    return ErrorCode(answer.error_code).name, partition(after(image, decision.records))
+    return ErrorCode(answer.error_code).name, partition_of(after(image, decision.records), "orders")
 
 
 def test_new_replicas_are_added_in_the_same_leader_epoch() -> None:
@@ -279,14 +274,14 @@ def test_a_reassignment_without_new_replicas_completes_at_once_in_a_new_leader_e
 @pytest.mark.parametrize(
     ("replicas", "error"),
     [
-        pytest.param([], "INVALID_REPLICA_ASSIGNMENT", id="nobody"),
+        pytest.param([], "INVALID_REPLICA_ASSIGNMENT", id="no replica"),
         pytest.param([1, 1], "INVALID_REPLICA_ASSIGNMENT", id="one twice"),
         pytest.param([1, 9], "INVALID_REPLICA_ASSIGNMENT", id="a stranger"),
         pytest.param(None, "NO_REASSIGNMENT_IN_PROGRESS", id="nothing to cancel"),
     ],
 )
 def test_what_is_refused(replicas: list[int] | None, error: str) -> None:
-    assert reassign(TWO, replicas) == (error, partition(TWO))
+    assert reassign(TWO, replicas) == (error, partition_of(TWO, "orders"))
 
 
 def test_a_partition_that_is_not_there_is_not_reassigned() -> None:
@@ -323,7 +318,10 @@ def test_a_cancel_removes_the_new_replicas() -> None:
 def test_a_cancel_that_would_be_unclean_is_refused_unless_that_is_allowed(eligible: bool) -> None:
     only_3 = moving_to_3((3,), 3)
     rules = ElectionRules(eligible=eligible)
-    assert reassign(only_3, None, rules=rules) == ("INVALID_REPLICA_ASSIGNMENT", partition(only_3))
+    assert reassign(only_3, None, rules=rules) == (
+        "INVALID_REPLICA_ASSIGNMENT",
+        partition_of(only_3, "orders"),
+    )
     rules = ElectionRules(eligible=eligible, unclean=True)
     error, then = reassign(only_3, None, rules=rules)
     assert error == "NONE"

@@ -27,8 +27,8 @@ from replication.wire.create_topics import (
     CreateTopicsRequest,
 )
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from storage.types import NO_TOPIC_ID, TopicPartition
-from tests.replication.controller.images import after, registered
+from storage.types import NO_TOPIC_ID
+from tests.replication.controller.images import after, partition_of, registered
 
 POLICY_VIOLATION = ErrorCode.POLICY_VIOLATION
 CONFIG = BrokerConfig(node_id=100, num_partitions=2, default_replication_factor=3)
@@ -106,8 +106,7 @@ def test_an_assignment_is_kept_and_fenced_replicas_are_not_in_sync() -> None:
     image = brokers(1, 2, fenced=(3,))
     (result,), made = create(assigned("orders", [3, 1], [2, 3]), image=image)
     assert (result.num_partitions, result.replication_factor) == (2, 2)
-    first = made.partition(TopicPartition("orders", 0))
-    assert first is not None
+    first = partition_of(made, "orders")
     assert (first.replicas, first.isr, first.leader) == ((3, 1), (1,), 1)
 
 
@@ -137,7 +136,7 @@ def test_an_assignment_is_kept_and_fenced_replicas_are_not_in_sync() -> None:
         pytest.param(
             attrs.evolve(assigned("t", [1]), replication_factor=1), "INVALID_REQUEST", id="and so"
         ),
-        pytest.param(assigned("t", [1], []), "INVALID_REPLICA_ASSIGNMENT", id="by nobody"),
+        pytest.param(assigned("t", [1], []), "INVALID_REPLICA_ASSIGNMENT", id="without a replica"),
         pytest.param(assigned("t", [1, 1]), "INVALID_REPLICA_ASSIGNMENT", id="twice by one"),
         pytest.param(assigned("t", [1, 2], [1]), "INVALID_REPLICA_ASSIGNMENT", id="unequal"),
         pytest.param(assigned("t", [1, 9]), "INVALID_REPLICA_ASSIGNMENT", id="by a stranger"),
@@ -156,7 +155,7 @@ def test_what_is_refused(asked: CreatableTopic, error: str) -> None:
     (refused, fine), made = create(asked, topic("fine"), image=image)
     assert ErrorCode(refused.error_code).name == error
     assert refused.error_message
-    assert fine.error_code == ErrorCode.NONE  # one refusal is nobody else's
+    assert fine.error_code == ErrorCode.NONE  # a refusal concerns only its topic
     assert made.topics.keys() == {"the.first", "fine"}
 
 

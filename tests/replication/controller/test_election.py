@@ -76,7 +76,7 @@ OFF = NO_LEADER
         ),
         pytest.param(
             partition((), OFF, (2, 3), (2,)), Wish(), {2, 3}, ALONE, partition((2,), 2),
-            id="the minimum became smaller while nobody led: who leads now commits alone",
+            id="the minimum became smaller without a leader: the next one commits alone",
         ),
         pytest.param(
             partition((2,), 2, (3,)), Wish(isr=(2, 1)), {1, 2}, BOTH, partition((2, 1), 2),
@@ -171,7 +171,7 @@ def test_the_next_leader(
         (partition((3,), OFF), {1, 3}, 3),
         (partition((), OFF, (1, 2), (2,)), {1, 2}, 1),
     ],
-    ids=["it is in sync", "it is not", "nobody led", "it is eligible"],
+    ids=["it is in sync", "it is not", "no leader before", "it is eligible"],
 )
 def test_the_preferred_leader_is_elected_where_it_may_lead(
     before: PartitionRegistration, active: set[int], leader: int
@@ -223,7 +223,7 @@ def lawful(
         electable = {each for each in (stay or (hold_all if small else set())) if each in active}
         trusted = leader in electable
         if leader != NO_LEADER and not (leader in active and leader in isr):
-            continue  # nobody leads who is not there, or not in sync
+            continue  # a leader is a replica in sync
         if electable and not trusted:
             continue  # who may lead does
         if before.leader in electable and leader != before.leader:
@@ -253,10 +253,10 @@ def lawful(
             if (rules.unclean and active & set(replicas)) or (
                 last and set(before.last_known_elr) & active
             ):
-                continue  # somebody could have led
+                continue  # a leader could have been elected
             if isr != (frozenset(stay) if rules.eligible else frozenset(stay or before.isr)):
                 continue
-        below = small and len(isr) < min_isr  # a smaller minimum may have come while nobody led
+        below = small and len(isr) < min_isr  # the minimum may have become smaller without a leader
         if (trusted or leader == NO_LEADER) and elr != (hold_all - isr if below else frozenset()):
             continue  # the ELR holds all, where the ISR is too small, and is not in it
         yield leader, isr, elr, leader != NO_LEADER and not trusted

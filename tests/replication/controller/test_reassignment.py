@@ -36,7 +36,7 @@ def moving(
             moving((1, 2, 4, 3), (4,), (3,)),
             (1, 2, 3, 4),
             moving((1, 2, 3, 4), (4,), ()),
-            id="nobody is to go after all",
+            id="no replica is removed after all",
         ),
         pytest.param(
             moving((1, 2, 4, 3), (4,), (3,)),

@@ -3,7 +3,7 @@
 Clients that join, sync, heartbeat, leave, go silent, lose answers and come back as static
 members; writes that succeed or fail, late; time that passes. After each step:
 
-- nobody is answered twice, and once everything is over nobody is left waiting;
+- no request is answered twice, and at the end no request waits;
 - of each generation there is one leader, one protocol and one set of members;
 - of each generation every member has the part that one leader gave it.
 """
@@ -28,7 +28,7 @@ PROTOCOLS = [
 
 @attrs.define
 class Consumer:
-    """What a client knows of itself."""
+    """A client, and its own view of its membership."""
 
     number: int
     instance: str | None
@@ -226,7 +226,7 @@ class GroupAtRandom(RuleBasedStateMachine):
         assert known == ticket, "one assignment for each generation"
         place = self.desk.group.members.get(client.member_id)
         if place is not None and not place.is_static:
-            assert member_id == client.member_id, "nobody has another's part"
+            assert member_id == client.member_id, "each member has its own part"
 
     # What always holds.
 

@@ -334,7 +334,7 @@ async def test_a_group_without_members_can_be_deleted(stage: Stage) -> None:
     assert (await member.described(version=5)).group_state == "Dead"
     assert await member.committed() == -1
     await stage.cluster.kill_broker(await member.coordinator())
-    assert await member.committed() == -1, "and nobody remembers it"
+    assert await member.committed() == -1, "and the next coordinator has none either"
 
 
 @played_in(reading)

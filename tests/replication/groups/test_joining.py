@@ -100,7 +100,7 @@ def test_the_first_rebalance_waits_again_for_each_newcomer() -> None:
     desk.pass_time(2000)
     second = desk.join()
     desk.pass_time(1000)
-    assert not desk.answers, "somebody came, so it waits once more"
+    assert not desk.answers, "a member came, so it waits once more"
     desk.pass_time(2999)
     assert not desk.answers
     desk.pass_time(1)

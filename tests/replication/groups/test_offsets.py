@@ -1,4 +1,4 @@
-"""How far a group has read: against a twin that reads the log from the start each time."""
+"""The offsets of a group, against a twin that reads the log from the start each time."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ STEPS = st.lists(
 
 
 def twin(steps: list[tuple[object, ...]], partition: TopicPartition) -> tuple[int | None, bool]:
-    """What is committed of `partition`, and whether that is in doubt, by looking at every step."""
+    """Return the committed offset of `partition`, and whether one is pending, from every step."""
     best: tuple[int, int] | None = None
     pending: dict[int, tuple[int, int]] = {}
     for place, step in enumerate(steps):

@@ -1,4 +1,4 @@
-"""What a coordinator writes is what Apache Kafka writes, byte for byte; and back."""
+"""The records of groups and offsets are Apache Kafka's, byte for byte."""
 
 import struct
 

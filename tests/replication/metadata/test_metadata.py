@@ -44,6 +44,7 @@ from replication.metadata.rules.records import (
     encode_record,
 )
 from storage.types import TopicPartition
+from tests.replication.controller.images import partition_of
 
 GOLDEN = Path(__file__).parent / "golden" / "metadata"
 ORDERS = bytes(range(16))
@@ -178,8 +179,7 @@ def test_a_replica_that_is_moved_away_has_no_log_directory_any_more() -> None:
         ReplicaDirectoryRecord(ORDERS, 0, 2, b"b" * 16),
     )
     moved = before.apply(PartitionChangeRecord(ORDERS, 0, replicas=(2, 3)))
-    after = moved.partition(TopicPartition("orders", 0))
-    assert after is not None
+    after = partition_of(moved, "orders")
     assert (after.directory(1), after.directory(2)) == (None, b"b" * 16)
 
 
@@ -198,10 +198,9 @@ def test_another_minimum_of_replicas_in_sync_clears_the_eligible_replicas(
 ) -> None:
     led = orders(PartitionChangeRecord(ORDERS, 0, isr=(1,), elr=(2,)))
     leaderless = orders(PartitionChangeRecord(ORDERS, 0, isr=(), elr=(2,), leader=-1))
-    # Where nobody leads, nothing can have been committed since.
+    # Without a leader nothing can have been committed since.
     for image, then in ((led, elr), (leaderless, (2,))):
-        partition = image.apply(record).partition(TopicPartition("orders", 0))
-        assert partition is not None
+        partition = partition_of(image.apply(record), "orders")
         assert (partition.elr, partition.partition_epoch) == (then, 1)
 
 
@@ -268,8 +267,7 @@ def test_applying_changes_a_copy_and_shares_the_rest() -> None:
 def test_epochs_of_a_changed_partition(
     change: PartitionChangeRecord, leader_epoch: int, partition_epoch: int
 ) -> None:
-    partition = orders(change).partition(TopicPartition("orders", 0))
-    assert partition is not None
+    partition = partition_of(orders(change), "orders")
     assert (partition.leader_epoch, partition.partition_epoch) == (leader_epoch, partition_epoch)
 
 

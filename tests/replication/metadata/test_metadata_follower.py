@@ -56,7 +56,7 @@ class Copy:
         )
 
     def receive(self, batch: bytearray, *, high_watermark: int = 1 << 30) -> None:
-        """As the fetcher does with what the controller sent."""
+        """Process a batch as the fetcher does."""
         end = self.follower.log_end_offset(METADATA_PARTITION)
         data = PartitionData(high_watermark=high_watermark, records=memoryview(batch))
         self.follower.process_partition_data(METADATA_PARTITION, end, NO_LEADER_EPOCH, data)
@@ -306,7 +306,7 @@ async def test_a_snapshot_of_the_controllers_takes_the_place_of_the_copy(
 async def test_a_crash_at_any_point_leaves_a_prefix_or_the_snapshot(
     autojump_clock: MockClock, event: str, power: bool
 ) -> None:
-    """What the controller has sent may be lost here: it sends it again."""
+    """Records of the controller may be lost here: it sends them again."""
     other = MetadataImage().apply_all([topic("x")], offset=40, leader_epoch=3)
     whole = MetadataImage().apply_all(
         [topic(f"topic-{number}") for number in range(6)], offset=5, leader_epoch=1

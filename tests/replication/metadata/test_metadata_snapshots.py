@@ -142,7 +142,7 @@ async def test_what_is_not_synced_is_in_no_snapshot(autojump_clock: MockClock) -
 
 
 async def grows_and_is_cut(log: MetadataLog, answered: list[MetadataImage]) -> None:
-    """What somebody was answered for is in `answered`, the newest last."""
+    """Append and cut the log; each image that was answered goes to `answered`."""
     for number in range(4):
         log.append([topic(number)])
         await log.sync()

@@ -1,4 +1,4 @@
-"""What ACLs add up to: Kafka's rules as a table, and a naive twin."""
+"""Decisions by ACLs: Kafka's rules as a table, and a naive twin."""
 
 import attrs
 import pytest
@@ -59,7 +59,7 @@ def may(
         pytest.param(False, (acl("*", prefixed=True),), id="a star is no prefix"),
         pytest.param(False, (acl(kind=ResourceType.GROUP),), id="of a group of that name"),
         pytest.param(True, (acl(principal="User:*"),), id="for everybody"),
-        pytest.param(False, (acl(principal="User:bob"),), id="for somebody else"),
+        pytest.param(False, (acl(principal="User:bob"),), id="for another user"),
         pytest.param(True, (acl(host=HOST),), id="from here"),
         pytest.param(False, (acl(host="10.0.0.2"),), id="from elsewhere"),
         pytest.param(True, (acl(operation=Operation.ALL),), id="everything"),

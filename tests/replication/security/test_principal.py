@@ -1,4 +1,4 @@
-"""What the subject of a certificate is called."""
+"""The principal of a certificate."""
 
 import pytest
 

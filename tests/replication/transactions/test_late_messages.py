@@ -219,7 +219,7 @@ class LateMessages(RuleBasedStateMachine):
     @precondition(lambda self: self.producer is not None and self.sent)
     @rule(commit=st.booleans())
     def end(self, commit: bool) -> None:
-        """What is still in flight then was given up: it is only to be aborted."""
+        """End the transaction: with batches in flight, which were given up, it can only be aborted."""
         assert self.producer is not None
         commit = commit and self.acked == {*self.sent}
         self.spare += 1
@@ -362,7 +362,7 @@ class LateMessages(RuleBasedStateMachine):
     def no_transaction_hangs(self) -> None:
         current = self.slot.current
         for producer_id in self.leader.open_transactions:
-            assert current.state in OPEN, "nobody is going to end it"
+            assert current.state in OPEN, "no coordinator will end it"
             assert current.producer_id == producer_id
             assert T0 in current.partitions
 
@@ -392,7 +392,7 @@ def test_late_messages_neither_hang_a_transaction_nor_join_another(
 
 
 class WithoutVerification(LateMessagesOfVersion1):
-    """As before KIP-890."""
+    """The behaviour before KIP-890."""
 
     verifies: ClassVar = False
 
@@ -401,7 +401,7 @@ class WithoutVerification(LateMessagesOfVersion1):
 def test_without_verification_transactions_hang() -> None:
     # The first that hangs ends it; which one that is differs from Python to Python.
     many = settings(FEW, max_examples=2000, phases=[Phase.generate])
-    with pytest.raises(AssertionError, match="nobody is going to end it"):
+    with pytest.raises(AssertionError, match="no coordinator will end it"):
         run_state_machine_as_test(WithoutVerification, settings=many)
 
 

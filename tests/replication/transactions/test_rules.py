@@ -1,4 +1,4 @@
-"""Who may do what with a transactional id, by tables and by chance."""
+"""The decisions about a transactional id, by tables and at random."""
 
 import random
 from itertools import pairwise
@@ -437,7 +437,7 @@ class Story:
             owner.begun = True
         else:
             if what == "commit" and owner.begun:
-                assert owner.producer == self.given[-1], "nobody else was given an epoch meanwhile"
+                assert owner.producer == self.given[-1], "no other producer got an epoch meanwhile"
                 self.committed += 1
             owner.begun = False
             if owner.bumps_epoch:
@@ -465,7 +465,7 @@ class Story:
             self.waiting = None
 
     def die(self) -> None:
-        """What is under way may be in the log or not; the next coordinator reads it."""
+        """Kill the coordinator: the pending change may be in the log or not; the next one reads it."""
         if self.slot.pending is not None and self.chance.random() < 0.5:
             self.log.append(value_of(self.slot.pending))
         self.waiting = None
