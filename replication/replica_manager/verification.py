@@ -79,9 +79,8 @@ class TransactionCoordinators(Protocol):
     async def add_or_verify(
         self,
         transactional_id: str,
+        producer: tuple[int, int],
         *,
-        producer_id: int,
-        producer_epoch: int,
         partitions: frozenset[TopicPartition],
         verify_only: bool,
     ) -> Mapping[TopicPartition, ErrorCode]:
@@ -176,8 +175,7 @@ class TransactionVerification:
             return Verified(errors, {})
         answers = await self.coordinators.add_or_verify(
             batches.transactional_id,
-            producer_id=batches.producer_id,
-            producer_epoch=batches.producer_epoch,
+            (batches.producer_id, batches.producer_epoch),
             partitions=frozenset(guards),
             verify_only=not support.bumps_epoch,
         )

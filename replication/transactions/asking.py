@@ -40,8 +40,7 @@ class _Question:
     """A question about one transactional id, and its answer."""
 
     transactional_id: str
-    producer_id: int
-    producer_epoch: int
+    producer: tuple[int, int]
     partitions: frozenset[TopicPartition]
     verify_only: bool
     answer: Answer | None = None
@@ -77,16 +76,14 @@ class CoordinatorQuestions:
     async def add_or_verify(
         self,
         transactional_id: str,
+        producer: tuple[int, int],
         *,
-        producer_id: int,
-        producer_epoch: int,
         partitions: frozenset[TopicPartition],
         verify_only: bool,
     ) -> Answer:
         question = _Question(
             transactional_id=transactional_id,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
+            producer=producer,
             partitions=partitions,
             verify_only=verify_only,
         )
@@ -111,8 +108,8 @@ class CoordinatorQuestions:
     def _put(self, line: _Line, coordinator: int, question: _Question) -> None:
         before = line.waiting.get(question.transactional_id)
         if before is not None:
-            older, newer = sorted((before, question), key=lambda each: each.producer_epoch)
-            same = older.producer_epoch == newer.producer_epoch
+            older, newer = sorted((before, question), key=lambda each: each.producer[1])
+            same = older.producer[1] == newer.producer[1]
             older.finish(ErrorCode.NETWORK_EXCEPTION if same else ErrorCode.INVALID_PRODUCER_EPOCH)
             question = newer
         line.waiting[question.transactional_id] = question
@@ -136,7 +133,14 @@ class CoordinatorQuestions:
     async def _ask(self, coordinator: int, questions: Sequence[_Question]) -> None:
         if coordinator == self.broker_id:
             for each in questions:
-                each.finish(await self._ask_here(each))
+                each.finish(
+                    await self.here.add_or_verify(
+                        each.transactional_id,
+                        each.producer,
+                        partitions=each.partitions,
+                        verify_only=each.verify_only,
+                    )
+                )
             return
         request = AddPartitionsToTxnRequest(transactions=[_wire(each) for each in questions])
         try:
@@ -158,15 +162,6 @@ class CoordinatorQuestions:
                     }
                 )
 
-    async def _ask_here(self, question: _Question) -> Answer:
-        return await self.here.add_or_verify(
-            question.transactional_id,
-            producer_id=question.producer_id,
-            producer_epoch=question.producer_epoch,
-            partitions=question.partitions,
-            verify_only=question.verify_only,
-        )
-
 
 def _wire(question: _Question) -> AddPartitionsToTxnTransaction:
     topics: dict[str, list[int]] = {}
@@ -174,8 +169,8 @@ def _wire(question: _Question) -> AddPartitionsToTxnTransaction:
         topics.setdefault(topic, []).append(partition)
     return AddPartitionsToTxnTransaction(
         transactional_id=question.transactional_id,
-        producer_id=question.producer_id,
-        producer_epoch=question.producer_epoch,
+        producer_id=question.producer[0],
+        producer_epoch=question.producer[1],
         verify_only=question.verify_only,
         topics=[
             AddPartitionsToTxnTopic(name=topic, partitions=numbers)

@@ -52,9 +52,9 @@ from replication.transactions.rules.decisions import (
     verify_partitions,
 )
 from replication.transactions.rules.records import TransactionEntry, key_of, read_batch, value_of
-from replication.transactions.rules.transaction import Transaction
+from replication.transactions.rules.transaction import ProducerIdAndEpoch, Transaction
 from storage.batch.compression import Codec
-from storage.batch.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from storage.batch.record_batch import NO_PRODUCER_ID
 from storage.types import TopicPartition
 
 RETRY_SECONDS: Final = 0.1
@@ -81,12 +81,6 @@ class PendingChange:
 
     error: ErrorCode = ErrorCode.NONE
     done: trio.Event = attrs.field(factory=trio.Event)
-
-
-@attrs.frozen
-class ProducerIdentity:
-    producer_id: int = NO_PRODUCER_ID
-    producer_epoch: int = NO_PRODUCER_EPOCH
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -233,7 +227,7 @@ class TransactionCoordinator:
 
     async def init_producer_id(
         self, transactional_id: str, *, timeout_ms: int, expected: tuple[int, int] | None
-    ) -> ProducerIdentity:
+    ) -> ProducerIdAndEpoch:
         """Return the next epoch of the id, which fences the owner of the last one (KIP-98, 360)."""
         self.serving(transactional_id)
         if not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
@@ -268,7 +262,7 @@ class TransactionCoordinator:
             await self._change(shard, slot, self._abort_fenced(slot))
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "the transaction is aborted first")
         given = await self._decided(shard, slot, decision)
-        return ProducerIdentity(given.producer_id, given.producer_epoch)
+        return given.producer
 
     async def _producer_id(self) -> int:
         return await self.producer_ids.allocate(broker_epoch=self.broker_epoch())
@@ -276,9 +270,8 @@ class TransactionCoordinator:
     async def add_partitions(
         self,
         transactional_id: str,
+        producer: tuple[int, int],
         *,
-        producer_id: int,
-        producer_epoch: int,
         partitions: frozenset[TopicPartition],
         bumps_epoch: bool = False,
     ) -> None:
@@ -286,8 +279,7 @@ class TransactionCoordinator:
         slot = shard.slots.get(transactional_id)
         decision = add_partitions(
             slot,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
+            producer,
             partitions=partitions,
             bumps_epoch=bumps_epoch,
             now_ms=self._now_ms,
@@ -297,22 +289,20 @@ class TransactionCoordinator:
     async def add_or_verify(
         self,
         transactional_id: str,
+        producer: tuple[int, int],
         *,
-        producer_id: int,
-        producer_epoch: int,
         partitions: frozenset[TopicPartition],
         verify_only: bool,
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Answer a leader that is about to open the transaction in its log (KIP-890)."""
-        identity = {"producer_id": producer_id, "producer_epoch": producer_epoch}
         try:
             if verify_only:
                 await trio.lowlevel.checkpoint()
                 slot = self.serving(transactional_id).slots.get(transactional_id)
-                return verify_partitions(slot, partitions=partitions, **identity)
+                return verify_partitions(slot, producer, partitions=partitions)
             # Only a producer of transaction version 2 leaves adding to the leaders.
             await self.add_partitions(
-                transactional_id, partitions=partitions, bumps_epoch=True, **identity
+                transactional_id, producer, partitions=partitions, bumps_epoch=True
             )
         except KafkaError as error:
             return dict.fromkeys(partitions, error.code)
@@ -321,12 +311,11 @@ class TransactionCoordinator:
     async def end(
         self,
         transactional_id: str,
+        producer: tuple[int, int],
         *,
-        producer_id: int,
-        producer_epoch: int,
         commit: bool,
         bumps_epoch: bool,
-    ) -> ProducerIdentity:
+    ) -> ProducerIdAndEpoch:
         """Return once the end of the transaction is in the log: nothing can change it any more."""
         shard = self.serving(transactional_id)
         slot = shard.slots.get(transactional_id)
@@ -341,8 +330,7 @@ class TransactionCoordinator:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "the leader epoch has ended")
         decision = end(
             slot,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
+            producer,
             commit=commit,
             bumps_epoch=bumps_epoch,
             spare_producer_id=spare,
@@ -350,8 +338,8 @@ class TransactionCoordinator:
         )
         ended = await self._decided(shard, slot, decision)
         if ended.next_producer_id != NO_PRODUCER_ID:
-            return ProducerIdentity(ended.next_producer_id, 0)
-        return ProducerIdentity(ended.producer_id, ended.producer_epoch)
+            return ProducerIdAndEpoch(ended.next_producer_id, 0)
+        return ended.producer
 
     # Changes.
 

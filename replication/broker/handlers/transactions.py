@@ -106,8 +106,7 @@ async def _add(
         return refused
     return await node.transactions.add_or_verify(
         asked.transactional_id,
-        producer_id=asked.producer_id,
-        producer_epoch=asked.producer_epoch,
+        (asked.producer_id, asked.producer_epoch),
         partitions=frozenset(await in_steps(partitions_of(asked.topics))),
         verify_only=asked.verify_only,
     )
@@ -132,8 +131,7 @@ async def add_offsets_to_txn(
     try:
         await node.transactions.add_partitions(
             request.transactional_id,
-            producer_id=request.producer_id,
-            producer_epoch=request.producer_epoch,
+            (request.producer_id, request.producer_epoch),
             partitions=frozenset({TopicPartition(GROUP_METADATA_TOPIC, number)}),
         )
     except KafkaError as error:
@@ -148,8 +146,7 @@ async def end_txn(
     try:
         identity = await node.transactions.end(
             request.transactional_id,
-            producer_id=request.producer_id,
-            producer_epoch=request.producer_epoch,
+            (request.producer_id, request.producer_epoch),
             commit=request.committed,
             bumps_epoch=bumps_epoch,
         )

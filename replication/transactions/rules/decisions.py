@@ -153,9 +153,8 @@ def _next_epoch(current: Transaction, expected: int | None) -> tuple[int, int] |
 
 def add_partitions(
     slot: Slot | None,
+    producer: tuple[int, int],
     *,
-    producer_id: int,
-    producer_epoch: int,
     partitions: frozenset[TopicPartition],
     bumps_epoch: bool = False,
     now_ms: int,
@@ -163,7 +162,7 @@ def add_partitions(
     """Add partitions to the transaction, before the first record is written to them."""
     if slot is not None and slot.is_busy:
         return ErrorCode.CONCURRENT_TRANSACTIONS
-    error = _error_of_producer(slot, producer_id=producer_id, producer_epoch=producer_epoch)
+    error = _error_of_producer(slot, producer)
     if error is not ErrorCode.NONE or slot is None:
         return error
     current = slot.current
@@ -174,13 +173,12 @@ def add_partitions(
 
 def verify_partitions(
     slot: Slot | None,
+    producer: tuple[int, int],
     *,
-    producer_id: int,
-    producer_epoch: int,
     partitions: frozenset[TopicPartition],
 ) -> dict[TopicPartition, ErrorCode]:
     """Return whether each partition is in the transaction, for a leader that appends (KIP-890)."""
-    error = _error_of_producer(slot, producer_id=producer_id, producer_epoch=producer_epoch)
+    error = _error_of_producer(slot, producer)
     if error is ErrorCode.NONE and slot is not None and slot.current.state.is_prepared:
         error = ErrorCode.CONCURRENT_TRANSACTIONS
     if error is not ErrorCode.NONE or slot is None:
@@ -191,19 +189,18 @@ def verify_partitions(
     }
 
 
-def _error_of_producer(slot: Slot | None, *, producer_id: int, producer_epoch: int) -> ErrorCode:
-    if slot is None or slot.current.producer_id != producer_id:
+def _error_of_producer(slot: Slot | None, producer: tuple[int, int]) -> ErrorCode:
+    if slot is None or slot.current.producer_id != producer[0]:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if slot.current.producer_epoch != producer_epoch:
+    if slot.current.producer_epoch != producer[1]:
         return ErrorCode.PRODUCER_FENCED
     return ErrorCode.NONE
 
 
 def end(
     slot: Slot | None,
+    producer: tuple[int, int],
     *,
-    producer_id: int,
-    producer_epoch: int,
     commit: bool,
     bumps_epoch: bool,
     spare_producer_id: int,
@@ -213,9 +210,9 @@ def end(
     if slot is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if bumps_epoch:
-        decision = _end_and_bump(slot, (producer_id, producer_epoch), commit=commit)
+        decision = _end_and_bump(slot, producer, commit=commit)
     else:
-        decision = _end(slot, (producer_id, producer_epoch), commit=commit)
+        decision = _end(slot, producer, commit=commit)
     if decision is not None:
         return decision
     rotates = bumps_epoch and slot.current.is_epoch_exhausted

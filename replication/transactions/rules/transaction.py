@@ -25,7 +25,7 @@ A `Transaction` is a value, and its transitions return others; the log contains 
 """
 
 import enum
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -67,6 +67,13 @@ _AT_REST: Final = frozenset(
 )
 
 
+class ProducerIdAndEpoch(NamedTuple):
+    """The identity of a producer (Kafka: ProducerIdAndEpoch)."""
+
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
 @attrs.frozen(kw_only=True)
 class Transaction:
     transactional_id: str
@@ -84,6 +91,10 @@ class Transaction:
     updated_ms: int = NO_TIME
     bumps_epoch: bool = False
     """Whether each end gives the next epoch, as in transactions of version 2 (KIP-890)."""
+
+    @property
+    def producer(self) -> ProducerIdAndEpoch:
+        return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
     @property
     def is_epoch_exhausted(self) -> bool:

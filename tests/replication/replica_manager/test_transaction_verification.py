@@ -40,13 +40,12 @@ class Coordinators:
     async def add_or_verify(
         self,
         transactional_id: str,
+        producer: tuple[int, int],
         *,
-        producer_id: int,
-        producer_epoch: int,
         partitions: frozenset[TopicPartition],
         verify_only: bool,
     ) -> Mapping[TopicPartition, ErrorCode]:
-        assert (transactional_id, producer_id, producer_epoch) == ("tx", PRODUCER, 0)
+        assert (transactional_id, producer) == ("tx", (PRODUCER, 0))
         self.asked.append((partitions, verify_only))
         await trio.lowlevel.checkpoint()
         self.before_answer()

@@ -201,8 +201,7 @@ class LateMessages(RuleBasedStateMachine):
     def _add(self, producer: tuple[int, int]) -> bool:
         decision = add_partitions(
             self.slot,
-            producer_id=producer[0],
-            producer_epoch=producer[1],
+            producer,
             partitions=frozenset({T0}),
             bumps_epoch=self.version == 2,
             now_ms=self.now_ms,
@@ -225,8 +224,7 @@ class LateMessages(RuleBasedStateMachine):
         self.spare += 1
         decision = end(
             self.slot,
-            producer_id=self.producer[0],
-            producer_epoch=self.producer[1],
+            self.producer,
             commit=commit,
             bumps_epoch=self.version == 2,
             spare_producer_id=self.spare,
@@ -238,7 +236,7 @@ class LateMessages(RuleBasedStateMachine):
             if current.next_producer_id >= 0:
                 self.producer = (current.next_producer_id, 0)
             elif self.version == 2:
-                self.producer = (current.producer_id, current.producer_epoch)
+                self.producer = current.producer
             self._next_transaction()
         elif decision is not ErrorCode.CONCURRENT_TRANSACTIONS:
             self.producer = None  # it was fenced, or it may not do this: it is of no more use
@@ -258,7 +256,7 @@ class LateMessages(RuleBasedStateMachine):
             self._write(self._abort())
         elif isinstance(decision, Transaction):
             self._write(decision)
-            self.producer = (decision.producer_id, decision.producer_epoch)
+            self.producer = decision.producer
             self.sequence = 0
             self._next_transaction()
 
@@ -291,8 +289,7 @@ class LateMessages(RuleBasedStateMachine):
             self._add(producer)
             question.answer = self.answer
         else:
-            identity = {"producer_id": producer[0], "producer_epoch": producer[1]}
-            verified = verify_partitions(self.slot, partitions=frozenset({T0}), **identity)
+            verified = verify_partitions(self.slot, producer, partitions=frozenset({T0}))
             question.answer = verified[T0]
 
     @precondition(lambda self: any(each.answer is not None for each in self.questions))
@@ -319,7 +316,7 @@ class LateMessages(RuleBasedStateMachine):
             epoch = current.producer_epoch
             owner = (current.producer_id, epoch - (epoch > 0 and current.bumps_epoch))
             marker = Marker(
-                (current.producer_id, epoch),
+                current.producer,
                 commits=current.commits,
                 bumped=current.bumps_epoch,
                 number=self.number_of.get(owner, -1),

@@ -51,8 +51,7 @@ def ending(
 ) -> ErrorCode | Transaction:
     return end(
         at,
-        producer_id=producer[0],
-        producer_epoch=producer[1],
+        producer,
         commit=commit,
         bumps_epoch=bumps_epoch,
         spare_producer_id=SPARE,
@@ -65,8 +64,7 @@ def adding(
 ) -> ErrorCode | Transaction:
     return add_partitions(
         at,
-        producer_id=producer[0],
-        producer_epoch=producer[1],
+        producer,
         partitions=frozenset(partitions),
         now_ms=500,
     )
@@ -119,11 +117,11 @@ def test_a_producer_that_continues_after_an_error_names_its_epoch(
 def test_when_epochs_run_out_there_is_a_new_producer_id() -> None:
     last = slot(epoch=MAX_PRODUCER_EPOCH - 1)
     decision = transaction_of(init(last, (7, MAX_PRODUCER_EPOCH - 1)))
-    assert (decision.producer_id, decision.producer_epoch) == (SPARE, 0)
+    assert decision.producer == (SPARE, 0)
     write(last, decision)
     # The answer was lost; it asks again as who it was.
     again = transaction_of(init(last, (7, MAX_PRODUCER_EPOCH - 1)))
-    assert (again.producer_id, again.producer_epoch) == (SPARE, 0)
+    assert again.producer == (SPARE, 0)
 
 
 def test_an_ongoing_transaction_is_aborted_first_under_an_epoch_without_a_producer() -> None:
@@ -184,15 +182,15 @@ def test_refused_producers_add_no_partitions(
     at: Slot | None, producer: tuple[int, int], error: ErrorCode
 ) -> None:
     assert adding(at, T0, producer=producer) is error
-    asked = {"producer_id": producer[0], "producer_epoch": producer[1]}
-    assert verify_partitions(at, partitions=frozenset({T0}), **asked) == {T0: error}
+    assert verify_partitions(at, producer, partitions=frozenset({T0})) == {T0: error}
 
 
-def test_a_leader_verifies_that_a_partition_is_in_thetransaction_of() -> None:
+def test_a_leader_verifies_that_a_partition_is_in_the_transaction() -> None:
     ongoing = slot(TransactionState.ONGOING, partitions=frozenset({T0}))
-    assert verify_partitions(
-        ongoing, producer_id=7, producer_epoch=3, partitions=frozenset({T0, T1})
-    ) == {T0: ErrorCode.NONE, T1: ErrorCode.TRANSACTION_ABORTABLE}
+    assert verify_partitions(ongoing, (7, 3), partitions=frozenset({T0, T1})) == {
+        T0: ErrorCode.NONE,
+        T1: ErrorCode.TRANSACTION_ABORTABLE,
+    }
 
 
 # EndTxn.
@@ -224,7 +222,7 @@ def test_a_transaction_ends_in_two_steps(commit: bool) -> None:
         (slot(), (7, 3), ErrorCode.INVALID_TXN_STATE),
     ],
 )
-def test_refused_producers_end_notransaction_of(
+def test_refused_producers_end_no_transaction(
     at: Slot | None, producer: tuple[int, int], error: ErrorCode
 ) -> None:
     assert ending(at, producer=producer) is error
@@ -321,12 +319,12 @@ def test_in_version_2_epochs_run_out_with_the_next_producer_id_at_hand() -> None
     assert (prepared.producer_epoch, prepared.next_producer_id) == (MAX_PRODUCER_EPOCH, SPARE)
     write(ongoing, prepared)
     done = ongoing.begin(prepared.completed(now_ms=600))
-    assert (done.producer_id, done.producer_epoch) == (SPARE, 0)
+    assert done.producer == (SPARE, 0)
     ongoing.appended()
     assert ending(ongoing, producer=(7, last), bumps_epoch=True) is ErrorCode.NONE
     assert adding(ongoing, T0, producer=(7, last)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     again = transaction_of(init(ongoing, (7, last)))
-    assert (again.producer_id, again.producer_epoch) == (SPARE, 0), "KIP-360, after a lost answer"
+    assert again.producer == (SPARE, 0), "KIP-360, after a lost answer"
 
 
 # Time.
@@ -415,13 +413,11 @@ class Story:
             )
         if owner.producer is None:
             return ErrorCode.INVALID_TXN_STATE
-        producer_id, producer_epoch = owner.producer
         if what == "add":
-            return adding(self.slot, T0, producer=(producer_id, producer_epoch))
+            return adding(self.slot, T0, producer=owner.producer)
         return end(
             self.slot,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
+            owner.producer,
             commit=what == "commit",
             bumps_epoch=owner.bumps_epoch,
             spare_producer_id=self.spare,
@@ -431,7 +427,7 @@ class Story:
     def _answered(self, owner: Owner, what: str) -> None:
         current = self.slot.current
         if what in ("init", "go on"):
-            owner.producer, owner.begun = (current.producer_id, current.producer_epoch), False
+            owner.producer, owner.begun = current.producer, False
             self.given.append(owner.producer)
         elif what == "add":
             owner.begun = True
@@ -442,11 +438,7 @@ class Story:
             owner.begun = False
             if owner.bumps_epoch:
                 rotates = current.next_producer_id >= 0
-                owner.producer = (
-                    (current.next_producer_id, 0)
-                    if rotates
-                    else (current.producer_id, current.producer_epoch)
-                )
+                owner.producer = (current.next_producer_id, 0) if rotates else current.producer
                 self.given.append(owner.producer)
 
     def write(self) -> None:
