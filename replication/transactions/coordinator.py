@@ -52,7 +52,7 @@ from replication.transactions.rules.decisions import (
     verify_partitions,
 )
 from replication.transactions.rules.records import TransactionEntry, key_of, read_batch, value_of
-from replication.transactions.rules.transaction import ProducerIdAndEpoch, Transaction
+from replication.transactions.rules.transaction import ProducerIdentity, Transaction
 from storage.batch.compression import Codec
 from storage.batch.record_batch import NO_PRODUCER_ID
 from storage.types import TopicPartition
@@ -227,7 +227,7 @@ class TransactionCoordinator:
 
     async def init_producer_id(
         self, transactional_id: str, *, timeout_ms: int, expected: tuple[int, int] | None
-    ) -> ProducerIdAndEpoch:
+    ) -> ProducerIdentity:
         """Return the next epoch of the id, which fences the owner of the last one (KIP-98, 360)."""
         self.serving(transactional_id)
         if not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
@@ -315,7 +315,7 @@ class TransactionCoordinator:
         *,
         commit: bool,
         bumps_epoch: bool,
-    ) -> ProducerIdAndEpoch:
+    ) -> ProducerIdentity:
         """Return once the end of the transaction is in the log: nothing can change it any more."""
         shard = self.serving(transactional_id)
         slot = shard.slots.get(transactional_id)
@@ -338,7 +338,7 @@ class TransactionCoordinator:
         )
         ended = await self._decided(shard, slot, decision)
         if ended.next_producer_id != NO_PRODUCER_ID:
-            return ProducerIdAndEpoch(ended.next_producer_id, 0)
+            return ProducerIdentity(ended.next_producer_id, 0)
         return ended.producer
 
     # Changes.

@@ -67,8 +67,8 @@ _AT_REST: Final = frozenset(
 )
 
 
-class ProducerIdAndEpoch(NamedTuple):
-    """The identity of a producer (Kafka: ProducerIdAndEpoch)."""
+class ProducerIdentity(NamedTuple):
+    """The id and the epoch of a producer (Kafka: ProducerIdAndEpoch)."""
 
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
@@ -93,8 +93,8 @@ class Transaction:
     """Whether each end gives the next epoch, as in transactions of version 2 (KIP-890)."""
 
     @property
-    def producer(self) -> ProducerIdAndEpoch:
-        return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
+    def producer(self) -> ProducerIdentity:
+        return ProducerIdentity(self.producer_id, self.producer_epoch)
 
     @property
     def is_epoch_exhausted(self) -> bool:
