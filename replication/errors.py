@@ -247,6 +247,10 @@ class PeerUnavailableError(UnderstudyError):
     """No connection to a peer, a lost one, or no answer in time."""
 
 
+NO_ANSWER = (PeerUnavailableError, ProtocolError)
+"""The errors of a request without a response; the peer may or may not have carried it out."""
+
+
 class TooManyConnectionsError(PeerUnavailableError):
     """A connection that was accepted and closed before anything was read from it."""
 

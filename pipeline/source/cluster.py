@@ -23,9 +23,9 @@ import attrs
 from pipeline.source.errors import BrokerError, OptionError, UnknownTopicError
 from replication.client.blocking import BlockingConnection, Credentials
 from replication.client.config import ClientConfig
-from replication.client.errors import NO_ANSWER
 from replication.client.requests import ClientRequest, ask
 from replication.errors import (
+    NO_ANSWER,
     NO_SUCH_TOPIC,
     AuthenticationError,
     ConfigError,

@@ -28,9 +28,9 @@ import attrs
 import trio
 
 from replication.client.config import ClientConfig
-from replication.client.errors import NO_ANSWER, UnsupportedVersionError
+from replication.client.errors import UnsupportedVersionError
 from replication.client.requests import PendingResponse, ask
-from replication.errors import PeerUnavailableError, ProtocolError
+from replication.errors import NO_ANSWER, PeerUnavailableError, ProtocolError
 from replication.net.exchange import Exchange, Features, Versions, ask_versions
 from replication.net.framing import FrameReader, send_parts
 from replication.net.idle import idle_limit_seconds

@@ -20,14 +20,10 @@ import attrs
 import trio
 
 from replication.client.cluster_view import Node
-from replication.client.errors import (
-    NO_ANSWER,
-    GroupAuthorizationFailedError,
-    UnsupportedVersionError,
-)
+from replication.client.errors import GroupAuthorizationFailedError, UnsupportedVersionError
 from replication.client.metadata import Metadata
 from replication.client.requests import ClientRequest, ask
-from replication.errors import ErrorCode, KafkaError
+from replication.errors import NO_ANSWER, ErrorCode, KafkaError
 from replication.wire.find_coordinator import GROUP, FindCoordinatorRequest
 from replication.wire.schema import MAX_VERSION
 

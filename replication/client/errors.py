@@ -20,10 +20,7 @@ login, or a certificate that cannot be verified, is an `AuthenticationError`, ra
 
 from collections.abc import Iterable
 
-from replication.errors import ErrorCode, KafkaError, PeerUnavailableError, ProtocolError
-
-NO_ANSWER = (PeerUnavailableError, ProtocolError)
-"""The errors of a request without a response; the broker may or may not have carried it out."""
+from replication.errors import ErrorCode, KafkaError
 
 
 class CodedError(KafkaError):

@@ -25,14 +25,13 @@ import trio
 
 from replication.client.cluster_view import ClusterView, Node, bootstrap_node
 from replication.client.errors import (
-    NO_ANSWER,
     InvalidTopicError,
     KafkaTimeoutError,
     TopicAuthorizationFailedError,
 )
 from replication.client.network_client import NetworkClient
 from replication.client.requests import ask
-from replication.errors import AuthenticationError, ErrorCode, KafkaError
+from replication.errors import NO_ANSWER, AuthenticationError, ErrorCode, KafkaError
 from replication.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 REBOOTSTRAP = "rebootstrap"

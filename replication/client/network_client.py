@@ -33,9 +33,9 @@ import trio
 from replication.client.cluster_view import Node
 from replication.client.config import ClientConfig
 from replication.client.connection import BrokerConnection
-from replication.client.errors import NO_ANSWER, KafkaTimeoutError
+from replication.client.errors import KafkaTimeoutError
 from replication.client.requests import ClientRequest, PendingResponse
-from replication.errors import AuthenticationError, KafkaError, PeerUnavailableError
+from replication.errors import NO_ANSWER, AuthenticationError, KafkaError, PeerUnavailableError
 from replication.net.exchange import Features, Versions
 from replication.net.seams import NodeClock, Seams
 from replication.net.secure import introduced

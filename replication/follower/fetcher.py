@@ -34,10 +34,9 @@ import attrs
 import trio
 
 from replication.errors import (
+    NO_ANSWER,
     ErrorCode,
     OnBug,
-    PeerUnavailableError,
-    ProtocolError,
     UnderstudyError,
 )
 from replication.events import EventSink, ignore
@@ -66,8 +65,6 @@ from storage.errors import (
     StorageError,
 )
 from storage.types import NO_BROKER_EPOCH, NO_LEADER_EPOCH, Offset, OffsetAndEpoch, TopicPartition
-
-_NO_RESPONSE = (PeerUnavailableError, ProtocolError)
 
 
 @attrs.frozen(kw_only=True)
@@ -164,7 +161,7 @@ class ReplicaFetcher:
     async def _work_on(self) -> None:
         try:
             await self.do_work()
-        except _NO_RESPONSE:
+        except NO_ANSWER:
             self.partitions.delay(self.partitions.states.partitions())
 
     def initiate_shutdown(self) -> None:
@@ -292,7 +289,7 @@ class ReplicaFetcher:
             response = await self.leader.fetch(
                 data.to_wire(self._params(), version=version), version=version
             )
-        except _NO_RESPONSE:
+        except NO_ANSWER:
             self.session.handle_error()
             if not self._stopping:
                 self.partitions.delay(self.partitions.states.partitions())

@@ -20,9 +20,8 @@ import attrs
 import trio
 
 from replication.client.config import ClientConfig
-from replication.client.errors import NO_ANSWER
 from replication.config import BrokerConfig, TopicConfig
-from replication.errors import OnBug, raise_bug
+from replication.errors import NO_ANSWER, OnBug, raise_bug
 from replication.events import (
     Event,
     EventSink,

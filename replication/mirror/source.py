@@ -20,12 +20,12 @@ import trio
 
 from replication.client.cluster_view import ClusterView, Node, TopicView
 from replication.client.config import ClientConfig
-from replication.client.errors import NO_ANSWER, UnsupportedVersionError
+from replication.client.errors import UnsupportedVersionError
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
 from replication.client.requests import ask
 from replication.config import ConfigSource
-from replication.errors import ErrorCode, PeerUnavailableError, ProtocolError
+from replication.errors import NO_ANSWER, ErrorCode, PeerUnavailableError, ProtocolError
 from replication.follower.fetcher_manager import RemoteFetcherFactory
 from replication.follower.leader_endpoint import LeaderEndpoint, RemoteLeaderEndpoint
 from replication.follower.rules.fetch_state import BrokerEndPoint

@@ -21,8 +21,7 @@ from typing import Any, Final, Self, TypeAlias
 import attrs
 import trio
 
-from replication.client.errors import NO_ANSWER
-from replication.errors import KafkaError
+from replication.errors import NO_ANSWER, KafkaError
 from replication.net.raising import raising_the_first
 from replication.net.seams import Seams
 from replication.verify.clusters import LiveCluster, cluster

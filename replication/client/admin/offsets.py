@@ -20,9 +20,9 @@ import trio
 
 from replication.client.admin.calls import Calls, OpenAdmin
 from replication.client.admin.values import ListedOffset
-from replication.client.errors import NO_ANSWER, UnsupportedVersionError
+from replication.client.errors import UnsupportedVersionError
 from replication.client.requests import ask, nested
-from replication.errors import ErrorCode
+from replication.errors import NO_ANSWER, ErrorCode
 from replication.wire.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,

@@ -29,10 +29,9 @@ from replication.client.consumer.completed_fetch import CompletedFetch, FetchBuf
 from replication.client.consumer.metrics import FetchMetrics, FetchTotal
 from replication.client.consumer.position import FetchPosition
 from replication.client.consumer.subscription import SubscriptionState
-from replication.client.errors import NO_ANSWER
 from replication.client.network_client import NetworkClient
 from replication.client.requests import ClientRequest, PendingResponse
-from replication.errors import ErrorCode, KafkaError
+from replication.errors import NO_ANSWER, ErrorCode, KafkaError
 from replication.follower.rules.fetch_session_handler import (
     FetchRequestData,
     FetchRequestParams,

@@ -33,7 +33,6 @@ from replication.client.consumer.position import FetchPosition, OffsetResetStrat
 from replication.client.consumer.records import OffsetAndTimestamp
 from replication.client.consumer.subscription import SubscriptionState
 from replication.client.errors import (
-    NO_ANSWER,
     KafkaTimeoutError,
     TopicAuthorizationFailedError,
     UnsupportedVersionError,
@@ -41,7 +40,7 @@ from replication.client.errors import (
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
 from replication.client.requests import ask, nested
-from replication.errors import ErrorCode, KafkaError
+from replication.errors import NO_ANSWER, ErrorCode, KafkaError
 from replication.wire.fetch import CONSUMER_REPLICA_ID
 from replication.wire.list_offsets import (
     ListOffsetsPartition,

@@ -24,7 +24,7 @@ import attrs
 import trio
 
 from replication.client.cluster_view import Node
-from replication.client.errors import NO_ANSWER, UnsupportedVersionError
+from replication.client.errors import UnsupportedVersionError
 from replication.client.metadata import Metadata
 from replication.client.producer.accumulator import (
     BatchAnswer,
@@ -42,7 +42,7 @@ from replication.client.producer.batch import (
 from replication.client.producer.config import ProducerConfig
 from replication.client.producer.partition_queue import Verdict
 from replication.client.requests import PendingResponse, ask
-from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
+from replication.errors import NO_ANSWER, ErrorCode, KafkaError, PeerUnavailableError
 from replication.wire.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from replication.wire.produce import (
     PartitionProduceData,

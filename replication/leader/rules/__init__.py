@@ -1,10 +1,11 @@
 """The leader's rules.
 
-isr                which replicas are in sync, and what lets the high watermark advance (KIP-497, KIP-966)
-leadership         what a replica does when it becomes leader or follower
-log_reader         what one fetch may read: isolation, epochs, divergence
-fetch_session/     where fetch sessions are kept (KIP-227)
-replica_selector   which replica a consumer reads from (KIP-392)
-quota              which replicas wait (KIP-73)
+isr                the replicas in sync, and the high watermark that they allow (KIP-497, KIP-966)
+leadership         one partition as its leader sees it: followers, ISR, high watermark
+log_reader         the reads of one log: isolation, leader epochs, divergence
+fetch_data         the values of a fetch, between the wire and the log
+fetch_session/     fetch sessions: their cache, one session, one request (KIP-227)
 settled            partitions of a session that are not looked at until they change
+replica_selector   the replica that a consumer reads from (KIP-392)
+quota              throttled replication (KIP-73)
 """

@@ -20,7 +20,6 @@ from storage.types import (
     NO_BROKER_EPOCH,
     NO_LEADER_EPOCH,
     NO_OFFSET,
-    NO_TOPIC_ID,
     LeaderEpoch,
     Offset,
     OffsetAndEpoch,
@@ -123,16 +122,3 @@ class FetchPartitionData:
 
 Wanted: TypeAlias = list[tuple[TopicIdPartition, FetchInfo]]
 Answers: TypeAlias = list[tuple[TopicIdPartition, FetchPartitionData]]
-
-__all__ = [
-    "NO_REPLICA",
-    "NO_TOPIC_ID",
-    "Answers",
-    "ClientMetadata",
-    "FetchInfo",
-    "FetchParams",
-    "FetchPartitionData",
-    "Isolation",
-    "TopicIdPartition",
-    "Wanted",
-]

@@ -35,7 +35,7 @@ from replication.client.consumer.group.membership import (
 )
 from replication.client.consumer.subscription import SubscriptionState
 from replication.client.coordinators import CoordinatorFinder
-from replication.client.errors import NO_ANSWER, KafkaTimeoutError, TopicAuthorizationFailedError
+from replication.client.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 from replication.client.offsets import (
     OffsetAndMetadata,
     committed_offset,
@@ -43,7 +43,7 @@ from replication.client.offsets import (
     topics_to_commit,
 )
 from replication.client.requests import ask
-from replication.errors import ErrorCode, KafkaError
+from replication.errors import NO_ANSWER, ErrorCode, KafkaError
 from replication.wire.offset_commit import (
     OffsetCommitPartition,
     OffsetCommitRequest,

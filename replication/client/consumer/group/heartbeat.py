@@ -21,9 +21,8 @@ from replication.client.consumer.group.membership import (
     act_upon,
 )
 from replication.client.coordinators import CoordinatorFinder
-from replication.client.errors import NO_ANSWER
 from replication.client.requests import ask
-from replication.errors import ErrorCode, KafkaError
+from replication.errors import NO_ANSWER, ErrorCode, KafkaError
 from replication.net.seams import NodeClock
 from replication.wire.heartbeat import HeartbeatRequest, HeartbeatResponse
 from replication.wire.leave_group import LeaveGroupRequest, LeavingMember

@@ -30,9 +30,9 @@ from replication.client.consumer.group.membership import (
 )
 from replication.client.consumer.subscription import SubscriptionState
 from replication.client.coordinators import CoordinatorFinder
-from replication.client.errors import NO_ANSWER, KafkaTimeoutError
+from replication.client.errors import KafkaTimeoutError
 from replication.client.requests import ask
-from replication.errors import ErrorCode, ProtocolError
+from replication.errors import NO_ANSWER, ErrorCode, ProtocolError
 from replication.wire.consumer_protocol import (
     PROTOCOL_TYPE,
     Assignment,

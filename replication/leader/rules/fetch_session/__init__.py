@@ -1,8 +1,7 @@
-"""Incremental fetch sessions (KIP-227): say only what has changed.
+"""Incremental fetch sessions (KIP-227): both sides send only what has changed.
 
-A fetch names every partition it wants each time, and a follower of a thousand partitions
-sends the same twelve kilobytes again and again. With a session the leader remembers
-what was asked, and both sides send only differences.
+Without a session a fetch names every partition each time, and a follower of a thousand partitions
+sends the same twelve kilobytes again and again. With one the leader remembers what was requested.
 
     follower (fetch_session_handler)              leader (cache)
       (0, 0)  full, all partitions      ->       creates session S, epoch 1
@@ -10,8 +9,8 @@ what was asked, and both sides send only differences.
       (S, 2)  nothing has changed       ->       33 bytes instead of 12,043
       any error: (S, 0) close S, start anew
 
-An epoch counts the requests of a session. It detects a lost, repeated or reordered one:
-the side that meets a wrong epoch gives the session up, never guesses.
+An epoch counts the requests of a session. It detects a lost, repeated or reordered one: the side
+that meets a wrong epoch gives the session up.
 """
 
 INVALID_SESSION_ID = 0

@@ -36,8 +36,8 @@ from replication.wire.fetch import FIRST_VERSION_WITH_TOPIC_IDS
 from storage.types import TopicId
 
 MOST_UNKNOWN = 10_000
-"""The partitions that do not exist of which there is no larger session: each of its requests,
-however short, would have to look for all of them again."""
+"""The most partitions of a session that do not exist: each request of the session, however short,
+looks for all of them again."""
 
 
 @attrs.frozen(kw_only=True)
@@ -57,10 +57,10 @@ class FetchContext(Protocol):
 
     @property
     def session(self) -> FetchSession | None:
-        """The one in which what has been read may be settled."""
+        """The session in which partitions may be settled after this read; None without one."""
 
     def response(self, answers: Answers) -> Steps[SessionResponse]:
-        """Return what to say, given an answer for every partition of `wanted()`."""
+        """Return the response, given an answer for every partition of `wanted()`."""
 
 
 @attrs.frozen
@@ -106,7 +106,7 @@ class FullContext:
         return self.requested
 
     def response(self, answers: Answers) -> Steps[SessionResponse]:
-        """Return everything, and a session from here on if there is a slot for one."""
+        """Return everything, with a new session if there is a slot for one."""
         if (yield from _are_unknown(answers)):
             return SessionResponse(partitions=answers)
         keys = yield from each_of(lambda pair: partition_key(pair[0]), self.requested)
@@ -139,7 +139,7 @@ class IncrementalContext:
         return self.session.wanted(self.topic_names)
 
     def response(self, answers: Answers) -> Steps[SessionResponse]:
-        """Return what has changed; without a session where it names too much that is unknown."""
+        """Return what has changed; end the session if too many of its partitions do not exist."""
         session_id = self.session.session_id
         if self.session.epoch != next_epoch(self.epoch):
             # Another request was accepted while this one waited.

@@ -82,7 +82,7 @@ class CachedPartition:
             self._session.look_again_at(self)
 
     def release(self) -> None:
-        """Take the partition out of those that are settled, so that it is read anew."""
+        """End the settling of the partition, so that it is read anew."""
         if self.settled_at is not None:
             self.settled_at.release(self)
             self.settled_at = None
@@ -158,7 +158,7 @@ class FetchSession:
         self._next_place = len(self.partitions)
 
     def update(self, wanted: Wanted, forgotten: Sequence[TopicIdPartition]) -> Steps[None]:
-        """Take what a request adds, changes and forgets."""
+        """Apply the partitions that a request adds, changes and forgets."""
         yield from each_of(self._want, wanted)
         yield from each_of(self._forget, forgotten)
 
@@ -184,7 +184,7 @@ class FetchSession:
             self.unsettled.pop(key, None)
 
     def agree_on(self, terms: Hashable) -> Steps[None]:
-        """Look at everything again where the terms have changed (Rule 3)."""
+        """Read every partition again if the terms have changed (Rule 3)."""
         if terms != self.terms:
             self.terms = terms
             yield from each_of(self._release, list(self.partitions.values()))
@@ -194,7 +194,7 @@ class FetchSession:
         return not self.has_ended and self.terms == terms
 
     def look_again_at(self, cached: CachedPartition) -> None:
-        """Read a partition that has moved with the next request, or for the one that waits."""
+        """Read a partition that has moved again: for the request that waits, or with the next one."""
         self.unsettled[partition_key(cached.wanted[0])] = cached
         for listener in self.listeners:
             listener(cached)
@@ -204,7 +204,7 @@ class FetchSession:
         return len(self.unsettled) < len(self.partitions)
 
     def wanted(self, topic_names: Mapping[TopicId, str]) -> Steps[Wanted]:
-        """Return what is not settled, in the session's order; look unknown names up again."""
+        """Return the partitions that are not settled, in the session's order, with names found by now."""
         self.unsettled, self._most_unsettled = without_holes(self.unsettled, self._most_unsettled)
         unsettled = sorted(self.unsettled.values(), key=_PLACE)
         if self.unnamed:
@@ -213,12 +213,12 @@ class FetchSession:
         return (yield from each_of(_WANTED, unsettled))
 
     def everything(self) -> Wanted:
-        """Return all that the session asks for and whose name is known, in its order."""
+        """Return all partitions of the session whose names are known, in its order."""
         in_order = sorted(self.partitions.values(), key=_PLACE)
         return [cached.wanted for cached in in_order if cached.wanted[0].topic is not None]
 
     def in_order(self, wanted: Wanted) -> Steps[Wanted]:
-        """Return `wanted` in the session's order; what another request has forgotten is first."""
+        """Return `wanted` in the session's order; partitions that it has forgotten come first."""
         places = yield from each_of(self._place_of, wanted)
         return [pair for _, pair in sorted(zip(places, wanted, strict=True), key=itemgetter(0))]
 
@@ -227,7 +227,7 @@ class FetchSession:
         return -1 if cached is None else cached.place
 
     def changed(self, answers: Answers) -> Steps[Answers]:
-        """Return those of `answers` that say something new."""
+        """Return the answers that say something new."""
         is_news = yield from each_of(self._is_news, answers)
         return list(compress(answers, is_news))
 
@@ -244,7 +244,7 @@ class FetchSession:
         return is_news
 
     def close(self) -> None:
-        """End the session. A request may still read or wait in it, and is answered."""
+        """End the session; a request that still reads or waits in it is answered."""
         self.has_ended = True
         for cached in list(self.partitions.values()):
             self._release(cached)
