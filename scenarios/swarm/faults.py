@@ -569,7 +569,8 @@ FAULTS = (
     FaultKind(
         "transact",
         need.transactional,
-        "transact {sender} {partition} {records}{also}"
+        # Several at once, so that one fetch has what follows an aborted one.
+        "1-3x transact {sender} {partition} {records}{also}"
         " end={commit|commit|commit|abort|abort|drop} &",
         (7, 7),
         always=True,

@@ -99,6 +99,22 @@ def test_a_flush_that_does_not_sync_names_is_found(
         run_story(SYNCED)
 
 
+def test_a_disk_has_all_that_it_claimed_once_it_lies_no_more() -> None:
+    story = """\
+cluster brokers=1
+topic t replicas=b1 flush.messages=1
+lie b1 names=*.log
+produce t-0 one
+recover
+power-cut b1 leaving=nothing
+start b1
+wait leader t-0
+read t-0
+"""
+    (step,) = run_story(parse(story)).actual.steps
+    assert step.answer[-1] == "read: one"
+
+
 MADE_AGAIN = """\
 cluster brokers=3 min.insync.replicas=2
 topic t replicas=b1,b2,b3

@@ -31,7 +31,7 @@ from scenarios.story.arguments import (
     running_nodes,
     seconds_of,
 )
-from scenarios.story.commands.disks import repair_flipped_bits
+from scenarios.story.commands.disks import end_lie, repair_flipped_bits
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
 from scenarios.world.client import CLIENT
@@ -198,7 +198,7 @@ async def recover(stage: Stage, words: Words, options: Options) -> list[str]:
             world.resume(name)
     for name in cluster.names:
         world.disk(name).costs = DiskCosts()
-        world.disk(name).lies = False
+        end_lie(world.disk(name))
         world.disk(name).faults.clear()
         least, mean_extra = world.network.least_delay, world.network.mean_extra_delay
         for other in _others(stage, name):
