@@ -4,8 +4,7 @@
        └──── is each topic (group, ...) allowed? ── no: removed, and answered as refused
                  └── the handler, which does not know about ACLs
 
-    access.py    one request's checks by the authorizer
-    required.py  what each API needs: most of Kafka's table
+    access.py    one request's checks by the authorizer, and the rights that most APIs need
     records.py   Produce and Fetch
     special.py   the other APIs, which do not fit into the table: Metadata, lists, descriptions
 
@@ -19,9 +18,8 @@ from functools import partial
 
 from replication.metadata.rules.image import MetadataImage
 from replication.security.rules.acls import Authorizer
-from replication.server.guards.access import Access, Guard
+from replication.server.guards.access import BROKERS_ONLY, RULES, Access, Guard, by_rules
 from replication.server.guards.records import FetchGuard
-from replication.server.guards.required import BROKERS_ONLY, RULES, by_rules
 from replication.server.guards.special import SPECIAL
 from replication.server.server import Handler, RequestContext
 from replication.wire.apis import ApiKey

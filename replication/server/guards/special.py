@@ -1,4 +1,4 @@
-"""The guards of APIs whose rights do not fit into the table of `required`, one after the other."""
+"""The guards of APIs whose rights do not fit into the table of `access`, one after the other."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -9,9 +9,18 @@ import attrs
 from replication.errors import ErrorCode
 from replication.net.pace import in_steps
 from replication.security.rules.acls import CLUSTER_NAME, SUPPORTED, Operation, ResourceType
-from replication.server.guards.access import Access, Guard, all_refused, sorted_out, sorting_out
+from replication.server.guards.access import (
+    BROKERS_ONLY,
+    Access,
+    Each,
+    Guard,
+    Whole,
+    all_refused,
+    by_rules,
+    sorted_out,
+    sorting_out,
+)
 from replication.server.guards.records import DENIED, produce
-from replication.server.guards.required import BROKERS_ONLY, Each, Whole, by_rules
 from replication.server.guards.transactions import by_topic, not_attempted
 from replication.server.server import Handler
 from replication.steps import Steps, each_of

@@ -25,7 +25,7 @@ from replication.errors import ErrorCode, KafkaError
 from replication.net import production_seams
 from replication.net.secure import introduced
 from replication.security.rules.acls import CLUSTER_NAME, SUPPORTED, as_bits
-from replication.server.guards.required import RULES
+from replication.server.guards.access import RULES
 from replication.server.guards.special import SPECIAL
 from replication.wire.alter_partition import AlterPartitionRequest
 from replication.wire.apis import API, ApiKey
