@@ -27,6 +27,13 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """Three brokers for one module, whose tests kill them; most leave all of them running."""
+    with Kafka(data_dir=tmp_path_factory.mktemp("three"), brokers=3) as running:
+        yield running
+
+
 @pytest.fixture(scope="session")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Written:
     """A log directory of ours, to be read and copied only."""

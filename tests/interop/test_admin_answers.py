@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from replication.cli.isolated import IsolatedCluster
 from replication.cli.probe import ask
+from replication.config import ConfigOperation
 from replication.errors import ErrorCode
 from replication.wire.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -204,15 +206,24 @@ def outcome(answer: Any) -> Any:
     return found
 
 
-def resources(*keys: tuple[str, str]) -> list[IncrementalAlterConfigsResource]:
-    return [
-        IncrementalAlterConfigsResource(
-            resource_type=ConfigResourceType.TOPIC,
-            resource_name="named",
-            configs=[IncrementalAlterableConfig(name=key, config_operation=0, value=value)],
-        )
-        for key, value in keys
-    ]
+def setting(kind: int, name: str, *configs: tuple[str, str]) -> IncrementalAlterConfigsResource:
+    return IncrementalAlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[
+            IncrementalAlterableConfig(name=key, config_operation=ConfigOperation.SET, value=value)
+            for key, value in configs
+        ],
+    )
+
+
+def altered(
+    *resources: IncrementalAlterConfigsResource, validate_only: bool = False
+) -> IncrementalAlterConfigsRequest:
+    return IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
+
+
+named_topic = partial(setting, ConfigResourceType.TOPIC, "named")
 
 
 def moved(*replicas: int) -> ReassignablePartition:
@@ -238,19 +249,12 @@ REQUESTS = {
     "too few partitions only validated": CreatePartitionsRequest(
         topics=[grown(1)], validate_only=True, timeout_ms=TIMEOUT_MS
     ),
-    "a resource altered twice": IncrementalAlterConfigsRequest(
-        resources=resources(("retention.ms", "1"), ("retention.bytes", "1"))
+    "a resource altered twice": altered(
+        named_topic(("retention.ms", "1")), named_topic(("retention.bytes", "1"))
     ),
-    "a key altered twice": IncrementalAlterConfigsRequest(
-        resources=[
-            attrs.evolve(
-                resources(("retention.ms", "1"))[0],
-                configs=resources(("retention.ms", "1"))[0].configs * 2,
-            )
-        ]
-    ),
-    "a wrong value only validated": IncrementalAlterConfigsRequest(
-        resources=resources(("retention.ms", "soon")), validate_only=True
+    "a key altered twice": altered(named_topic(*[("retention.ms", "1")] * 2)),
+    "a wrong value only validated": altered(
+        named_topic(("retention.ms", "soon")), validate_only=True
     ),
     "a partition reassigned twice": AlterPartitionReassignmentsRequest(
         topics=[named(moved(1), moved(1))]

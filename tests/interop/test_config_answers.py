@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from replication.cli.isolated import IsolatedCluster
-from replication.config import ConfigOperation, ConfigSource
+from replication.config import ConfigSource
 from replication.config.dynamic import DESCRIBED, is_dynamic
 from replication.config.topic import TOPIC_KEYS
 from replication.errors import ErrorCode
@@ -23,13 +23,8 @@ from replication.wire.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
 )
-from replication.wire.incremental_alter_configs import (
-    IncrementalAlterableConfig,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
-)
 from tests.interop.kafka import SMALL, Kafka
-from tests.interop.test_admin_answers import asked, asked_until
+from tests.interop.test_admin_answers import altered, asked, asked_until, setting
 
 pytestmark = pytest.mark.interop
 
@@ -125,14 +120,7 @@ def alike(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]
 
 
 def alter(servers: str, kind: int, name: str, values: Mapping[str, str]) -> None:
-    configs = [
-        IncrementalAlterableConfig(name=key, config_operation=ConfigOperation.SET, value=value)
-        for key, value in values.items()
-    ]
-    resource = IncrementalAlterConfigsResource(
-        resource_type=kind, resource_name=name, configs=configs
-    )
-    (answer,) = asked(servers, IncrementalAlterConfigsRequest(resources=[resource])).responses
+    (answer,) = asked(servers, altered(setting(kind, name, *values.items()))).responses
     assert answer.error_code == 0, answer
 
 
@@ -257,19 +245,11 @@ def topics_to_alter(alike: tuple[str, str]) -> tuple[str, str]:
 
 @pytest.mark.parametrize("key", sorted(TOPIC_KEYS.keys() - {"understudy.read.only"}))
 def test_a_topics_key_accepts_the_same_values(topics_to_alter: tuple[str, str], key: str) -> None:
-    def setting(number: int, text: str) -> IncrementalAlterConfigsResource:
-        return IncrementalAlterConfigsResource(
-            resource_type=ConfigResourceType.TOPIC,
-            resource_name=f"v{number}",
-            configs=[
-                IncrementalAlterableConfig(
-                    name=key, config_operation=ConfigOperation.SET, value=text
-                )
-            ],
-        )
-
-    resources = [setting(number, text) for number, text in enumerate(TEXTS)]
-    request = IncrementalAlterConfigsRequest(resources=resources, validate_only=True)
+    resources = [
+        setting(ConfigResourceType.TOPIC, f"v{number}", (key, text))
+        for number, text in enumerate(TEXTS)
+    ]
+    request = altered(*resources, validate_only=True)
     theirs, ours = [
         [each.error_code for each in asked(servers, request).responses]
         for servers in topics_to_alter
@@ -280,14 +260,8 @@ def test_a_topics_key_accepts_the_same_values(topics_to_alter: tuple[str, str], 
 @pytest.mark.parametrize("key", sorted(filter(is_dynamic, DESCRIBED)))
 def test_a_brokers_key_accepts_the_same_values(alike: tuple[str, str], key: str) -> None:
     def answer(servers: str, text: str) -> int:
-        config = IncrementalAlterableConfig(
-            name=key, config_operation=ConfigOperation.SET, value=text
-        )
-        resource = IncrementalAlterConfigsResource(
-            resource_type=ConfigResourceType.BROKER, resource_name="", configs=[config]
-        )
-        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=True)
-        (answer,) = asked(servers, request).responses
+        resource = setting(ConfigResourceType.BROKER, "", (key, text))
+        (answer,) = asked(servers, altered(resource, validate_only=True)).responses
         return int(answer.error_code)
 
     theirs, ours = [[answer(servers, text) for text in TEXTS] for servers in alike]
@@ -307,12 +281,9 @@ def test_a_brokers_key_accepts_the_same_values(alike: tuple[str, str], key: str)
 def test_both_refuse_what_a_running_broker_cannot_be_set_to(
     alike: tuple[str, str], broker: str, key: str, value: str
 ) -> None:
-    config = IncrementalAlterableConfig(name=key, config_operation=ConfigOperation.SET, value=value)
-    resource = IncrementalAlterConfigsResource(
-        resource_type=ConfigResourceType.BROKER, resource_name=broker, configs=[config]
-    )
+    request = altered(setting(ConfigResourceType.BROKER, broker, (key, value)))
     for servers in alike:
-        answer = asked(servers, IncrementalAlterConfigsRequest(resources=[resource]))
+        answer = asked(servers, request)
         assert [each.error_code for each in answer.responses] == [ErrorCode.INVALID_REQUEST]
 
 

@@ -16,12 +16,12 @@ from replication.client.admin import Admin
 from replication.verify import verify_directories
 from storage.filesystem import OsFileSystem
 from storage.types import TopicPartition
+from tests.clients.sample import CODECS
 from tests.interop.kafka import CLUSTER_ID, Kafka
 from tests.interop.own_clients import leaders_of
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SECONDS = 120.0
 
 

@@ -1,9 +1,8 @@
 """`understudy produce` and `consume` against Apache Kafka: what its console tools read and write."""
 
 import pytest
-from click.testing import CliRunner
 
-from replication.cli import group as understudy
+from tests.cli.commands import Command
 from tests.interop import tools
 from tests.interop.kafka import Kafka
 
@@ -19,27 +18,18 @@ def options(properties: list[str]) -> list[str]:
 
 
 def ours(kafka: Kafka, *arguments: str, stdin: str = "") -> str:
-    given = ["-b", kafka.bootstrap_servers, *arguments]
-    done = CliRunner().invoke(understudy, given, input=stdin, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def theirs(kafka: Kafka, tool: str, *arguments: str, stdin: str = "") -> str:
-    return tools.run_tool(
-        tool, "--bootstrap-server", kafka.bootstrap_servers, *arguments, stdin=stdin
-    )
+    return Command(kafka.bootstrap_servers)(*arguments, stdin=stdin.encode()).stdout
 
 
 def test_lines_are_parsed_and_printed_alike(kafka: Kafka) -> None:
     for topic in ("by-us", "by-them"):
         ours(kafka, "topic", "create", topic, "--partitions=1")
     ours(kafka, "produce", "by-us", *options(PARSED), stdin=LINES)
-    theirs(kafka, tools.CONSOLE_PRODUCER, "--topic=by-them", *options(PARSED), stdin=LINES)
+    kafka.run_tool(tools.CONSOLE_PRODUCER, "--topic=by-them", *options(PARSED), stdin=LINES)
     reading = ["--from-beginning", "--max-messages=3", *options(PRINTED)]
     for topic in ("by-us", "by-them"):
         flags = ["--topic", topic, *reading]
-        printed = theirs(kafka, tools.CONSOLE_CONSUMER, *flags)
+        printed = kafka.run_tool(tools.CONSOLE_CONSUMER, *flags)
         assert len(printed.splitlines()) == 3
         assert ours(kafka, "consume", *flags) == printed
     of_us = ours(kafka, "consume", "--topic=by-us", *reading)
@@ -52,5 +42,5 @@ def test_a_transaction_of_ours_is_there_for_them_or_not(kafka: Kafka) -> None:
     ours(kafka, *own, "--abort", stdin="never\n")
     ours(kafka, *own, stdin="there\n")
     reading = ["--topic=printed-of", "--from-beginning", "--max-messages=1"]
-    printed = theirs(kafka, tools.CONSOLE_CONSUMER, *reading, "--isolation-level=read_committed")
+    printed = kafka.run_tool(tools.CONSOLE_CONSUMER, *reading, "--isolation-level=read_committed")
     assert printed == "there\n"

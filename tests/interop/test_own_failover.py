@@ -1,6 +1,5 @@
 """Our clients while brokers of Apache Kafka die, and logs are cut (KIP-320)."""
 
-from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
@@ -23,13 +22,6 @@ from tests.interop.own_clients import (
 )
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """Three brokers; each test leaves all of them running."""
-    with Kafka(data_dir=tmp_path_factory.mktemp("three"), brokers=3) as kafka:
-        yield kafka
 
 
 async def test_what_was_acked_is_there_once_although_the_leader_died(three: Kafka) -> None:

@@ -2,9 +2,8 @@
 
 import pytest
 import trio
-from click.testing import CliRunner
 
-from replication.cli import group as understudy
+from tests.cli.commands import Command
 from tests.interop import tools
 from tests.interop.kafka import Kafka
 from tests.interop.own_clients import SECONDS, consumer_of, make_topic, producer_of
@@ -14,10 +13,8 @@ pytestmark = pytest.mark.interop
 
 def understudy_group(kafka: Kafka, *arguments: str) -> list[list[str]]:
     """The words of each line that it printed."""
-    given = ["group", *arguments, "--bootstrap-server", kafka.bootstrap_servers]
-    done = CliRunner().invoke(understudy, given, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return [line.split() for line in done.stdout.splitlines() if line]
+    lines = Command(kafka.bootstrap_servers).lines("group", *arguments)
+    return [line.split() for line in lines if line]
 
 
 def kafka_group(kafka: Kafka, *arguments: str) -> list[list[str]]:

@@ -1,6 +1,5 @@
 """What `understudy top` learns of Apache Kafka, over its protocol: each replica's end, and epochs."""
 
-from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -17,12 +16,6 @@ from tests.interop.own_clients import admin_of, asked_until, producer_of
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 TOPIC = "looked-at"
-
-
-@pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    with Kafka(data_dir=tmp_path_factory.mktemp("looked-at"), brokers=3) as kafka:
-        yield kafka
 
 
 def looking(admin: Admin) -> StateReader:

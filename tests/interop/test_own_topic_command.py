@@ -1,10 +1,9 @@
 """`understudy topic` writes what kafka-topics writes, of our brokers and of Apache Kafka's."""
 
 import pytest
-from click.testing import CliRunner
 
-from replication.cli import group as understudy
 from replication.cli.isolated import IsolatedCluster
+from tests.cli.commands import Command
 from tests.interop import tools
 from tests.interop.kafka import Kafka
 
@@ -12,11 +11,7 @@ pytestmark = pytest.mark.interop
 
 
 def ours(servers: str, *arguments: str) -> list[str]:
-    done = CliRunner().invoke(
-        understudy, ["-b", servers, "topic", *arguments], catch_exceptions=False
-    )
-    assert done.exit_code == 0, done.output
-    return done.stdout.splitlines()
+    return Command(servers).lines("topic", *arguments)
 
 
 def theirs(servers: str, *arguments: str) -> list[str]:

@@ -10,12 +10,12 @@ pytest.importorskip("pyspark", reason="the Spark extra is not installed: underst
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
+from tests.clients.sample import CODECS
 from tests.interop.kafka import Kafka
 from tests.pipeline.sessions import session_for_tests
 
 pytestmark = [pytest.mark.interop, pytest.mark.spark]
 
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PATIENCE_SECONDS = 60
 
 # Partition, key, value, headers: what a record is to who wrote it.

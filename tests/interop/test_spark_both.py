@@ -26,6 +26,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from replication.testing import ThreadedCluster
+from tests.clients.sample import CODECS
 from tests.interop.jars import KafkaNotFoundError, spark_kafka_jars
 from tests.interop.kafka import Kafka
 
@@ -35,7 +36,6 @@ ROOT = Path(__file__).resolve().parents[2]
 FIRST_MS = 1_700_000_000_000
 PATIENCE_SECONDS = 900
 BEFORE = "4.2.0"
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PARTITIONS = 3
 RECORDS = 300
 BOTH, STAMPED, COMMITTED, AGED = "both", "stamped-by-broker", "in-transactions", "aged"
