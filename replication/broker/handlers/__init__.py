@@ -13,11 +13,10 @@
     log_dirs.py      DescribeLogDirs
     coordinators.py  FindCoordinator, InitProducerId
     groups.py        JoinGroup, SyncGroup, Heartbeat, LeaveGroup
-    group_offsets.py OffsetCommit, OffsetFetch, OffsetDelete
+    group_offsets.py OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete
     group_administration.py  DescribeGroups, ListGroups, DeleteGroups
     transactions.py  AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers,
                      DescribeTransactions, ListTransactions, DescribeProducers
-    transactional_offsets.py  TxnOffsetCommit
 
 Every handler is a function of the node, the request's context and the request. It answers
 from what this broker knows, or carries the question to the controller; it never blocks
@@ -40,7 +39,12 @@ from replication.broker.handlers.group_administration import (
     describe_groups,
     list_groups,
 )
-from replication.broker.handlers.group_offsets import offset_commit, offset_delete, offset_fetch
+from replication.broker.handlers.group_offsets import (
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    txn_offset_commit,
+)
 from replication.broker.handlers.groups import heartbeat, join_group, leave_group, sync_group
 from replication.broker.handlers.log_dirs import describe_log_dirs
 from replication.broker.handlers.metadata import describe_cluster, metadata
@@ -60,7 +64,6 @@ from replication.broker.handlers.scram import (
 )
 from replication.broker.handlers.topic_partitions import describe_topic_partitions
 from replication.broker.handlers.topics import create_topics, delete_topics
-from replication.broker.handlers.transactional_offsets import txn_offset_commit
 from replication.broker.handlers.transactions import (
     add_offsets_to_txn,
     add_partitions_to_txn,

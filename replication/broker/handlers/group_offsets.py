@@ -1,20 +1,22 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete: how far groups have read.
+"""OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete: the offsets of groups.
 
-A partition that there is not is answered for itself, and the others are committed; so is
-metadata that is too long. (KafkaApis.handleOffsetCommitRequest, OffsetMetadataManager.)
+An unknown partition is refused by itself, and the others are committed; so is metadata that is too
+long. (KafkaApis.handleOffsetCommitRequest, OffsetMetadataManager.)
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import Any, TypeVar
 
 from replication.broker.handlers.node import BrokerNode
 from replication.coordinator.log import is_too_long
 from replication.errors import ErrorCode, KafkaError
 from replication.groups.administration import FetchedOffset, delete_offsets, fetch_offsets
-from replication.groups.commits import commit_offsets
+from replication.groups.commits import commit_in_transaction, commit_offsets
 from replication.groups.rules.offsets import CommittedOffset
 from replication.metadata.rules.image import MetadataImage
 from replication.net.pace import in_steps
+from replication.replica_manager import TransactionalBatches, support_of_offset_commit
 from replication.server.server import RequestContext
 from replication.steps import Steps, each_of
 from replication.wire.offset_commit import (
@@ -39,13 +41,23 @@ from replication.wire.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchTopic,
 )
-from replication.wire.txn_offset_commit import TxnOffsetCommitRequestTopic
+from replication.wire.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from storage.batch.record_batch import NO_SEQUENCE
+from storage.producers.verification import VerificationGuard
 from storage.types import NO_OFFSET, TopicPartition
 
 GROUP_NOT_FOUND_SINCE = 9  # of OffsetCommit (KIP-848)
 GROUP_ERROR_SINCE = 2  # of OffsetFetch; before, each partition had it
 MANY_GROUPS_SINCE = 8  # KIP-709
 OWN_RETENTION = -1
+
+Answer = TypeVar("Answer")
 
 
 async def offset_commit(
@@ -55,7 +67,7 @@ async def offset_commit(
     retention_ms = request.retention_time_ms
     expires = -1 if retention_ms == OWN_RETENTION else now + retention_ms
     errors, offsets = await in_steps(
-        offsets_to_commit(node, request.topics, now=now, expires=expires)
+        _offsets_to_commit(node, request.topics, now=now, expires=expires)
     )
     found = context.version >= GROUP_NOT_FOUND_SINCE
     error = await commit_offsets(
@@ -71,10 +83,53 @@ async def offset_commit(
         # What is unknown is so at any coordinator; all else failed with the group.
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         errors = {each: code if code is unknown else error for each, code in errors.items()}
-    return OffsetCommitResponse(topics=await in_steps(_committed(request, errors)))
+    topics = _answer_each(
+        request.topics, errors.__getitem__, OffsetCommitResponseTopic, OffsetCommitResponsePartition
+    )
+    return OffsetCommitResponse(topics=await in_steps(topics))
 
 
-def offsets_to_commit(
+async def txn_offset_commit(
+    node: BrokerNode, context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
+    """Commit offsets that count once the transaction commits (KIP-98, KIP-447)."""
+    now = node.clock.wall_ms()
+    errors, offsets = await in_steps(_offsets_to_commit(node, request.topics, now=now))
+
+    async def verify(partition: TopicPartition) -> VerificationGuard | None:
+        batches = TransactionalBatches(
+            transactional_id=request.transactional_id,
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+            sequences={partition: NO_SEQUENCE},
+        )
+        support = support_of_offset_commit(context.version)
+        verified = await node.verification.verify(batches, support)
+        if partition in verified.errors:
+            raise KafkaError(verified.errors[partition], "the group's offsets are not in it")
+        return verified.guards.get(partition)
+
+    error = await commit_in_transaction(
+        node.groups,
+        request.group_id,
+        offsets,
+        producer=(request.producer_id, request.producer_epoch),
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        generation=request.generation_id,
+        verify=verify,
+    )
+    errors |= dict.fromkeys(offsets, error)
+    topics = _answer_each(
+        request.topics,
+        errors.__getitem__,
+        TxnOffsetCommitResponseTopic,
+        TxnOffsetCommitResponsePartition,
+    )
+    return TxnOffsetCommitResponse(topics=await in_steps(topics))
+
+
+def _offsets_to_commit(
     node: BrokerNode,
     topics: Iterable[OffsetCommitTopic] | Iterable[TxnOffsetCommitRequestTopic],
     *,
@@ -89,7 +144,7 @@ def offsets_to_commit(
         for each in topic.partitions:
             yield 1
             partition = TopicPartition(topic.name, each.partition_index)
-            errors[partition] = fault_of(node, partition, each.committed_metadata)
+            errors[partition] = _fault_of(node, partition, each.committed_metadata)
             if errors[partition] is ErrorCode.NONE:
                 offsets[partition] = CommittedOffset(
                     offset=each.committed_offset,
@@ -101,27 +156,29 @@ def offsets_to_commit(
     return errors, offsets
 
 
-def _committed(
-    request: OffsetCommitRequest, errors: Mapping[TopicPartition, ErrorCode]
-) -> Steps[list[OffsetCommitResponseTopic]]:
-    topics = []
-    for topic in request.topics:
+def _answer_each(
+    topics: Iterable[Any],
+    error_of: Callable[[TopicPartition], ErrorCode],
+    answer_topic: Callable[..., Answer],
+    answer_partition: Callable[..., Any],
+) -> Steps[list[Answer]]:
+    """Return an answer for each topic with partitions, in which each partition has its error."""
+    answers = []
+    for topic in topics:
         yield 1
-        if topic.partitions:
-            answer = OffsetCommitResponseTopic(name=topic.name)
-            topics.append(answer)
-            for each in topic.partitions:
-                error = errors[TopicPartition(topic.name, each.partition_index)]
-                answer.partitions.append(
-                    OffsetCommitResponsePartition(
-                        partition_index=each.partition_index, error_code=error
-                    )
-                )
-                yield 1
-    return topics
+        partitions = []
+        for each in topic.partitions:
+            error = error_of(TopicPartition(topic.name, each.partition_index))
+            partitions.append(
+                answer_partition(partition_index=each.partition_index, error_code=error)
+            )
+            yield 1
+        if partitions:
+            answers.append(answer_topic(name=topic.name, partitions=partitions))
+    return answers
 
 
-def fault_of(node: BrokerNode, partition: TopicPartition, metadata: str | None) -> ErrorCode:
+def _fault_of(node: BrokerNode, partition: TopicPartition, metadata: str | None) -> ErrorCode:
     """Return what is wrong with one offset of a commit."""
     if node.metadata.image.partition(partition) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -227,7 +284,13 @@ async def offset_delete(
         errors = dict(await delete_offsets(node.groups, request.group_id, known))
     except KafkaError as error:
         return OffsetDeleteResponse(error_code=error.code)
-    return OffsetDeleteResponse(topics=await in_steps(_deleted(request, errors)))
+    topics = _answer_each(
+        request.topics,
+        lambda partition: errors.get(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        OffsetDeleteResponseTopic,
+        OffsetDeleteResponsePartition,
+    )
+    return OffsetDeleteResponse(topics=await in_steps(topics))
 
 
 def _known(image: MetadataImage, request: OffsetDeleteRequest) -> Steps[list[TopicPartition]]:
@@ -240,25 +303,3 @@ def _known(image: MetadataImage, request: OffsetDeleteRequest) -> Steps[list[Top
                 known.append(partition)
             yield 1
     return known
-
-
-def _deleted(
-    request: OffsetDeleteRequest, errors: Mapping[TopicPartition, ErrorCode]
-) -> Steps[list[OffsetDeleteResponseTopic]]:
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    topics = []
-    for topic in request.topics:
-        yield 1
-        if topic.partitions:
-            answer = OffsetDeleteResponseTopic(name=topic.name)
-            topics.append(answer)
-            for each in topic.partitions:
-                partition = TopicPartition(topic.name, each.partition_index)
-                answer.partitions.append(
-                    OffsetDeleteResponsePartition(
-                        partition_index=each.partition_index,
-                        error_code=errors.get(partition, unknown),
-                    )
-                )
-                yield 1
-    return topics
