@@ -43,8 +43,8 @@ from pipeline.source.options import KAFKA, OURS_TO_DECIDE, check_known, lowered
 from replication.client.admin import Admin
 from replication.client.config import ClientConfig, keys_of
 from replication.client.producer import Producer
+from replication.client.producer.batch import Deliveries, Delivery
 from replication.client.producer.config import ProducerConfig
-from replication.client.producer.delivery import Deliveries, Delivery
 from replication.errors import ConfigError
 from replication.net import production_seams
 from storage.batch.records import Header

@@ -32,7 +32,7 @@ from replication.cli.streams import StandardInput, StandardOutput
 from replication.client.admin import Admin
 from replication.client.errors import RecordTooLargeError
 from replication.client.producer import Producer
-from replication.client.producer.delivery import Delivery, RecordMetadata
+from replication.client.producer.batch import Delivery, RecordMetadata
 from replication.errors import UnderstudyError
 from storage.batch.records import Header
 

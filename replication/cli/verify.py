@@ -34,8 +34,8 @@ from replication.config import HostPort
 from replication.errors import UnderstudyError
 from replication.net import production_seams
 from replication.verify import CannotCompareError, Compared, Comparison, Outcome
+from replication.verify.clusters import FetchOptions
 from replication.verify.comparing import Rules
-from replication.verify.fetched import FetchOptions
 from replication.verify.sources import (
     PartitionRanges,
     PartitionSelection,

@@ -18,8 +18,7 @@ from typing import Final
 import attrs
 import crc32c
 
-from replication.verify.compacted import CompactedLockStep, Readable
-from replication.verify.key_ledger import KeyLedger
+from replication.verify.compacted import CompactedLockStep, KeyLedger, Readable
 from replication.verify.lock_step import LockStep, Past
 from replication.verify.results import (
     Alone,

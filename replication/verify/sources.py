@@ -24,10 +24,15 @@ import trio
 from replication.errors import NO_ANSWER, KafkaError
 from replication.net.raising import raising_the_first
 from replication.net.seams import Seams
-from replication.verify.clusters import LiveCluster, cluster
+from replication.verify.clusters import (
+    FetchedBatches,
+    FetchOptions,
+    LiveCluster,
+    StartMovedError,
+    cluster,
+)
 from replication.verify.comparing import Comparing, PartitionCopy, Rules
 from replication.verify.directories import DirectoryAtRest, closing
-from replication.verify.fetched import FetchedBatches, FetchOptions, StartMovedError
 from replication.verify.results import (
     Alone,
     CannotCompareError,

@@ -17,8 +17,7 @@ import trio
 from replication.client.cluster_view import ClusterView
 from replication.client.errors import KafkaTimeoutError
 from replication.client.producer.accumulator import RecordAccumulator
-from replication.client.producer.batch import ProducerBatch, record_size
-from replication.client.producer.delivery import Delivery
+from replication.client.producer.batch import Delivery, ProducerBatch, record_size
 from replication.client.producer.destinations import Destination
 from replication.net.seams import NodeClock
 from storage.batch.record_batch import NO_SEQUENCE

@@ -42,14 +42,16 @@ from replication.client.network_client import NetworkClient
 from replication.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from replication.client.producer.accumulator import RecordAccumulator
 from replication.client.producer.appending import Filling, Room
-from replication.client.producer.batch import ProducerBatch, RecordRun, record_size
-from replication.client.producer.config import ProducerConfig
-from replication.client.producer.delivery import (
+from replication.client.producer.batch import (
     Deliveries,
     Delivery,
+    ProducerBatch,
     RecordMetadata,
+    RecordRun,
+    record_size,
     wait_until_settled,
 )
+from replication.client.producer.config import ProducerConfig
 from replication.client.producer.destinations import Destination, Destinations, Partitioner
 from replication.client.producer.sender import Sender
 from replication.client.producer.transactions import Transactions

@@ -21,8 +21,8 @@ from replication.verify import (
     NotCompared,
     Same,
 )
+from replication.verify.clusters import FetchOptions
 from replication.verify.compacted import taken
-from replication.verify.fetched import FetchOptions
 from replication.verify.sources import (
     PartitionSelection,
     ResultListener,

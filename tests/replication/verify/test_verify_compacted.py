@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from hypothesis import given, strategies as st
 
 from replication.verify import Cause, Difference, Different, PartitionResult, Same
-from replication.verify.compacted import records_part
+from replication.verify.compacted import KeyLedger, LostRecord, digest, records_part
 from replication.verify.comparing import Comparing, PartitionCopy, Rules
-from replication.verify.key_ledger import KeyLedger, LostRecord, digest
 from replication.verify.lock_step import Past
 from storage.batch.batch_stream import BatchStream
 from storage.batch.record_batch import computed_crc, read_header, walk

@@ -33,8 +33,7 @@ from replication.client.consumer.errors import (
 )
 from replication.client.consumer.group.assignors import ASSIGNORS, RebalanceProtocol, protocol_of
 from replication.client.consumer.group.commits import Commits, Offsets
-from replication.client.consumer.group.heartbeat import Heartbeats
-from replication.client.consumer.group.joining import Joined, Joining
+from replication.client.consumer.group.joining import Heartbeats, Joined, Joining
 from replication.client.consumer.group.membership import Membership, MemberState
 from replication.client.consumer.hooks import (
     ConsumerRebalanceListener,
