@@ -18,6 +18,7 @@ import attrs
 import trio
 
 from replication.net.seams import Connection, Listener, Seams, Transport
+from replication.net.wrapped import WrappedConnection
 from replication.wire.apis import ApiKey
 from replication.wire.frames import decode_response, encode_response
 from storage.log.file_region import FileRegion
@@ -165,22 +166,13 @@ class Tampering:
 
 
 @attrs.define(eq=False)
-class _TamperedConnection:
-    inner: Connection
+class _TamperedConnection(WrappedConnection):
     tampering: Tampering
     _asked: deque[tuple[ApiKey, int]] = attrs.field(factory=deque, init=False)
     _out: bytearray = attrs.field(factory=bytearray, init=False)
     _in: bytearray = attrs.field(factory=bytearray, init=False)
     _ready: bytearray = attrs.field(factory=bytearray, init=False)
     _ends: bool = attrs.field(default=False, init=False)
-
-    @property
-    def peer(self) -> str:
-        return self.inner.peer
-
-    @property
-    def moved(self) -> int:
-        return self.inner.moved
 
     async def send_buffers(self, buffers: Sequence[Buffer]) -> None:
         for buffer in buffers:
@@ -212,9 +204,6 @@ class _TamperedConnection:
             spoilt = self.tampering.of(Answer(api_key=key, version=version, frame=frame))
             self._ready += spoilt.data or b""
             self._ends = spoilt.then_closes
-
-    def close(self) -> None:
-        self.inner.close()
 
 
 def _take_frame(stream: bytearray) -> bytes | None:

@@ -44,7 +44,7 @@ OF_AN_ADMIN: list[tuple[Call, str]] = [
 
 
 @played
-async def test_an_admin_client_names_what_is_wrong_and_goes_on(world: World) -> None:
+async def test_an_admin_client_names_a_wrong_argument_and_goes_on(world: World) -> None:
     async with (
         scene(world) as stage,
         Admin(stage.bootstrap_servers, seams=world.node("admin")) as admin,
@@ -65,14 +65,14 @@ OF_A_PRODUCER: list[tuple[Call, type[Exception], str]] = [
 
 
 @played
-async def test_a_producer_names_what_is_wrong_and_goes_on(world: World) -> None:
+async def test_a_producer_names_a_wrong_argument_and_goes_on(world: World) -> None:
     async with scene(world) as stage, stage.producer() as producer:
         for call, kind, said in OF_A_PRODUCER:
             await raised(call(producer), kind, said)
         assert (await producer.send("t", b"one", headers=[("h", None)])).offset == 0
 
 
-def test_a_consumer_names_what_is_wrong() -> None:
+def test_a_consumer_names_a_wrong_argument() -> None:
     consumer = Consumer(bootstrap_servers="b1:9092", group_id="g")
     with pytest.raises(TypeError, match=re.escape("'t' is one name: give a list, ['t']")):
         consumer.subscribe("t")

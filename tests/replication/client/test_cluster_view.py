@@ -38,7 +38,7 @@ def answer(
     )
 
 
-def test_an_older_epoch_changes_nothing_of_what_is_known() -> None:
+def test_an_older_epoch_changes_nothing() -> None:
     view = ClusterView()
     view.update(answer(leader=2, epoch=5))
     view.update(answer(leader=1, epoch=4))
@@ -81,14 +81,14 @@ def test_a_leader_out_of_another_answer_counts_where_it_is_newer() -> None:
     assert view.update_leaders({TopicPartition("other", 0): (1, 1)}) == []
 
 
-def test_what_may_be_settled_later_is_asked_again() -> None:
+def test_a_retriable_error_is_requested_again() -> None:
     view = ClusterView()
     assert view.update(answer(error=ErrorCode.LEADER_NOT_AVAILABLE, leader=-1))
     assert view.leader(TP).node is None
     assert not view.update(answer())
 
 
-def test_topics_that_nobody_wants_any_more_are_forgotten() -> None:
+def test_topics_that_are_no_longer_wanted_are_forgotten() -> None:
     view = ClusterView()
     view.update(answer(topic="t"))
     view.update(answer(topic="u"), retain=lambda topic: topic == "u")

@@ -1,10 +1,17 @@
-"""A client's configuration: Kafka's words in both spellings, and one line for a wrong one."""
+"""The configuration of clients, their back-off, and where their warnings go."""
 
 import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import structlog
+from structlog.testing import LogCapture
 
+from replication.client import consumer, errors
 from replication.client.config import ClientConfig
+from replication.client.consumer.hooks import warn
 from replication.client.network_client import ExponentialBackoff
 from replication.config import HostPort
 from replication.errors import ConfigError
@@ -55,3 +62,43 @@ def test_backoff_doubles_from_the_first_to_the_most() -> None:
         assert all(about * 0.8 <= wait <= 1000 for wait in waits)
         assert all(wait <= about * 1.2 for wait in waits)
         assert len(set(waits)) > 1 or about == 1000, "by chance, so that clients part"
+
+
+@pytest.fixture(autouse=True)
+def unconfigured() -> Iterator[None]:
+    structlog.reset_defaults()
+    yield
+    structlog.reset_defaults()
+
+
+def test_a_warning_leaves_standard_output_to_the_program(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    warn("interceptor_failed", method="close")
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "interceptor_failed" in printed.err
+    assert "close" in printed.err
+
+
+def test_a_warning_goes_where_the_program_has_configured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    captured = LogCapture()
+    structlog.configure(processors=[captured])
+    warn("interceptor_failed", method="close")
+    assert captured.entries == [
+        {"event": "interceptor_failed", "method": "close", "log_level": "warning"}
+    ]
+    assert capsys.readouterr() == ("", "")
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "client.md"
+
+
+def test_the_errors_of_the_page_are_there() -> None:
+    table = PAGE.read_text().partition("## What it raises")[2].partition("\n## ")[0]
+    named = re.findall(r"`(\w+Error)`", table)
+    assert len(named) > 10
+    for name in named:
+        assert hasattr(consumer, name) or hasattr(errors, name), name

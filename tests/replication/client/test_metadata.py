@@ -82,7 +82,7 @@ async def test_the_first_view_comes_from_the_bootstrap_servers(autojump_clock: M
         assert [node.id for node in metadata.nodes_to_ask()] == [1, 2], "not by address any more"
 
 
-async def test_metadata_is_asked_for_when_it_is_old(autojump_clock: MockClock) -> None:
+async def test_metadata_is_requested_when_it_is_old(autojump_clock: MockClock) -> None:
     async with opened("b1", metadata_max_age_ms=10_000) as (peers, _, metadata):
         await metadata.update(timeout_ms=1000)
         before = asked(peers)
@@ -92,9 +92,7 @@ async def test_metadata_is_asked_for_when_it_is_old(autojump_clock: MockClock) -
         assert asked(peers) == before + 1
 
 
-async def test_many_who_want_news_share_a_request_and_none_asks_in_a_loop(
-    autojump_clock: MockClock,
-) -> None:
+async def test_many_waiting_tasks_share_one_metadata_request(autojump_clock: MockClock) -> None:
     async with opened("b1") as (peers, _, metadata):
         await metadata.update(timeout_ms=1000)
         before = asked(peers)
@@ -106,9 +104,7 @@ async def test_many_who_want_news_share_a_request_and_none_asks_in_a_loop(
         assert CLOCK.now() - start == pytest.approx(0.1, abs=0.03), "retry.backoff.ms"
 
 
-async def test_a_leader_that_is_being_elected_is_asked_for_again(
-    autojump_clock: MockClock,
-) -> None:
+async def test_metadata_of_an_election_is_requested_again(autojump_clock: MockClock) -> None:
     async with opened("b1") as (peers, script, metadata):
         script.partition_error = ErrorCode.LEADER_NOT_AVAILABLE
         await CLOCK.sleep(5)
@@ -144,7 +140,7 @@ async def test_a_client_whose_brokers_are_all_gone_begins_again(autojump_clock: 
         assert sorted(metadata.view.nodes) == [1]
 
 
-async def test_a_client_may_be_told_not_to_begin_again(autojump_clock: MockClock) -> None:
+async def test_rebootstrapping_can_be_switched_off(autojump_clock: MockClock) -> None:
     async with opened("b1", "b2", metadata_recovery_strategy="none") as (peers, script, metadata):
         script.brokers = ["b2"]
         await metadata.update(timeout_ms=1000)
@@ -155,7 +151,7 @@ async def test_a_client_may_be_told_not_to_begin_again(autojump_clock: MockClock
             await metadata.update(timeout_ms=60_000)
 
 
-async def test_a_broker_may_tell_a_client_to_begin_again(autojump_clock: MockClock) -> None:
+async def test_a_broker_can_request_a_rebootstrap(autojump_clock: MockClock) -> None:
     async with opened("b1", "b2") as (peers, script, metadata):
         script.brokers = ["b2"]
         await metadata.update(timeout_ms=1000)
@@ -173,7 +169,7 @@ async def test_a_broker_may_tell_a_client_to_begin_again(autojump_clock: MockClo
         (ErrorCode.INVALID_TOPIC_EXCEPTION, InvalidTopicError),
     ],
 )
-async def test_what_no_waiting_would_mend_is_raised(
+async def test_errors_that_no_wait_would_mend_are_raised(
     autojump_clock: MockClock, code: ErrorCode, raised: type[Any]
 ) -> None:
     async with opened("b1") as (_, script, metadata):

@@ -1,5 +1,7 @@
 """One client and its brokers: versions, order, time limits, back-off; nothing hangs."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import attrs
@@ -35,7 +37,7 @@ async def ask_host(network: NetworkClient, key: str, **options: Any) -> str:
     return response.host
 
 
-async def test_versions_are_agreed_on_before_anything_is_asked(autojump_clock: MockClock) -> None:
+async def test_versions_are_negotiated_before_the_first_request(autojump_clock: MockClock) -> None:
     async with open_peers("b1") as peers:
         peers["b1"].on(ApiKey.FIND_COORDINATOR, echo)
         peers["b1"].newest[ApiKey.FIND_COORDINATOR] = 2
@@ -51,10 +53,7 @@ async def test_versions_are_agreed_on_before_anything_is_asked(autojump_clock: M
 async def test_requests_are_sent_in_order_and_answered_each_with_its_own(
     autojump_clock: MockClock,
 ) -> None:
-    async with open_peers("b1") as peers:
-        peers["b1"].on(ApiKey.FIND_COORDINATOR, echo)
-        await peers.start()
-        network = peers.network_client()
+    async with echoing() as (peers, network):
         keys = [f"g{number}" for number in range(20)]
         pending = [network.send(B1, ask(find(key), max_version=3)) for key in keys]
         assert network.in_flight(1) == 20
@@ -62,7 +61,7 @@ async def test_requests_are_sent_in_order_and_answered_each_with_its_own(
         assert [request.key for request in peers["b1"].requests(ApiKey.FIND_COORDINATOR)] == keys
 
 
-async def test_a_cancelled_caller_costs_nobody_anything(autojump_clock: MockClock) -> None:
+async def test_a_cancelled_caller_does_not_disturb_the_next(autojump_clock: MockClock) -> None:
     async with open_peers("b1") as peers:
         await peers_that_answer_after(peers, 1.0)
         network = peers.network_client()
@@ -71,6 +70,15 @@ async def test_a_cancelled_caller_costs_nobody_anything(autojump_clock: MockCloc
         assert scope.cancelled_caught
         assert await ask_host(network, "second") == "second"
         assert len(peers["b1"].asked) == 2
+
+
+@asynccontextmanager
+async def echoing(**config: Any) -> AsyncIterator[tuple[Peers, NetworkClient]]:
+    """A broker that answers FindCoordinator with the key as the host, and a client."""
+    async with open_peers("b1") as peers:
+        peers["b1"].on(ApiKey.FIND_COORDINATOR, echo)
+        await peers.start()
+        yield peers, peers.network_client(**config)
 
 
 async def peers_that_answer_after(peers: Peers, seconds: float) -> None:
@@ -141,10 +149,7 @@ async def test_the_least_loaded_node_is_ready_and_has_the_fewest_requests(
 
 
 async def test_an_idle_connection_is_closed(autojump_clock: MockClock) -> None:
-    async with open_peers("b1") as peers:
-        peers["b1"].on(ApiKey.FIND_COORDINATOR, echo)
-        await peers.start()
-        network = peers.network_client(connections_max_idle_ms=10_000)
+    async with echoing(connections_max_idle_ms=10_000) as (_, network):
         await ask_host(network, "g")
         await CLOCK.sleep(9)
         assert network.is_ready(1)
@@ -157,10 +162,7 @@ async def test_an_idle_connection_is_closed(autojump_clock: MockClock) -> None:
 
 
 async def test_a_connection_is_kept_where_the_limit_is_negative(autojump_clock: MockClock) -> None:
-    async with open_peers("b1") as peers:
-        peers["b1"].on(ApiKey.FIND_COORDINATOR, echo)
-        await peers.start()
-        network = peers.network_client(connections_max_idle_ms=-1)
+    async with echoing(connections_max_idle_ms=-1) as (_, network):
         await ask_host(network, "g")
         await CLOCK.sleep(580)  # longer than the default, and shorter than the broker waits
         assert network.is_ready(1)
@@ -180,7 +182,7 @@ async def test_a_broker_that_throttles_us_is_left_alone(autojump_clock: MockCloc
         assert CLOCK.now() - start == pytest.approx(3, abs=0.1)
 
 
-async def test_closing_tells_whoever_waits(autojump_clock: MockClock) -> None:
+async def test_closing_fails_pending_requests(autojump_clock: MockClock) -> None:
     async with open_peers("b1") as peers:
         await peers_that_answer_after(peers, 60.0)
         network = peers.network_client()

@@ -265,7 +265,7 @@ async def once(stage: Scene, case: str, spoil: Spoil) -> None:
 
 @pytest.mark.parametrize("work", [produce, transact, transact_as_before, consume])
 @played
-async def test_a_spoilt_answer_is_asked_for_again(world: World, work: Work) -> None:
+async def test_a_spoilt_answer_is_requested_again(world: World, work: Work) -> None:
     async with one_broker(world, work) as stage:
         for case in (case for case, (_, of_case) in CASES.items() if of_case is work):
             for spoil in (cut_short, says_nothing_of_it):
@@ -275,7 +275,7 @@ async def test_a_spoilt_answer_is_asked_for_again(world: World, work: Work) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("case", one_in(4, CASES))
 @played
-async def test_so_it_is_in_whichever_way_it_is_spoilt(world: World, case: str) -> None:
+async def test_every_way_of_spoiling_an_answer_is_survived(world: World, case: str) -> None:
     async with one_broker(world, CASES[case][1]) as stage:
         for spoil in ONCE:
             await once(stage, case, spoil)
@@ -284,7 +284,7 @@ async def test_so_it_is_in_whichever_way_it_is_spoilt(world: World, case: str) -
 @pytest.mark.slow
 @pytest.mark.parametrize("case", one_in(4, CASES))
 @played
-async def test_what_is_spoilt_for_ever_is_an_exception_in_time(world: World, case: str) -> None:
+async def test_an_answer_spoilt_for_ever_is_an_exception_in_time(world: World, case: str) -> None:
     key, work = CASES[case]
     async with one_broker(world, work) as stage:
         for spoil in FOR_EVER:
@@ -296,7 +296,7 @@ async def test_what_is_spoilt_for_ever_is_an_exception_in_time(world: World, cas
 @pytest.mark.slow
 @pytest.mark.parametrize("key", one_in(4, OF_ADMINS))
 @played
-async def test_an_admin_client_is_told_in_time(world: World, key: ApiKey) -> None:
+async def test_an_admin_client_fails_in_time(world: World, key: ApiKey) -> None:
     async with one_broker(world) as stage:
         for spoil in ONCE:
             tampering = Tampering(key, [spoil])
@@ -330,7 +330,7 @@ async def test_a_topic_that_vanishes_is_an_exception_in_time(world: World) -> No
                 await consumer.end_offsets([T0], timeout_ms=1_000)
 
 
-def test_the_worst_of_an_answer_is_what_it_says() -> None:
+def test_the_worst_code_of_a_response_counts() -> None:
     unknown, moved, missing = UNKNOWN_SERVER_ERROR, NOT_COORDINATOR, ErrorCode.NETWORK_EXCEPTION
     not_attempted = ErrorCode.OPERATION_NOT_ATTEMPTED
     assert worst({T0: 0, T1: 0}, of=[T0, T1]) == ErrorCode.NONE

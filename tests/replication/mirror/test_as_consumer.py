@@ -23,7 +23,7 @@ def refusing_once(it: Following) -> None:
     it.leader.change_data = refuse
 
 
-async def test_what_lies_above_the_leaders_high_watermark_is_not_cut(
+async def test_records_above_the_leaders_high_watermark_are_not_truncated(
     autojump_clock: MockClock,
 ) -> None:
     it = following(replica_id=CONSUMER)
@@ -37,7 +37,7 @@ async def test_what_lies_above_the_leaders_high_watermark_is_not_cut(
     assert it.state().fetch_offset == 6
 
 
-async def test_where_no_fetch_can_tell_epochs_say_what_is_to_be_cut(
+async def test_without_truncation_on_fetch_epochs_say_where_to_truncate(
     autojump_clock: MockClock,
 ) -> None:
     it = following(replica_id=CONSUMER, fetch_version=LEGACY)
@@ -48,7 +48,7 @@ async def test_where_no_fetch_can_tell_epochs_say_what_is_to_be_cut(
     assert it.leader.list_offsets == ["earliest"]
 
 
-async def test_a_leader_whose_epochs_say_nothing_is_asked_again_and_nothing_is_cut(
+async def test_a_leader_without_epochs_is_retried_and_nothing_is_truncated(
     autojump_clock: MockClock,
 ) -> None:
     it = following(replica_id=CONSUMER)
@@ -58,9 +58,7 @@ async def test_a_leader_whose_epochs_say_nothing_is_asked_again_and_nothing_is_c
     assert it.local().log_end_offset == 3
 
 
-async def test_an_offset_that_is_not_available_yet_is_waited_for(
-    autojump_clock: MockClock,
-) -> None:
+async def test_an_offset_that_is_not_available_yet_is_waited_for(autojump_clock: MockClock) -> None:
     it = following(replica_id=CONSUMER)
     leader = committed((0, 0, 5))
     leader.move_start_to(4)

@@ -94,7 +94,7 @@ class Story:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_whatever_dies_the_copy_becomes_what_its_source_is(seed: int) -> None:
+def test_after_any_crash_the_copy_becomes_equal_to_its_source(seed: int) -> None:
     async def run(world: World) -> None:
         async with following(world, brokers=2, replicas=((1, 2),), topic=UNCLEAN) as copy:
             story = Story(copy, world.chance("moves"))

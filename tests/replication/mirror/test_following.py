@@ -82,7 +82,7 @@ async def test_where_it_goes_on_is_in_its_log_and_nowhere_else(world: World) -> 
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_after_a_power_cut_it_copies_again_what_was_lost(seed: int) -> None:
+def test_after_a_power_cut_lost_records_are_copied_again(seed: int) -> None:
     async def story(world: World) -> None:
         async with following(world) as copy:
             await copy.start()
@@ -171,7 +171,7 @@ async def test_how_far_it_goes_is_an_option(world: World, up_to: UpTo, end: int)
 
 
 @played
-async def test_what_is_not_followed_any_more_stays_and_is_not_missed(world: World) -> None:
+async def test_a_topic_that_is_no_longer_followed_stays_and_is_not_missing(world: World) -> None:
     async with following(world, options={"topics": ("t", "u")}) as copy:
         await copy.scene.client.create_topic("u", ((1,),))
         await copy.scene.produce("a")

@@ -210,7 +210,7 @@ def replicas(cluster: SimulatedCluster) -> set[int]:
 
 
 @played
-async def test_what_is_adopted_twice_is_registered_once_and_a_new_topic_takes_the_place_of_the_old(
+async def test_a_topic_adopted_twice_is_registered_once_and_a_new_one_replaces_it(
     world: World,
 ) -> None:
     topic = AdoptedTopic(name="t", topic_id=b"1" * 16, configs=KEPT, leader_epochs={0: 4})
@@ -227,7 +227,7 @@ async def test_what_is_adopted_twice_is_registered_once_and_a_new_topic_takes_th
     world.kill("c")
 
 
-def test_what_was_set_at_the_source_holds_where_it_is_known_here() -> None:
+def test_settings_of_the_source_apply_if_they_are_known_here() -> None:
     settings = {
         "retention.ms": "5",
         "follower.replication.throttled.replicas": "*",
@@ -238,7 +238,7 @@ def test_what_was_set_at_the_source_holds_where_it_is_known_here() -> None:
 
 
 @played
-async def test_groups_that_committed_beyond_the_copys_end_are_told(world: World) -> None:
+async def test_groups_that_committed_beyond_the_end_of_the_copy_are_named(world: World) -> None:
     options = {"groups": True}
     async with following(world, options=options, properties=GROUPS) as copy:
         await copy.scene.produce("a", "b", "c")

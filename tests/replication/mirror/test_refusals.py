@@ -173,7 +173,7 @@ async def test_logs_that_no_mirror_made(world: World) -> None:
 
 
 @played
-async def test_a_full_disk_ends_it_and_what_was_copied_is_there_after_it(world: World) -> None:
+async def test_a_full_disk_ends_it_and_the_copied_records_stay(world: World) -> None:
     async with following(world) as copy:
         await copied(copy, "a")
         await copy.scene.produce("b" * 100_000)
@@ -199,9 +199,7 @@ async def follow_for_two_minutes(copy: Following) -> None:
 
 @pytest.mark.parametrize("name", [STATE_FILE, "*-checkpoint", "*.log", "*.snapshot"])
 @played
-async def test_a_disk_that_is_full_whoever_writes_leaves_a_copy_that_is_gone_on_with(
-    world: World, name: str
-) -> None:
+async def test_after_a_full_disk_the_copy_can_be_continued(world: World, name: str) -> None:
     async with following(world) as copy:
         await copied(copy, "a")
         await copy.scene.produce("b")

@@ -30,7 +30,7 @@ async def test_a_high_watermark_that_lags_after_a_failover_cuts_nothing(world: W
 
 
 @played
-async def test_what_an_unclean_leader_never_had_is_cut(world: World) -> None:
+async def test_records_that_an_unclean_leader_lacks_are_truncated(world: World) -> None:
     unclean = {"unclean.leader.election.enable": "true"}
     async with following(world, brokers=2, replicas=((1, 2),), topic=unclean) as copy:
         cluster = copy.scene.cluster
@@ -48,7 +48,7 @@ async def test_what_an_unclean_leader_never_had_is_cut(world: World) -> None:
 
 
 @played
-async def test_it_starts_over_where_the_source_has_let_go_of_what_it_lacks(world: World) -> None:
+async def test_it_starts_over_if_the_source_has_deleted_the_next_records(world: World) -> None:
     async with following(world) as copy, admin_of(copy.scene) as admin:
         await copy.scene.produce("a", "b")
         await copy.start()
@@ -95,7 +95,7 @@ async def test_the_copy_of_a_topic_that_was_made_anew_is_set_aside(world: World)
 
 
 @played
-async def test_one_that_was_made_anew_while_nobody_looked_is_set_aside_too(world: World) -> None:
+async def test_a_topic_recreated_while_the_mirror_was_down_is_set_aside_too(world: World) -> None:
     async with following(world) as copy, admin_of(copy.scene) as admin:
         await copy.scene.produce("a", "b")
         await copy.start()

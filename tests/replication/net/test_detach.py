@@ -65,7 +65,7 @@ async def test_a_detached_broker_flushes_nothing_when_cancelled(tmp_path: Path) 
     peer.close()
 
 
-async def test_detaching_wakes_whoever_waits_on_the_network() -> None:
+async def test_detaching_wakes_tasks_that_wait_for_the_network() -> None:
     transport = DetachableTransport(TcpTransport())
     listener = await transport.listen("127.0.0.1", 0)
     await transport.connect("127.0.0.1", listener.port)
@@ -86,7 +86,7 @@ async def test_detaching_wakes_whoever_waits_on_the_network() -> None:
         transport.detach()
 
 
-def test_the_next_incarnation_takes_the_lock_and_reads_what_was_written(tmp_path: Path) -> None:
+def test_the_next_incarnation_takes_the_lock_and_reads_the_files(tmp_path: Path) -> None:
     disk = OsFileSystem()
     first = DetachableFileSystem(disk)
     lock = first.lock(str(tmp_path / ".lock"))

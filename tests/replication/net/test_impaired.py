@@ -110,7 +110,7 @@ async def test_a_cut_holds_one_direction_of_a_connection(cut: tuple[int, int]) -
         nursery.cancel_scope.cancel()
 
 
-async def test_who_is_no_node_is_never_cut_off() -> None:
+async def test_a_client_is_never_cut_off() -> None:
     heard: list[bytes] = []
     async with connected() as pair, trio.open_nursery() as nursery:
         pair.gates.cut |= {(1, 2), (2, 1)}
@@ -125,7 +125,7 @@ async def test_who_is_no_node_is_never_cut_off() -> None:
         accepted.close()
 
 
-async def test_closing_wakes_whoever_is_held_up() -> None:
+async def test_closing_wakes_a_task_that_is_held_up() -> None:
     async with connected() as pair, trio.open_nursery() as nursery:
         freeze(pair.gates, 1)
 
@@ -165,7 +165,7 @@ def frozen_and_thawed(gates: Gates, clock: ImpairedClock) -> None:
     release(gates)
 
 
-async def test_what_falls_due_in_a_freeze_falls_due_at_its_end(autojump_clock: MockClock) -> None:
+async def test_timers_due_in_a_freeze_fire_at_its_end(autojump_clock: MockClock) -> None:
     gates = Gates()
     clock = ImpairedClock(1, gates, TrioClock())
     ended: dict[str, float] = {}

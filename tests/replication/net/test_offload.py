@@ -13,7 +13,7 @@ async def test_work_runs_in_another_thread_and_answers() -> None:
     assert await offload(threading.get_ident) != threading.get_ident()
 
 
-async def test_what_it_raises_arrives() -> None:
+async def test_an_error_of_the_work_is_raised() -> None:
     def fail() -> None:
         raise OSError("disk on fire")
 

@@ -1,11 +1,12 @@
-"""Long work pauses, and all long work together takes one step in a turn of the loop."""
+"""Turns are in order; long work pauses, and all of it takes one step in a turn of the loop."""
 
 import gc
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
-from replication.net.pace import LONG, MOST_PAUSES, WORK, RequestWork, in_steps
+from replication.net.pace import LONG, MOST_PAUSES, WORK, RequestWork, Turns, in_steps
 from replication.steps import STEP, Steps, each_of
 
 
@@ -121,3 +122,59 @@ async def test_long_work_that_never_ends_does_not_put_off_collections_for_ever(
         work.paused()
     work.ended()
     assert len(collected) == 2
+
+
+async def test_turns_are_in_order_and_a_cancelled_task_is_skipped() -> None:
+    turns, served = Turns(), list[str]()
+
+    async def take(name: str, scope: trio.CancelScope) -> None:
+        with scope:
+            async with turns:
+                assert turns.taken
+                served.append(name)
+                await trio.lowlevel.checkpoint()
+
+    impatient = trio.CancelScope()
+    async with trio.open_nursery() as nursery, turns:
+        for name, scope in (("a", trio.CancelScope()), ("b", impatient)):
+            nursery.start_soon(take, name, scope)
+            await wait_all_tasks_blocked()
+        nursery.start_soon(take, "c", trio.CancelScope())
+        await wait_all_tasks_blocked()
+        impatient.cancel()
+        await wait_all_tasks_blocked()
+        assert served == []
+    assert served == ["a", "c"]
+    assert not turns.taken
+
+
+async def test_a_task_cancelled_as_its_turn_comes_passes_it_on() -> None:
+    turns, served = Turns(), list[str]()
+
+    async def take(name: str, scope: trio.CancelScope) -> None:
+        with scope:
+            async with turns:
+                await trio.lowlevel.checkpoint()
+                served.append(name)
+
+    late = trio.CancelScope()
+    async with trio.open_nursery() as nursery:
+        async with turns:
+            for name, scope in (("a", late), ("b", trio.CancelScope())):
+                nursery.start_soon(take, name, scope)
+                await wait_all_tasks_blocked()
+        late.cancel()  # it has been handed the turn, and has not run yet
+    assert served == ["b"]
+    assert not turns.taken
+
+
+async def test_a_free_turn_is_taken_without_giving_way() -> None:
+    turns, turned = Turns(), list[str]()
+
+    async def other() -> None:
+        turned.append("other")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(other)
+        async with turns:
+            assert turned == []

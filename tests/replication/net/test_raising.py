@@ -10,14 +10,14 @@ def test_the_first_speaks_for_those_of_its_kind() -> None:
         raise ExceptionGroup("", [ExceptionGroup("", [OSError("one")]), OSError("two")])
 
 
-def test_what_is_of_another_kind_is_not_hidden_behind_it() -> None:
+def test_an_error_of_another_kind_is_not_hidden() -> None:
     both = ExceptionGroup("", [OSError("the disk"), AssertionError("ours")])
     with pytest.raises(ExceptionGroup) as raised, raising_the_first(OSError):
         raise both
     assert raised.value is both
 
 
-def test_one_alone_of_another_kind_is_left_to_whoever_wants_it() -> None:
+def test_a_single_error_of_another_kind_can_still_be_raised_alone() -> None:
     with (
         pytest.raises(AssertionError, match="ours"),
         raising_only_one(),

@@ -80,7 +80,7 @@ async def test_an_answer_comes_back() -> None:
         assert await ask(client, "two") == "two"
 
 
-async def test_callers_who_share_a_client_have_each_their_own_answer() -> None:
+async def test_callers_that_share_a_client_get_their_own_answers() -> None:
     async with client_of(answer_with_its_key) as client:
 
         async def caller(name: str) -> None:
@@ -291,7 +291,7 @@ async def test_with_a_reused_buffer_one_call_at_a_time() -> None:
             await ask(client, "second")
 
 
-async def test_what_was_sent_is_counted_by_api_without_the_length() -> None:
+async def test_sent_bytes_are_counted_by_api_without_the_length() -> None:
     async with client_of(answer_with_its_key) as client:
         await ask(client, "abc")
         await ask(client, "abcd")

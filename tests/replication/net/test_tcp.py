@@ -1,19 +1,21 @@
-"""TCP over loopback: everything arrives whole and in order, or the connection is gone."""
+"""TCP over loopback: bytes arrive whole and in order, and files keep their descriptors."""
 
 import hashlib
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import resource
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
 import trio
 
-from replication.errors import PeerUnavailableError
+from replication.errors import PeerUnavailableError, TooManyConnectionsError
 from replication.net.seams import Connection
-from replication.net.tcp import IOV_MAX, TcpTransport
+from replication.net.tcp import IOV_MAX, TcpConnection, TcpTransport, left_for_connections
 from storage.filesystem import OsFileSystem
 from storage.log.file_region import FileRegion
+from storage.log.open_segments import DEFAULT_LIMIT, limit_within
 from storage.types import Buffer
 
 TINY = TcpTransport(send_buffer_bytes=4096)
@@ -154,14 +156,14 @@ async def test_two_tasks_cannot_interleave_their_frames() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_nobody_listening_is_a_peer_unavailable() -> None:
+async def test_a_port_without_a_listener_is_a_peer_unavailable() -> None:
     listener = await ROOMY.listen("127.0.0.1", 0)
     listener.close()
     with pytest.raises(PeerUnavailableError, match=f"127.0.0.1:{listener.port}: .*refused"):
         await ROOMY.connect("127.0.0.1", listener.port)
 
 
-async def test_what_is_no_name_of_a_host_is_a_peer_unavailable() -> None:
+async def test_an_invalid_host_name_is_a_peer_unavailable() -> None:
     for host in ("a" * 80 + ".org", "x..y"):
         with pytest.raises(PeerUnavailableError, match="cannot find"):
             await ROOMY.connect(host, 9092)
@@ -185,3 +187,64 @@ async def test_closing_a_listener_ends_accept() -> None:
         nursery.start_soon(accept)
         await trio.testing.wait_all_tasks_blocked()
         listener.close()
+
+
+LIMIT = 256
+
+
+@pytest.mark.parametrize("descriptors", [64, 256, 1024, 2500, 4096, 65_536, 1 << 20])
+@pytest.mark.parametrize("listeners", [1, 4, 50])
+def test_files_have_the_descriptors_they_need_or_half_of_all(
+    descriptors: int, listeners: int
+) -> None:
+    left = left_for_connections(descriptors, listeners)
+    assert descriptors // 2 <= left < descriptors
+    needed = listeners * 4 * limit_within(descriptors)
+    assert descriptors - left >= min(needed, descriptors // 2)
+
+
+def test_a_node_opens_fewer_segments_where_there_are_few_descriptors() -> None:
+    assert limit_within(None) == limit_within(1 << 20) == DEFAULT_LIMIT
+    assert [limit_within(each) for each in (64, 256, 1024, 4096)] == [8, 8, 32, 128]
+
+
+@contextmanager
+def few_descriptors() -> Iterator[None]:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (LIMIT, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+async def test_a_connection_is_closed_while_files_can_still_be_opened() -> None:
+    listener = await TcpTransport().listen("127.0.0.1", 0)
+    address = ("127.0.0.1", listener.port)
+    held: list[trio.SocketStream | TcpConnection] = []
+
+    async def connect() -> TcpConnection:
+        held.append(await trio.open_tcp_stream(*address))
+        held.append(await listener.accept())
+        found = held[-1]
+        assert isinstance(found, TcpConnection)
+        return found
+
+    async def connect_as_many_as_there_are() -> None:
+        while True:
+            await connect()
+
+    with few_descriptors():
+        with pytest.raises(TooManyConnectionsError):
+            await connect_as_many_as_there_are()
+        assert len(held) > LIMIT // 8
+        os.close(os.open(os.devnull, os.O_RDONLY))
+        for each in held:
+            await each.aclose() if isinstance(each, trio.SocketStream) else each.close()
+        (await connect()).close()
+    listener.close()
+    listener.close()
+    with pytest.raises(PeerUnavailableError):
+        await listener.accept()
+    assert isinstance(held[-2], trio.SocketStream)
+    await held[-2].aclose()

@@ -97,7 +97,7 @@ async def test_with_client_auth_the_peer_is_known_by_its_certificate() -> None:
 
 
 @pytest.mark.parametrize("client_auth", ["required", "requested"])
-async def test_who_has_no_certificate_stays_out_where_one_is_required(client_auth: str) -> None:
+async def test_a_client_without_a_required_certificate_is_refused(client_auth: str) -> None:
     keys = certificates().trusting
     async with pair(broker_keys(), keys, client_auth=client_auth) as (here, there):
         if client_auth == "requested":
@@ -110,7 +110,7 @@ async def test_who_has_no_certificate_stays_out_where_one_is_required(client_aut
     assert "peer did not return a certificate" in theirs
 
 
-async def test_a_certificate_of_an_authority_that_nobody_trusts_is_refused() -> None:
+async def test_a_certificate_of_an_unknown_authority_is_refused() -> None:
     async with pair(stranger().issued(), certificates().trusting) as (here, there):
         ours, theirs = await failures(here, there)
     assert ours.startswith("AuthenticationError: ")
@@ -135,7 +135,7 @@ async def test_an_expired_certificate_is_refused_by_name() -> None:
     assert theirs.startswith("AuthenticationError: ")
 
 
-async def test_who_speaks_no_tls_is_told_off_and_let_go() -> None:
+async def test_a_client_without_tls_is_refused_and_disconnected() -> None:
     listening = await TcpTransport().listen(HOST, 0)
     listener = TlsListener(listening, server_context(broker_keys()))
     plain = await TcpTransport().connect(HOST, listener.port)
@@ -172,7 +172,7 @@ async def test_a_peer_that_says_goodbye_after_its_last_bytes_is_read_to_the_end(
         assert await here.receive_into(room) == 0
 
 
-async def test_who_writes_when_the_peer_has_left_has_lost_a_connection() -> None:
+async def test_a_write_after_the_peer_has_left_is_a_lost_connection() -> None:
     """It was seen in a login that was renewed while the other side hung up."""
     async with pair(broker_keys(), certificates().trusting) as (here, there):
         await said(here, there)
@@ -223,7 +223,7 @@ def broken(**changes: str | None) -> TlsKeys:
         (lambda: broken(ssl_truststore_certificates="x"), "ssl.truststore.certificates: "),
     ],
 )
-def test_what_is_wrong_with_keys_is_said_in_one_line(keys: object, message: str) -> None:
+def test_errors_of_keys_are_one_line(keys: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as refused:
         server_context(keys() if callable(keys) else keys, client_auth="required")  # type: ignore[arg-type] # keys, or made when the test runs
     assert "\n" not in str(refused.value)
@@ -268,7 +268,7 @@ def test_javas_older_store_takes_two_commands() -> None:
     )
 
 
-def test_what_is_said_for_one_listener_goes_before_what_is_said_for_all() -> None:
+def test_keys_of_one_listener_precede_those_of_all() -> None:
     said_of_all = TlsKeys(ssl_keystore_location="a")
     keys = overridden(said_of_all, TlsKeys, {"ssl.keystore.location": "b", "x": "y"})
     assert keys == TlsKeys(ssl_keystore_location="b")

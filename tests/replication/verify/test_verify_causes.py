@@ -76,7 +76,7 @@ def epoch(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("leave", [high_watermark, recovery_point, snapshot, epoch])
-def test_a_copy_whose_files_tell_of_more_was_cut(
+def test_a_copy_whose_checkpoints_lie_beyond_its_end_was_truncated(
     tmp_path: Path, leave: Callable[[Path], None]
 ) -> None:
     lay(tmp_path / "a", BATCHES)
@@ -87,7 +87,7 @@ def test_a_copy_whose_files_tell_of_more_was_cut(
     assert "and once reached 1" in str(result) or "and once reached 20" in str(result)
 
 
-def test_checkpoints_that_cannot_be_read_tell_nothing(tmp_path: Path) -> None:
+def test_unreadable_checkpoints_are_ignored(tmp_path: Path) -> None:
     lay(tmp_path / "a", BATCHES)
     folder = lay(tmp_path / "b", BATCHES[:2])
     (folder.parent / "replication-offset-checkpoint").write_text("what?")
@@ -107,7 +107,7 @@ def test_checkpoints_that_cannot_be_read_tell_nothing(tmp_path: Path) -> None:
         pytest.param(b"", Difference.GAP, Cause.GAP, id="a hole"),
     ],
 )
-def test_what_stands_there_tells_the_cause(
+def test_the_batches_at_the_difference_decide_the_cause(
     tmp_path: Path, theirs: bytes, difference: Difference, cause: Cause
 ) -> None:
     lay(tmp_path / "a", BATCHES)
@@ -116,7 +116,7 @@ def test_what_stands_there_tells_the_cause(
     assert (result.offset, result.difference, result.cause) == (10, difference, cause)
 
 
-def test_what_a_cleaner_took_is_a_difference_only_to_who_wants_all_bytes(tmp_path: Path) -> None:
+def test_compacted_records_are_a_difference_only_in_exact_comparisons(tmp_path: Path) -> None:
     lay(tmp_path / "a", BATCHES)
     folder = lay(tmp_path / "b", BATCHES[1:])
     (folder / f"{5:020d}.log").touch()

@@ -138,7 +138,7 @@ async def test_a_leader_that_dies_meanwhile_is_waited_for(world: World) -> None:
 
 
 @played
-async def test_what_is_written_between_two_looks_makes_nobody_lag(world: World) -> None:
+async def test_records_written_between_two_reads_of_the_ends_are_no_lag(world: World) -> None:
     async with scene(world) as on, trio.open_nursery() as nursery, on.producer() as producer:
 
         async def write() -> None:
@@ -154,7 +154,7 @@ async def test_what_is_written_between_two_looks_makes_nobody_lag(world: World) 
 
 
 @played
-async def test_what_retention_takes_is_not_compared(world: World) -> None:
+async def test_records_deleted_by_retention_are_not_compared(world: World) -> None:
     async with scene(world) as on:
         await on.produce(*map(str, range(20)), acks="all")
         disk = copy_of(batches_of(on, "b1"))
@@ -209,7 +209,7 @@ async def test_a_compacted_topic_is_compared_by_its_keys(world: World) -> None:
 
 
 @played
-async def test_what_is_not_there_cannot_be_compared(world: World) -> None:
+async def test_a_missing_source_cannot_be_compared(world: World) -> None:
     async with scene(world) as on:
         with pytest.raises(CannotCompareError, match="that is selected"):
             await verify(on, selection=PartitionSelection(topics="nothing"))
@@ -225,7 +225,7 @@ async def test_what_is_not_there_cannot_be_compared(world: World) -> None:
 
 
 @played
-async def test_a_partition_that_nobody_leads_is_named_with_the_brokers_that_are_away(
+async def test_a_partition_without_a_leader_is_named_with_its_missing_brokers(
     world: World,
 ) -> None:
     async with scene(world, brokers=3, replicas=((1,), (2,))) as on:
@@ -301,7 +301,7 @@ async def test_partitions_that_lose_their_leader_meanwhile_hold_up_no_other(worl
 
 
 @played
-async def test_who_leads_is_asked_again_of_a_partition_whose_leader_went_while_another_was_read(
+async def test_a_leader_that_dies_during_the_comparison_is_looked_up_again(
     world: World,
 ) -> None:
     async with scene(world, **THREE, min_insync_replicas="2") as on:
@@ -331,7 +331,7 @@ async def test_who_leads_is_asked_again_of_a_partition_whose_leader_went_while_a
 
 
 @played
-async def test_what_is_deleted_faster_than_it_is_read_is_told(world: World) -> None:
+async def test_a_partition_deleted_faster_than_it_is_read_is_reported(world: World) -> None:
     async with scene(world) as on:
         await on.produce(*map(str, range(700)))
         disk = copy_of(batches_of(on, "b1"))

@@ -183,7 +183,7 @@ def naive_lost(ours: Plain, theirs: Plain) -> Offset | None:
     ours=st.sets(st.integers(0, 30)),
     theirs=st.sets(st.integers(0, 30)),
 )
-def test_a_naive_twin_agrees_on_what_is_lost(
+def test_a_naive_twin_agrees_on_lost_records(
     records: list[Pairs], ours: set[Offset], theirs: set[Offset]
 ) -> None:
     batches = history(("plain", each) for each in records)
@@ -215,7 +215,7 @@ def thinned(batch: bytes, gone: set[Offset]) -> bytes:
     )
 
 
-def test_what_both_have_must_be_equal_however_it_was_compacted() -> None:
+def test_records_that_both_copies_have_must_be_equal() -> None:
     batches = history([("plain", [(b"k1", True), (b"k2", True)]), ("plain", [(b"k1", True)])])
     other = [thinned(data([(b"k1", True), (b"k2", True)], 9, 0), {0}), batches[1]]
     result = compare((batches, 0), (other, 2))
@@ -250,7 +250,7 @@ def test_a_key_that_is_lost_comes_before_the_place_where_they_part() -> None:
     assert (result.cause, result.offset) == (Cause.COMPACTION, 2)
 
 
-def test_two_leaders_and_other_producers_are_told_apart_in_compacted_logs() -> None:
+def test_epochs_and_producers_are_compared_in_compacted_logs() -> None:
     batches = history([("plain", [(b"k1", True)])])
     of_another = [data([(b"k1", True)], 0, 0, producer_id=3, producer_epoch=0, base_sequence=0)]
     result = compare((batches, 1), (of_another, 1))
@@ -280,7 +280,7 @@ def test_damage_ends_the_walk_at_its_place() -> None:
     assert (result.cause, result.offset) == (Cause.CORRUPTION, 1)
 
 
-def test_what_lies_below_the_common_start_is_not_asked_for() -> None:
+def test_records_below_the_common_start_are_not_compared() -> None:
     batches = history([("plain", [(b"k1", True), (b"k2", True)]), ("plain", [(b"k3", True)])])
     less = [thinned(batches[0], {0}), batches[1]]
     assert isinstance(compare((batches, 3), (less, 3)), Different)
@@ -296,7 +296,7 @@ notes = st.lists(
 
 
 @given(notes=notes, most=st.integers(1, 5))
-def test_a_ledger_on_disk_says_what_one_in_memory_says(
+def test_a_ledger_on_disk_gives_the_result_of_one_in_memory(
     notes: list[tuple[int, int, int, bool, bool]], most: int
 ) -> None:
     small, large = KeyLedger(3, most=most), KeyLedger(3)
@@ -308,7 +308,7 @@ def test_a_ledger_on_disk_says_what_one_in_memory_says(
     large.close()
 
 
-def test_a_tombstone_may_go_unless_what_it_deleted_is_there() -> None:
+def test_a_tombstone_may_go_unless_the_deleted_record_is_there() -> None:
     ledger = KeyLedger(2)
     key = digest(b"k")
     ledger.note([0], [(key, 3, False, False), (key, 9, True, False)])

@@ -112,7 +112,7 @@ def test_a_lie_anywhere_costs_no_more_than_the_frame_carries(
         ),
     ],
 )
-def test_what_the_decoder_refuses(message: type, version: int, body: bytes) -> None:
+def test_bad_bodies_are_refused(message: type, version: int, body: bytes) -> None:
     flexible = version >= 9
     with pytest.raises(ProtocolError):
         decode(message, memoryview(body), version=version, flexible=flexible)

@@ -105,7 +105,7 @@ def written(message: object, version: int) -> bytes:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_what_is_written_is_read_back(version: int) -> None:
+def test_a_written_message_is_read_back(version: int) -> None:
     @settings(max_examples=60, derandomize=True, database=None, deadline=None)
     @given(message=everything(version))
     def comes_back(message: Everything) -> None:
@@ -152,7 +152,7 @@ def test_no_two_messages_share_a_list() -> None:
     assert Everything().ids == []
 
 
-def test_what_does_not_fit_is_our_own_mistake() -> None:
+def test_a_value_that_does_not_fit_is_a_programming_error() -> None:
     with pytest.raises(AssertionError, match="an id has 16 bytes"):
         written(Everything(topic_id=b"short"), 2)
     with pytest.raises(struct.error):

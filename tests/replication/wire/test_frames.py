@@ -88,7 +88,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
     assert joined(answer).hex() == "0000001000000004002300000001001200000004"
 
 
-def test_a_client_reads_the_downgraded_answer_whatever_it_asked_for() -> None:
+def test_a_client_reads_the_downgraded_answer_at_any_version() -> None:
     header = RequestHeader(api_key=18, api_version=4, correlation_id=2, client_id=None)
     answer = refusal(header)
     assert answer is not None
@@ -112,7 +112,7 @@ def test_a_client_reads_the_downgraded_answer_whatever_it_asked_for() -> None:
         pytest.param(-7, 0, id="a negative API"),
     ],
 )
-def test_what_is_not_served_carries_its_header_and_has_no_answer(
+def test_an_unserved_request_carries_its_header_and_has_no_answer(
     api_key: int, version: int
 ) -> None:
     frame = struct.pack(">hhih", api_key, version, 5, 1) + b"c"
@@ -243,7 +243,7 @@ def test_a_fetch_request_has_the_size_kafka_gives_it(
 
 
 @pytest.mark.parametrize("version", range(4, 18))
-def test_who_fetches_is_read_back_whichever_way_the_version_says_it(version: int) -> None:
+def test_the_follower_of_a_fetch_is_read_back_at_any_version(version: int) -> None:
     request = fetch(partitions=0, replica_id=2, session=(1, 1))
     frame = joined(encode_request(request, version=version, correlation_id=1, client_id="c"))
     _, message = decode_request(body(frame))

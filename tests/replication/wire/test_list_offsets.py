@@ -69,5 +69,5 @@ def test_version_0_is_written_and_read_as_it_was(message: object, expected: str)
     assert decode(type(message), memoryview(body), version=0, flexible=False) == message
 
 
-def test_version_0_asks_for_one_offset_unless_told() -> None:
+def test_version_0_requests_one_offset_by_default() -> None:
     assert ListOffsetsPartition().max_num_offsets == 1

@@ -32,7 +32,7 @@ def test_the_page_lists_every_api_in_order_with_its_versions() -> None:
     ]
 
 
-def test_the_page_says_who_asks_who_answers_and_what_for() -> None:
+def test_the_page_lists_every_api_with_its_users() -> None:
     assert all(len(row) == 7 and all(row) for row in rows())
 
 

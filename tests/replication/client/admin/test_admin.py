@@ -82,7 +82,7 @@ async def test_topics_come_and_go(world: World) -> None:
 
 
 @played
-async def test_what_fails_for_some_is_done_for_the_others(world: World) -> None:
+async def test_a_request_that_fails_for_some_topics_is_done_for_the_others(world: World) -> None:
     async with scene(world) as stage:
         await stage.admin.create_topics([NewTopic(name="t")])
         with pytest.raises(SomeFailedError) as caught:
@@ -104,7 +104,7 @@ async def test_what_fails_for_some_is_done_for_the_others(world: World) -> None:
 
 
 @played
-async def test_topics_are_told_page_by_page_and_with_who_else_could_lead(world: World) -> None:
+async def test_topics_are_described_page_by_page_with_eligible_leaders(world: World) -> None:
     two_a_page = {"max.request.partition.size.limit": "2"}
     async with scene(world, properties=two_a_page) as stage:
         names = ["t", "u", "v"]
@@ -120,7 +120,7 @@ async def test_topics_are_told_page_by_page_and_with_who_else_could_lead(world: 
 
 
 @played
-async def test_what_is_only_tried_changes_nothing(world: World) -> None:
+async def test_a_validated_request_changes_nothing(world: World) -> None:
     async with scene(world) as stage:
         await stage.admin.create_topics([NewTopic(name="t")], validate_only=True)
         assert await stage.admin.list_topics() == []
@@ -155,7 +155,7 @@ async def test_configurations_are_changed_key_by_key(world: World) -> None:
 
 
 @played
-async def test_leaders_are_asked_about_their_partitions(world: World) -> None:
+async def test_offsets_come_from_the_leaders_of_partitions(world: World) -> None:
     async with scene(world) as stage:
         admin = stage.admin
         await admin.create_topics([NewTopic(name="t", replicas=((1, 2), (3, 2)))])
@@ -180,7 +180,7 @@ async def test_a_leader_that_dies_is_waited_for(world: World) -> None:
 
 
 @played
-async def test_what_cannot_be_asked_runs_out_of_time(world: World) -> None:
+async def test_a_call_without_an_answer_times_out(world: World) -> None:
     async with scene(world, default_api_timeout_ms=3000, request_timeout_ms=1000) as stage:
         with pytest.raises(SomeFailedError, match="nowhere-0: not done within 3000 ms"):
             await stage.admin.list_offsets({TopicPartition("nowhere", 0): LATEST})
@@ -211,7 +211,7 @@ async def test_leaders_are_elected_and_partitions_moved(world: World) -> None:
 
 
 @played
-async def test_the_cluster_and_what_lies_in_it(world: World) -> None:
+async def test_the_cluster_and_its_log_directories_are_described(world: World) -> None:
     async with scene(world, brokers=2) as stage:
         cluster = await stage.admin.describe_cluster()
         assert [(each.id, each.host, each.port) for each in cluster.brokers] == [
@@ -227,7 +227,7 @@ async def test_the_cluster_and_what_lies_in_it(world: World) -> None:
 
 
 @played
-async def test_it_asks_inside_its_block_only(world: World) -> None:
+async def test_an_admin_client_works_inside_its_block_only(world: World) -> None:
     async with scene(world, brokers=1) as stage:
         admin = stage.admin
         await admin.list_topics()

@@ -72,7 +72,7 @@ def a_log(draw: random.Random) -> tuple[list[bytes], object]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_columns_hold_what_records_would(seed: int) -> None:
+def test_columns_hold_the_same_values_as_records(seed: int) -> None:
     draw = random.Random(seed)
     batches, listed = a_log(draw)
     begin, before, committed = draw.randrange(3), draw.randrange(4), draw.random() < 0.7
@@ -95,7 +95,7 @@ def damaged(batch: bytes) -> bytes:
     return batch[:at] + bytes([batch[at] ^ 0xFF]) + batch[at + 1 :]
 
 
-def test_what_comes_before_damage_is_handed_over_and_then_it_is_told() -> None:
+def test_records_before_damage_are_handed_over_and_then_it_is_raised() -> None:
     rig = Rig()
     rig.assign(T0, at=0)
     rig.fetch({T0: data(values(0, 2), damaged(values(3, 4)), values(5, 6))})

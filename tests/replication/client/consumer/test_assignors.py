@@ -109,7 +109,7 @@ def having(
     }
 
 
-def test_who_leaves_and_who_comes_moves_no_more_than_its_share() -> None:
+def test_a_member_that_leaves_or_joins_moves_no_more_than_its_share() -> None:
     members = group(a=T, b=T, c=T)
     first = assign_eager_sticky({"t": 9}, members)
     assert [len(each) for each in first.values()] == [3, 3, 3]
@@ -123,7 +123,7 @@ def test_who_leaves_and_who_comes_moves_no_more_than_its_share() -> None:
     assert sum(len(set(second[member]) - set(third[member])) for member in "ab") == 3
 
 
-def test_of_two_who_claim_the_same_the_younger_generation_has_it() -> None:
+def test_of_two_claims_the_later_generation_counts() -> None:
     members = {
         "a": MemberSubscription(topics=T, owned=(TopicPartition("t", 0),), generation=4),
         "b": MemberSubscription(topics=T, owned=(TopicPartition("t", 0),), generation=5),
@@ -199,7 +199,7 @@ def test_sticky_is_even_and_moves_only_what_must_move(
     st.sets(st.sampled_from("abcdef"), min_size=1),
     st.sets(st.sampled_from("abcdef"), min_size=1),
 )
-def test_with_equal_subscriptions_nobody_gives_who_has_no_more_than_its_share(
+def test_with_equal_subscriptions_only_members_above_their_share_give(
     count: int, names: set[str], names_after: set[str]
 ) -> None:
     before = assign_eager_sticky({"t": count}, group(**dict.fromkeys(names, T)))

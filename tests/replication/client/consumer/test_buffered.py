@@ -8,7 +8,7 @@ from tests.replication.client.consumer.fetching import T0, T1, T2, Rig, data, va
 
 
 @pytest.mark.conformance("CF-26")
-def test_what_is_buffered_of_others_is_dropped_with_a_new_assignment() -> None:
+def test_a_new_assignment_drops_buffered_records_of_other_partitions() -> None:
     rig = Rig(max_poll_records=2)
     rig.assign(T0, at=1)
     rig.fetch({T0: data(values(1, 3))})
@@ -24,7 +24,7 @@ def test_what_is_buffered_of_others_is_dropped_with_a_new_assignment() -> None:
 
 
 @pytest.mark.conformance("CF-27")
-def test_the_buffer_keeps_only_what_is_still_assigned() -> None:
+def test_the_buffer_keeps_only_assigned_partitions() -> None:
     rig = Rig()
     rig.assign(T0, at=0)
     rig.fetch({T0: data(values(1, 3))})
@@ -35,7 +35,7 @@ def test_the_buffer_keeps_only_what_is_still_assigned() -> None:
 
 
 @pytest.mark.conformance("CF-28")
-def test_what_was_fetched_for_another_position_is_dropped() -> None:
+def test_records_fetched_for_another_position_are_dropped() -> None:
     rig = Rig()
     rig.assign(T0, at=0)
     rig.subscriptions.pause(T0)
@@ -53,7 +53,7 @@ def test_what_was_fetched_for_another_position_is_dropped() -> None:
 
 
 @pytest.mark.conformance("CF-29")
-def test_what_comes_of_a_paused_partition_is_not_handed_over() -> None:
+def test_records_of_a_paused_partition_are_not_handed_over() -> None:
     rig = Rig()
     rig.assign(T0, at=0)
     [sent] = rig.send()
@@ -63,7 +63,7 @@ def test_what_comes_of_a_paused_partition_is_not_handed_over() -> None:
 
 
 @pytest.mark.conformance("CF-30")
-def test_a_paused_partition_is_not_asked_for() -> None:
+def test_a_paused_partition_is_not_fetched() -> None:
     rig = Rig()
     rig.assign(T0, at=0)
     rig.subscriptions.pause(T0)
@@ -77,7 +77,7 @@ def completed_and_available(rig: Rig) -> tuple[bool, bool]:
 
 
 @pytest.mark.conformance("CF-31")
-def test_what_is_buffered_of_a_paused_partition_waits_for_it() -> None:
+def test_buffered_records_of_a_paused_partition_wait_for_it() -> None:
     rig = Rig()
     rig.assign(T0, at=0)
     [sent] = rig.send()
@@ -94,7 +94,7 @@ def test_what_is_buffered_of_a_paused_partition_waits_for_it() -> None:
 
 
 @pytest.mark.conformance("CF-32", "CF-33")
-def test_only_what_is_not_paused_is_handed_over() -> None:
+def test_only_partitions_that_are_not_paused_are_handed_over() -> None:
     rig = Rig()
     rig.assign(T0, T1, at=0)
     [sent] = rig.send()
@@ -126,7 +126,7 @@ def test_a_half_read_fetch_of_a_partition_that_is_paused_goes_on_later() -> None
     assert rig.collect() == {T0: [3]}
 
 
-def test_what_was_fetched_for_another_position_tells_nothing_either() -> None:
+def test_offsets_fetched_for_another_position_are_dropped_too() -> None:
     rig = Rig()
     rig.assign(T0, at=0)
     [sent] = rig.send()
@@ -137,7 +137,7 @@ def test_what_was_fetched_for_another_position_tells_nothing_either() -> None:
     assert rig.subscriptions.preferred_read_replica(T0, 0) is None
 
 
-def test_who_has_handed_over_or_failed_goes_to_the_end() -> None:
+def test_a_partition_that_was_read_or_failed_goes_to_the_end() -> None:
     rig = Rig()
     rig.assign(T0, T1, T2, at=0)
     rig.fetch({T0: data(error=ErrorCode.UNKNOWN_LEADER_EPOCH), T1: data(values(0, 1))})

@@ -52,7 +52,7 @@ async def test_records_are_read_one_by_one_or_in_polls(world: World) -> None:
 
 
 @played
-async def test_what_is_written_while_a_consumer_waits_is_read_at_once(world: World) -> None:
+async def test_records_written_while_a_consumer_waits_are_read_at_once(world: World) -> None:
     async with scene(world) as stage, stage.consumer() as consumer:
         consumer.assign([T0])
         async with trio.open_nursery() as nursery:
@@ -105,7 +105,7 @@ async def test_where_to_begin(world: World) -> None:
 
 
 @played
-async def test_a_program_asks_where_logs_begin_and_end_and_what_was_when(world: World) -> None:
+async def test_offsets_of_beginnings_ends_and_times(world: World) -> None:
     async with scene(world, replicas=TWO) as stage:
         async with stage.producer() as producer:
             for at in (1000, 2000, 3000):
@@ -166,7 +166,7 @@ async def test_a_wakeup_ends_one_wait_and_loses_nothing(world: World) -> None:
 
 
 @played
-async def test_one_task_waits_for_records_while_another_asks(world: World) -> None:
+async def test_one_task_waits_for_records_while_another_queries(world: World) -> None:
     async with scene(world, replicas=TWO) as stage, stage.consumer() as consumer:
         consumer.assign([T0, T1])
         found: list[bytes] = []
@@ -230,7 +230,7 @@ async def test_a_leader_that_is_killed_while_it_is_read(world: World) -> None:
 
 @pytest.mark.parametrize("policy", ["earliest", "none"])
 @played
-async def test_a_log_that_lost_what_was_read_is_found_out(world: World, policy: str) -> None:
+async def test_a_log_that_lost_read_records_is_detected(world: World, policy: str) -> None:
     """KIP-320: b2 missed three records and leads all the same; the reader had gone past them."""
     async with scene(
         world,
@@ -333,7 +333,7 @@ def test_deserialisers_interceptors_and_their_mistakes() -> None:
 
 
 @played
-async def test_what_a_program_may_not_do_is_said(world: World) -> None:
+async def test_a_call_that_is_not_allowed_raises_an_error(world: World) -> None:
     async with scene(world) as stage:
         consumer = stage.consumer()
         with pytest.raises(IllegalStateError, match="inside `async with`"):
@@ -371,7 +371,7 @@ async def test_what_a_program_may_not_do_is_said(world: World) -> None:
 
 
 @played
-async def test_what_the_block_raises_is_its_own(world: World) -> None:
+async def test_an_error_of_the_block_is_raised_alone(world: World) -> None:
     async with scene(world) as stage:
 
         async def fails() -> None:

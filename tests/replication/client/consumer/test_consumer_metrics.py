@@ -19,7 +19,7 @@ def test_the_time_that_brokers_throttle_is_counted() -> None:
 
 
 @pytest.mark.conformance("CF-75")
-def test_lag_is_what_is_left_to_read() -> None:
+def test_lag_is_the_number_of_records_left_to_read() -> None:
     rig = Rig()
     rig.assign(T0, at=0)
     assert rig.metric("records-lag-max") != rig.metric("records-lag-max"), "nothing is known yet"
@@ -38,7 +38,7 @@ def test_lag_is_what_is_left_to_read() -> None:
 
 
 @pytest.mark.conformance("CF-76")
-def test_lead_is_what_has_been_read_of_what_is_kept() -> None:
+def test_lead_is_the_number_of_kept_records_that_were_read() -> None:
     rig = Rig()
     rig.assign(T0, at=0)
     rig.fetch({T0: data(log_start_offset=0)})

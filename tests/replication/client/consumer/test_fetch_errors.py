@@ -51,7 +51,7 @@ def test_errors_that_are_tried_again(error: ErrorCode, refreshes: bool) -> None:
 
 
 @pytest.mark.conformance("CF-37")
-def test_a_session_error_about_ids_asks_for_metadata() -> None:
+def test_a_session_error_about_ids_requests_metadata() -> None:
     rig = Rig()
     rig.assign(T0, at=20)
     rig.fetch({}, error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
@@ -155,7 +155,7 @@ def test_out_of_range_at_the_leader_is_reset_by_policy() -> None:
     assert rig.send() == []
 
 
-def test_out_of_range_at_a_follower_is_asked_of_the_leader() -> None:
+def test_out_of_range_at_a_follower_is_retried_at_the_leader() -> None:
     rig = Rig(policy=None)
     rig.assign(T0, at=0)
     rig.fetch({T0: data(preferred_read_replica=2)})
@@ -177,7 +177,7 @@ def refuse_two(value: bytes) -> bytes:
 
 
 @pytest.mark.conformance("CF-40")
-def test_what_a_deserialiser_refuses_is_raised_until_it_is_passed_over() -> None:
+def test_a_refused_record_is_raised_until_the_program_seeks_past_it() -> None:
     rig = Rig(value_deserializer=refuse_two)
     rig.assign(T0, at=2)
     rig.fetch({T0: data(values(2, 4))})
@@ -264,7 +264,7 @@ def test_bytes_that_were_changed_on_their_way_are_raised() -> None:
     assert rig.position(T0) == 0
 
 
-def test_checksums_are_not_looked_at_where_nobody_wants_that() -> None:
+def test_checksums_are_not_verified_without_check_crcs() -> None:
     rig = Rig(check_crcs=False)
     rig.assign(T0, at=0)
     broken = bytearray(values(0, 1))
@@ -274,7 +274,7 @@ def test_checksums_are_not_looked_at_where_nobody_wants_that() -> None:
 
 
 @pytest.mark.conformance("CF-45")
-def test_less_than_a_whole_batch_is_no_progress_and_said_so() -> None:
+def test_less_than_a_whole_batch_raises_an_error() -> None:
     rig = Rig()
     rig.assign(T0, at=0)
     rig.fetch({T0: data(values(0, 2)[:-5])})
@@ -295,7 +295,7 @@ def test_every_codec_is_read(codec: Codec) -> None:
     ]
 
 
-def test_what_is_damaged_at_random_is_raised_and_never_handed_over() -> None:
+def test_random_damage_is_raised_and_never_handed_over() -> None:
     chance = random.Random(41)
     whole = values(0, 5, codec=Codec.LZ4)
     for _ in range(200):

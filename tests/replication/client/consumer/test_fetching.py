@@ -34,7 +34,7 @@ def test_records_come_in_order_and_the_position_moves_behind_them() -> None:
 
 
 @pytest.mark.conformance("CF-2")
-def test_what_is_about_to_be_revoked_is_not_handed_over() -> None:
+def test_partitions_about_to_be_revoked_are_not_handed_over() -> None:
     rig = Rig()
     rig.assign_from_group(T0, at=0)
     [sent] = rig.send()
@@ -65,7 +65,7 @@ def test_closing_ends_each_session_once() -> None:
 
 
 @pytest.mark.conformance("CF-5")
-def test_what_is_about_to_be_revoked_is_not_asked_for() -> None:
+def test_partitions_about_to_be_revoked_are_not_fetched() -> None:
     rig = Rig()
     rig.assign_from_group(T0, T1, at=100)
     rig.subscriptions.mark_pending_revocation([T0])
@@ -133,7 +133,7 @@ def test_a_node_in_back_off_is_left_out_until_it_is_over() -> None:
 
 
 @pytest.mark.conformance("CF-13")
-def test_every_partition_is_asked_for_in_the_leader_epoch_that_metadata_names() -> None:
+def test_every_partition_is_fetched_with_the_leader_epoch_of_metadata() -> None:
     rig = Rig()
     rig.leaders = {T0: (1, 99), T1: (1, 3)}
     rig.update_metadata()
@@ -302,7 +302,7 @@ def test_a_poll_is_filled_from_the_next_partition_where_one_runs_out() -> None:
     assert (rig.position(T0), rig.position(T1)) == (4, 4)
 
 
-def test_what_is_read_and_fetched_turn_by_turn() -> None:
+def test_reading_and_fetching_take_turns() -> None:
     """Four records of one partition in each answer, two in each poll: nobody is starved."""
     rig = Rig(max_poll_records=2)
     rig.assign(T0, T1, T2, at=0)
@@ -328,7 +328,7 @@ def test_what_is_read_and_fetched_turn_by_turn() -> None:
 
 
 @pytest.mark.conformance("CF-35")
-def test_what_was_under_way_while_everything_was_revoked_is_dropped() -> None:
+def test_a_response_after_everything_was_revoked_is_dropped() -> None:
     rig = Rig()
     rig.assign_from_group(T0, at=0)
     [sent] = rig.send()

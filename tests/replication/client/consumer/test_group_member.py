@@ -111,7 +111,7 @@ def test_a_member_reads_all_there_is_and_commits_it() -> None:
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
 @played
-async def test_members_share_what_there_is_and_take_over_from_who_leaves(
+async def test_members_share_partitions_and_take_over_from_one_that_leaves(
     world: World, strategy: str
 ) -> None:
     listeners = [Noting(), Noting()]
@@ -302,7 +302,7 @@ async def test_a_coordinator_that_dies_is_replaced_by_another(world: World) -> N
         assert committed.offset == 2
 
 
-def test_what_a_listener_may_do_and_what_its_mistakes_cost() -> None:
+def test_calls_inside_a_listener_and_its_errors() -> None:
     class Busy(Noting):
         def __init__(self) -> None:
             super().__init__()
@@ -366,7 +366,7 @@ def test_what_a_listener_may_do_and_what_its_mistakes_cost() -> None:
 
 
 @played
-async def test_who_has_been_replaced_by_another_of_its_name_is_told_so_for_good(
+async def test_a_member_replaced_under_its_instance_id_stays_fenced(
     world: World,
 ) -> None:
     async with (

@@ -65,7 +65,7 @@ def test_control_records_are_passed_over() -> None:
 
 
 @pytest.mark.conformance("CF-54", "CF-61")
-def test_what_was_aborted_is_passed_over_and_the_position_moves() -> None:
+def test_aborted_records_are_skipped_and_the_position_moves() -> None:
     rig = reading(written(1, 0, 1), abort(1, 2), listed=aborted((1, 0)))
     collected = rig.collector.collect()
     assert collected.count == 0
@@ -74,7 +74,7 @@ def test_what_was_aborted_is_passed_over_and_the_position_moves() -> None:
 
 
 @pytest.mark.conformance("CF-55")
-def test_what_was_committed_is_handed_over() -> None:
+def test_committed_records_are_handed_over() -> None:
     rig = reading(written(1, 0, 1), commit(1, 2))
     assert rig.collect() == {T0: [0, 1]}
 
@@ -136,7 +136,7 @@ def test_a_compacted_topic_with_aborted_transactions() -> None:
 
 
 @pytest.mark.conformance("CF-60")
-def test_read_uncommitted_hands_over_what_was_aborted() -> None:
+def test_read_uncommitted_hands_over_aborted_records() -> None:
     rig = reading(written(1, 0, 1), abort(1, 2), listed=aborted((1, 0)), committed=False)
     assert rig.collect() == {T0: [0, 1]}
 
@@ -168,7 +168,7 @@ def test_an_empty_batch_moves_the_position_over_itself() -> None:
     assert rig.position(T0) == 55
 
 
-def test_what_is_passed_over_is_left_behind_before_damage_is_raised() -> None:
+def test_skipped_records_move_the_position_before_damage_is_raised() -> None:
     broken = bytearray(written(2, 3))
     broken[-1] ^= 1
     rig = reading(written(1, 0, 1), abort(1, 2), bytes(broken), listed=aborted((1, 0)))

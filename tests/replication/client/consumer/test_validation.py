@@ -43,7 +43,7 @@ def test_a_log_that_was_cut_is_read_on_from_where_it_parts() -> None:
     assert position == FetchPosition(7, 0, asked.leader)
 
 
-def test_a_log_that_was_cut_is_told_to_a_program_that_has_no_policy() -> None:
+def test_a_truncated_log_is_raised_to_a_program_without_a_reset_policy() -> None:
     rig, asked = awaiting(policy=None)
     error = rig.subscriptions.complete_validation(T0, asked, OffsetAndEpoch(7, 0))
     assert isinstance(error, LogTruncationError)
@@ -53,7 +53,7 @@ def test_a_log_that_was_cut_is_told_to_a_program_that_has_no_policy() -> None:
 
 
 @pytest.mark.parametrize("end", [OffsetAndEpoch(-1, 3), OffsetAndEpoch(7, -1)])
-def test_an_epoch_that_the_leader_does_not_know_is_reset_or_told(end: OffsetAndEpoch) -> None:
+def test_an_epoch_that_the_leader_does_not_know_is_reset_or_raised(end: OffsetAndEpoch) -> None:
     rig, asked = awaiting(policy=LATEST)
     assert rig.subscriptions.complete_validation(T0, asked, end) is None
     assert rig.subscriptions.needing_reset(0) == {T0: LATEST}

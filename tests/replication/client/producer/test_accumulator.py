@@ -97,7 +97,7 @@ def test_a_full_batch_goes_out_at_once() -> None:
 
 
 @pytest.mark.parametrize("hurry", ["flushing", "waiting_for_room"])
-def test_nothing_lingers_while_somebody_waits(hurry: str) -> None:
+def test_nothing_lingers_while_a_task_waits(hurry: str) -> None:
     buffer = accumulator(linger=5.0)
     append(buffer, 0)
     setattr(buffer, hurry, 1)
@@ -127,7 +127,7 @@ def test_a_request_has_one_batch_of_a_partition_and_partitions_take_turns() -> N
     assert [values(sent.batch) for _ in range(4) for sent in drain(small)] == [[0], [10], [1], [11]]
 
 
-def test_who_leads_and_who_may_be_sent_to_is_asked_of_others() -> None:
+def test_leaders_and_available_nodes_are_arguments() -> None:
     buffer = accumulator()
     append(buffer, 0, partition=T0)
     append(buffer, 1, partition=T1)
@@ -165,7 +165,7 @@ def test_an_ack_says_where_the_records_are() -> None:
     assert outcomes == [Acked(42)]
 
 
-def test_what_can_be_tried_again_is_after_its_back_off() -> None:
+def test_a_retriable_batch_is_sent_again_after_its_back_off() -> None:
     buffer = accumulator()
     append(buffer, 0)
     (sent,) = drain(buffer)
@@ -176,7 +176,7 @@ def test_what_can_be_tried_again_is_after_its_back_off() -> None:
     assert again == sent
 
 
-def test_what_cannot_be_fails_and_the_epoch_goes_up() -> None:
+def test_a_refused_batch_fails_and_the_epoch_goes_up() -> None:
     buffer = accumulator(batch_records=1)
     batch = append(buffer, 0)
     append(buffer, 1)
@@ -244,7 +244,7 @@ def test_a_delivery_has_so_much_time() -> None:
     assert following.stamp == ((7, 0), 1)
 
 
-def test_after_a_batch_that_nobody_answered_for_the_epoch_goes_up() -> None:
+def test_after_a_batch_without_an_answer_the_epoch_goes_up() -> None:
     buffer = accumulator(delivery_timeout=10.0)
     append(buffer, 0)
     (sent,) = drain(buffer)
@@ -278,7 +278,7 @@ def test_retries_are_counted() -> None:
     assert isinstance(batch.outcome, Failed)
 
 
-def test_giving_up_fails_all_that_is_not_there() -> None:
+def test_giving_up_fails_all_unacked_batches() -> None:
     buffer = accumulator(batch_records=1)
     sent_batch, waiting = append(buffer, 0), append(buffer, 1)
     drain(buffer)

@@ -76,7 +76,7 @@ def test_nothing_goes_into_a_batch_that_is_closed_or_given_up() -> None:
     assert short.append("t", 1, VALUE) is None
 
 
-def test_what_changes_where_records_go_ends_it() -> None:
+def test_a_change_of_destination_ends_the_short_way() -> None:
     for change in ("topic", "news", "partition", "room", "waiting"):
         buffer = accumulator(batch_records=10, buffer_records=2 if change == "room" else 100)
         to = destination(buffer)

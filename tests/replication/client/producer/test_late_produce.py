@@ -102,7 +102,7 @@ async def test_each_end_gives_the_next_epoch_where_the_cluster_has_version_2(
 
 
 @played
-async def test_who_is_out_of_time_aborts_and_goes_on(world: World) -> None:
+async def test_a_producer_out_of_time_aborts_and_goes_on(world: World) -> None:
     soon = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": "500"}
     async with (
         scene(world, **soon) as stage,

@@ -37,7 +37,7 @@ async def test_a_record_is_acked_with_its_place_and_time(world: World) -> None:
 
 
 @played
-async def test_the_log_append_time_is_told_where_the_topic_has_it(world: World) -> None:
+async def test_the_log_append_time_is_returned_if_the_topic_uses_it(world: World) -> None:
     configs = {"message.timestamp.type": "LogAppendTime"}
     async with scene(world, topic=configs) as stage, stage.producer() as producer:
         metadata = await producer.send("t", b"one", timestamp_ms=1234)
@@ -74,7 +74,7 @@ def test_a_record_that_is_acked_costs_few_turns_of_tasks() -> None:
 
 
 @played
-async def test_what_is_sent_soon_goes_out_in_one_batch(world: World) -> None:
+async def test_records_sent_soon_go_out_in_one_batch(world: World) -> None:
     async with scene(world) as stage:
         async with stage.producer(linger_ms=1000) as producer:
             began = now(world)
@@ -149,7 +149,7 @@ async def test_a_topic_that_is_not_there_is_made_where_brokers_make_topics(world
 
 
 @played
-async def test_a_topic_that_nobody_makes_is_waited_for_so_long(world: World) -> None:
+async def test_a_topic_that_is_never_created_is_waited_for_up_to_max_block(world: World) -> None:
     async with (
         scene(world, auto_create_topics_enable="false") as stage,
         stage.producer(max_block_ms=3000) as producer,
@@ -163,7 +163,7 @@ async def test_a_topic_that_nobody_makes_is_waited_for_so_long(world: World) -> 
 
 
 @played
-async def test_who_sends_more_than_there_is_room_for_waits(world: World) -> None:
+async def test_a_sender_without_room_waits(world: World) -> None:
     async with scene(world) as stage:
         config = {"buffer_memory": 2000, "batch_size": 1000, "max_request_size": 1000}
         async with stage.producer(linger_ms=5000, **config) as producer:
@@ -243,7 +243,7 @@ async def test_a_delivery_that_takes_too_long_fails(world: World) -> None:
 
 
 @played
-async def test_what_a_broker_refuses_says_why(world: World) -> None:
+async def test_a_refusal_of_a_broker_has_its_reason(world: World) -> None:
     compacted = {"cleanup.policy": "compact"}
     async with scene(world, topic=compacted) as stage, stage.producer() as producer:
         with pytest.raises(KafkaError) as caught:
@@ -270,7 +270,7 @@ async def test_a_batch_that_the_topic_finds_too_large_goes_in_parts(world: World
 
 
 @played
-async def test_leaving_the_block_waits_for_what_is_on_its_way(world: World) -> None:
+async def test_leaving_the_block_waits_for_records_on_their_way(world: World) -> None:
     async with scene(world) as stage:
         async with stage.producer(linger_ms=10_000) as producer:
             delivery = await producer.send_soon("t", b"one")
@@ -307,7 +307,7 @@ async def test_cancelled_it_does_not_wait_either(world: World) -> None:
 
 
 @played
-async def test_what_is_sent_is_bytes_or_is_serialized(world: World) -> None:
+async def test_a_value_is_bytes_or_is_serialized(world: World) -> None:
     async with scene(world):
         producer: Producer[Any, Any] = Producer("b1:9092", seams=world.node("producer"))
         async with producer:
@@ -361,11 +361,11 @@ def test_acks_may_be_a_number(acks: object) -> None:
         ({"compression_type": "zip"}, "compression.type=zip: expected one of"),
     ],
 )
-def test_what_cannot_be_is_refused_at_once(config: dict[str, Any], reason: str) -> None:
+def test_a_contradictory_configuration_is_refused(config: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         Producer("b1:9092", **config)
 
 
-def test_idempotence_gives_way_where_it_was_not_asked_for() -> None:
+def test_idempotence_gives_way_unless_it_was_set() -> None:
     assert Producer("b1:9092").config.enable_idempotence
     assert not Producer("b1:9092", acks="1").config.enable_idempotence

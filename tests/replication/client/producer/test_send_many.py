@@ -13,7 +13,7 @@ from tests.replication.client.scene import now, played, scene
 
 
 @played
-async def test_they_are_there_in_order_and_each_can_be_asked_for(world: World) -> None:
+async def test_records_are_written_in_order_and_each_has_its_delivery(world: World) -> None:
     async with scene(world) as stage, stage.producer(batch_size=300) as producer:
         await producer.send("t", b"first")
         deliveries = await producer.send_many("t", [b"%d" % each for each in range(100)])
@@ -24,7 +24,7 @@ async def test_they_are_there_in_order_and_each_can_be_asked_for(world: World) -
 
 
 @played
-async def test_they_share_a_batch_with_what_was_sent_before_and_after(world: World) -> None:
+async def test_records_share_a_batch_with_those_sent_before_and_after(world: World) -> None:
     async with scene(world) as stage, stage.producer(linger_ms=1000) as producer:
         before = await producer.send_soon("t", b"a")
         await producer.send_many("t", [b"b", b"c"])
@@ -45,7 +45,7 @@ async def test_keys_have_their_partition(world: World) -> None:
 
 
 @played
-async def test_of_keys_there_are_as_many_as_of_values(world: World) -> None:
+async def test_keys_and_values_must_be_equally_many(world: World) -> None:
     async with scene(world) as stage, stage.producer() as producer:
         with pytest.raises(ValueError, match="argument 2 is longer"):
             await producer.send_many("t", [b"x"] * 3, keys=[b"k"])
@@ -53,7 +53,7 @@ async def test_of_keys_there_are_as_many_as_of_values(world: World) -> None:
 
 
 @played
-async def test_one_that_is_too_large_is_refused_before_any_is_sent(world: World) -> None:
+async def test_a_record_that_is_too_large_is_refused_before_any_is_sent(world: World) -> None:
     async with scene(world) as stage, stage.producer(max_request_size=500) as producer:
         with pytest.raises(RecordTooLargeError, match=r"513 bytes where max\.request\.size"):
             await producer.send_many("t", [b"small", b"x" * 500])
@@ -62,7 +62,7 @@ async def test_one_that_is_too_large_is_refused_before_any_is_sent(world: World)
 
 
 @played
-async def test_they_wait_for_room_and_take_no_more_than_there_is(world: World) -> None:
+async def test_records_wait_for_room_and_take_no_more_than_there_is(world: World) -> None:
     async with scene(world) as stage:
         config = {"buffer_memory": 2000, "batch_size": 1000, "max_request_size": 1000}
         async with stage.producer(linger_ms=5000, **config) as producer:
@@ -84,7 +84,7 @@ async def test_they_wait_for_room_and_take_no_more_than_there_is(world: World) -
 
 
 @played
-async def test_what_a_broker_refuses_is_raised_once_it_is_waited_for(world: World) -> None:
+async def test_a_refusal_of_a_broker_is_raised_by_wait(world: World) -> None:
     topic = {"message.timestamp.after.max.ms": "1000"}
     async with scene(world, topic=topic) as stage, stage.producer() as producer:
         sound = await producer.send_many("t", [b"sound"] * 2)

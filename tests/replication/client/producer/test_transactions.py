@@ -134,7 +134,7 @@ async def test_an_empty_transaction_costs_nothing(world: World) -> None:
 
 
 @played
-async def test_who_takes_the_id_over_fences_whoever_had_it(world: World) -> None:
+async def test_a_new_producer_of_the_id_fences_the_old_one(world: World) -> None:
     async with scene(world) as stage, stage.producer() as old:
         old.begin_transaction()
         await old.send("t", b"of the old one", partition=0)
@@ -163,7 +163,7 @@ async def test_a_transaction_that_goes_on_for_too_long_is_aborted(world: World) 
 
 
 @played
-async def test_what_failed_cannot_be_committed(world: World) -> None:
+async def test_a_failed_transaction_cannot_be_committed(world: World) -> None:
     async with scene(world) as stage:
         async with stage.producer(delivery_timeout_ms=4000, request_timeout_ms=1000) as producer:
             producer.begin_transaction()
@@ -313,7 +313,7 @@ async def test_a_member_that_has_left_commits_nothing_more(world: World) -> None
 
 
 @played
-async def test_an_id_that_nobody_uses_is_forgotten_for_good(world: World) -> None:
+async def test_an_unused_transactional_id_expires(world: World) -> None:
     soon = {
         "transactional_id_expiration_ms": "5000",
         "transaction_remove_expired_transaction_cleanup_interval_ms": "1000",
@@ -346,7 +346,7 @@ def _known(stage: Scene) -> set[str]:
 
 
 @played
-async def test_an_abort_that_nobody_answered_can_be_asked_for_again(world: World) -> None:
+async def test_an_abort_without_an_answer_can_be_repeated(world: World) -> None:
     async with scene(world) as stage, stage.producer(max_block_ms=5000) as producer:
         producer.begin_transaction()
         await producer.send("t", b"never", partition=0)
@@ -366,7 +366,7 @@ async def test_an_abort_that_nobody_answered_can_be_asked_for_again(world: World
 
 
 @played
-async def test_transactions_are_asked_for_in_order(world: World) -> None:
+async def test_calls_of_transactions_come_in_order(world: World) -> None:
     async with scene(world) as stage, stage.producer() as producer:
         with pytest.raises(IllegalStateError, match="is ready, not in a transaction"):
             await producer.send("t", b"one")
