@@ -5,7 +5,7 @@
     columns  filters       the columns and the records that are wanted
     reader  plan           from offsets to tasks
     stream  limited_stream the next offsets of a stream, and what counts as a loss
-    directories  replica  segments  files     logs in directories
+    directories  replica  files               logs in directories
     brokers  cluster                           logs at live brokers
     sink                   rows into topics
     errors
