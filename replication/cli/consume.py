@@ -45,7 +45,7 @@ from replication.cli.consume_formats import (
     for_a_terminal,
 )
 from replication.cli.interruptions import interruptible
-from replication.cli.options import AT_LEAST_ONE, AT_LEAST_ZERO, exact_key_values
+from replication.cli.options import AT_LEAST_ONE, AT_LEAST_ZERO, exact_key_values, key_values_option
 from replication.cli.output import JSON, OUTPUT, CommandError, tell
 from replication.cli.streams import StandardOutput
 from replication.client.consumer import Consumer, ConsumerRecord
@@ -185,14 +185,10 @@ DESERIALISERS = ("key.deserializer", "value.deserializer", "headers.deserializer
     metavar="TEXT|key=TEXT|value~REGEX|header.NAME=TEXT",
     help="Show only records that match; repeated filters must all match.",
 )
-@click.option(
-    "--property",
-    "--formatter-property",
-    "properties",
-    multiple=True,
+@key_values_option(
+    *("--property", "--formatter-property", "properties"),
     callback=exact_key_values,
-    metavar="KEY=VALUE",
-    help="How to show records, as in Kafka's console consumer: print.key=true, key.separator=:.",
+    about="How to show records, as in Kafka's console consumer: print.key=true, key.separator=:.",
 )
 @click.option(
     "--key-deserializer",

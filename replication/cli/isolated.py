@@ -123,6 +123,7 @@ NODE_MODULES = (
 METRICS_MODULES = ("replication.observe.http", "replication.observe.served_metrics")
 STEERED_MODULES = ("replication.cli.steering",)
 HOST = "127.0.0.1"
+STOP_SECONDS = 20.0
 
 
 class NodeFailedError(UnderstudyError):
@@ -281,9 +282,9 @@ class IsolatedCluster:
         process = self._processes.get(node_id)
         return process is not None and process.poll() is None
 
-    def stop_node(self, node_id: int, timeout_seconds: float = 20.0) -> None:
+    def stop_node(self, node_id: int) -> None:
         """Shut one node down in good order; kill it after the time limit."""
-        self._terminate([node_id], timeout_seconds)
+        self._terminate([node_id])
 
     def last_line_of(self, node_id: int) -> str:
         """Return the last line that a node has written."""
@@ -291,11 +292,11 @@ class IsolatedCluster:
         lines = output.read_text(errors="replace").strip().splitlines() or ["no output"]
         return lines[-1]
 
-    def stop(self, timeout_seconds: float = 20.0) -> None:
+    def stop(self) -> None:
         """Shut down every broker and then the controller; kill them after the time limit."""
         brokers = [node_id for node_id in self._processes if node_id != CONTROLLER]
-        self._terminate(brokers, timeout_seconds)
-        self._terminate([CONTROLLER] if CONTROLLER in self._processes else [], timeout_seconds)
+        self._terminate(brokers)
+        self._terminate([CONTROLLER] if CONTROLLER in self._processes else [])
 
     def wait_until_ready(self, timeout_seconds: float = 30.0) -> None:
         """Wait until every broker answers Metadata with all brokers in it."""
@@ -312,10 +313,10 @@ class IsolatedCluster:
             if waiting:
                 time.sleep(0.01)
 
-    def _terminate(self, node_ids: list[int], timeout_seconds: float) -> None:
+    def _terminate(self, node_ids: list[int]) -> None:
         for node_id in node_ids:
             self._processes[node_id].send_signal(signal.SIGTERM)
-        deadline = time.monotonic() + timeout_seconds
+        deadline = time.monotonic() + STOP_SECONDS
         for node_id in node_ids:
             process = self._processes.pop(node_id)
             try:

@@ -25,7 +25,7 @@ import trio
 from replication.cli import completion
 from replication.cli.connection import ClusterConnection, NotFoundError, connected
 from replication.cli.interruptions import interruptible
-from replication.cli.options import AT_LEAST_ZERO, exact_key_values
+from replication.cli.options import AT_LEAST_ZERO, exact_key_values, key_values_option
 from replication.cli.output import JSON, OUTPUT, CommandError, json_line, tell
 from replication.cli.produce_lines import InputLine, Lines
 from replication.cli.streams import StandardInput, StandardOutput
@@ -195,14 +195,10 @@ def header_pairs(
     metavar="NAME=VALUE",
     help="A header of every record; may be repeated.",
 )
-@click.option(
-    "--property",
-    "--reader-property",
-    "properties",
-    multiple=True,
+@key_values_option(
+    *("--property", "--reader-property", "properties"),
     callback=exact_key_values,
-    metavar="KEY=VALUE",
-    help="How to read lines, as in Kafka's console producer: parse.key=true, key.separator=:.",
+    about="How to read lines, as in Kafka's console producer: parse.key=true, key.separator=:.",
 )
 @click.option(
     "-K", "key_delimiter", metavar="TEXT", help="Split each line at TEXT into a key and a value."

@@ -35,7 +35,7 @@ FILES_OF_A_NODE = open_segments.FILES_OF_A_SEGMENT * open_segments.DEFAULT_LIMIT
 _MOST_ON_MACOS = 10_240  # OPEN_MAX, whatever getrlimit says
 
 
-def allow_many_files(nodes: int = 1) -> None:
+def allow_many_files() -> None:
     """Raise the soft limit of open files to the hard one, as the JVM does for Kafka.
 
     A node has a few thousand open files; shells often allow 256 or 1024. If the hard limit is too
@@ -46,11 +46,10 @@ def allow_many_files(nodes: int = 1) -> None:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = nodes * FILES_OF_A_NODE
-    if files != resource.RLIM_INFINITY and files < needed:
+    if files != resource.RLIM_INFINITY and files < FILES_OF_A_NODE:
         raise click.ClickException(
-            f"this process may open {files} files and needs {needed}:"
-            f" raise the hard limit (ulimit -Hn {needed}, or LimitNOFILE= of its service)"
+            f"this process may open {files} files and needs {FILES_OF_A_NODE}:"
+            f" raise the hard limit (ulimit -Hn {FILES_OF_A_NODE}, or LimitNOFILE= of its service)"
         )
 
 

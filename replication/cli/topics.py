@@ -41,7 +41,7 @@ from replication.cli.connection import (
     wait_for_leaders,
     wait_until_topics_gone,
 )
-from replication.cli.options import AT_LEAST_ONE, key_values
+from replication.cli.options import AT_LEAST_ONE, key_values_option
 from replication.cli.output import (
     EXECUTE,
     JSON,
@@ -245,10 +245,7 @@ def command() -> None:
     help="The number of replicas of each partition.  [default: default.replication.factor]",
 )
 @ASSIGNMENT
-@click.option(
-    "--config", "configs", callback=key_values, multiple=True, metavar="KEY=VALUE",
-    help="A configuration of the topic; may be repeated.",
-)  # fmt: skip
+@key_values_option("--config", "configs", about="A configuration of the topic; may be repeated.")
 @click.option("--if-not-exists", is_flag=True, help="Do not fail if the topic exists already.")
 @connected()
 @OUTPUT

@@ -45,7 +45,6 @@ from replication.events import (
     BrokerUnfenced,
     ControlledShutdownStarted,
     Event,
-    EventSink,
     IsrChanged,
     IsrChangeProposed,
     LeaderElected,
@@ -96,11 +95,7 @@ class IsrReasons:
         """Return why the leader was elected, or why there is none."""
         return self._leaders.get(partition)
 
-    @property
-    def sink(self) -> EventSink:
-        return self._note
-
-    def _note(self, event: Event) -> None:
+    def sink(self, event: Event) -> None:
         match event:
             case IsrChangeProposed():
                 self._proposed[event.partition] = event

@@ -34,7 +34,7 @@ It is imported only if a port is asked for.
 from replication.extras import extra
 
 with extra("http", "serving HTTP"):
-    from replication.observe.http.event_stream import KEEP_ALIVE_SECONDS, EventSender, EventStream
+    from replication.observe.http.event_stream import KEEP_ALIVE_SECONDS, EventStream, SendEvent
     from replication.observe.http.server import (
         GRACE_SECONDS,
         LOOPBACK,
@@ -49,9 +49,9 @@ __all__ = [
     "GRACE_SECONDS",
     "KEEP_ALIVE_SECONDS",
     "LOOPBACK",
-    "EventSender",
     "EventStream",
     "HttpAddress",
+    "SendEvent",
     "Site",
     "http_app",
     "serve_http",

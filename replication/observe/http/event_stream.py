@@ -1,13 +1,11 @@
 """Server-sent events: an answer that goes on until the client leaves.
 
-    async def feed(events: EventSender) -> None:
-        await events.send("{...}", event="state", id="17")
+    async def feed(send: SendEvent) -> None:
+        await send("{...}")
 
     async def endpoint(request: Request) -> EventStream:
-        return EventStream(feed)          # request.headers["last-event-id"], after a reconnect
+        return EventStream(feed)
 
-    event: state         the name for addEventListener("state", ...) in a browser
-    id: 17
     data: {...}          a line for each line of the data; an empty line ends the event
 
 Rule 1: the feed is cancelled when the client leaves or the server closes. When it returns, the
@@ -20,9 +18,9 @@ Rule 2: `send` waits for a client that reads slowly: the feed decides what to sk
 
 import re
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeAlias
 
-import attrs
 import trio
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -35,29 +33,9 @@ KEEP_ALIVE_SECONDS = 15.0
 _LINE_ENDS = re.compile(r"\r\n|\r|\n")  # str.splitlines splits at more characters
 
 
-@attrs.define(eq=False)
-class EventSender:
-    """The object through which a feed sends."""
-
-    _send: Send
-
-    async def send(self, data: str, *, event: str | None = None, id: str | None = None) -> None:  # noqa: A002 - the standard's word
-        """Send one event; `data` may have several lines."""
-        fields = [("event", event), ("id", id), *(("data", line) for line in _lines(data))]
-        given = [f"{name}: {value}\n" for name, value in fields if value is not None]
-        assert not any(_LINE_ENDS.search(line[:-1]) for line in given), "a field is one line"
-        await self._write("".join(given) + "\n")
-
-    async def comment(self, text: str = "") -> None:
-        """Send a comment, which clients skip."""
-        await self._write(f":{text}\n\n")
-
-    async def _write(self, text: str) -> None:
-        body = {"type": "http.response.body", "body": text.encode(), "more_body": True}
-        await self._send(body)
-
-
-Feed: TypeAlias = Callable[[EventSender], Awaitable[None]]
+SendEvent: TypeAlias = Callable[[str], Awaitable[None]]
+"""Sends one event; its data may have several lines."""
+Feed: TypeAlias = Callable[[SendEvent], Awaitable[None]]
 
 
 class EventStream(Response):
@@ -84,16 +62,16 @@ class EventStream(Response):
         head = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         await send(head)
         if scope["method"] != "HEAD":
-            await self._stream(receive, EventSender(send))
+            await self._stream(receive, send)
         if not self._gone:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _stream(self, receive: Receive, events: EventSender) -> None:
+    async def _stream(self, receive: Receive, send: Send) -> None:
         with raising_only_one():
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._until_gone, receive, nursery.cancel_scope)
-                nursery.start_soon(self._keep_alive, events)
-                await self._feed(events)
+                nursery.start_soon(self._keep_alive, send)
+                await self._feed(partial(_send_event, send))
                 nursery.cancel_scope.cancel()
 
     async def _until_gone(self, receive: Receive, scope: trio.CancelScope) -> None:
@@ -102,11 +80,16 @@ class EventStream(Response):
         self._gone = True
         scope.cancel()
 
-    async def _keep_alive(self, events: EventSender) -> None:
+    async def _keep_alive(self, send: Send) -> None:
         while True:
             await self._clock.sleep(self._keep_alive_seconds)
-            await events.comment()
+            await _write(send, ":\n\n")  # a comment, which clients skip
 
 
-def _lines(data: str) -> list[str]:
-    return _LINE_ENDS.split(data)
+async def _send_event(send: Send, data: str) -> None:
+    lines = _LINE_ENDS.split(data)
+    await _write(send, "".join(f"data: {line}\n" for line in lines) + "\n")
+
+
+async def _write(send: Send, text: str) -> None:
+    await send({"type": "http.response.body", "body": text.encode(), "more_body": True})

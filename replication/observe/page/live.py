@@ -40,7 +40,8 @@ from replication.net.clock import TrioClock
 from replication.net.seams import NodeClock
 from replication.observe.cluster_state import ClusterState, Status, to_json
 from replication.observe.control import control_routes
-from replication.observe.http import LOOPBACK, EventSender, EventStream, Site
+from replication.observe.http import LOOPBACK, EventStream, SendEvent, Site
+from replication.observe.http.event_stream import Feed
 from replication.observe.journal import JournalEntry
 from replication.observe.nodes_source import reader_of_nodes
 from replication.observe.page.board import Board, ReaderPosition, Timeline, node_name
@@ -71,14 +72,14 @@ def page_routes(board: Board, look: Callable[[], Awaitable[ClusterState]]) -> Se
     ]
 
 
-def feed_of(board: Board) -> Callable[[EventSender], Awaitable[None]]:
+def feed_of(board: Board) -> Feed:
     """Return the feed of one browser: everything first, and then what changes."""
 
-    async def feed(events: EventSender) -> None:
+    async def feed(send: SendEvent) -> None:
         seen = ReaderPosition()
         while True:
             update, seen = await board.news(seen)
-            await events.send(update)
+            await send(update)
 
     return feed
 

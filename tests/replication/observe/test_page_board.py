@@ -6,7 +6,6 @@ from typing import Any
 import attrs
 import trio
 import trio.testing
-from starlette.types import Message
 
 from replication.events import (
     FetchSessionOpened,
@@ -17,7 +16,6 @@ from replication.events import (
 )
 from replication.net.clock import TrioClock
 from replication.observe.cluster_state import ClusterState, ObservedPartition, Status
-from replication.observe.http import EventSender
 from replication.observe.page import Board, Timeline
 from replication.observe.page.board import KEPT, ReaderPosition
 from replication.observe.page.live import feed_of
@@ -91,12 +89,12 @@ async def test_a_reader_that_stops_reading_costs_nothing_and_gets_the_end_at_onc
     sizes: list[int] = []
     may_send = trio.Event()
 
-    async def send(message: Message) -> None:
+    async def send(data: str) -> None:
         await may_send.wait()
-        sizes.append(len(message["body"]))
+        sizes.append(len(data))
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(feed_of(on), EventSender(send))
+        nursery.start_soon(feed_of(on), send)
         for epoch in range(3_000):
             on.put(cluster(partition("a", epoch=epoch)))
             on.timeline.sink(0)(elected(epoch))
