@@ -9,7 +9,7 @@ from replication.broker.nodes import node_directory
 from replication.cli.interruptions import STOP_SIGNALS
 from replication.cli.output import tell
 from replication.cli.running import allow_many_files, journal_sink, reporting_bugs
-from replication.cli.served import ControlServer, MetricsServer, PageServer, serve
+from replication.cli.served import MetricsServer, PageServer, check_http, control_sites, serve
 from replication.cluster.cluster import Cluster, open_cluster
 from replication.errors import UnderstudyError
 from replication.events import EventSink, fan_out, ignore
@@ -29,13 +29,12 @@ class OneProcess:
     plan: "ClusterPlan"
     _metrics: MetricsServer = attrs.field(init=False)
     _page: PageServer = attrs.field(init=False)
-    _control: ControlServer = attrs.field(init=False)
     _journals: dict[int, EventSink] = attrs.field(init=False, factory=dict)
 
     def run(self) -> None:
         self._metrics = MetricsServer(self.plan.metrics)
         self._page = PageServer(self.plan.ui)
-        self._control = ControlServer(self.plan.control)
+        check_http(self.plan.control)
         allow_many_files()
         self.plan.data_dir.mkdir(parents=True, exist_ok=True)
         lock = OsFileSystem().lock(str(self.plan.data_dir / ".lock"))
@@ -63,7 +62,7 @@ class OneProcess:
                 try:
                     sites = self._metrics.sites_beside(cluster, nursery)
                     sites += self._page.sites(cluster, nursery)
-                    sites += self._control.sites(cluster)
+                    sites += control_sites(self.plan.control, cluster)
                     urls = await serve(sites, nursery, on_bug)
                 except UnderstudyError as error:
                     refused = error  # raised after the cluster has shut down in good order

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from replication.observe.journal import JournalEntry
     from replication.observe.page import LivePage
     from replication.observe.served_metrics import ServedMetrics
-    from replication.observe.state_reader import IsrReasons, StateReader
+    from replication.observe.state_reader import StateReader
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -65,6 +65,12 @@ def http_option(*names: str, about: str) -> Callable[[_Command], _Command]:
     return click.option(*names, metavar="[HOST:]PORT", type=HttpPortType(), help=about)
 
 
+def check_http(*ports: HttpPort | None) -> None:
+    """Raise MissingExtraError if the packages that serve HTTP are needed and missing."""
+    if any(ports):
+        import replication.observe.http  # noqa: F401
+
+
 @attrs.define(eq=False)
 class MetricsServer:
     """`/metrics`, if it has a port."""
@@ -73,8 +79,8 @@ class MetricsServer:
     metrics: "ServedMetrics | None" = attrs.field(init=False, default=None)
 
     def __attrs_post_init__(self) -> None:
+        check_http(self.where)
         if self.where is not None:
-            import replication.observe.http  # noqa: F401 - raises MissingExtraError
             from replication.observe.served_metrics import ServedMetrics
 
             self.metrics = ServedMetrics()
@@ -112,8 +118,8 @@ class PageServer:
     page: "LivePage | None" = attrs.field(init=False, default=None)
 
     def __attrs_post_init__(self) -> None:
+        check_http(self.where)
         if self.where is not None:
-            import replication.observe.http  # noqa: F401 - raises MissingExtraError
             from replication.observe.page import LivePage
 
             self.page = LivePage()
@@ -126,16 +132,13 @@ class PageServer:
         """Return what takes the events of nodes in other processes; None without a page."""
         return None if self.page is None else self.page.on_entry
 
-    @property
-    def reasons(self) -> "IsrReasons":
-        assert self.page is not None, "the page has a port"
-        return self.page.reasons
-
     def sites(self, cluster: "Cluster", nursery: trio.Nursery) -> "list[Site]":
         """Return the page's site for a cluster in this process."""
         if self.page is None:
             return []
-        return self.sites_of(self.page.reader_of(cluster), cluster, nursery)
+        from replication.observe.nodes_source import reader_of_nodes
+
+        return self.sites_of(reader_of_nodes(cluster, self.page.reasons), cluster, nursery)
 
     def sites_of(
         self, reader: "StateReader", cluster: "AnyCluster", nursery: trio.Nursery
@@ -147,31 +150,16 @@ class PageServer:
         return [site]
 
 
-@attrs.frozen(eq=False)
-class ControlServer:
-    """The control API, if it has a port."""
+def control_sites(where: HttpPort | None, cluster: "AnyCluster") -> "list[Site]":
+    """Return the site of the control API, if it has a port."""
+    if where is None:
+        return []
+    from replication.observe.control import control_routes
+    from replication.observe.http.server import Site
 
-    where: HttpPort | None
-
-    def __attrs_post_init__(self) -> None:
-        if self.where is not None:
-            import replication.observe.http  # noqa: F401 - raises MissingExtraError
-
-    def sites(self, cluster: "AnyCluster") -> "list[Site]":
-        if self.where is None:
-            return []
-        from replication.observe.control import control_routes
-        from replication.observe.http.server import Site
-
-        return [
-            Site(
-                purpose="control",
-                port=self.where.port,
-                host=self.where.host,
-                routes=control_routes(cluster),
-                path="/openapi.json",
-            )
-        ]
+    routes = control_routes(cluster)
+    path = "/openapi.json"
+    return [Site(purpose="control", port=where.port, host=where.host, routes=routes, path=path)]
 
 
 async def serve(sites: "list[Site]", nursery: trio.Nursery, on_bug: "OnBug") -> dict[str, str]:

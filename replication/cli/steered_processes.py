@@ -26,7 +26,7 @@ from replication.cli.interruptions import STOP_SIGNALS
 from replication.cli.isolated import CONTROLLER, HOST, IsolatedCluster, NodeFailedError
 from replication.cli.probe import broker_ids, fetch_metadata
 from replication.cli.running import reporting_bugs
-from replication.cli.served import ControlServer, PageServer, serve
+from replication.cli.served import HttpPort, PageServer, control_sites, serve
 from replication.cli.steering import SteeringLine, SteeringWord, call_of
 from replication.cluster.interface import (
     NodeStatus,
@@ -55,7 +55,7 @@ START_SECONDS = 30.0
 def steer(
     cluster: IsolatedCluster,
     page: PageServer,
-    control: ControlServer,
+    control: HttpPort | None,
     show: Callable[[list[str], Mapping[str, str]], None],
 ) -> None:
     """Serve until interrupted; then thaw every node, so that it can shut down."""
@@ -78,18 +78,18 @@ def steer(
 async def _serve(
     processes: "SteeredProcesses",
     page: PageServer,
-    control: ControlServer,
+    control: HttpPort | None,
     show: Callable[[list[str], Mapping[str, str]], None],
     nursery: trio.Nursery,
 ) -> None:
     cluster = processes.cluster
     processes.begin(nursery)
     await trio.to_thread.run_sync(cluster.wait_until_ready, abandon_on_cancel=True)
-    sites = control.sites(processes)
-    if page.where is not None:
+    sites = control_sites(control, processes)
+    if page.page is not None:
         from replication.cli.processes_source import reading_processes
 
-        reader = await nursery.start(reading_processes, processes, page.reasons)
+        reader = await nursery.start(reading_processes, processes, page.page.reasons)
         sites += page.sites_of(reader, processes, nursery)
     urls = await serve(sites, nursery, reporting_bugs(ignore))
     show(cluster.bootstrap_servers.split(","), cluster.metrics_urls | urls)

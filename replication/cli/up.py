@@ -30,9 +30,9 @@ from replication.cli.options import (
 )
 from replication.cli.output import JSON, OUTPUT, json_line, show_line, tell
 from replication.cli.served import (
-    ControlServer,
     HttpPort,
     PageServer,
+    check_http,
     http_option,
 )
 
@@ -248,7 +248,8 @@ def _run_isolated(plan: ClusterPlan) -> None:
     from replication.cli.isolated import IsolatedCluster
 
     # First: a missing extra is reported before anything starts.
-    page, served = PageServer(plan.ui), ControlServer(plan.control)
+    check_http(plan.ui, plan.control)
+    page = PageServer(plan.ui)
     is_steered = plan.ui is not None or plan.control is not None
 
     def stop(*_: object) -> None:
@@ -276,7 +277,7 @@ def _run_isolated(plan: ClusterPlan) -> None:
         if is_steered:
             from replication.cli.steered_processes import steer
 
-            steer(cluster, page, served, plan.show)
+            steer(cluster, page, plan.control, plan.show)
             return
         cluster.wait_until_ready()
         plan.show(cluster.bootstrap_servers.split(","), cluster.metrics_urls)

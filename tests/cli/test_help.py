@@ -1,23 +1,19 @@
-"""`--help` of every command and group, as a person reads it."""
-
-from collections.abc import Iterator
+"""`--help` of every command and group, and the page that is made from it."""
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from replication.cli import group
+from tests.cli.page import PAGE, whole
+from tests.cli.tree import COMMANDS
 
-
-def pages(command: click.Command = group, words: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yield the words of each command that has a help page, those of groups included."""
-    yield " ".join(words)
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            found = command.get_command(context, name)
-            assert found is not None, name
-            yield from pages(found, (*words, name))
+OPTIONS = [
+    pytest.param(each, id=f"{words} {each.opts[-1]}")
+    for words, command in COMMANDS.items()
+    for each in command.params
+    if isinstance(each, click.Option)
+]
 
 
 def help_of(words: str) -> str:
@@ -26,7 +22,7 @@ def help_of(words: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("words", list(pages()))
+@pytest.mark.parametrize("words", COMMANDS)
 def test_a_help_page_is_whole(words: str) -> None:
     text = help_of(words)
     assert "\\" not in text.replace(r"%s\n'", ""), "an escape that was not read"
@@ -43,20 +39,12 @@ def test_completion_shows_a_line_for_each_shell() -> None:
     assert fish in lines
 
 
-def options() -> Iterator[tuple[str, click.Option]]:
-    for words in pages():
-        command: click.Command = group
-        for word in words.split():
-            assert isinstance(command, click.Group)
-            found = command.get_command(click.Context(command), word)
-            assert found is not None
-            command = found
-        for each in command.params:
-            if isinstance(each, click.Option):
-                yield f"{words} {each.opts[-1]}", each
-
-
-@pytest.mark.parametrize("option", [pytest.param(each, id=name) for name, each in options()])
+@pytest.mark.parametrize("option", OPTIONS)
 def test_every_option_has_a_help_text(option: click.Option) -> None:
     assert option.help, "no help"
     assert not option.help.startswith(("The same", "Of "))
+
+
+def test_the_page_has_every_command_and_flag() -> None:
+    answer = PAGE.read_text(encoding="utf-8")
+    assert answer == whole(), "python -m tests.cli.page writes it anew"

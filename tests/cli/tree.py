@@ -1,4 +1,4 @@
-"""Every command there is, as one would type it."""
+"""Every command and group, by the words that one types."""
 
 from collections.abc import Iterator
 
@@ -7,18 +7,18 @@ import click
 from replication.cli import group
 
 
-def leaves(
+def commands(
     command: click.Command = group, words: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, click.Command]]:
-    """`topic create` and the command that it is, by name."""
-    if not isinstance(command, click.Group):
-        yield " ".join(words), command
-        return
-    context = click.Context(command)
-    for name in command.list_commands(context):
-        found = command.get_command(context, name)
-        assert found is not None, name
-        yield from leaves(found, (*words, name))
+    """Yield each command and group with its name, such as `topic create`."""
+    yield " ".join(words), command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None, name
+            yield from commands(found, (*words, name))
 
 
-LEAVES = dict(leaves())
+COMMANDS = dict(commands())
+LEAVES = {name: each for name, each in COMMANDS.items() if not isinstance(each, click.Group)}

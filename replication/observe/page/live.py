@@ -5,7 +5,7 @@
 
     page = LivePage()
     async with open_cluster(impairments=Impairments(), make_sink=page.sink) as cluster:
-        site = page.site(page.reader_of(cluster), cluster, port=8080)
+        site = page.site(reader_of_nodes(cluster, page.reasons), cluster, port=8080)
         nursery.start_soon(page.run)
 
 Rule 1: events are collected from the start of the nodes on. Why a replica is in the ISR may have
@@ -33,7 +33,6 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from replication.broker.nodes import CONTROLLER_ID
-from replication.cluster.cluster import Cluster
 from replication.cluster.interface import AnyCluster
 from replication.events import EventSink, fan_out
 from replication.net.clock import TrioClock
@@ -43,7 +42,6 @@ from replication.observe.control import control_routes
 from replication.observe.http import LOOPBACK, EventStream, SendEvent, Site
 from replication.observe.http.event_stream import Feed
 from replication.observe.journal import JournalEntry
-from replication.observe.nodes_source import reader_of_nodes
 from replication.observe.page.board import Board, ReaderPosition, Timeline, node_name
 from replication.observe.sentences import FAULT, NEWS
 from replication.observe.state_reader import IsrReasons, StateReader
@@ -130,10 +128,6 @@ class LivePage:
     def on_entry(self, entry: JournalEntry) -> None:
         """Take an event of a node in another process."""
         self.sink(entry.broker)(entry.event)
-
-    def reader_of(self, cluster: Cluster) -> StateReader:
-        """Return a reader of a cluster in this process."""
-        return reader_of_nodes(cluster, self.reasons)
 
     def site(
         self, reader: StateReader, cluster: AnyCluster, *, port: int, host: str = LOOPBACK
