@@ -99,19 +99,7 @@ class MirrorMoment:
             "caught_up": self.caught_up,
             "behind": self.behind,
             "trouble": self.trouble,
-            "partitions": [
-                {
-                    "topic": each.topic_partition.topic,
-                    "partition": each.topic_partition.partition,
-                    "leader": each.leader,
-                    "leader_epoch": each.leader_epoch,
-                    "log_start_offset": each.log_start_offset,
-                    "log_end_offset": each.log_end_offset,
-                    "lag": each.lag,
-                    "trouble": each.trouble,
-                }
-                for each in self.partitions
-            ],
+            "partitions": [*map(_to_dict, self.partitions)],
         }
 
     def table(self) -> Table:
@@ -127,6 +115,12 @@ class MirrorMoment:
         if len(urgent) > _ROWS:
             table.caption = f"{len(urgent) - _ROWS} more"
         return table
+
+
+def _to_dict(progress: PartitionProgress) -> dict[str, Any]:
+    found = attrs.asdict(progress, recurse=False)
+    name = found.pop("topic_partition")
+    return {"topic": name.topic, "partition": name.partition} | found
 
 
 def _cells(progress: PartitionProgress, rate: float) -> tuple[str, ...]:

@@ -197,17 +197,10 @@ def as_json(found: Iterable[DescribedTopic], only: Only) -> list[dict[str, Any]]
 
 def _partition_json(each: DescribedTopic, partition: PartitionDescription) -> dict[str, Any]:
     move = each.moves.get(partition.partition)
-    return {
-        "partition": partition.partition,
+    return attrs.asdict(partition) | {
         "leader": partition.leader if partition.leader >= 0 else None,
-        "leader_epoch": partition.leader_epoch,
-        "replicas": partition.replicas,
-        "isr": partition.isr,
-        "offline_replicas": partition.offline_replicas,
         "adding_replicas": move.adding if move is not None else [],
         "removing_replicas": move.removing if move is not None else [],
-        "eligible_leaders": partition.eligible_leaders,
-        "last_known_eligible": partition.last_known_eligible,
     }
 
 
