@@ -75,7 +75,7 @@ def command(
     if config.is_broker:
         _ = config.controller_address  # raises ConfigError before any directory is created
     for key in config.ignored_keys:
-        tell(f"understudy: {key} is unknown here and ignored")
+        tell(f"understudy: {key} has no effect here and is ignored")
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     sink = log_sink(structlog.get_logger().bind(node=config.node_id))
     if journal is not None:

@@ -1,6 +1,5 @@
 """`understudy group`: against brokers on virtual time, and as a command."""
 
-import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -32,10 +31,8 @@ from replication.cli.groups import (
     remark,
     show,
 )
-from replication.cli.isolated import IsolatedCluster
 from replication.client.admin import Admin
 from replication.client.admin.values import BrokerDescription, GroupDescription, GroupMember
-from replication.client.producer import Producer
 from replication.errors import ErrorCode, KafkaError
 from replication.testing import ThreadedCluster
 from replication.wire.consumer_protocol import Assignment, by_topic, encode_assignment
@@ -332,39 +329,23 @@ def test_groups_are_described_reset_and_restored(
     ]
 
 
-@pytest.mark.slow
-def test_the_commands_over_a_cluster(tmp_path: Path) -> None:
-    with IsolatedCluster(tmp_path, brokers=3) as cluster:
-        cluster.wait_until_ready(60)
-        servers = cluster.bootstrap_servers
-
-        def run(*arguments: str) -> str:
-            whom = ["--bootstrap-server", servers, "--timeout", "60000"]
-            done = CliRunner().invoke(
-                understudy, ["group", *arguments, *whom], catch_exceptions=False
-            )
-            assert done.exit_code == 0
-            return done.stdout
-
-        async def produce() -> None:
-            producer: Producer[bytes, bytes] = Producer(servers)
-            async with producer:
-                await (await producer.send_many("t", [b"x"] * 3, partition=0)).wait()
-
-        trio.run(produce)
-        run("reset-offsets", "g", "--topic", "t:0", "--to-offset", "2", "--execute")
-        assert run("list").split() == ["GROUP", "TYPE", "STATE", "g", "Empty"]
-        _, row = run("describe", "g").splitlines()
-        assert row.split() == ["g", "t", "0", "2", "3", "1", "-", "-", "-"]
-        (answer,) = json.loads(run("describe", "g", "--output", "json"))
-        assert (answer["state"], answer["offsets"][0]["lag"]) == ("Empty", 1)
-        shown = run("reset-offsets", "g", "--all-topics", "--to-earliest", "--output", "json")
-        assert json.loads(shown) == [{"group": "g", "topic": "t", "partition": 0, "new_offset": 0}]
-        assert json.loads(run("describe", "g", "--output", "json"))[0]["offsets"][0]["lag"] == 1
-        assert run("delete", "g").split() == ["GROUP", "STATE", "g", "Empty"]
-        assert json.loads(run("delete", "g", "--output", "json"))[0]["deleted"] is False
-        assert "'g'" in run("delete", "g", "--execute")
-        assert json.loads(run("list", "--output", "json")) == []
+def test_a_group_is_listed_described_and_deleted(
+    understudy: Command, brokers: ThreadedCluster
+) -> None:
+    brokers.create_topic("listed")
+    understudy("produce", "listed", stdin=b"0\n1\n2\n")
+    reset = ["group", "reset-offsets", "gl"]
+    understudy(*reset, "--topic", "listed:0", "--to-offset", "2", "--execute")
+    assert ["gl", "Empty"] in [line.split() for line in understudy.lines("group", "list")]
+    _, row = understudy.lines("group", "describe", "gl")
+    assert row.split() == ["gl", "listed", "0", "2", "3", "1", "-", "-", "-"]
+    shown = understudy.json(*reset, "--all-topics", "--to-earliest")
+    assert shown == [{"group": "gl", "topic": "listed", "partition": 0, "new_offset": 0}]
+    (described,) = understudy.json("group", "describe", "gl")
+    assert (described["state"], described["offsets"][0]["lag"]) == ("Empty", 1), "it only was shown"
+    assert understudy("group", "delete", "gl").stdout.split() == ["GROUP", "STATE", "gl", "Empty"]
+    assert "'gl'" in understudy("group", "delete", "gl", "--execute").stdout
+    assert "gl" not in [each["group_id"] for each in understudy.json("group", "list")]
 
 
 def test_a_failure_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
