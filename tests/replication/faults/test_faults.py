@@ -23,7 +23,7 @@ from scenarios.world.client import AckedBatch, NoAnswer, Outcome, Refused, SentR
 from scenarios.world.world import World
 from storage.types import TopicPartition
 from tests.replication.broker.stage import played_in
-from tests.replication.client.scene import T0, Scene, now, play, scene
+from tests.replication.client.scene import T0, Scene, now, scene
 
 LATER = 60_000
 
@@ -47,22 +47,21 @@ def events_of(world: World, kind: type) -> list[Any]:
     return [entry.event for entry in world.trace.entries if isinstance(entry.event, kind)]
 
 
-def test_an_error_is_answered_instead_of_the_work_as_often_as_the_rule_says() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage:
-            rule = stage.cluster.nodes.faults.add(
-                FaultRule(api="PRODUCE", topic="t", error="NOT_ENOUGH_REPLICAS", trigger=times(2))
-            )
-            outcomes = [await send(stage, value) for value in "abc"]
-            refused = Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
-            assert outcomes == [refused, refused, AckedBatch(0)]
-            assert await stage.values() == ["c"]
-            assert (rule.calls, rule.hits) == (3, 2)
-            assert {hit.answer for hit in rule.observed} == {"NOT_ENOUGH_REPLICAS"}
-            assert {hit.client_id for hit in rule.observed} == {"client"}
-
-    world = play(story)
-    first, second = events_of(world, FaultApplied)
+@played_in(scene)
+async def test_an_error_is_answered_instead_of_the_work_as_often_as_the_rule_says(
+    stage: Scene,
+) -> None:
+    rule = stage.cluster.nodes.faults.add(
+        FaultRule(api="PRODUCE", topic="t", error="NOT_ENOUGH_REPLICAS", trigger=times(2))
+    )
+    outcomes = [await send(stage, value) for value in "abc"]
+    refused = Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert outcomes == [refused, refused, AckedBatch(0)]
+    assert await stage.values() == ["c"]
+    assert (rule.calls, rule.hits) == (3, 2)
+    assert {hit.answer for hit in rule.observed} == {"NOT_ENOUGH_REPLICAS"}
+    assert {hit.client_id for hit in rule.observed} == {"client"}
+    first, second = events_of(stage.world, FaultApplied)
     assert first == second
     assert (first.rule, first.api, first.client) == (1, "PRODUCE", "client")
     assert (first.parts, first.fault) == (("t-0",), "NOT_ENOUGH_REPLICAS")
@@ -96,22 +95,19 @@ async def test_the_other_parts_of_a_request_are_handled(stage: Scene) -> None:
         ("drop-answer", ["a"]),
     ],
 )
-def test_a_request_without_an_answer_may_have_been_handled(effect: str, written: list[str]) -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage:
-            rule = stage.cluster.nodes.faults.add(
-                FaultRule(api="PRODUCE", effect=effect, trigger=once())
-            )
-            before = now(world)
-            outcome = await send(stage, "a", timeout_ms=1_000)
-            waited = now(world) - before
-            assert isinstance(outcome, NoAnswer)
-            assert (waited >= 1.0) == effect.startswith("drop"), "closed is heard of at once"
-            assert await stage.values() == written
-            assert (rule.calls, rule.hits) == (1, 1)
-
-    world = play(story)
-    assert [event.fault for event in events_of(world, FaultApplied)] == [effect]
+@played_in(scene)
+async def test_a_request_without_an_answer_may_have_been_handled(
+    stage: Scene, effect: str, written: list[str]
+) -> None:
+    rule = stage.cluster.nodes.faults.add(FaultRule(api="PRODUCE", effect=effect, trigger=once()))
+    before = now(stage.world)
+    outcome = await send(stage, "a", timeout_ms=1_000)
+    waited = now(stage.world) - before
+    assert isinstance(outcome, NoAnswer)
+    assert (waited >= 1.0) == effect.startswith("drop"), "closed is heard of at once"
+    assert await stage.values() == written
+    assert (rule.calls, rule.hits) == (1, 1)
+    assert [event.fault for event in events_of(stage.world, FaultApplied)] == [effect]
 
 
 @played_in(scene)
@@ -128,33 +124,29 @@ async def test_an_idempotent_producer_writes_once_what_it_sent_twice(stage: Scen
 
 
 @played_in(scene)
-async def test_a_delay_is_on_the_brokers_clock_and_ends_with_its_rule(
-    stage: Scene, world: World
-) -> None:
+async def test_a_delay_is_on_the_brokers_clock_and_ends_with_its_rule(stage: Scene) -> None:
     faults = stage.cluster.nodes.faults
     added = faults.add(FaultRule(api="PRODUCE", delay_ms=700, throttle_ms=5))
-    before = now(world)
+    before = now(stage.world)
     assert await send(stage, "a") == AckedBatch(0)
-    assert 0.7 <= now(world) - before < 0.8
+    assert 0.7 <= now(stage.world) - before < 0.8
     faults.remove(added)
     added = faults.add(FaultRule(api="PRODUCE", delay_ms=LATER))
-    before = now(world)
+    before = now(stage.world)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(send, stage, "b")
         await faults.wait_for_hits(added)
         faults.clear()
-    assert now(world) - before < 0.1
+    assert now(stage.world) - before < 0.1
     assert await stage.values() == ["a", "b"]
 
 
 @played_in(scene)
-async def test_a_silent_connection_is_closed_when_its_rule_is_removed(
-    stage: Scene, world: World
-) -> None:
+async def test_a_silent_connection_is_closed_when_its_rule_is_removed(stage: Scene) -> None:
     faults = stage.cluster.nodes.faults
     added = faults.add(FaultRule(client_id="raw*", effect="drop-request"))
     client = await connected(stage)
-    before = now(world)
+    before = now(stage.world)
 
     async def ask() -> None:
         with pytest.raises(PeerUnavailableError):
@@ -165,31 +157,28 @@ async def test_a_silent_connection_is_closed_when_its_rule_is_removed(
         await faults.wait_for_hits(added)
         await stage.cluster.clock.sleep(3.0)
         faults.clear()
-    assert 3.0 <= now(world) - before < 3.1
+    assert 3.0 <= now(stage.world) - before < 3.1
     (hit,) = added.observed
     assert hit.answer is not None
     assert "not handled" in hit.answer
 
 
-def test_waiting_for_hits_that_do_not_come() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage:
-            faults = stage.cluster.nodes.faults
-            added = faults.add(FaultRule(api="PRODUCE", effect="observe"))
-            await send(stage, "a")
-            await faults.wait_for_hits(added, 1)
-            before = now(world)
-            with pytest.raises(NotHitError, match=r"within 2 s: rule 1 .*was hit 1 of 2 times"):
-                await faults.wait_for_hits(added, 2, timeout=2.0)
-            assert now(world) - before == pytest.approx(2.0)
-            assert [hit.answer for hit in added.observed] == ["NONE"]
-
-    world = play(story)
-    assert not events_of(world, FaultApplied), "who only looks has done nothing"
+@played_in(scene)
+async def test_waiting_for_hits_that_do_not_come(stage: Scene) -> None:
+    faults = stage.cluster.nodes.faults
+    added = faults.add(FaultRule(api="PRODUCE", effect="observe"))
+    await send(stage, "a")
+    await faults.wait_for_hits(added, 1)
+    before = now(stage.world)
+    with pytest.raises(NotHitError, match=r"within 2 s: rule 1 .*was hit 1 of 2 times"):
+        await faults.wait_for_hits(added, 2, timeout=2.0)
+    assert now(stage.world) - before == pytest.approx(2.0)
+    assert [hit.answer for hit in added.observed] == ["NONE"]
+    assert not events_of(stage.world, FaultApplied), "who only looks has done nothing"
 
 
 @played_in(scene)
-async def test_a_rule_that_is_removed_is_waited_for_no_longer(stage: Scene, world: World) -> None:
+async def test_a_rule_that_is_removed_is_waited_for_no_longer(stage: Scene) -> None:
     faults = stage.cluster.nodes.faults
     added = faults.add(FaultRule(api="PRODUCE", effect="observe"))
 
@@ -197,13 +186,13 @@ async def test_a_rule_that_is_removed_is_waited_for_no_longer(stage: Scene, worl
         with pytest.raises(NotHitError, match=r"was removed: rule 1 .*was hit 0 of 1 times"):
             await faults.wait_for_hits(added)
 
-    before = now(world)
+    before = now(stage.world)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait)
         await faults.clock.sleep(1)
         faults.remove(added)
     await wait()
-    assert now(world) - before == pytest.approx(1), "and not the 30 s that it may take"
+    assert now(stage.world) - before == pytest.approx(1), "and not the 30 s that it may take"
 
 
 @played_in(scene)
@@ -277,16 +266,15 @@ async def test_followers_and_heartbeats_are_matched_by_rules_for_brokers(stage: 
     assert await send(stage, "c", timeout_ms=10_000) == AckedBatch(2)
 
 
-def test_an_error_where_no_answer_is_wanted_closes_the_connection_as_kafka_does() -> None:
-    async def story(world: World) -> None:
-        async with scene(world) as stage:
-            stage.cluster.nodes.faults.add(FaultRule(api="PRODUCE", error=6, trigger=on_call(1)))
-            await send(stage, "a", acks=0)
-            await send(stage, "b", acks=1)
-            assert await stage.values() == ["b"]
-
-    world = play(story)
-    assert [event for event in events_of(world, ConnectionRefused) if "acks=0" in event.cause]
+@played_in(scene)
+async def test_an_error_where_no_answer_is_wanted_closes_the_connection_as_kafka_does(
+    stage: Scene,
+) -> None:
+    stage.cluster.nodes.faults.add(FaultRule(api="PRODUCE", error=6, trigger=on_call(1)))
+    await send(stage, "a", acks=0)
+    await send(stage, "b", acks=1)
+    assert await stage.values() == ["b"]
+    assert [event for event in events_of(stage.world, ConnectionRefused) if "acks=0" in event.cause]
 
 
 @played_in(scene)
