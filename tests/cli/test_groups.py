@@ -44,10 +44,13 @@ from tests.replication.client.scene import T0, Scene, play, scene
 T1 = TopicPartition("t", 1)
 
 
-def with_a_group(story: Callable[[Scene, Admin], Awaitable[None]]) -> None:
-    """Ten records, six and four; group `g` has read the first four, and nobody is in it."""
+def with_a_group(story: Callable[[Scene, Admin], Awaitable[None]]) -> Callable[[], None]:
+    """Make `story` a test on virtual time.
 
-    async def answer(world: World) -> None:
+    There are ten records, six and four; group `g` has read the first four, and has no members.
+    """
+
+    async def played(world: World) -> None:
         async with (
             scene(world, brokers=3, replicas=((1, 2, 3), (2, 3, 1))) as stage,
             Admin(stage.bootstrap_servers, seams=world.node("admin")) as admin,
@@ -59,7 +62,10 @@ def with_a_group(story: Callable[[Scene, Admin], Awaitable[None]]) -> None:
                 await consumer.getmany(timeout_ms=5000, max_records=4)
             await story(stage, admin)
 
-    play(answer)
+    def test() -> None:
+        play(played)
+
+    return test
 
 
 def table(described: GroupPositions) -> list[tuple[object, ...]]:
@@ -69,75 +75,67 @@ def table(described: GroupPositions) -> list[tuple[object, ...]]:
     ]
 
 
-def test_a_group_without_members_has_positions() -> None:
-    async def story(stage: Scene, admin: Admin) -> None:
+@with_a_group
+async def test_a_group_without_members_has_positions(stage: Scene, admin: Admin) -> None:
+    described = await describe(admin, "g")
+    assert (described.group.state, described.group.members) == ("Empty", ())
+    assert described.group.coordinator is not None
+    assert described.group.coordinator.id in {1, 2, 3}
+    assert described.positions[0].leader_epoch == 0
+    assert table(described) == [("t", 0, 4, 6, 2)]
+    assert described.positions[0].reader is None
+
+
+@with_a_group
+async def test_positions_include_members_with_and_without_partitions(
+    stage: Scene, admin: Admin
+) -> None:
+    async with trio.open_nursery() as nursery:
+
+        async def member(name: str) -> None:
+            async with stage.consumer("t", group_id="g", client_id=name) as consumer:
+                async for _ in consumer:
+                    pass
+
+        for name in ("one", "two", "three"):
+            nursery.start_soon(member, name)
         described = await describe(admin, "g")
-        assert (described.group.state, described.group.members) == ("Empty", ())
-        assert described.group.coordinator is not None
-        assert described.group.coordinator.id in {1, 2, 3}
-        assert described.positions[0].leader_epoch == 0
-        assert table(described) == [("t", 0, 4, 6, 2)]
-        assert described.positions[0].reader is None
-
-    with_a_group(story)
-
-
-def test_positions_include_members_with_and_without_partitions() -> None:
-    async def story(stage: Scene, admin: Admin) -> None:
-        async with trio.open_nursery() as nursery:
-
-            async def member(name: str) -> None:
-                async with stage.consumer("t", group_id="g", client_id=name) as consumer:
-                    async for _ in consumer:
-                        pass
-
-            for name in ("one", "two", "three"):
-                nursery.start_soon(member, name)
+        while len(described.positions) < 3 or described.group.state != "Stable":
+            await stage.world.clock("admin").sleep(0.5)
             described = await describe(admin, "g")
-            while len(described.positions) < 3 or described.group.state != "Stable":
-                await stage.world.clock("admin").sleep(0.5)
-                described = await describe(admin, "g")
-            readers = [each.reader.client_id if each.reader else "" for each in described.positions]
-            assert sorted(readers) == ["one", "three", "two"]
-            assert [each.partition for each in described.positions] == [0, 1, None]
-            with pytest.raises(KafkaError, match="while group g has no members; it is Stable"):
-                await planned(admin, "g", None, ResetTarget(To.LATEST))
-            nursery.cancel_scope.cancel()
-
-    with_a_group(story)
+        readers = [each.reader.client_id if each.reader else "" for each in described.positions]
+        assert sorted(readers) == ["one", "three", "two"]
+        assert [each.partition for each in described.positions] == [0, 1, None]
+        with pytest.raises(KafkaError, match="while group g has no members; it is Stable"):
+            await planned(admin, "g", None, ResetTarget(To.LATEST))
+        nursery.cancel_scope.cancel()
 
 
-def test_an_unknown_group_is_an_error() -> None:
-    async def story(stage: Scene, admin: Admin) -> None:
-        with pytest.raises(KafkaError) as caught:
-            await describe(admin, "nobody")
-        assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
-
-    with_a_group(story)
+@with_a_group
+async def test_an_unknown_group_is_an_error(stage: Scene, admin: Admin) -> None:
+    with pytest.raises(KafkaError) as caught:
+        await describe(admin, "nobody")
+    assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_deleted_topic_has_no_log_end() -> None:
-    async def story(stage: Scene, admin: Admin) -> None:
-        assert await log_ends(admin, [TopicPartition("gone", 0), T0]) == {T0: 6}
-
-    with_a_group(story)
+@with_a_group
+async def test_a_deleted_topic_has_no_log_end(stage: Scene, admin: Admin) -> None:
+    assert await log_ends(admin, [TopicPartition("gone", 0), T0]) == {T0: 6}
 
 
-def test_offsets_are_planned_and_then_put() -> None:
-    async def story(stage: Scene, admin: Admin) -> None:
-        plan = await planned(admin, "g", None, ResetTarget(To.SHIFT, -3))
-        assert plan == {T0: 1}
-        assert table(await describe(admin, "g")) == [("t", 0, 4, 6, 2)]
-        await set_offsets(admin, "g", plan)
-        assert table(await describe(admin, "g")) == [("t", 0, 1, 6, 5)]
-        assert await planned(admin, "g", ["t"], ResetTarget(To.LATEST)) == {T0: 6, T1: 4}
-        assert await planned(admin, "g", ["t:1"], ResetTarget(To.OFFSET, 3)) == {T1: 3}
-        assert await planned(admin, "new", ["t:0,1"], ResetTarget(To.EARLIEST)) == {T0: 0, T1: 0}
-        long_ago, never = ResetTarget(To.DATETIME, 1), ResetTarget(To.DATETIME, 2**50)
-        assert await planned(admin, "g", ["t"], long_ago) == {T0: 0, T1: 0}
-        assert await planned(admin, "g", ["t"], never) == {T0: 6, T1: 4}
-
-    with_a_group(story)
+@with_a_group
+async def test_offsets_are_planned_and_then_put(stage: Scene, admin: Admin) -> None:
+    plan = await planned(admin, "g", None, ResetTarget(To.SHIFT, -3))
+    assert plan == {T0: 1}
+    assert table(await describe(admin, "g")) == [("t", 0, 4, 6, 2)]
+    await set_offsets(admin, "g", plan)
+    assert table(await describe(admin, "g")) == [("t", 0, 1, 6, 5)]
+    assert await planned(admin, "g", ["t"], ResetTarget(To.LATEST)) == {T0: 6, T1: 4}
+    assert await planned(admin, "g", ["t:1"], ResetTarget(To.OFFSET, 3)) == {T1: 3}
+    assert await planned(admin, "new", ["t:0,1"], ResetTarget(To.EARLIEST)) == {T0: 0, T1: 0}
+    long_ago, never = ResetTarget(To.DATETIME, 1), ResetTarget(To.DATETIME, 2**50)
+    assert await planned(admin, "g", ["t"], long_ago) == {T0: 0, T1: 0}
+    assert await planned(admin, "g", ["t"], never) == {T0: 6, T1: 4}
 
 
 @pytest.mark.parametrize(
@@ -166,16 +164,16 @@ def test_a_partition_without_a_committed_offset_cannot_be_shifted() -> None:
         new_offset(T0, ResetTarget(To.SHIFT, 1), begin=0, end=9, current=None, at_time=None)
 
 
-def test_offsets_that_were_not_committed_after_all_are_an_error() -> None:
-    async def story(_: Scene, admin: Admin) -> None:
-        await set_offsets(admin, "g", {T0: 3})
-        await check_offsets(admin, "g", {T0: 3})
-        with pytest.raises(KafkaError, match="set to 4 of t-0, but 3 is committed"):
-            await check_offsets(admin, "g", {T0: 4})
-        with pytest.raises(KafkaError, match="set to 1 of t-7, but nothing is committed"):
-            await check_offsets(admin, "g", {TopicPartition("t", 7): 1})
-
-    with_a_group(story)
+@with_a_group
+async def test_offsets_that_were_not_committed_after_all_are_an_error(
+    stage: Scene, admin: Admin
+) -> None:
+    await set_offsets(admin, "g", {T0: 3})
+    await check_offsets(admin, "g", {T0: 3})
+    with pytest.raises(KafkaError, match="set to 4 of t-0, but 3 is committed"):
+        await check_offsets(admin, "g", {T0: 4})
+    with pytest.raises(KafkaError, match="set to 1 of t-7, but nothing is committed"):
+        await check_offsets(admin, "g", {TopicPartition("t", 7): 1})
 
 
 def test_a_time_without_a_zone_is_utc() -> None:
