@@ -39,7 +39,8 @@ from replication.wire.consumer_protocol import Assignment, by_topic, encode_assi
 from scenarios.world.world import World
 from storage.types import TopicPartition
 from tests.cli.commands import Command
-from tests.replication.client.scene import T0, Scene, play, scene
+from tests.replication.broker.stage import played
+from tests.replication.client.scene import T0, Scene, scene
 
 T1 = TopicPartition("t", 1)
 
@@ -50,7 +51,7 @@ def with_a_group(story: Callable[[Scene, Admin], Awaitable[None]]) -> Callable[[
     There are ten records, six and four; group `g` has read the first four, and has no members.
     """
 
-    async def played(world: World) -> None:
+    async def run(world: World) -> None:
         async with (
             scene(world, brokers=3, replicas=((1, 2, 3), (2, 3, 1))) as stage,
             Admin(stage.bootstrap_servers, seams=world.node("admin")) as admin,
@@ -62,10 +63,7 @@ def with_a_group(story: Callable[[Scene, Admin], Awaitable[None]]) -> Callable[[
                 await consumer.getmany(timeout_ms=5000, max_records=4)
             await story(stage, admin)
 
-    def test() -> None:
-        play(played)
-
-    return test
+    return played(run)
 
 
 def table(described: GroupPositions) -> list[tuple[object, ...]]:

@@ -30,7 +30,7 @@ from scenarios.world.world import World
 from storage.batch.records import Record, encode_batch
 from storage.types import TopicPartition
 from tests.replication.broker.clients import Client
-from tests.replication.broker.stage import QUICK, Stage, name_of, play
+from tests.replication.broker.stage import QUICK, Stage, name_of, played
 from tests.replication.observe.http.http_client import asking
 from tests.replication.observe.test_exposition import parsed
 
@@ -63,11 +63,12 @@ class Scrape:
         return value
 
 
-def found(play_it: Callable[[Stage, ServedMetrics], Awaitable[None]]) -> None:
-    """A story on three brokers, whose metrics are served."""
+def served(story: Callable[[Stage, ServedMetrics], Awaitable[None]]) -> Callable[[], None]:
+    """Make `story` a test on virtual time, with three brokers whose metrics are served."""
 
-    async def story(world: World) -> None:
-        metrics = ServedMetrics(process=ProcessMetrics(world.clock("client")))
+    async def run(world: World) -> None:
+        client = world.node("client")
+        metrics = ServedMetrics(process=ProcessMetrics(client.clock))
         async with open_cluster(
             brokers=3,
             data_dir="/data",
@@ -79,13 +80,9 @@ def found(play_it: Callable[[Stage, ServedMetrics], Awaitable[None]]) -> None:
             ),
         ) as cluster:
             metrics.use_cluster(cluster)
-            await play_it(Stage(world, cluster, Client(world.node("client"))), metrics)
+            await story(Stage(world, cluster, Client(client)), metrics)
 
-    async def begun(world: World) -> None:
-        world.node("client")
-        await story(world)
-
-    play(begun)
+    return played(run)
 
 
 async def scraped(metrics: ServedMetrics) -> Scrape:
@@ -112,131 +109,129 @@ def name(described: MetricDescription) -> set[str]:
     return {each.removesuffix("_total") for each in names}
 
 
-def test_metrics_agree_with_what_has_happened() -> None:
-    async def story(stage: Stage, metrics: ServedMetrics) -> None:
-        cluster = stage.cluster
-        await stage.client.create_topic(stage.address(1), "t")
-        await stage.until_in_sync("t", 3)
-        leader = await stage.leader("t")
-        await stage.client.produce(stage.address(leader), "t", *[b"value"] * 5)
-        shown = await scraped(metrics)
-        led = str(leader)
+@served
+async def test_metrics_agree_with_what_has_happened(stage: Stage, metrics: ServedMetrics) -> None:
+    cluster = stage.cluster
+    await stage.client.create_topic(stage.address(1), "t")
+    await stage.until_in_sync("t", 3)
+    leader = await stage.leader("t")
+    await stage.client.produce(stage.address(leader), "t", *[b"value"] * 5)
+    shown = await scraped(metrics)
+    led = str(leader)
 
-        # What went in, and where it lies.
-        messages = "kafka_server_brokertopicmetrics_messagesin_total"
-        assert shown.one(messages, broker=led, topic="t") == 5
-        assert [labels.get("topic") for labels, value in shown.series(messages) if value] == [
-            None,
-            "t",
-        ]
-        log = cluster.brokers[leader].replica_manager.hosted.get(TP).log
-        for gauge, value in {"logendoffset": 5, "logstartoffset": 0, "size": log.size}.items():
-            by_broker = shown.series(f"kafka_log_log_{gauge}", topic="t")
-            assert {labels["broker"]: each for labels, each in by_broker} == dict.fromkeys(
-                ("1", "2", "3"), value
-            )
-        assert shown.one("kafka_log_log_numlogsegments", broker=led, topic="t") == 1
-        assert shown.one("understudy_high_watermark_lag_records", topic="t") == 0
-        assert shown.one("understudy_leader_epoch", topic="t") == 0
-        followers = [
-            labels["follower"] for labels, _ in shown.series("understudy_follower_lag_records")
-        ]
-        assert set(followers) == {"1", "2", "3"} - {led}
+    # What went in, and where it lies.
+    messages = "kafka_server_brokertopicmetrics_messagesin_total"
+    assert shown.one(messages, broker=led, topic="t") == 5
+    assert [labels.get("topic") for labels, value in shown.series(messages) if value] == [
+        None,
+        "t",
+    ]
+    log = cluster.brokers[leader].replica_manager.hosted.get(TP).log
+    for gauge, value in {"logendoffset": 5, "logstartoffset": 0, "size": log.size}.items():
+        by_broker = shown.series(f"kafka_log_log_{gauge}", topic="t")
+        assert {labels["broker"]: each for labels, each in by_broker} == dict.fromkeys(
+            ("1", "2", "3"), value
+        )
+    assert shown.one("kafka_log_log_numlogsegments", broker=led, topic="t") == 1
+    assert shown.one("understudy_high_watermark_lag_records", topic="t") == 0
+    assert shown.one("understudy_leader_epoch", topic="t") == 0
+    followers = [
+        labels["follower"] for labels, _ in shown.series("understudy_follower_lag_records")
+    ]
+    assert set(followers) == {"1", "2", "3"} - {led}
 
-        # Everybody is there.
-        assert shown.sum("kafka_server_replicamanager_underreplicatedpartitions") == 0
-        assert shown.sum("kafka_server_replicamanager_leadercount") == 1
-        assert shown.sum("kafka_server_replicamanager_partitioncount") == 3
-        assert shown.one("kafka_controller_kafkacontroller_activecontrollercount") == 1
-        assert shown.one("kafka_controller_kafkacontroller_activebrokercount") == 3
-        assert shown.sum("understudy_broker_up") == 3
-        assert shown.one("understudy_events_total", event="topic_created") == 1
+    # Everybody is there.
+    assert shown.sum("kafka_server_replicamanager_underreplicatedpartitions") == 0
+    assert shown.sum("kafka_server_replicamanager_leadercount") == 1
+    assert shown.sum("kafka_server_replicamanager_partitioncount") == 3
+    assert shown.one("kafka_controller_kafkacontroller_activecontrollercount") == 1
+    assert shown.one("kafka_controller_kafkacontroller_activebrokercount") == 3
+    assert shown.sum("understudy_broker_up") == 3
+    assert shown.one("understudy_events_total", event="topic_created") == 1
 
-        # How long it took: the produce has waited for its followers, which is remote.
-        times = partial(shown.one, broker=led, request="Produce", quantile="0.50")
-        parts = ("requestqueue", "local", "remote", "responsequeue", "responsesend")
-        of = {part: times(f"kafka_network_requestmetrics_{part}timems") for part in parts}
-        assert of["remote"] > 0
-        total = times("kafka_network_requestmetrics_totaltimems")
-        assert total == pytest.approx(sum(of.values()))
-        count = "kafka_network_requestmetrics_totaltimems_count"
-        assert shown.one(count, broker=led, request="Produce") == 1
-        requests = "kafka_network_requestmetrics_requests_total"
-        assert shown.sum(requests, broker=led, request="Produce") == 1
-        assert shown.sum(requests, request="FetchFollower") > 0
+    # How long it took: the produce has waited for its followers, which is remote.
+    times = partial(shown.one, broker=led, request="Produce", quantile="0.50")
+    parts = ("requestqueue", "local", "remote", "responsequeue", "responsesend")
+    of = {part: times(f"kafka_network_requestmetrics_{part}timems") for part in parts}
+    assert of["remote"] > 0
+    total = times("kafka_network_requestmetrics_totaltimems")
+    assert total == pytest.approx(sum(of.values()))
+    count = "kafka_network_requestmetrics_totaltimems_count"
+    assert shown.one(count, broker=led, request="Produce") == 1
+    requests = "kafka_network_requestmetrics_requests_total"
+    assert shown.sum(requests, broker=led, request="Produce") == 1
+    assert shown.sum(requests, request="FetchFollower") > 0
 
-        # A follower dies: seen by its leader and by the controller, and shown by itself no more.
-        victim = next(each for each in cluster.broker_ids if each != leader)
-        await cluster.kill_broker(victim)
-        await stage.until_in_sync("t", 2)
-        shown = await scraped(metrics)
-        under = "kafka_server_replicamanager_underreplicatedpartitions"
-        assert {labels["broker"]: value for labels, value in shown.series(under)} == {
-            str(each): float(each == leader) for each in cluster.broker_ids if each != victim
-        }
-        assert shown.one("kafka_cluster_partition_underreplicated", broker=led, topic="t") == 1
-        assert shown.one("kafka_cluster_partition_insyncreplicascount", broker=led, topic="t") == 2
-        assert shown.one("kafka_controller_kafkacontroller_fencedbrokercount") == 1
-        assert shown.one("kafka_controller_kafkacontroller_activebrokercount") == 2
-        assert shown.one("understudy_broker_up", broker=str(victim)) == 0
-        await stage.client.produce(stage.address(leader), "t", b"value")
-        shown = await scraped(metrics)
-        lag = partial(shown.one, follower=str(victim), topic="t")
-        assert lag("understudy_follower_lag_records") == 1
-        assert lag("understudy_follower_behind_seconds") > 0
-        assert shown.one("kafka_controller_controllerstats_leaderelectionrateandtimems_count") == 0
+    # A follower dies: seen by its leader and by the controller, and shown by itself no more.
+    victim = next(each for each in cluster.broker_ids if each != leader)
+    await cluster.kill_broker(victim)
+    await stage.until_in_sync("t", 2)
+    shown = await scraped(metrics)
+    under = "kafka_server_replicamanager_underreplicatedpartitions"
+    assert {labels["broker"]: value for labels, value in shown.series(under)} == {
+        str(each): float(each == leader) for each in cluster.broker_ids if each != victim
+    }
+    assert shown.one("kafka_cluster_partition_underreplicated", broker=led, topic="t") == 1
+    assert shown.one("kafka_cluster_partition_insyncreplicascount", broker=led, topic="t") == 2
+    assert shown.one("kafka_controller_kafkacontroller_fencedbrokercount") == 1
+    assert shown.one("kafka_controller_kafkacontroller_activebrokercount") == 2
+    assert shown.one("understudy_broker_up", broker=str(victim)) == 0
+    await stage.client.produce(stage.address(leader), "t", b"value")
+    shown = await scraped(metrics)
+    lag = partial(shown.one, follower=str(victim), topic="t")
+    assert lag("understudy_follower_lag_records") == 1
+    assert lag("understudy_follower_behind_seconds") > 0
+    assert shown.one("kafka_controller_controllerstats_leaderelectionrateandtimems_count") == 0
 
-        # It comes back.
-        await cluster.start_broker(victim)
-        await stage.until_in_sync("t", 3)
-        shown = await scraped(metrics)
-        assert shown.sum(under) == 0
-        assert shown.sum("understudy_broker_up") == 3
+    # It comes back.
+    await cluster.start_broker(victim)
+    await stage.until_in_sync("t", 3)
+    shown = await scraped(metrics)
+    assert shown.sum(under) == 0
+    assert shown.sum("understudy_broker_up") == 3
 
-        # The leader dies: another one is elected.
-        await cluster.kill_broker(leader)
-        await stage.leader("t", other_than=leader)
-        shown = await scraped(metrics)
-        elections = "kafka_controller_controllerstats_leaderelectionrateandtimems"
-        assert shown.one(f"{elections}_count") == 1
-        assert shown.one(elections, quantile="0.50") > 0
-        assert shown.one("kafka_controller_controllerstats_uncleanleaderelections_total") == 0
-        assert shown.one("kafka_controller_kafkacontroller_offlinepartitionscount") == 0
-        assert shown.one("kafka_controller_kafkacontroller_preferredreplicaimbalancecount") == 1
-
-    found(story)
+    # The leader dies: another one is elected.
+    await cluster.kill_broker(leader)
+    await stage.leader("t", other_than=leader)
+    shown = await scraped(metrics)
+    elections = "kafka_controller_controllerstats_leaderelectionrateandtimems"
+    assert shown.one(f"{elections}_count") == 1
+    assert shown.one(elections, quantile="0.50") > 0
+    assert shown.one("kafka_controller_controllerstats_uncleanleaderelections_total") == 0
+    assert shown.one("kafka_controller_kafkacontroller_offlinepartitionscount") == 0
+    assert shown.one("kafka_controller_kafkacontroller_preferredreplicaimbalancecount") == 1
 
 
-def test_every_metric_is_in_the_catalogue_and_every_one_in_the_catalogue_is_served() -> None:
-    async def story(stage: Stage, metrics: ServedMetrics) -> None:
-        await stage.client.create_topic(stage.address(1), "t", cleanup_policy="compact")
-        leader = await stage.leader("t")
-        record = Record(offset=-1, timestamp=1, key=b"key", value=b"value")
-        batch = bytes(encode_batch([record]))
-        keyless = bytes(encode_batch([record._replace(key=None)]))
-        assert await sent(stage, leader, batch) == ErrorCode.NONE
-        assert await sent(stage, leader, batch[:-1] + b"?") == ErrorCode.CORRUPT_MESSAGE
-        assert await sent(stage, leader, keyless) == ErrorCode.INVALID_RECORD
-        topic_id = stage.cluster.image.topics["t"].topic_id
-        await stage.client.read_all(stage.address(leader), topic_id)
-        metrics.sink(broker=1)(CUT)
-        shown = await scraped(metrics)
-        of_topics = "kafka_server_brokertopicmetrics"
-        assert shown.sum(f"{of_topics}_invalidmessagecrcrecords_total") == 1
-        assert shown.sum(f"{of_topics}_failedproducerequests_total", topic="t") == 1
-        catalogue = {each for described in CATALOGUE.values() for each in name(described)}
-        assert shown.families.keys() == catalogue
-        for described in CATALOGUE.values():
-            for each in name(described):
-                family = shown.families[each]
-                assert family.documentation == described.meaning
-                tags = set(described.tags) - {"attribute"}
-                extra = {"broker", "quantile"}
-                labels = [set(sample.labels) - (extra - tags) for sample in family.samples]
-                assert max(labels, key=len) == tags, each
-                assert all(some <= tags for some in labels), each
-
-    found(story)
+@served
+async def test_every_metric_is_in_the_catalogue_and_every_one_in_the_catalogue_is_served(
+    stage: Stage, metrics: ServedMetrics
+) -> None:
+    await stage.client.create_topic(stage.address(1), "t", cleanup_policy="compact")
+    leader = await stage.leader("t")
+    record = Record(offset=-1, timestamp=1, key=b"key", value=b"value")
+    batch = bytes(encode_batch([record]))
+    keyless = bytes(encode_batch([record._replace(key=None)]))
+    assert await sent(stage, leader, batch) == ErrorCode.NONE
+    assert await sent(stage, leader, batch[:-1] + b"?") == ErrorCode.CORRUPT_MESSAGE
+    assert await sent(stage, leader, keyless) == ErrorCode.INVALID_RECORD
+    topic_id = stage.cluster.image.topics["t"].topic_id
+    await stage.client.read_all(stage.address(leader), topic_id)
+    metrics.sink(broker=1)(CUT)
+    shown = await scraped(metrics)
+    of_topics = "kafka_server_brokertopicmetrics"
+    assert shown.sum(f"{of_topics}_invalidmessagecrcrecords_total") == 1
+    assert shown.sum(f"{of_topics}_failedproducerequests_total", topic="t") == 1
+    catalogue = {each for described in CATALOGUE.values() for each in name(described)}
+    assert shown.families.keys() == catalogue
+    for described in CATALOGUE.values():
+        for each in name(described):
+            family = shown.families[each]
+            assert family.documentation == described.meaning
+            tags = set(described.tags) - {"attribute"}
+            extra = {"broker", "quantile"}
+            labels = [set(sample.labels) - (extra - tags) for sample in family.samples]
+            assert max(labels, key=len) == tags, each
+            assert all(some <= tags for some in labels), each
 
 
 def test_events_of_a_node_are_counted() -> None:
