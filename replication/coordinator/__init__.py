@@ -2,5 +2,5 @@
 
 log       one partition of a coordinator's topic: read at first, then written, batch by batch
 shards    the state of each partition that this broker leads, for one leader epoch
-rules     the topics, the partition of a key, keys and values
+rules     the topics, and the partition of a key
 """

@@ -1,28 +1,22 @@
-"""The topics of both coordinators, the partition of a key in them, and their keys and values.
+"""The topics of both coordinators, and the partition of a key in them.
 
     topics        compacted, since only the last record of each key counts, and created by a broker
                   when a client first looks for a coordinator: with all the replicas that the
                   configuration asks for or not at all, since a partition would keep too few
-    key, value    version i16 | a message in that version; a tombstone has no value
     partition     the hash of a group or transactional id, modulo the partitions of the topic
 
-(AutoTopicCreationManager, GroupMetadataManager, TransactionStateManager, MessageUtil.)
+(AutoTopicCreationManager, GroupMetadataManager, TransactionStateManager.)
 """
 
-import struct
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from replication.config import BrokerConfig
-from replication.errors import ErrorCode, ProtocolError
-from replication.wire.codec import decode, encode
+from replication.errors import ErrorCode
 from replication.wire.create_topics import CreatableTopic, CreatableTopicConfig
 
 GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 
-Message = TypeVar("Message")
-
-_VERSION: Final = struct.Struct(">h")
 _WORD: Final = 1 << 32
 _LEAST: Final = -(1 << 31)
 
@@ -71,27 +65,6 @@ class KeyAndValue(NamedTuple):
 
     key: bytes
     value: bytes | None
-
-
-def encode_versioned(message: object, version: int, *, flexible: bool = False) -> bytes:
-    """Return a key or a value: its version, and the message in that version."""
-    parts = encode(message, version=version, flexible=flexible)
-    assert all(isinstance(part, bytes | memoryview) for part in parts), "nothing lies in a file"
-    return b"".join([_VERSION.pack(version), *parts])  # type: ignore[list-item] # just asserted
-
-
-def version_of(data: bytes | None) -> int:
-    """Return the version of a key or a value; raise ProtocolError where there is none."""
-    if data is None or len(data) < _VERSION.size:
-        raise ProtocolError("a coordinator's record without a version")
-    return int(_VERSION.unpack_from(data)[0])
-
-
-def decode_versioned(
-    kind: type[Message], data: bytes, version: int, *, flexible: bool = False
-) -> Message:
-    """Return the message of a key or a value of this version; raise ProtocolError without one."""
-    return decode(kind, memoryview(data), _VERSION.size, version=version, flexible=flexible)
 
 
 def write_error(error: ErrorCode) -> ErrorCode:

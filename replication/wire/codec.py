@@ -24,6 +24,9 @@ pauses in it. The answers of one are those of the other.
 
 Rule 4: records are not touched. Reading hands out views of the frame; writing gives them
 back as parts of their own, between the joined rest.
+
+What Kafka keeps in logs, or has clients keep, begins with its version: `encode_versioned`,
+`version_of` and `decode_versioned` are for those (MessageUtil.toVersionPrefixedBytes).
 """
 
 import struct
@@ -40,6 +43,7 @@ from replication.wire.schema import Part
 Message = TypeVar("Message")
 MakeSource: TypeAlias = Callable[..., tuple[str, dict[str, Any]]]
 
+_VERSION = struct.Struct(">h")
 _BROKEN = (struct.error, IndexError, UnicodeDecodeError)
 
 
@@ -93,6 +97,32 @@ def decode_in_steps(
         raise ProtocolError(f"not a {kind.__name__} v{version}: {broken}") from broken
     assert isinstance(message, kind)
     return message
+
+
+def encode_whole(message: object, *, version: int, flexible: bool = False) -> bytes:
+    """Return the bytes of a message without records."""
+    parts = encode(message, version=version, flexible=flexible)
+    assert all(isinstance(part, bytes | memoryview) for part in parts), "nothing lies in a file"
+    return b"".join(parts)  # type: ignore[arg-type] # just asserted
+
+
+def encode_versioned(message: object, version: int, *, flexible: bool = False) -> bytes:
+    """Return a version, and the bytes of the message in that version."""
+    return _VERSION.pack(version) + encode_whole(message, version=version, flexible=flexible)
+
+
+def version_of(data: bytes | None) -> int:
+    """Return the version that `data` begins with; raise ProtocolError where there is none."""
+    if data is None or len(data) < _VERSION.size:
+        raise ProtocolError("bytes without a version")
+    return int(_VERSION.unpack_from(data)[0])
+
+
+def decode_versioned(
+    kind: type[Message], data: bytes, version: int, *, flexible: bool = False
+) -> Message:
+    """Return the message behind the version, read as `version`; raise ProtocolError without one."""
+    return decode(kind, memoryview(data), _VERSION.size, version=version, flexible=flexible)
 
 
 @cache

@@ -12,14 +12,19 @@ A newer version is read as the newest that is known: what it adds stands behind.
 ConsumerProtocolSubscription, ConsumerProtocolAssignment, StickyAssignorUserData.)
 """
 
-import struct
 from collections.abc import Iterable
 from typing import Final, TypeVar
 
 import attrs
 
 from replication.errors import ProtocolError
-from replication.wire.codec import decode, encode
+from replication.wire.codec import (
+    decode,
+    decode_versioned,
+    encode_versioned,
+    encode_whole,
+    version_of,
+)
 from replication.wire.join_group import NO_GENERATION
 from replication.wire.schema import Kind, array, int32, octets, string
 from storage.types import TopicPartition
@@ -28,7 +33,6 @@ PROTOCOL_TYPE: Final = "consumer"
 LATEST_SUBSCRIPTION: Final = 3
 LATEST_ASSIGNMENT: Final = 3
 
-_VERSION: Final = struct.Struct(">h")
 Message = TypeVar("Message")
 
 
@@ -62,7 +66,7 @@ class StickyUserData:
 
 
 def encode_subscription(subscription: Subscription, version: int = LATEST_SUBSCRIPTION) -> bytes:
-    return _encode(subscription, version)
+    return encode_versioned(subscription, version)
 
 
 def decode_subscription(data: bytes) -> Subscription:
@@ -71,7 +75,7 @@ def decode_subscription(data: bytes) -> Subscription:
 
 
 def encode_assignment(assignment: Assignment, version: int = LATEST_ASSIGNMENT) -> bytes:
-    return _encode(assignment, version)
+    return encode_versioned(assignment, version)
 
 
 def decode_assignment(data: bytes) -> Assignment:
@@ -80,7 +84,7 @@ def decode_assignment(data: bytes) -> Assignment:
 
 
 def encode_sticky(user_data: StickyUserData) -> bytes:
-    return b"".join(map(_as_bytes, encode(user_data, version=1, flexible=False)))
+    return encode_whole(user_data, version=1)
 
 
 def decode_sticky(data: bytes) -> StickyUserData:
@@ -105,23 +109,8 @@ def partitions_of(topics: Iterable[TopicPartitions]) -> list[TopicPartition]:
     ]
 
 
-def _encode(message: object, version: int) -> bytes:
-    return _VERSION.pack(version) + b"".join(
-        map(_as_bytes, encode(message, version=version, flexible=False))
-    )
-
-
-def _as_bytes(part: object) -> bytes:
-    assert isinstance(part, bytes), "no records among these"
-    return part
-
-
 def _decode(kind: type[Message], data: bytes, latest: int) -> Message:
-    if len(data) < _VERSION.size:
-        raise ProtocolError(f"{len(data)} bytes are no {kind.__name__}")
-    (version,) = _VERSION.unpack_from(data)
+    version = version_of(data)
     if version < 0:
         raise ProtocolError(f"a {kind.__name__} of version {version}")
-    return decode(
-        kind, memoryview(data), _VERSION.size, version=min(version, latest), flexible=False
-    )
+    return decode_versioned(kind, data, min(version, latest))

@@ -26,11 +26,10 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from replication.coordinator.rules import decode_versioned, version_of
 from replication.errors import ProtocolError
 from replication.groups.rules.records import GroupMetadataMember, GroupMetadataValue
-from replication.wire.consumer_protocol import PROTOCOL_TYPE
-from replication.wire.schema import Kind, array
+from replication.wire.codec import decode_versioned, version_of
+from replication.wire.consumer_protocol import PROTOCOL_TYPE, Subscription
 from storage.batch.record_batch import NO_TIMESTAMP
 
 
@@ -316,25 +315,15 @@ def _member(value: GroupMetadataValue, written: GroupMetadataMember) -> Member:
     )
 
 
-@attrs.define(kw_only=True)
-class _Subscription:
-    """The part of a consumer's metadata that the coordinator reads (ConsumerProtocol).
-
-    version i16 | topics: array of strings | fields of later versions
+def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
+    """Return the topics of a consumer's subscription; None where the bytes are none.
 
     The coordinator hands these bytes on. It reads the topics so that the offsets of a topic that
     is being read neither expire nor are deleted (KIP-211, KIP-496).
     """
-
-    topics: list[str] = array(Kind.STRING)
-
-
-def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """Return the subscribed topics; None where the bytes are not a consumer's."""
     try:
         if version_of(metadata) < 0:
             return None
-        read = decode_versioned(_Subscription, metadata, version=0)
+        return frozenset(decode_versioned(Subscription, metadata, version=0).topics)
     except ProtocolError:
         return None
-    return frozenset(read.topics)

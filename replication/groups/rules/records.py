@@ -17,13 +17,9 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import attrs
 
-from replication.coordinator.rules import (
-    KeyAndValue,
-    decode_versioned,
-    encode_versioned,
-    version_of,
-)
+from replication.coordinator.rules import KeyAndValue
 from replication.errors import ProtocolError
+from replication.wire.codec import decode_versioned, encode_versioned, version_of
 from replication.wire.schema import array, int32, int64, octets, string
 from storage.batch.record_batch import NO_TIMESTAMP
 from storage.types import NO_LEADER_EPOCH, TopicPartition

@@ -14,13 +14,13 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from replication.coordinator.rules import decode_versioned, encode_versioned, version_of
 from replication.errors import ProtocolError
 from replication.transactions.rules.transaction import (
     Transaction,
     TransactionState,
 )
 from replication.wire.api_versions import EPOCH_BUMPING_VERSION
+from replication.wire.codec import decode_versioned, encode_versioned, version_of
 from replication.wire.schema import Kind, array, int8, int16, int32, int64, string
 from storage.batch.record_batch import NO_PRODUCER_ID, BatchHeader
 from storage.batch.records import decode_batch

@@ -21,7 +21,7 @@ LIMITS = GroupLimits(
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
 WALL_MS = 1_700_000_000_000
-RANGE = Protocol("range", b"\0\0\0\0\0\1\0\1t")
+RANGE = Protocol("range", b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff")
 
 
 @attrs.define(eq=False)

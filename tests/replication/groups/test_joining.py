@@ -12,8 +12,8 @@ from replication.groups.rules.group import GroupState, Protocol
 from replication.groups.rules.presence import commit, heartbeat, leave
 from tests.replication.groups.desk import LIMITS, RANGE, REBALANCE_MS, SESSION_MS, Desk
 
-ROBIN = Protocol("roundrobin", b"\0\0\0\0\0\1\0\1t")
-STICKY = Protocol("sticky", b"\0\0\0\0\0\1\0\1t")
+ROBIN = Protocol("roundrobin", b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff")
+STICKY = Protocol("sticky", b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff")
 
 
 @pytest.fixture

@@ -148,8 +148,9 @@ def test_a_group_lives_where_kafka_looks_for_it() -> None:
 @pytest.mark.parametrize(
     ("metadata", "topics"),
     [
-        (b"\0\1\0\0\0\2\0\1a\0\2bc and more", frozenset({"a", "bc"})),
-        (b"\0\0\0\0\0\0", frozenset()),
+        (b"\0\1\0\0\0\2\0\1a\0\2bc\xff\xff\xff\xff and more", frozenset({"a", "bc"})),
+        (b"\0\0\0\0\0\0\xff\xff\xff\xff", frozenset()),
+        (b"\0\0\0\0\0\0", None),
         (b"", None),
         (b"\0\0\0\0\0\7\0\1a", None),
         (b"\xff\xff\0\0\0\0", None),
