@@ -1,7 +1,8 @@
 """Which segments have files open, so that a broker of many partitions does not run out of them.
 
     opened     a segment that opens one of its files is noted, the last one last
-    trimmed    before an append or a read: those noted first let go, down to `limit`
+    trimmed    before an append or a read: those noted first let go, down to `limit`, but only
+               `LOOKS` of them are looked at each time
     used       one that has let go opens its files again, and is noted again
 
 Rule 1: a segment with a `FileRegion` on its way keeps its files: its sender has the
@@ -17,12 +18,15 @@ A segment has at most four files open: one where it is only read from or appende
 indexes while something is looked up or indexed.
 """
 
+from itertools import islice
 from typing import Final, Protocol
 
 import attrs
 
 DEFAULT_LIMIT: Final = 500
 FILES_OF_A_SEGMENT: Final = 4
+LOOKS: Final = 4
+"""More than an operation opens, so that the number falls to `limit` when they can let go again."""
 _LEAST: Final = 8
 
 
@@ -57,11 +61,13 @@ class OpenSegments:
         self._noted.pop(segment, None)
 
     def trim(self) -> None:
-        """Let the oldest go, as far as `limit` asks and they can."""
+        """Let the oldest go, as far as `limit` asks and the first `LOOKS` of them can."""
         excess = len(self._noted) - self.limit
         if excess <= 0:
             return
-        for segment in list(self._noted):
+        # A fetch of many partitions keeps them all open: looking at each of them before each read
+        # would take a time that grows with their square.
+        for segment in list(islice(self._noted, LOOKS)):
             del self._noted[segment]
             if segment.release():
                 excess -= 1

@@ -109,7 +109,8 @@ def _bounded_interval(index_interval_bytes: int) -> int:
     return min(index_interval_bytes, MAX_INDEX_INTERVAL)
 
 
-@attrs.define(eq=False, kw_only=True)
+# Without hooks: with them, each attribute that an append sets would take four calls.
+@attrs.define(eq=False, kw_only=True, on_setattr=attrs.setters.NO_OP)
 class Segment:
     file_system: FileSystem
     directory: str

@@ -8,7 +8,7 @@ import pytest
 from storage.errors import RegionAbortedError
 from storage.filesystem import OsFileSystem
 from storage.log.log import Log
-from storage.log.open_segments import OpenSegments
+from storage.log.open_segments import LOOKS, OpenSegments
 from storage.manager.log_manager import LogManager
 from storage.testing import Fault, FaultyFileSystem
 from storage.testing.file_system import FaultyFile
@@ -146,6 +146,33 @@ def test_the_oldest_go_first_and_the_pinned_are_passed_over() -> None:
     assert region_at(log, 4) is not None
     segments.trim()
     assert log.segments[0]._pins is None
+
+
+class Pinned:
+    """A segment that is being sent, until `pinned` is cleared; it counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.pinned, self.asked = True, 0
+
+    def release(self) -> bool:
+        self.asked += 1
+        return not self.pinned
+
+
+def test_however_many_are_pinned_only_a_few_are_looked_at_each_time() -> None:
+    """In a fetch of 9,999 partitions each read would look at thousands."""
+    segments = [Pinned() for _ in range(100)]
+    kept = OpenSegments(limit=10)
+    for number, segment in enumerate(segments, start=1):
+        kept.note(segment)
+        kept.trim()
+        assert sum(each.asked for each in segments) <= number * LOOKS
+    assert len(kept) == 100
+    for segment in segments:
+        segment.pinned = False
+    for _ in range(100):
+        kept.trim()
+    assert len(kept) == 10
 
 
 def test_indexes_that_were_let_go_in_the_middle_are_whole_when_they_come_back() -> None:
