@@ -6,9 +6,11 @@ import attrs
 
 from replication.errors import ErrorCode, KafkaError
 from replication.groups.coordinator import GroupCoordinator
+from replication.groups.forgetting import tombstones
 from replication.groups.rules.group import GroupState
 from replication.groups.rules.offsets import CommittedOffset
 from replication.groups.shard import HostedGroup
+from replication.net.pace import in_steps
 from replication.steps import Steps
 from storage.types import TopicPartition
 
@@ -52,6 +54,8 @@ async def delete_offsets(
     coordinator: GroupCoordinator, group_id: str, partitions: Iterable[TopicPartition]
 ) -> Mapping[TopicPartition, ErrorCode]:
     """Delete committed offsets and return the outcomes; raise KafkaError for the whole group."""
+    coordinator.serving_members(group_id)
+    made = await in_steps(tombstones(group_id, list(partitions)))
     shard = coordinator.serving_members(group_id)
     hosted = shard.groups.get(group_id)
     if hosted is None:
@@ -61,10 +65,10 @@ async def delete_offsets(
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"{group_id} has members")
     kept = {
         each: None
-        for each in partitions
+        for each in made
         if group.state is not GroupState.EMPTY and group.is_subscribed(each.topic)
     }
-    free = [each for each in partitions if each not in kept]
+    free = {each: record for each, record in made.items() if each not in kept}
     error = await coordinator.forgetting.delete_offsets(shard, hosted, free)
     if error is not ErrorCode.NONE:
         raise KafkaError(error, f"the offsets of {group_id} could not be deleted")

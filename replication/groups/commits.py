@@ -7,12 +7,15 @@ transaction  checked ── pending ── written ──> pending until the tra
 
 from collections.abc import Awaitable, Callable, Mapping
 
+from replication.coordinator.rules import KeyAndValue
 from replication.errors import ErrorCode, KafkaError
 from replication.groups.coordinator import GroupCoordinator
 from replication.groups.rules.group import Group
 from replication.groups.rules.offsets import CommittedOffset, commit_error, transaction_error
 from replication.groups.rules.presence import commit
 from replication.groups.rules.records import offset_record
+from replication.net.pace import in_steps
+from replication.steps import Steps, each_of
 from storage.producers.verification import VerificationGuard
 from storage.types import NO_OFFSET, TopicPartition
 
@@ -37,6 +40,8 @@ async def commit_offsets(
     `unknown_group` is the error of a member whose group does not exist.
     """
     try:
+        coordinator.serving(group_id)
+        records = await in_steps(_records(group_id, offsets))
         shard = coordinator.serving(group_id)
     except KafkaError as error:
         return error.code
@@ -55,9 +60,7 @@ async def commit_offsets(
     if refusal is not ErrorCode.NONE or not offsets:
         return refusal
     hosted.offsets.begin(offsets)
-    submission = hosted.log.submit(
-        [offset_record(group_id, each, offset.value()) for each, offset in offsets.items()]
-    )
+    submission = hosted.log.submit(records)
     await submission.wait()
     if submission.error is ErrorCode.NONE:
         hosted.offsets.written(offsets, log_offset=submission.log_offset)
@@ -84,6 +87,7 @@ async def commit_in_transaction(
     """
     try:
         shard = coordinator.serving_members(group_id)
+        records = await in_steps(_records(group_id, offsets))
         guard = await verify(shard.partition)
         shard = coordinator.serving_members(group_id)
     except KafkaError as refusal:
@@ -109,14 +113,17 @@ async def commit_in_transaction(
     producer_id, _ = producer
     for each, offset in offsets.items():
         hosted.offsets.add_pending(producer_id, each, offset, log_offset=NO_OFFSET)
-    submission = hosted.log.submit(
-        [offset_record(group_id, each, offset.value()) for each, offset in offsets.items()],
-        producer=producer,
-        guard=guard,
-    )
+    submission = hosted.log.submit(records, producer=producer, guard=guard)
     await submission.wait()
     if submission.error is ErrorCode.NONE:
         hosted.offsets.pending_written(producer_id, offsets, log_offset=submission.log_offset)
     else:
         hosted.offsets.pending_failed(producer_id, offsets)
     return commit_error(submission.error)
+
+
+def _records(
+    group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
+) -> Steps[list[KeyAndValue]]:
+    """Return the records of a commit, which are made before it is checked: that takes no pause."""
+    return each_of(lambda each: offset_record(group_id, each, offsets[each].value()), list(offsets))

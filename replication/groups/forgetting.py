@@ -5,13 +5,16 @@ and offsets is deleted. Each key gets a tombstone. The group drops its offsets a
 commit meanwhile is written behind the tombstones; if those cannot be written, it restores them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from functools import partial
+from typing import TypeAlias
 
 import attrs
 
 from replication.config import BrokerConfig
 from replication.config.broker import MINUTE_MS
 from replication.coordinator.log import Submission
+from replication.coordinator.rules import KeyAndValue
 from replication.errors import ErrorCode
 from replication.events import EventSink, GroupOffsetsForgotten
 from replication.groups.rules.effects import Moment
@@ -19,9 +22,12 @@ from replication.groups.rules.group import Group, GroupState
 from replication.groups.rules.offsets import commit_error
 from replication.groups.rules.records import group_tombstone, offset_tombstone
 from replication.groups.shard import GroupShard, HostedGroup
+from replication.net.pace import in_steps
 from replication.net.seams import NodeClock
-from replication.steps import Steps
+from replication.steps import Steps, each_of
 from storage.types import NO_OFFSET, TopicPartition
+
+Tombstones: TypeAlias = dict[TopicPartition, KeyAndValue]
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -38,12 +44,13 @@ class Forgetting:
         """Delete the offsets and groups of `shard` that have expired."""
         for group_id, hosted in shard:
             yield 1 + len(hosted.offsets)
+            made = yield from tombstones(group_id, self._expired(hosted))
             if not shard.serves(group_id, hosted):
                 continue
             gone = list(hosted.offsets.remove(self._expired(hosted)))
             whole = hosted.is_idle
             if gone or whole:
-                self._forget(shard, hosted, gone, whole=whole, cause="expired")
+                self._forget(shard, hosted, gone, made, whole=whole, cause="expired")
 
     def _expired(self, hosted: HostedGroup) -> list[TopicPartition]:
         group = hosted.group
@@ -66,22 +73,27 @@ class Forgetting:
         """Forget the offsets that the groups of `shard` have committed for deleted partitions."""
         for group_id, hosted in shard:
             yield 1 + len(hosted.offsets)
+            made = yield from tombstones(group_id, hosted.offsets.among(partitions))
             if not shard.serves(group_id, hosted):
                 continue
             if gone := list(hosted.offsets.remove(hosted.offsets.among(partitions))):
-                self._forget(shard, hosted, gone, whole=False, cause="topic deleted")
+                self._forget(shard, hosted, gone, made, whole=False, cause="topic deleted")
 
     # On request.
 
     async def delete_group(self, shard: GroupShard, group_id: str) -> ErrorCode:
         hosted = shard.groups.get(group_id)
+        made: Tombstones = {}
+        if hosted is not None:
+            made = await in_steps(tombstones(group_id, hosted.offsets.partitions()))
+            hosted = shard.groups.get(group_id)
         if hosted is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if hosted.group.state is not GroupState.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP
         written = hosted.group.value()
         placed = hosted.offsets.remove(hosted.offsets.partitions())
-        submission = self._forget(shard, hosted, list(placed), whole=True, cause="deleted")
+        submission = self._forget(shard, hosted, list(placed), made, whole=True, cause="deleted")
         if submission is None:
             return ErrorCode.NONE  # no record of the group is in the log
         await submission.wait()
@@ -92,10 +104,11 @@ class Forgetting:
         return commit_error(submission.error)
 
     async def delete_offsets(
-        self, shard: GroupShard, hosted: HostedGroup, partitions: Iterable[TopicPartition]
+        self, shard: GroupShard, hosted: HostedGroup, made: Tombstones
     ) -> ErrorCode:
-        placed = hosted.offsets.remove(partitions)
-        submission = self._forget(shard, hosted, list(placed), whole=False, cause="deleted")
+        """Delete the offsets of the partitions in `made`."""
+        placed = hosted.offsets.remove(made)
+        submission = self._forget(shard, hosted, list(placed), made, whole=False, cause="deleted")
         if submission is None:
             return ErrorCode.NONE
         await submission.wait()
@@ -109,12 +122,14 @@ class Forgetting:
         shard: GroupShard,
         hosted: HostedGroup,
         partitions: list[TopicPartition],
+        made: Tombstones,
         *,
         whole: bool,
         cause: str,
     ) -> Submission | None:
+        """Write the tombstones of `partitions`; `made` has most of them already."""
         group = hosted.group
-        records = [offset_tombstone(group.group_id, each) for each in partitions]
+        records = [made.get(each) or offset_tombstone(group.group_id, each) for each in partitions]
         if whole:
             if group.generation > 0:
                 records.append(group_tombstone(group.group_id))
@@ -130,6 +145,12 @@ class Forgetting:
             )
         )
         return shard.log.submit(records)
+
+
+def tombstones(group_id: str, partitions: Sequence[TopicPartition]) -> Steps[Tombstones]:
+    """Return the tombstone of each offset. They are made first: what is forgotten goes at once."""
+    made = yield from each_of(partial(offset_tombstone, group_id), partitions)
+    return dict(zip(partitions, made, strict=True))
 
 
 def _was_refused(submission: Submission) -> bool:

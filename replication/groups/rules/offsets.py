@@ -47,7 +47,7 @@ class CommittedOffset:
         )
 
     def value(self) -> OffsetCommitValue:
-        return OffsetCommitValue(**attrs.asdict(self))
+        return OffsetCommitValue(**attrs.asdict(self, recurse=False))
 
 
 class Placed(NamedTuple):
