@@ -21,9 +21,11 @@ import trio
 from replication.errors import ErrorCode, KafkaError
 from replication.leader.partition import Partition
 from replication.leader.purgatory import Purgatory
+from replication.net.pace import in_steps
 from replication.replica_manager.delayed import DelayedOutcomes
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.results import DeleteRecordsResult, code_of
+from replication.steps import Steps, each_of
 from replication.wire.metadata import INTERNAL_TOPICS
 from storage.errors import KafkaStorageError, StorageError
 from storage.types import Offset, TopicPartition
@@ -46,23 +48,45 @@ class DeleteRecordsPath:
         Return one result per entry, once every live follower has done so or the time is up.
         """
         results: dict[TopicPartition, DeleteRecordsResult] = {}
+        required = await in_steps(self._delete_each(offsets, results))
+        delayed = DelayedOutcomes(self.hosted, dict(required), Partition.deleted)
+        await in_steps(each_of(delayed.satisfied_by, list(required)))
+        if not delayed.satisfied():
+            await self.purgatory.wait(delayed, list(delayed.required), timeout_ms=timeout_ms)
+        else:
+            await trio.lowlevel.checkpoint()
+        return await in_steps(self._results(offsets, results, required, delayed.outcomes))
+
+    def _delete_each(
+        self,
+        offsets: Mapping[TopicPartition, Offset],
+        results: dict[TopicPartition, DeleteRecordsResult],
+    ) -> Steps[dict[TopicPartition, Offset]]:
+        """Return the log starts to wait for; add to `results` the partitions that are refused."""
         required: dict[TopicPartition, Offset] = {}
         for topic_partition, offset in offsets.items():
+            yield 1
             try:
                 required[topic_partition] = self._delete_before(topic_partition, offset)
             except KafkaError as error:
                 results[topic_partition] = DeleteRecordsResult(error=error.code)
             except StorageError as error:
                 results[topic_partition] = DeleteRecordsResult(error=code_of(error))
-        delayed = DelayedOutcomes(self.hosted, dict(required), Partition.deleted)
-        if not delayed.satisfied():
-            await self.purgatory.wait(delayed, required, timeout_ms=timeout_ms)
-        else:
-            await trio.lowlevel.checkpoint()
-        for topic_partition, offset in required.items():
-            error_code = delayed.outcomes.get(topic_partition, ErrorCode.REQUEST_TIMED_OUT)
-            results[topic_partition] = self._result(topic_partition, offset, error_code)
-        return {each: results[each] for each in offsets}
+        return required
+
+    def _results(
+        self,
+        offsets: Mapping[TopicPartition, Offset],
+        refused: Mapping[TopicPartition, DeleteRecordsResult],
+        required: Mapping[TopicPartition, Offset],
+        outcomes: Mapping[TopicPartition, ErrorCode],
+    ) -> Steps[dict[TopicPartition, DeleteRecordsResult]]:
+        results: dict[TopicPartition, DeleteRecordsResult] = {}
+        for each in offsets:
+            yield 1
+            outcome = outcomes.get(each, ErrorCode.REQUEST_TIMED_OUT)
+            results[each] = refused.get(each) or self._result(each, required[each], outcome)
+        return results
 
     def _delete_before(self, topic_partition: TopicPartition, offset: Offset) -> Offset:
         if topic_partition.topic in INTERNAL_TOPICS:

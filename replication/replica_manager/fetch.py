@@ -21,7 +21,7 @@ possibly by this very fetch, or had records then.
 Rule 6: a partition that is settled in the session is neither read nor watched: the session
 reports that it has moved, and only then it is watched in the purgatory.
 
-Rule 7: at most `STEP` partitions are read in one turn of the loop. A fetch of more is watched from
+Rule 7: at most `READ_AT_ONCE` partitions are read in one turn of the loop. A fetch of more is watched from
 its first read on, because what it has read may move while it reads the rest; and in a pause its
 session may end, or another request may change its terms: then nothing more is settled in it.
 """
@@ -61,6 +61,9 @@ from storage.errors import KafkaStorageError, StorageError
 from storage.types import NO_TOPIC_ID, TopicPartition
 
 AskedPartition: TypeAlias = tuple[TopicIdPartition, FetchInfo]
+READ_AT_ONCE = 128
+"""The partitions that are read in one turn of the loop; with records they take a few milliseconds."""
+
 Known: TypeAlias = Mapping[AskedPartition, FetchPartitionData]
 """The answers that a waiting fetch keeps for the partitions that do not move meanwhile."""
 
@@ -175,7 +178,7 @@ class FetchPath:
         if session is not None:
             session.pulse.last_fetch_ms = self.clock.now_ms()
         delayed = DelayedFetch(self.hosted, params, partial(self._is_held_back, params))
-        if len(wanted) <= STEP:
+        if len(wanted) <= READ_AT_ONCE:
             answers = at_once(self._read(params, wanted, session=session))
             if self._is_final(params, wanted, session, answers):
                 await trio.lowlevel.checkpoint()
@@ -293,10 +296,10 @@ class FetchPath:
         """
         room = _Room(params.max_bytes, min_one=not params.hard_max_bytes)
         answers: Answers = []
-        for start in range(0, len(wanted), STEP):
+        for start in range(0, len(wanted), READ_AT_ONCE):
             if start and session is not None and not session.may_settle(self.terms(params)):
                 session = None
-            some = wanted[start : start + STEP]
+            some = wanted[start : start + READ_AT_ONCE]
             read = self._read_some(params, some, room, session=session, known=known, moved=moved)
             if known is None:
                 self.meters.fetch_has_come(read)
@@ -305,7 +308,7 @@ class FetchPath:
                 for asked, _ in read:
                     self.purgatory.watch(delayed, asked.topic_partition)
             answers += read
-            yield len(some)
+            yield STEP * len(some) // READ_AT_ONCE
         return answers
 
     def _read_some(
