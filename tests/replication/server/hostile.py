@@ -445,12 +445,13 @@ async def drop_answer(connection: Connection) -> int:
 
 
 @asynccontextmanager
-async def attacked(*, unauthorised: bool = False) -> AsyncIterator[Attacked]:
+async def attacked(*, unauthorised: bool = False, **properties: str) -> AsyncIterator[Attacked]:
     """A cluster of one broker with `TOPIC`, as `Hostile.unauthorised` asks for."""
+    changed = {key.replace("_", "."): value for key, value in properties.items()}
     async with open_cluster(
         brokers=1,
         listeners=["INSIDE"] if unauthorised else ["PLAINTEXT"],
-        properties=QUICK | (WITH_ACLS if unauthorised else {}),
+        properties=QUICK | (WITH_ACLS if unauthorised else {}) | changed,
     ) as cluster:
         stage = Attacked(cluster, unauthorised)
         await Client(stage.seams(ADMIN)).create_topic(stage.address, TOPIC, replicas=1)

@@ -9,10 +9,12 @@ import trio
 
 from replication.server.limits import LIMITED
 from tests.deep import one_in
+from tests.replication.server.filled import FILLED, filled
 from tests.replication.server.hostile import (
     ACCEPTED,
     HOSTILE,
     MOST_STEPS,
+    Cost,
     Hostile,
     attacked,
     counted,
@@ -44,6 +46,7 @@ async def test_a_change_that_is_granted_leaves_the_neighbour_room(hostile: Hosti
 
 LISTS = dict(long_lists())
 ITEMS = 3_000
+MANY = 1_000
 
 
 @pytest.mark.deep
@@ -65,6 +68,17 @@ async def test_a_long_list_leaves_its_neighbour_room(place: int) -> None:
     most = {name: (16 if name.split()[0] in changes else 10) * ITEMS for name in steps}
     assert {name: each for name, each in steps.items() if each > most[name]} == {}
     assert {name: each for name, each in allocated.items() if each > 1} == {}
+
+
+async def test_requests_about_everything_leave_their_neighbour_room() -> None:
+    """A broker with 1,000 partitions; done in one go, much takes more than a hundred lines for each."""
+    most = 100 * MANY
+    costs: dict[str, Cost] = {}
+    async with filled(partitions=MANY, others=MANY) as stage:
+        for name, request in FILLED.items():
+            costs[name] = await request.sent_to(stage, counted())
+    assert {name: each.steps for name, each in costs.items() if each.steps > most} == {}
+    assert [name for name, each in costs.items() if not each.answer_bytes] == []
 
 
 async def test_work_without_a_checkpoint_is_seen() -> None:

@@ -1,0 +1,307 @@
+"""Requests about everything that a broker has, to a broker that has much of it.
+
+    FILLED    the requests, in the order in which they are sent: the last ones delete
+    filled    an attacked cluster whose topic has many partitions, with many groups, transactional
+              ids and producers
+
+Partitions are created as any other. Groups, transactional ids and producers are put where the
+broker keeps what it has read from its logs: a hundred thousand requests would take minutes.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext
+from typing import Any
+
+import attrs
+
+from replication.broker.broker import Broker
+from replication.config import ConfigOperation
+from replication.errors import ErrorCode
+from replication.groups.rules.group import Group
+from replication.transactions.rules.decisions import Slot, created
+from replication.wire.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from replication.wire.delete_groups import DeleteGroupsRequest
+from replication.wire.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from replication.wire.describe_configs import ConfigResourceType
+from replication.wire.describe_groups import DescribeGroupsRequest
+from replication.wire.describe_log_dirs import DescribeLogDirsRequest
+from replication.wire.describe_producers import DescribeProducersRequest, DescribeProducersTopic
+from replication.wire.describe_topic_partitions import DescribeTopicPartitionsRequest
+from replication.wire.describe_transactions import DescribeTransactionsRequest
+from replication.wire.end_txn import EndTxnRequest
+from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic
+from replication.wire.find_coordinator import GROUP, TRANSACTION, FindCoordinatorRequest
+from replication.wire.incremental_alter_configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
+from replication.wire.init_producer_id import InitProducerIdRequest
+from replication.wire.list_groups import ListGroupsRequest
+from replication.wire.list_offsets import (
+    LATEST,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from replication.wire.list_transactions import ListTransactionsRequest
+from replication.wire.metadata import MetadataRequest
+from replication.wire.offset_commit import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitTopic,
+)
+from replication.wire.offset_delete import (
+    OffsetDeletePartition,
+    OffsetDeleteRequest,
+    OffsetDeleteTopic,
+)
+from replication.wire.offset_fetch import OffsetFetchGroup, OffsetFetchRequest
+from replication.wire.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from replication.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from storage.batch.records import Record, encode_batch
+from storage.producers.snapshot import ProducerState
+from storage.types import TopicPartition
+from tests.replication.broker.clients import Client
+from tests.replication.server.hostile import (
+    ADMIN,
+    TOPIC,
+    Attacked,
+    Cost,
+    attacked,
+    create_partitions,
+    frame_of,
+    names,
+)
+
+READER, WRITER = "reader", "writer"
+"""The group that has read every partition, and the transactional id that writes to all of them."""
+
+
+@attrs.frozen
+class Filled(Attacked):
+    """An attacked cluster with `partitions` of its topic, and `others` of everything else."""
+
+    partitions: int
+    others: int
+    producer: tuple[int, int]
+    """The producer id and epoch of `WRITER`."""
+
+    @property
+    def numbers(self) -> range:
+        return range(self.partitions)
+
+
+@attrs.frozen
+class Request:
+    """A request of `FILLED`; `version` is the newest, if None."""
+
+    make: Callable[[Filled], object]
+    version: int | None = None
+
+    async def sent_to(self, stage: Filled, watch: Any) -> Cost:
+        return await stage.send(frame_of(self.make(stage), self.version), watch)
+
+
+@asynccontextmanager
+async def filled(*, partitions: int, others: int) -> AsyncIterator[Filled]:
+    """A cluster of one broker that has so much."""
+    # What is counted or weighed takes long: meanwhile the broker is to stay in the cluster.
+    async with attacked(broker_session_timeout_ms="600000") as stage:
+        growth = create_partitions(partitions, validate_only=False)
+        growth.timeout_ms = 600_000
+        await stage.send(frame_of(growth), nullcontext({}))
+        cluster, broker = stage.cluster, stage.cluster.brokers[1]
+        hosted = broker.replica_manager.hosted.online
+        await cluster.until(lambda: len(hosted) >= partitions, what="every partition is led")
+        client = Client(stage.seams(ADMIN))
+        for key_type, key in ((GROUP, READER), (TRANSACTION, WRITER)):
+            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+            await client.ask(stage.address, request)
+        await cluster.until(
+            lambda: _are_loaded(broker), what="the coordinators have read their logs"
+        )
+        given = await client.ask(
+            stage.address,
+            InitProducerIdRequest(transactional_id=WRITER, transaction_timeout_ms=60_000),
+        )
+        assert given.error_code == ErrorCode.NONE, given
+        _fill(broker, others)
+        yield Filled(
+            cluster,
+            unauthorised=False,
+            partitions=partitions,
+            others=others,
+            producer=(given.producer_id, given.producer_epoch),
+        )
+
+
+def _are_loaded(broker: Broker) -> bool:
+    return all(
+        led.shards and all(shard.ready for shard in led.shards.values())
+        for led in (broker.groups, broker.transactions)
+    )
+
+
+def _fill(broker: Broker, count: int) -> None:
+    now_ms = broker.seams.clock.wall_ms()
+    log = broker.replica_manager.hosted.get(TopicPartition(TOPIC, 0)).log
+    for number, name in enumerate(names(count, "filled-%d"), start=1_000_000):
+        broker.groups.serving(name).add(Group(name))
+        slot = Slot(created(name, producer_id=number, timeout_ms=60_000, now_ms=now_ms))
+        broker.transactions.serving(name).slots[name] = slot
+        log.producers.producers[number] = ProducerState(number, last_timestamp=now_ms)
+
+
+# The requests.
+
+
+def fetch(stage: Filled, *, max_wait_ms: int = 0, session_epoch: int = -1) -> FetchRequest:
+    asked = [
+        FetchPartition(partition=each, fetch_offset=0, partition_max_bytes=1 << 20)
+        for each in stage.numbers
+    ]
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=1 << 30,
+        max_bytes=1 << 30,
+        session_epoch=session_epoch,
+        topics=[FetchTopic(topic=TOPIC, partitions=asked)],
+    )
+
+
+def produce_everywhere(stage: Filled) -> ProduceRequest:
+    batch = encode_batch([Record(timestamp=0, value=b"x")])
+    sent = [PartitionProduceData(index=each, records=batch) for each in stage.numbers]
+    topic = TopicProduceData(name=TOPIC, partition_data=sent)
+    return ProduceRequest(transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=[topic])
+
+
+def list_offsets(stage: Filled) -> ListOffsetsRequest:
+    asked = [
+        ListOffsetsPartition(partition_index=each, timestamp=LATEST, max_num_offsets=1 << 30)
+        for each in stage.numbers
+    ]
+    return ListOffsetsRequest(topics=[ListOffsetsTopic(name=TOPIC, partitions=asked)])
+
+
+def epoch_ends(stage: Filled) -> OffsetForLeaderEpochRequest:
+    asked = [OffsetForLeaderPartition(partition=each, leader_epoch=0) for each in stage.numbers]
+    return OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=TOPIC, partitions=asked)])
+
+
+def commit(stage: Filled) -> OffsetCommitRequest:
+    offsets = [
+        OffsetCommitPartition(partition_index=each, committed_offset=0, committed_metadata="")
+        for each in stage.numbers
+    ]
+    topic = OffsetCommitTopic(name=TOPIC, partitions=offsets)
+    return OffsetCommitRequest(group_id=READER, member_id="", topics=[topic])
+
+
+def fetch_offsets(_: Filled) -> OffsetFetchRequest:
+    group = OffsetFetchGroup(group_id=READER, topics=None)
+    return OffsetFetchRequest(groups=[group], require_stable=True)
+
+
+def delete_offsets(stage: Filled) -> OffsetDeleteRequest:
+    partitions = [OffsetDeletePartition(partition_index=each) for each in stage.numbers]
+    return OffsetDeleteRequest(
+        group_id=READER, topics=[OffsetDeleteTopic(name=TOPIC, partitions=partitions)]
+    )
+
+
+def add_to_transaction(stage: Filled) -> AddPartitionsToTxnRequest:
+    producer_id, producer_epoch = stage.producer
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=WRITER,
+        v3_and_below_producer_id=producer_id,
+        v3_and_below_producer_epoch=producer_epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=TOPIC, partitions=list(stage.numbers))],
+    )
+
+
+def end_transaction(stage: Filled) -> EndTxnRequest:
+    producer_id, producer_epoch = stage.producer
+    return EndTxnRequest(
+        transactional_id=WRITER,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        committed=True,
+    )
+
+
+def describe_producers(_: Filled) -> DescribeProducersRequest:
+    return DescribeProducersRequest(
+        topics=[DescribeProducersTopic(name=TOPIC, partition_indexes=[0])]
+    )
+
+
+def alter_default(_: Filled) -> IncrementalAlterConfigsRequest:
+    """Change what every topic has unless it says otherwise."""
+    change = IncrementalAlterableConfig(
+        name="log.retention.ms", config_operation=ConfigOperation.SET, value="1000000"
+    )
+    resource = IncrementalAlterConfigsResource(
+        resource_type=ConfigResourceType.BROKER, resource_name="", configs=[change]
+    )
+    return IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+
+
+def delete_records(stage: Filled) -> DeleteRecordsRequest:
+    partitions = [DeleteRecordsPartition(partition_index=each, offset=-1) for each in stage.numbers]
+    return DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name=TOPIC, partitions=partitions)], timeout_ms=30_000
+    )
+
+
+FILLED: dict[str, Request] = {
+    "Produce to every partition": Request(produce_everywhere),
+    "Fetch every partition": Request(fetch, version=12),  # the last version with names
+    "Fetch every partition, waiting": Request(
+        lambda stage: fetch(stage, max_wait_ms=50), version=12
+    ),
+    "Fetch every partition, in a session": Request(
+        lambda stage: fetch(stage, session_epoch=0), version=12
+    ),
+    "ListOffsets of every partition": Request(list_offsets),
+    "ListOffsets 0 of every partition": Request(list_offsets, version=0),
+    "OffsetForLeaderEpoch of every partition": Request(epoch_ends),
+    "Metadata of every topic": Request(lambda _: MetadataRequest(topics=None)),
+    "DescribeTopicPartitions of every topic": Request(lambda _: DescribeTopicPartitionsRequest()),
+    "DescribeLogDirs of every partition": Request(lambda _: DescribeLogDirsRequest(topics=None)),
+    "OffsetCommit of every partition": Request(commit),
+    "OffsetFetch of all offsets": Request(fetch_offsets),
+    "OffsetDelete of all offsets": Request(delete_offsets),
+    "ListGroups": Request(lambda _: ListGroupsRequest()),
+    "DescribeGroups of every group": Request(
+        lambda stage: DescribeGroupsRequest(groups=names(stage.others, "filled-%d"))
+    ),
+    "AddPartitionsToTxn of every partition": Request(add_to_transaction, version=3),
+    "DescribeTransactions of every partition": Request(
+        lambda _: DescribeTransactionsRequest(transactional_ids=[WRITER])
+    ),
+    "EndTxn with every partition": Request(end_transaction, version=3),
+    "ListTransactions": Request(lambda _: ListTransactionsRequest()),
+    "DescribeProducers of one partition": Request(describe_producers),
+    "IncrementalAlterConfigs of every broker": Request(alter_default),
+    "DeleteRecords of every partition": Request(delete_records),
+    "DeleteGroups of every group": Request(
+        lambda stage: DeleteGroupsRequest(groups_names=names(stage.others, "filled-%d"))
+    ),
+    "DeleteTopics with every partition": Request(
+        lambda _: DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)], timeout_ms=60_000)
+    ),
+}
