@@ -169,10 +169,10 @@ def compare(
     if len({copy.topic_id for copy in copies} - {None}) > 1:
         views = [CopyAt(directory=copy.replica, topic_id=copy.topic_id) for copy in copies]
         return different(Difference.TOPIC_ID, start, views)
-    parting = walk.run()
-    if parting is None:
+    divergence = walk.run()
+    if divergence is None:
         return Same(partition=partition, directories=names, compared=walk.compared)
-    return different(parting.difference, parting.offset, parting.copies)
+    return different(divergence.difference, divergence.offset, divergence.copies)
 
 
 @attrs.define(eq=False)

@@ -7,7 +7,7 @@ coroutines are driven to the end here by `_finish`: they wait for nothing but th
 socket blocks. So no trio loop is needed: Spark starts its executors' Python processes itself, and
 runs tasks in their main threads.
 
-Rule 1: an error on a connection closes it. A response that nobody waited for would be taken for
+Rule 1: an error on a connection closes it. A response without a caller would be taken for
 the next request's.
 
 Rule 2: a login may be good for a while only (`connections.max.reauth.ms`, KIP-368). It is not
@@ -50,7 +50,7 @@ class Credentials:
 
     @classmethod
     def of(cls, introduction: Introduction) -> Self:
-        """Read the files of keys; raise ConfigError if they are of no use."""
+        """Read the files of keys; raise ConfigError if they cannot be used."""
         context = client_context(introduction.tls) if uses_tls(introduction.protocol) else None
         return cls(context, introduction.login)
 
@@ -199,7 +199,7 @@ class BlockingConnection:
 
     @contextmanager
     def _closing_on_error(self) -> Iterator[None]:
-        """Rule 1."""
+        """Close the connection if the block raises (rule 1)."""
         try:
             yield
         except ssl.SSLError as error:

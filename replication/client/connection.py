@@ -2,7 +2,7 @@
 
     connect ── ApiVersions ──┬── writer: what is queued, in order, while few are in flight
                              ├── reader: the answer to the oldest in flight
-                             └── watch:  the oldest is late, or nobody has said anything for long
+                             └── watch:  the oldest is late, or the connection has been idle for long
 
 Rule 1: a peer answers in the order in which it was asked. A response to another request than
 the oldest one ends the connection.
@@ -12,7 +12,7 @@ acted on a request that it did not answer is not known.
 
 Rule 3: a caller may be cancelled at any time. The response is read all the same and dropped;
 the connection lives on. That is why a task reads here, and not the caller as in
-`replication.net.rpc`. The task also hears at once that an idle connection has ended.
+`replication.net.rpc`. The task also notices at once that an idle connection has ended.
 
 Rule 4: nothing is sent to a broker that throttles us for as long as it says (KIP-219).
 
@@ -203,7 +203,7 @@ class BrokerConnection:
     # -- reading
 
     async def _read(self, reader: FrameReader) -> None:
-        """Read responses. It reads also while nothing is in flight, to hear that the peer closed."""
+        """Read responses; also while nothing is in flight, to notice that the peer has closed."""
         while True:
             frame = await self._frame(reader)
             if not self._in_flight:

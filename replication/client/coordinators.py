@@ -37,7 +37,7 @@ async def find_coordinator(metadata: Metadata, kind: int, key: str) -> Node:
     """
     request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
     response = await metadata.ask_any(request)
-    # Up to version 3 the coordinator stands at the top.
+    # Up to version 3 the response itself has the fields of the coordinator.
     found = response.coordinators[0] if response.coordinators else response
     error = ErrorCode.of(found.error_code)
     if error is ErrorCode.GROUP_AUTHORIZATION_FAILED:

@@ -1,4 +1,4 @@
-"""The errors of a client: a KafkaError has a class of its own if a program may want to act.
+"""The errors of a client. Those that a program may want to handle have classes of their own.
 
     KafkaError                            `code`, `retriable`; any code that has no class here
     ├── KafkaTimeoutError                   not done in time; the cause is the last failure seen

@@ -9,7 +9,7 @@ from; it is tried again with the next metadata.
 Rule 3: a source that is away is waited for, however long that takes. Only a source that refuses our
 login before its first answer is given up.
 
-Rule 4: a leader that does not answer may no longer be the leader, and no controller tells us: so
+Rule 4: a leader that does not answer may no longer be the leader, and no controller reports it: so
 metadata is requested whenever one is lost.
 """
 

@@ -6,7 +6,7 @@
 
 Four carriers move the bytes, because they wait in different ways:
 
-    replication.net.sasl            a login: nobody else uses the connection yet
+    replication.net.sasl            a login: the connection has no other user yet
     replication.net.rpc             the caller reads its response itself: no task, and the buffer
                                     of a fetcher is used again
     replication.client.connection   a task reads: callers may be cancelled, and the connection lives

@@ -38,7 +38,7 @@ Direction: TypeAlias = tuple[int, int]
 NodeAt: TypeAlias = Callable[[int], int | None]
 
 
-def nobody(_: int) -> None:
+def no_node(_: int) -> None:
     """Return no node: it is not known which one listens at a port."""
 
 
@@ -48,7 +48,7 @@ class Gates:
 
     frozen: set[int] = attrs.field(factory=set)
     cut: set[Direction] = attrs.field(factory=set)
-    node_at: NodeAt = nobody
+    node_at: NodeAt = no_node
     """Returns the node that listens at a port; None for none of ours."""
     _changed: trio.Event = attrs.field(init=False, factory=trio.Event)
 

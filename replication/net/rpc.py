@@ -7,7 +7,7 @@
 Rule 1: a peer answers in the order in which it was asked, so the caller that asked first reads
 first. A client needs no task of its own, and a fetcher may have one buffer for all responses.
 
-Rule 2: an answer that nobody waits for any more would be read as the next caller's. So a
+Rule 2: an answer without a caller would be read as the next caller's. So a
 call that fails, is cancelled or runs out of time once its first byte may have been sent
 closes the connection, and every other caller learns that it is lost. A call that is cancelled
 before that, while it waits for others to send, has no effect.

@@ -9,7 +9,7 @@
 
 A broker, a controller and a client are each handed one `Seams` and reach the world
 through nothing else, so the simulator runs the code that production runs. `trio.sleep`,
-`trio.current_time` and `trio.to_thread` stand in this package alone; a lint rule says so.
+`trio.current_time` and `trio.to_thread` are used in this package only; a lint rule enforces it.
 
 Deadlines are seconds on the node's monotonic clock. Wall time is for record timestamps
 and time retention only: lag, session and retry timers never look at it.

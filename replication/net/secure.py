@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # a client needs neither
 def introduced(seams: Seams, introduction: Introduction) -> Seams:
     """Return `seams` whose connections have TLS and a login, if `introduction` asks for them.
 
-    ConfigError if the keys of TLS are of no use.
+    ConfigError if the keys of TLS cannot be used.
     """
     transport = seams.transport
     if uses_tls(introduction.protocol):

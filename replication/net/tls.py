@@ -4,7 +4,7 @@
     receive_into <─ plain bytes <─────────────── incoming <┴─ the same connection <─ wire
 
 Rule 1: the first task that sends or receives shakes hands, and so `accept` returns at once: a
-peer that connects and says nothing delays nobody else.
+peer that connects and sends nothing delays no other.
 
 Rule 2: bytes are encrypted and sent `PIECE_BYTES` at a time, also those of a file region. There is
 no sendfile here, and a region of a gigabyte costs one piece.

@@ -18,7 +18,7 @@ Rule 3: beyond all cleaners the batches must be equal byte for byte.
 Rule 4: a record before the offset where copies diverge may still be replaced by a later one. So
 the rest is read for its keys, if any are in doubt: the result is the first divergence of all.
 
-Other readers of logs can use, without the walk: `records_part`, for the records of two or more
+Other readers of logs can use, without the walk: `records_divergence`, for the records of two or more
 forms of one batch, and `KeyLedger`, whose notes may be made anywhere and merged.
 
 The ledger holds the last record of each key in every copy, in memory of a bounded size:
@@ -51,7 +51,7 @@ from typing import IO, Final, NamedTuple, Protocol, TypeAlias
 
 import attrs
 
-from replication.verify.lock_step import Batches, LockStep, Parting, unsound
+from replication.verify.lock_step import Batches, Divergence, LockStep, unsound
 from replication.verify.results import CopyAt, Difference
 from storage.batch.batch_stream import DamagedLogError
 from storage.batch.record_batch import BatchHeader, check_crc
@@ -110,7 +110,7 @@ def identity(header: BatchHeader) -> tuple[int, ...]:
     )
 
 
-def records_part(
+def records_divergence(
     forms: Mapping[int, Sequence[Record]], cleaned_before: Offset, start_offset: Offset
 ) -> tuple[Difference, Offset] | None:
     """Return where the copies' forms of one batch diverge, except for cleaned records."""
@@ -239,7 +239,7 @@ class CompactedLockStep(LockStep):
     _cleaned: Offset = attrs.field(init=False)
     # The records of open transactions, by copy and producer.
     _open: dict[tuple[int, int], list[Note]] = attrs.field(init=False, factory=dict)
-    _found: Parting | None = attrs.field(init=False, default=None)
+    _found: Divergence | None = attrs.field(init=False, default=None)
     _left: list[int] = attrs.field(init=False, factory=list)
 
     def __attrs_post_init__(self) -> None:
@@ -255,7 +255,7 @@ class CompactedLockStep(LockStep):
             return self.end(self._damaged())
         bases = [header.base_offset for header in heads if header is not None]
         if not bases:
-            return self.end(self._part_by_offset(heads))
+            return self.end(self._diverge_by_offset(heads))
         base = min(bases)
         held = {
             copy: header
@@ -264,29 +264,29 @@ class CompactedLockStep(LockStep):
         }
         if difference := self._lacking(held, heads, base):
             views = [self._view(copy, header) for copy, header in enumerate(heads)]
-            return self.end(Parting(difference, max(base, self.start_offset), views))
-        parting = self._compare(held, heads)
+            return self.end(Divergence(difference, max(base, self.start_offset), views))
+        divergence = self._compare(held, heads)
         for copy, header in held.items():
             self.streams[copy].passed(header)
-        return True if parting is None else self.end(parting)
+        return True if divergence is None else self.end(divergence)
 
-    def end(self, parting: Parting | None) -> bool:
+    def end(self, divergence: Divergence | None) -> bool:
         """End the walk, unless a key may be lost before: then the rest is read first."""
-        if parting is not None and (self._open or self.ledger.lost() is not None):
-            self._found = parting
+        if divergence is not None and (self._open or self.ledger.lost() is not None):
+            self._found = divergence
             self._left = list(range(len(self.streams)))
             return True
-        return self._judge(parting)
+        return self._judge(divergence)
 
-    def _judge(self, parting: Parting | None) -> bool:
+    def _judge(self, divergence: Divergence | None) -> bool:
         for (copy, _), notes in self._open.items():
             self.ledger.note([copy], notes)  # an open transaction is not aborted
-        return super().end(self._lost(parting))
+        return super().end(self._lost(divergence))
 
-    def _lost(self, parting: Parting | None) -> Parting | None:
+    def _lost(self, divergence: Divergence | None) -> Divergence | None:
         lost = self.ledger.lost()
-        if lost is None or (parting is not None and parting.offset <= lost.offset):
-            return parting
+        if lost is None or (divergence is not None and divergence.offset <= lost.offset):
+            return divergence
         views = [
             CopyAt(
                 directory=name,
@@ -296,7 +296,7 @@ class CompactedLockStep(LockStep):
             )
             for copy, name in enumerate(self.directories)
         ]
-        return Parting(Difference.LOST_KEY, lost.offset, views)
+        return Divergence(Difference.LOST_KEY, lost.offset, views)
 
     def _lacking(
         self,
@@ -315,7 +315,7 @@ class CompactedLockStep(LockStep):
 
     def _compare(
         self, held: Mapping[int, BatchHeader], heads: Sequence[BatchHeader | None]
-    ) -> Parting | None:
+    ) -> Divergence | None:
         """Take the batch from the copies that hold it, and note its keys."""
         views = [self._view(copy, header) for copy, header in enumerate(heads)]
         batches = {copy: taken(self.readable[copy], header.size) for copy, header in held.items()}
@@ -327,12 +327,12 @@ class CompactedLockStep(LockStep):
             group = HeldBatch(held, batches, decoded(batches))
         except StorageError as error:
             damaged = [attrs.evolve(view, damage=str(error)) for view in views]
-            return Parting(Difference.CORRUPT, max(base_offset, self.start_offset), damaged)
-        part = group.parting(self._cleaned, self.start_offset)
+            return Divergence(Difference.CORRUPT, max(base_offset, self.start_offset), damaged)
+        found = group.divergence(self._cleaned, self.start_offset)
         for copies in [[*held]] if group.is_alike else [[copy] for copy in held]:
-            self._note(copies, group, _OPEN_END if part is None else part[1])
-        if part is not None:
-            return Parting(*part, views)
+            self._note(copies, group, _OPEN_END if found is None else found[1])
+        if found is not None:
+            return Divergence(*found, views)
         self._count(group)
         return None
 
@@ -409,7 +409,7 @@ class HeldBatch:
         offsets = [{record.offset for record in form} for form in others]
         return sum(all(record.offset in each for each in offsets) for record in first)
 
-    def parting(
+    def divergence(
         self, cleaned_before: Offset, start_offset: Offset
     ) -> tuple[Difference, Offset] | None:
         """Return where the copies diverge, except for cleaned records."""
@@ -422,7 +422,7 @@ class HeldBatch:
         same_batch = len(set(map(identity, headers))) == 1
         if not same_batch or offset >= cleaned_before:
             return Difference.BYTES, offset
-        return records_part(self.forms, cleaned_before, start_offset)
+        return records_divergence(self.forms, cleaned_before, start_offset)
 
 
 def decoded(batches: Mapping[int, bytes]) -> dict[int, list[Record]]:

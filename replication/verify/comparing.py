@@ -130,8 +130,8 @@ class Comparing:
             self._ledger.close()
 
     def _end(self) -> bool:
-        parting, names = self._walk.parting, self.names
-        if parting is None:
+        divergence, names = self._walk.divergence, self.names
+        if divergence is None:
             self.result = Same(
                 partition=self.partition,
                 directories=names,
@@ -139,7 +139,9 @@ class Comparing:
                 keys=None if self._ledger is None else self._ledger.keys,
             )
         else:
-            self.result = self._different(parting.difference, parting.offset, parting.copies)
+            self.result = self._different(
+                divergence.difference, divergence.offset, divergence.copies
+            )
         return False
 
     def _different(

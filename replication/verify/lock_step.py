@@ -58,7 +58,7 @@ class Past:
 
 
 @attrs.frozen
-class Parting:
+class Divergence:
     """The offset at which copies diverge, and what each of them holds there."""
 
     difference: Difference
@@ -76,17 +76,17 @@ class LockStep:
     compare_batches: CompareBatches
     pasts: Sequence[Past] = attrs.field(factory=tuple, kw_only=True)
     compared: Compared = attrs.field(init=False)
-    parting: Parting | None = attrs.field(init=False, default=None)
+    divergence: Divergence | None = attrs.field(init=False, default=None)
 
     def __attrs_post_init__(self) -> None:
         self.compared = Compared(start_offset=self.start_offset, end_offset=self.start_offset)
 
-    def run(self) -> Parting | None:
+    def run(self) -> Divergence | None:
         """Return where the copies diverge; None if they never do."""
         more = self.begin()
         while more:
             more = self.step()
-        return self.parting
+        return self.divergence
 
     def begin(self) -> bool:
         """Go to the start; return False if the walk ends there."""
@@ -103,20 +103,20 @@ class LockStep:
             heads = [stream.head() for stream in self.streams]
         except DamagedLogError:
             return self.end(self._damaged())
-        if parting := self._part_by_offset(heads):
-            return self.end(parting)
+        if divergence := self._diverge_by_offset(heads):
+            return self.end(divergence)
         headers = [header for header in heads if header is not None]
         if not headers:
             return self.end(None)
-        parting = self._part_by_bytes(headers)
-        return True if parting is None else self.end(parting)
+        divergence = self._diverge_by_bytes(headers)
+        return True if divergence is None else self.end(divergence)
 
-    def end(self, parting: Parting | None) -> bool:
+    def end(self, divergence: Divergence | None) -> bool:
         """End the walk with this result."""
-        self.parting = parting
+        self.divergence = divergence
         return False
 
-    def _part_by_offset(self, heads: Sequence[BatchHeader | None]) -> Parting | None:
+    def _diverge_by_offset(self, heads: Sequence[BatchHeader | None]) -> Divergence | None:
         held = [header.base_offset for header in heads if header is not None]
         if len(held) == len(heads) and len(set(held)) == 1:
             return None
@@ -126,12 +126,12 @@ class LockStep:
             if min(ends) >= self.start_offset:
                 return None
             views = [self._view(i, None) for i in range(len(heads))]
-            return Parting(Difference.MISSING_TAIL, min(ends), views)
+            return Divergence(Difference.MISSING_TAIL, min(ends), views)
         difference = Difference.GAP if len(held) == len(heads) else Difference.MISSING_TAIL
         views = [self._view(i, header) for i, header in enumerate(heads)]
-        return Parting(difference, max(min(held), self.start_offset), views)
+        return Divergence(difference, max(min(held), self.start_offset), views)
 
-    def _part_by_bytes(self, headers: Sequence[BatchHeader]) -> Parting | None:
+    def _diverge_by_bytes(self, headers: Sequence[BatchHeader]) -> Divergence | None:
         views = [self._view(i, header) for i, header in enumerate(headers)]
         equal, sound = self.compare_batches(headers)
         if equal and all(sound):
@@ -141,7 +141,7 @@ class LockStep:
         if not all(sound):
             return unsound(offset, views, sound)
         epochs = {header.leader_epoch for header in headers}
-        return Parting(Difference.EPOCH if len(epochs) > 1 else Difference.BYTES, offset, views)
+        return Divergence(Difference.EPOCH if len(epochs) > 1 else Difference.BYTES, offset, views)
 
     def advance(self, headers: Sequence[BatchHeader]) -> None:
         """Move past equal batches at the heads."""
@@ -157,7 +157,7 @@ class LockStep:
             last_epoch=header.leader_epoch,
         )
 
-    def _damaged(self) -> Parting:
+    def _damaged(self) -> Divergence:
         views, offsets = [], []
         for i, stream in enumerate(self.streams):
             try:
@@ -166,7 +166,7 @@ class LockStep:
                 view = self._view(i, None)
                 views.append(attrs.evolve(view, damage=damage.reason, reached=None))
                 offsets.append(stream.next_offset)
-        return Parting(Difference.CORRUPT, max(min(offsets), self.compared.end_offset), views)
+        return Divergence(Difference.CORRUPT, max(min(offsets), self.compared.end_offset), views)
 
     def _view(self, index: int, header: BatchHeader | None) -> CopyAt:
         stream = self.streams[index]
@@ -185,10 +185,10 @@ class LockStep:
         )
 
 
-def unsound(offset: Offset, views: Sequence[CopyAt], sound: Sequence[bool]) -> Parting:
+def unsound(offset: Offset, views: Sequence[CopyAt], sound: Sequence[bool]) -> Divergence:
     """Return a divergence at copies whose CRC-32C does not match: those that are not `sound`."""
     damaged = [
         view if is_sound else attrs.evolve(view, damage="its CRC-32C does not match")
         for view, is_sound in zip(views, sound, strict=True)
     ]
-    return Parting(Difference.CORRUPT, offset, damaged)
+    return Divergence(Difference.CORRUPT, offset, damaged)

@@ -127,7 +127,7 @@ class Different:
         how = self.difference.value
         if cause is not None and cause.value != how:
             how = f"{how}: {cause.value}"
-        return f"{self.partition}: parts at offset {self.offset} ({how}): {held}"
+        return f"{self.partition}: diverges at offset {self.offset} ({how}): {held}"
 
 
 @attrs.frozen(kw_only=True)

@@ -1,7 +1,7 @@
 """The APIs of Kafka that are supported, and the versions of each; `API` is the table.
 
-`min_version` to `max_version` are what the codec reads and writes. What a broker tells
-its clients may start lower: Produce is advertised from 0, as Apache Kafka 4 does, because
+`min_version` to `max_version` are the versions that the codec reads and writes. A broker
+may advertise lower ones: Produce is advertised from 0, as Apache Kafka 4 does, because
 librdkafka stops compressing where the lowest version is 3 (KAFKA-18659); 0 to 2 are still
 refused when they come. docs/protocol.md shows this table; a test keeps the two alike.
 

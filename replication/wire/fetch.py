@@ -10,7 +10,7 @@ version   what it brought
 15        replica_state in the tagged section instead of replica_id (KIP-903)
 16        the addresses of new leaders (KIP-951)
 17        the follower's directory id (KIP-853)
-18        the follower's high watermark, in the quorum (KIP-1166); nobody here sends or needs it
+18        the follower's high watermark, in the quorum (KIP-1166); it is neither sent nor used here
 """
 
 import attrs

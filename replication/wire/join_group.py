@@ -1,6 +1,6 @@
 """JoinGroup (KIP-62, 345, 394, 559, 800, 814): joins the next generation of a group.
 
-Version 0 has no rebalance timeout of its own: the session's stands for it. From 4 on a
+Version 0 has no rebalance timeout: the session timeout is used. From 4 on a
 new member is first sent away with an id to come back with, and from 5 on it may be a
 static one, which keeps its place under `group_instance_id` over a restart.
 """

@@ -40,7 +40,7 @@ def test_each_partition_has_a_line_and_the_exit_code_sums_up(pair: tuple[str, st
     assert result.exit_code == 1
     same, parted, _ = result.stdout.splitlines()
     assert same == "orders-0: same in 2 copies, offsets 0 to 2 (exclusive), 2 batches, 2 records"
-    assert parted.startswith("orders-1: parts at offset 1 (bytes: rewrite): ")
+    assert parted.startswith("orders-1: diverges at offset 1 (bytes: rewrite): ")
     assert parted.count("1-1 of epoch 3, CRC ") == 2
 
 

@@ -250,7 +250,9 @@ def test_the_command_writes_every_form_and_its_exit_code_tells(spark: Any, tmp_p
     arguments += ["--output", "table", "--output", str(parquet), "--output", str(as_json)]
     result = CliRunner().invoke(group, arguments)
     assert result.exit_code == 1, result.output
-    shown = r"t-0: parts at offset 0 \(bytes: rewrite\): a has 0-0 of epoch 0, CRC .*; b has 0-0 of"
+    shown = (
+        r"t-0: diverges at offset 0 \(bytes: rewrite\): a has 0-0 of epoch 0, CRC .*; b has 0-0 of"
+    )
     assert re.search(shown, result.stdout)
     assert "1 partitions, 1 differ" in result.stdout
     answer = json.loads(as_json.read_text())

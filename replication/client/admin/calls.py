@@ -66,7 +66,7 @@ class Outcome:
 
     @classmethod
     def of(cls, answer: Any, value: Any = None) -> Self:
-        """Return the outcome that one item of a response tells, with the value that it carries."""
+        """Return the outcome of one item of a response, with `value`."""
         return cls(answer.error_code, getattr(answer, "error_message", None), value)
 
 

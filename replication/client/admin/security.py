@@ -86,7 +86,7 @@ async def alter_user_scram_credentials(
 ) -> None:
     """Set or remove the passwords of users of SCRAM (KIP-554).
 
-    The cluster stores a salted hash of a password, with which nobody can log in.
+    The cluster stores a salted hash, which cannot be used to log in, and never the password.
     """
     calls, wanted = admin.calls, list(alterations)
     deletions = [

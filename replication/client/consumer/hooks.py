@@ -86,7 +86,7 @@ class Interceptors:
 
     @contextmanager
     def _warning(self, method: str) -> Iterator[None]:
-        """Rule 1."""
+        """Log an error of the block, and go on (rule 1)."""
         try:
             yield
         except Exception as error:  # noqa: BLE001

@@ -245,7 +245,7 @@ class SubscriptionState:
         self, tp: TopicPartition, strategy: OffsetResetStrategy | None = None
     ) -> None:
         strategy = strategy or self.default_strategy
-        assert strategy is not None, "somebody must say where to begin"
+        assert strategy is not None, "a reset needs a strategy"
         self.state(tp).reset(strategy)
 
     def reset_initializing(self) -> None:

@@ -16,7 +16,7 @@ none waits (`buffer.memory`): that is how a slow cluster slows its producers dow
 Rule 2: a request holds one batch of a partition, and partitions take turns.
 
 Rule 3: a batch that is neither acked nor refused `delivery.timeout.ms` after its first record has
-failed. If it is on its way then, its answer only tells which sequence is next.
+failed. If it is on its way then, its answer only decides which sequence is next.
 
 (Kafka: RecordAccumulator, Sender, TransactionManager of a producer without transactions.)
 """

@@ -51,7 +51,7 @@ def compare(*directories: str) -> Comparison:
     return verify_directories(DISK, list(directories))
 
 
-def parted(comparison: Comparison) -> Different:
+def only_difference(comparison: Comparison) -> Different:
     (result,) = comparison.partitions
     assert isinstance(result, Different)
     assert not comparison.same
@@ -100,13 +100,13 @@ def test_a_checkpointed_log_start_counts_and_its_batch_is_compared_whole(tmp_pat
     assert (result.compared.start_offset, result.compared.batches) == (7, 3)
 
     checkpoint.write({ORDERS: 3})
-    assert parted(compare(a, b)).offset == 3
+    assert only_difference(compare(a, b)).offset == 3
 
 
 def test_a_missing_tail(tmp_path: Path) -> None:
     a = lay(tmp_path / "a", {0: BATCHES})
     b = lay(tmp_path / "b", {0: BATCHES[:2]})
-    result = parted(compare(a, b))
+    result = only_difference(compare(a, b))
     assert (result.difference, result.offset) == (Difference.MISSING_TAIL, 10)
     assert [copy.leader_epoch for copy in result.copies] == [1, None]
     assert (result.compared.end_offset, result.compared.last_epoch) == (10, 0)
@@ -115,14 +115,14 @@ def test_a_missing_tail(tmp_path: Path) -> None:
 def test_a_copy_that_ends_before_the_others_begin(tmp_path: Path) -> None:
     a = lay(tmp_path / "a", {0: BATCHES[:2]})
     b = lay(tmp_path / "b", {20: []})
-    result = parted(compare(a, b))
+    result = only_difference(compare(a, b))
     assert (result.difference, result.offset) == (Difference.MISSING_TAIL, 10)
 
 
 def test_a_gap(tmp_path: Path) -> None:
     a = lay(tmp_path / "a", {0: BATCHES})
     b = lay(tmp_path / "b", {0: [BATCHES[0], BATCHES[2], BATCHES[3]]})
-    result = parted(compare(a, b))
+    result = only_difference(compare(a, b))
     assert (result.difference, result.offset) == (Difference.GAP, 5)
     assert [copy.base_offset for copy in result.copies] == [5, 10]
 
@@ -130,7 +130,7 @@ def test_a_gap(tmp_path: Path) -> None:
 def test_another_epoch_at_the_same_offset(tmp_path: Path) -> None:
     a = lay(tmp_path / "a", {0: BATCHES})
     b = lay(tmp_path / "b", {0: [*BATCHES[:2], batch(10, 12, epoch=2)]})
-    result = parted(compare(a, b))
+    result = only_difference(compare(a, b))
     assert (result.difference, result.offset) == (Difference.EPOCH, 10)
     assert [copy.leader_epoch for copy in result.copies] == [1, 2]
     assert "10-12 of epoch 2" in str(result)
@@ -139,14 +139,14 @@ def test_another_epoch_at_the_same_offset(tmp_path: Path) -> None:
 def test_other_bytes_at_the_same_offset_and_epoch(tmp_path: Path) -> None:
     a = lay(tmp_path / "a", {0: BATCHES})
     b = lay(tmp_path / "b", {0: [BATCHES[0], batch(5, 9, value=b"valuf"), *BATCHES[2:]]})
-    result = parted(compare(a, b))
+    result = only_difference(compare(a, b))
     assert (result.difference, result.offset) == (Difference.BYTES, 5)
 
 
 def test_the_same_records_in_other_batches_are_other_bytes(tmp_path: Path) -> None:
     a = lay(tmp_path / "a", {0: [batch(0, 4)]})
     b = lay(tmp_path / "b", {0: [batch(0, 2), batch(3, 4)]})
-    assert parted(compare(a, b)).difference is Difference.BYTES
+    assert only_difference(compare(a, b)).difference is Difference.BYTES
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_damage_is_found_in_the_copy_that_has_it(
 ) -> None:
     a = lay(tmp_path / "a", {0: BATCHES[:2]})
     b = lay(tmp_path / "b", {0: [BATCHES[0], damage(BATCHES[1])]})
-    result = parted(compare(a, b))
+    result = only_difference(compare(a, b))
     assert (result.difference, result.offset) == (Difference.CORRUPT, 5)
     sound, damaged = result.copies
     assert sound.damage is None
@@ -179,7 +179,7 @@ def test_damage_that_all_copies_share_is_damage(tmp_path: Path) -> None:
     broken = BATCHES[1][:-1] + b"?"
     a = lay(tmp_path / "a", {0: [BATCHES[0], broken]})
     b = lay(tmp_path / "b", {0: [BATCHES[0], broken]})
-    result = parted(compare(a, b))
+    result = only_difference(compare(a, b))
     assert result.difference is Difference.CORRUPT
     assert all(copy.damage for copy in result.copies)
 
@@ -190,7 +190,7 @@ def test_two_topics_of_one_name_are_different(tmp_path: Path) -> None:
     write_partition_metadata(DISK, str(tmp_path / "a" / "orders-0"), b"a" * 16)
     assert compare(a, b).same
     write_partition_metadata(DISK, str(tmp_path / "b" / "orders-0"), b"b" * 16)
-    result = parted(compare(a, b))
+    result = only_difference(compare(a, b))
     assert result.difference is Difference.TOPIC_ID
     assert result.copies[0].topic_id == "YWFhYWFhYWFhYWFhYWFhYQ"
 
@@ -203,7 +203,7 @@ def test_a_copy_too_few_is_a_difference_only_where_the_number_is_known(tmp_path:
     assert comparison.same
 
     directories = [a, str(tmp_path / "b")]
-    result = parted(verify_directories(DISK, directories, copies=2))
+    result = only_difference(verify_directories(DISK, directories, copies=2))
     assert result.difference is Difference.MISSING_COPY
 
 
@@ -249,7 +249,7 @@ def test_the_spare_room_of_a_copy_that_is_being_written_is_none_of_its_bytes(
     b = lay(tmp_path / "b", {0: BATCHES[:2], 10: [*BATCHES[2:], bytes(100_000)]})
     assert compare(a, b).same
     write_clean_shutdown(DISK, b, 1)
-    assert parted(compare(a, b)).difference is Difference.CORRUPT
+    assert only_difference(compare(a, b)).difference is Difference.CORRUPT
 
 
 class CountingFile(OsFile):
@@ -356,8 +356,8 @@ def test_a_naive_twin_agrees_on_where_they_part(
     b = lay(directory / "b", segments)
 
     streams = [BatchStream(DISK, f"{copy}/orders-0", chunk_size=chunk_size) for copy in (a, b)]
-    parting = LockStep((a, b), streams, 0, partial(compare_bytes, streams)).run()
+    divergence = LockStep((a, b), streams, 0, partial(compare_bytes, streams)).run()
     for stream in streams:
         stream.close()
-    assert (parting.offset if parting else None) == naive_parting([ours, theirs])
-    assert compare(a, b).same == (parting is None)
+    assert (divergence.offset if divergence else None) == naive_parting([ours, theirs])
+    assert compare(a, b).same == (divergence is None)

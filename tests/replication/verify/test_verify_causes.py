@@ -32,7 +32,7 @@ def lay(directory: Path, batches: list[bytes]) -> Path:
     return folder
 
 
-def parted(tmp_path: Path, *, exact: bool = False) -> Different:
+def only_difference(tmp_path: Path, *, exact: bool = False) -> Different:
     comparison = verify_directories(DISK, [str(tmp_path / "a"), str(tmp_path / "b")], exact=exact)
     (result,) = comparison.partitions
     assert isinstance(result, Different)
@@ -45,7 +45,7 @@ def parted(tmp_path: Path, *, exact: bool = False) -> Different:
 def test_a_copy_that_ends_first_lags(tmp_path: Path) -> None:
     lay(tmp_path / "a", BATCHES)
     lay(tmp_path / "b", BATCHES[:2])
-    result = parted(tmp_path)
+    result = only_difference(tmp_path)
     assert (result.cause, result.offset) == (Cause.LAG, 10)
     held = next(walk(BATCHES[2]))[1]
     assert [(copy.leader_epoch, copy.crc) for copy in result.copies] == [
@@ -81,7 +81,7 @@ def test_a_copy_whose_checkpoints_lie_beyond_its_end_was_truncated(
 ) -> None:
     lay(tmp_path / "a", BATCHES)
     leave(lay(tmp_path / "b", BATCHES[:2]))
-    result = parted(tmp_path)
+    result = only_difference(tmp_path)
     assert (result.difference, result.cause) == (Difference.MISSING_TAIL, Cause.TRUNCATION)
     assert result.offset == 10
     assert "and once reached 1" in str(result) or "and once reached 20" in str(result)
@@ -92,7 +92,7 @@ def test_unreadable_checkpoints_are_ignored(tmp_path: Path) -> None:
     folder = lay(tmp_path / "b", BATCHES[:2])
     (folder.parent / "replication-offset-checkpoint").write_text("what?")
     (folder / "leader-epoch-checkpoint").write_text("what?")
-    assert parted(tmp_path).cause is Cause.LAG
+    assert only_difference(tmp_path).cause is Cause.LAG
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_the_batches_at_the_difference_decide_the_cause(
 ) -> None:
     lay(tmp_path / "a", BATCHES)
     lay(tmp_path / "b", [*BATCHES[:2], theirs, BATCHES[3]])
-    result = parted(tmp_path)
+    result = only_difference(tmp_path)
     assert (result.offset, result.difference, result.cause) == (10, difference, cause)
 
 
@@ -124,10 +124,10 @@ def test_compacted_records_are_a_difference_only_in_exact_comparisons(tmp_path: 
     checkpoint.write({ORDERS: 5})
     directories = [str(tmp_path / name) for name in "ab"]
     assert verify_directories(DISK, directories).same
-    result = parted(tmp_path, exact=True)
+    result = only_difference(tmp_path, exact=True)
     assert (result.offset, result.cause) == (0, Cause.COMPACTION)
     checkpoint.write({ORDERS: 0})
-    assert parted(tmp_path).cause is Cause.GAP
+    assert only_difference(tmp_path).cause is Cause.GAP
 
 
 def test_other_topics_and_missing_copies_have_no_cause() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from hypothesis import given, strategies as st
 
 from replication.verify import Cause, Difference, Different, PartitionResult, Same
-from replication.verify.compacted import KeyLedger, LostRecord, digest, records_part
+from replication.verify.compacted import KeyLedger, LostRecord, digest, records_divergence
 from replication.verify.comparing import Comparing, PartitionCopy, Rules
 from replication.verify.lock_step import Past
 from storage.batch.batch_stream import BatchStream
@@ -322,9 +322,9 @@ def test_a_tombstone_may_go_unless_the_deleted_record_is_there() -> None:
 def test_a_record_that_no_cleaner_could_have_taken_is_a_gap() -> None:
     records = [Record(offset=n, key=b"k", value=b"v") for n in range(3)]
     forms = {0: records, 1: records[:2]}
-    assert records_part(forms, 3, 0) is None
-    assert records_part(forms, 2, 0) == (Difference.GAP, 2)
-    assert records_part(forms, 2, 3) is None
+    assert records_divergence(forms, 3, 0) is None
+    assert records_divergence(forms, 2, 0) == (Difference.GAP, 2)
+    assert records_divergence(forms, 2, 3) is None
 
 
 def test_a_partition_none_of_whose_replicas_is_there_lacks_copies() -> None:

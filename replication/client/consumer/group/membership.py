@@ -115,7 +115,7 @@ class Membership:
         self.protocol_name = protocol_name
 
     def synced(self) -> None:
-        assert self.state is MemberState.COMPLETING, "synced is who has joined"
+        assert self.state is MemberState.COMPLETING, "only a member that has joined can sync"
         self.state = MemberState.STABLE
 
     def given_id(self, member_id: str) -> None:
