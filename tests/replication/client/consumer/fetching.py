@@ -1,7 +1,6 @@
 """The consumer's fetching without a network: its requests, the responses, the records.
 
-    rig = Rig()                                        t-0, t-1, t-2, u-0; brokers 1 and 2, 1 leads all
-    rig.assign(T0); rig.seek(T0, 0)
+    rig = reading(T0)                                  t-0, t-1, t-2, u-0; brokers 1 and 2, 1 leads all
     [sent] = rig.send()                                the requests that would go out
     rig.answer(sent, {T0: data(batch([...]))})         goes through the wire's codec, both ways
     rig.collect()                                      what a poll would hand over
@@ -277,6 +276,13 @@ class Rig:
 
     def metric(self, name: str, tp: TopicPartition | None = None) -> float:
         return self.registry.read(self.metrics.name(name, tp))
+
+
+def reading(*partitions: TopicPartition, at: int = 0, **config: Any) -> Rig:
+    """Return a rig that reads these partitions from offset `at` on."""
+    rig = Rig(**config)
+    rig.assign(*partitions, at=at)
+    return rig
 
 
 def _frame(parts: Sequence[Any]) -> memoryview:

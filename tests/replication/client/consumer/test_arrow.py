@@ -12,7 +12,15 @@ from storage.batch.columns.columnar import COLUMNS
 from storage.batch.compression import Codec
 from storage.batch.record_batch import HEADER_SIZE
 from storage.batch.records import Record
-from tests.replication.client.consumer.fetching import T0, Rig, aborted, batch_of, data, values
+from tests.replication.client.consumer.fetching import (
+    T0,
+    Rig,
+    aborted,
+    batch_of,
+    data,
+    reading,
+    values,
+)
 from tests.replication.client.consumer.test_reading_transactions import abort, commit, written
 
 Row = tuple[int, int, bytes | None, bytes | None, int]
@@ -96,8 +104,7 @@ def damaged(batch: bytes) -> bytes:
 
 
 def test_records_before_damage_are_handed_over_and_then_it_is_raised() -> None:
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     rig.fetch({T0: data(values(0, 2), damaged(values(3, 4)), values(5, 6))})
     assert [row[0] for row in rows_of(columns(rig))] == [0, 1, 2]
     assert rig.position(T0) == 3
@@ -112,8 +119,7 @@ def test_records_before_damage_are_handed_over_and_then_it_is_raised() -> None:
 
 
 def test_a_batch_of_another_format_is_damage() -> None:
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     rig.fetch({T0: data(values(0, 1), bytes(HEADER_SIZE))})
     assert len(rows_of(columns(rig))) == 2
     with pytest.raises(CorruptRecordsError):

@@ -4,13 +4,12 @@ import pytest
 
 from replication.client.errors import IllegalStateError
 from replication.errors import ErrorCode
-from tests.replication.client.consumer.fetching import T0, T1, T2, Rig, data, values
+from tests.replication.client.consumer.fetching import T0, T1, T2, Rig, data, reading, values
 
 
 @pytest.mark.conformance("CF-26")
 def test_a_new_assignment_drops_buffered_records_of_other_partitions() -> None:
-    rig = Rig(max_poll_records=2)
-    rig.assign(T0, at=1)
+    rig = reading(T0, at=1, max_poll_records=2)
     rig.fetch({T0: data(values(1, 3))})
     assert rig.collect() == {T0: [1, 2]}
     rig.assign(T1, at=4)
@@ -25,8 +24,7 @@ def test_a_new_assignment_drops_buffered_records_of_other_partitions() -> None:
 
 @pytest.mark.conformance("CF-27")
 def test_the_buffer_keeps_only_assigned_partitions() -> None:
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     rig.fetch({T0: data(values(1, 3))})
     assert list(rig.buffer.held())
     rig.buffer.retain_all({T1})
@@ -36,8 +34,7 @@ def test_the_buffer_keeps_only_assigned_partitions() -> None:
 
 @pytest.mark.conformance("CF-28")
 def test_records_fetched_for_another_position_are_dropped() -> None:
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     rig.subscriptions.pause(T0)
     rig.subscriptions.resume(T0)
     [sent] = rig.send()
@@ -54,8 +51,7 @@ def test_records_fetched_for_another_position_are_dropped() -> None:
 
 @pytest.mark.conformance("CF-29")
 def test_records_of_a_paused_partition_are_not_handed_over() -> None:
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     [sent] = rig.send()
     rig.subscriptions.pause(T0)
     rig.answer(sent, {T0: data(values(1, 3))})
@@ -64,8 +60,7 @@ def test_records_of_a_paused_partition_are_not_handed_over() -> None:
 
 @pytest.mark.conformance("CF-30")
 def test_a_paused_partition_is_not_fetched() -> None:
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     rig.subscriptions.pause(T0)
     assert rig.send() == []
     assert rig.subscriptions.paused == {T0}
@@ -78,8 +73,7 @@ def completed_and_available(rig: Rig) -> tuple[bool, bool]:
 
 @pytest.mark.conformance("CF-31")
 def test_buffered_records_of_a_paused_partition_wait_for_it() -> None:
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     [sent] = rig.send()
     rig.subscriptions.pause(T0)
     rig.answer(sent, {T0: data(values(0, 2))})
@@ -95,8 +89,7 @@ def test_buffered_records_of_a_paused_partition_wait_for_it() -> None:
 
 @pytest.mark.conformance("CF-32", "CF-33")
 def test_only_partitions_that_are_not_paused_are_handed_over() -> None:
-    rig = Rig()
-    rig.assign(T0, T1, at=0)
+    rig = reading(T0, T1)
     [sent] = rig.send()
     rig.subscriptions.pause(T0)
     rig.answer(sent, {T0: data(values(0, 2)), T1: data(values(0, 1))})
@@ -114,8 +107,7 @@ def test_only_partitions_that_are_not_paused_are_handed_over() -> None:
 
 @pytest.mark.conformance("CF-34")
 def test_a_half_read_fetch_of_a_partition_that_is_paused_goes_on_later() -> None:
-    rig = Rig(max_poll_records=2)
-    rig.assign(T0, T1, at=1)
+    rig = reading(T0, T1, at=1, max_poll_records=2)
     rig.fetch({T0: data(values(1, 3)), T1: data(values(1, 3))})
     assert rig.collect() == {T0: [1, 2]}
     rig.subscriptions.pause(T0)
@@ -127,8 +119,7 @@ def test_a_half_read_fetch_of_a_partition_that_is_paused_goes_on_later() -> None
 
 
 def test_offsets_fetched_for_another_position_are_dropped_too() -> None:
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     [sent] = rig.send()
     rig.seek(T0, 3)
     rig.answer(sent, {T0: data(high_watermark=7, preferred_read_replica=2)})
@@ -138,8 +129,7 @@ def test_offsets_fetched_for_another_position_are_dropped_too() -> None:
 
 
 def test_a_partition_that_was_read_or_failed_goes_to_the_end() -> None:
-    rig = Rig()
-    rig.assign(T0, T1, T2, at=0)
+    rig = reading(T0, T1, T2)
     rig.fetch({T0: data(error=ErrorCode.UNKNOWN_LEADER_EPOCH), T1: data(values(0, 1))})
     rig.collect()
     assert rig.subscriptions.assigned == [T2, T0, T1]

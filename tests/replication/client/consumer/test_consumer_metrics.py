@@ -4,13 +4,12 @@ import pytest
 
 from replication.errors import ErrorCode
 from storage.batch.compression import Codec
-from tests.replication.client.consumer.fetching import T0, T1, Rig, data, values
+from tests.replication.client.consumer.fetching import T0, T1, data, reading, values
 
 
 @pytest.mark.conformance("CF-74")
 def test_the_time_that_brokers_throttle_is_counted() -> None:
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     for throttled_ms in (100, 200, 300, 400):
         rig.fetch({}, throttle_time_ms=throttled_ms)
         rig.collect()
@@ -20,8 +19,7 @@ def test_the_time_that_brokers_throttle_is_counted() -> None:
 
 @pytest.mark.conformance("CF-75")
 def test_lag_is_the_number_of_records_left_to_read() -> None:
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     assert rig.metric("records-lag-max") != rig.metric("records-lag-max"), "nothing is known yet"
     rig.fetch({T0: data(high_watermark=100)})
     rig.collect()
@@ -39,8 +37,7 @@ def test_lag_is_the_number_of_records_left_to_read() -> None:
 
 @pytest.mark.conformance("CF-76")
 def test_lead_is_the_number_of_kept_records_that_were_read() -> None:
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     rig.fetch({T0: data(log_start_offset=0)})
     rig.collect()
     assert rig.metric("records-lead-min") == 0
@@ -53,8 +50,7 @@ def test_lead_is_the_number_of_kept_records_that_were_read() -> None:
 
 @pytest.mark.conformance("CF-77")
 def test_read_committed_lags_behind_the_last_stable_offset() -> None:
-    rig = Rig(read_committed=True)
-    rig.assign(T0, at=0)
+    rig = reading(T0, read_committed=True)
     rig.fetch({T0: data(high_watermark=100, last_stable_offset=50)})
     rig.collect()
     assert rig.metric("records-lag-max") == 50
@@ -65,8 +61,7 @@ def test_read_committed_lags_behind_the_last_stable_offset() -> None:
 
 
 def test_lag_of_a_window_that_is_over_is_forgotten() -> None:
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     rig.fetch({T0: data(high_watermark=100)})
     rig.collect()
     rig.now_ms += 70_000
@@ -77,8 +72,7 @@ def test_lag_of_a_window_that_is_over_is_forgotten() -> None:
 
 @pytest.mark.conformance("CF-78")
 def test_sizes_are_summed_over_the_partitions_of_an_answer() -> None:
-    rig = Rig()
-    rig.assign(T0, T1, at=1)
+    rig = reading(T0, T1, at=1)
     first, second = values(1, 3), values(1, 3, codec=Codec.GZIP)
     rig.fetch({T0: data(first), T1: data(second)})
     rig.collect()
@@ -89,8 +83,7 @@ def test_sizes_are_summed_over_the_partitions_of_an_answer() -> None:
 
 @pytest.mark.conformance("CF-79")
 def test_records_below_the_position_are_not_counted() -> None:
-    rig = Rig()
-    rig.assign(T0, at=2)
+    rig = reading(T0, at=2)
     rig.fetch({T0: data(values(1, 3))})
     rig.collect()
     assert rig.metric("records-per-request-avg") == 2
@@ -99,8 +92,7 @@ def test_records_below_the_position_are_not_counted() -> None:
 
 @pytest.mark.conformance("CF-80")
 def test_a_partition_in_error_counts_as_nothing_beside_the_others() -> None:
-    rig = Rig()
-    rig.assign(T0, T1, at=1)
+    rig = reading(T0, T1, at=1)
     failed = data(values(1, 3), error=ErrorCode.OFFSET_OUT_OF_RANGE)
     rig.fetch({T0: data(values(1, 3)), T1: failed})
     rig.collect()
@@ -110,8 +102,7 @@ def test_a_partition_in_error_counts_as_nothing_beside_the_others() -> None:
 
 @pytest.mark.conformance("CF-81")
 def test_a_partition_that_was_dropped_counts_as_nothing() -> None:
-    rig = Rig()
-    rig.assign(T0, T1, at=1)
+    rig = reading(T0, T1, at=1)
     [sent] = rig.send()
     rig.seek(T1, 5)
     rig.answer(sent, {T0: data(values(1, 3)), T1: data(values(1, 3))})
@@ -124,8 +115,7 @@ def test_a_partition_that_was_dropped_counts_as_nothing() -> None:
 def test_every_number_is_declared_and_every_declared_one_is_there() -> None:
     from replication.client.consumer.metrics import FETCH_METRICS, PARTITION_METRICS
 
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     rig.fetch({T0: data(values(0, 2))})
     rig.collect()
     of_all = {each.name for each in rig.registry.names() if "topic" not in dict(each.tags)}

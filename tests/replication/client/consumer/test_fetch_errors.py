@@ -15,7 +15,7 @@ from replication.errors import ErrorCode, KafkaError
 from storage.batch.compression import Codec
 from storage.batch.record_batch import HEADER_SIZE
 from storage.batch.records import Record, encode_batch
-from tests.replication.client.consumer.fetching import T0, T1, Rig, batch_of, data, values
+from tests.replication.client.consumer.fetching import T0, T1, Rig, batch_of, data, reading, values
 
 # -- errors
 
@@ -38,8 +38,7 @@ from tests.replication.client.consumer.fetching import T0, T1, Rig, batch_of, da
     ],
 )
 def test_errors_that_are_tried_again(error: ErrorCode, refreshes: bool) -> None:
-    rig = Rig()
-    rig.assign(T0, at=20)
+    rig = reading(T0, at=20)
     rig.fetch({T0: data(values(20, 22), error=error)})
     assert rig.collect() == {}
     assert rig.position(T0) == 20
@@ -52,8 +51,7 @@ def test_errors_that_are_tried_again(error: ErrorCode, refreshes: bool) -> None:
 
 @pytest.mark.conformance("CF-37")
 def test_a_session_error_about_ids_requests_metadata() -> None:
-    rig = Rig()
-    rig.assign(T0, at=20)
+    rig = reading(T0, at=20)
     rig.fetch({}, error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
     assert rig.collect() == {}
     assert rig.position(T0) == 20
@@ -62,8 +60,7 @@ def test_a_session_error_about_ids_requests_metadata() -> None:
 
 @pytest.mark.conformance("CF-38")
 def test_not_being_allowed_is_raised_with_the_topic() -> None:
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     rig.fetch({T0: data(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)})
     with pytest.raises(TopicAuthorizationFailedError) as raised:
         rig.collect()
@@ -73,8 +70,7 @@ def test_not_being_allowed_is_raised_with_the_topic() -> None:
 
 
 def test_an_error_that_no_fetch_should_meet_is_raised_by_name() -> None:
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     rig.fetch({T0: data(error=ErrorCode.GROUP_ID_NOT_FOUND)})
     with pytest.raises(KafkaError, match="GROUP_ID_NOT_FOUND: fetching t-0 at 0"):
         rig.collect()
@@ -85,8 +81,7 @@ def test_an_error_that_no_fetch_should_meet_is_raised_by_name() -> None:
 
 @pytest.mark.conformance("CF-47")
 def test_out_of_range_of_an_older_position_is_ignored() -> None:
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     [sent] = rig.send()
     rig.answer(sent, {T0: data(error=ErrorCode.OFFSET_OUT_OF_RANGE)})
     rig.seek(T0, 1)
@@ -97,8 +92,7 @@ def test_out_of_range_of_an_older_position_is_ignored() -> None:
 
 @pytest.mark.conformance("CF-48")
 def test_a_seek_before_an_out_of_range_is_met_drops_it() -> None:
-    rig = Rig(policy=None)
-    rig.assign(T0, at=0)
+    rig = reading(T0, policy=None)
     rig.fetch({T0: data(values(0, 1), error=ErrorCode.OFFSET_OUT_OF_RANGE)})
     assert rig.subscriptions.needing_reset(0) == {}
     rig.seek(T0, 2)
@@ -108,8 +102,7 @@ def test_a_seek_before_an_out_of_range_is_met_drops_it() -> None:
 
 @pytest.mark.conformance("CF-49")
 def test_out_of_range_without_a_policy_is_raised_until_it_is_dealt_with() -> None:
-    rig = Rig(policy=None)
-    rig.assign(T0, at=0)
+    rig = reading(T0, policy=None)
     rig.fetch({T0: data(values(0, 1), error=ErrorCode.OFFSET_OUT_OF_RANGE)})
     for _ in range(2):
         with pytest.raises(OffsetOutOfRangeError) as raised:
@@ -122,8 +115,7 @@ def test_out_of_range_without_a_policy_is_raised_until_it_is_dealt_with() -> Non
 
 @pytest.mark.conformance("CF-50")
 def test_good_data_comes_first_and_the_error_of_another_partition_after() -> None:
-    rig = Rig(policy=None)
-    rig.assign(T0, T1, at=1)
+    rig = reading(T0, T1, at=1, policy=None)
     rig.fetch({T0: data(values(1, 3)), T1: data(error=ErrorCode.OFFSET_OUT_OF_RANGE)})
     assert rig.collect() == {T0: [1, 2, 3]}
     assert (rig.position(T0), rig.position(T1)) == (4, 1)
@@ -135,8 +127,7 @@ def test_good_data_comes_first_and_the_error_of_another_partition_after() -> Non
 
 @pytest.mark.conformance("CF-52")
 def test_a_seek_on_the_failing_partition_forestalls_its_error() -> None:
-    rig = Rig(policy=None, max_poll_records=2)
-    rig.assign(T0, T1, at=1)
+    rig = reading(T0, T1, at=1, policy=None, max_poll_records=2)
     rig.fetch({T0: data(values(1, 3)), T1: data(error=ErrorCode.OFFSET_OUT_OF_RANGE)})
     assert rig.collect() == {T0: [1, 2]}
     rig.seek(T1, 10)
@@ -146,8 +137,7 @@ def test_a_seek_on_the_failing_partition_forestalls_its_error() -> None:
 
 
 def test_out_of_range_at_the_leader_is_reset_by_policy() -> None:
-    rig = Rig(policy=LATEST)
-    rig.assign(T0, at=0)
+    rig = reading(T0, policy=LATEST)
     rig.fetch({T0: data(error=ErrorCode.OFFSET_OUT_OF_RANGE)})
     assert rig.collect() == {}
     assert rig.subscriptions.needing_reset(0) == {T0: LATEST}
@@ -156,8 +146,7 @@ def test_out_of_range_at_the_leader_is_reset_by_policy() -> None:
 
 
 def test_out_of_range_at_a_follower_is_retried_at_the_leader() -> None:
-    rig = Rig(policy=None)
-    rig.assign(T0, at=0)
+    rig = reading(T0, policy=None)
     rig.fetch({T0: data(preferred_read_replica=2)})
     rig.collect()
     sent = rig.fetch({T0: data(error=ErrorCode.OFFSET_OUT_OF_RANGE)})
@@ -178,8 +167,7 @@ def refuse_two(value: bytes) -> bytes:
 
 @pytest.mark.conformance("CF-40")
 def test_a_refused_record_is_raised_until_the_program_seeks_past_it() -> None:
-    rig = Rig(value_deserializer=refuse_two)
-    rig.assign(T0, at=2)
+    rig = reading(T0, at=2, value_deserializer=refuse_two)
     rig.fetch({T0: data(values(2, 4))})
     for _ in range(2):
         with pytest.raises(RecordDeserializationError, match="the value of t-0 at 2") as raised:
@@ -219,8 +207,7 @@ def test_good_records_before_a_corrupt_one_are_handed_over_first() -> None:
     answer = b"".join(
         (values(0, 0), damaged(values(1, 1)), values(2, 2), bytes(bad_length), values(4, 4))
     )
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     rig.fetch({T0: data(answer)})
     assert rig.collect() == {T0: [0]}
     assert rig.position(T0) == 1
@@ -245,8 +232,7 @@ def test_good_records_before_a_corrupt_one_are_handed_over_first() -> None:
 def test_a_header_that_its_checksum_does_not_fit_is_raised() -> None:
     broken = bytearray(encode_batch([Record(offset=0)]))
     broken[HEADER_SIZE - 1] ^= 1  # the count of records
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     rig.fetch({T0: data(bytes(broken))})
     for _ in range(2):
         with pytest.raises(CorruptRecordsError):
@@ -256,8 +242,7 @@ def test_a_header_that_its_checksum_does_not_fit_is_raised() -> None:
 
 @pytest.mark.conformance("CF-43")
 def test_bytes_that_were_changed_on_their_way_are_raised() -> None:
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     rig.fetch({T0: data(damaged(values(0, 2), at=40))})
     with pytest.raises(CorruptRecordsError):
         rig.collect()
@@ -265,8 +250,7 @@ def test_bytes_that_were_changed_on_their_way_are_raised() -> None:
 
 
 def test_checksums_are_not_verified_without_check_crcs() -> None:
-    rig = Rig(check_crcs=False)
-    rig.assign(T0, at=0)
+    rig = reading(T0, check_crcs=False)
     broken = bytearray(values(0, 1))
     broken[17] ^= 1
     rig.fetch({T0: data(bytes(broken))})
@@ -275,8 +259,7 @@ def test_checksums_are_not_verified_without_check_crcs() -> None:
 
 @pytest.mark.conformance("CF-45")
 def test_less_than_a_whole_batch_raises_an_error() -> None:
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     rig.fetch({T0: data(values(0, 2)[:-5])})
     with pytest.raises(KafkaError, match="no progress: 80 bytes of t-0 at 0"):
         rig.collect()
@@ -285,8 +268,7 @@ def test_less_than_a_whole_batch_raises_an_error() -> None:
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_every_codec_is_read(codec: Codec) -> None:
-    rig = Rig()
-    rig.assign(T0, at=2)
+    rig = reading(T0, at=2)
     rig.fetch({T0: data(values(0, 4, codec=codec))})
     assert [(each.offset, each.value) for each in rig.records()] == [
         (2, b"2"),
@@ -300,8 +282,7 @@ def test_random_damage_is_raised_and_never_handed_over() -> None:
     whole = values(0, 5, codec=Codec.LZ4)
     for _ in range(200):
         broken = damaged(whole, at=chance.randrange(12, len(whole)))
-        rig = Rig()
-        rig.assign(T0, at=0)
+        rig = reading(T0)
         rig.fetch({T0: data(broken)})
         if broken[12:16] != whole[12:16]:
             continue  # the leader epoch is stamped by leaders: no checksum covers it

@@ -19,14 +19,14 @@ from tests.replication.client.consumer.fetching import (
     Sent,
     batch_of,
     data,
+    reading,
     values,
 )
 
 
 @pytest.mark.conformance("CF-1")
 def test_records_come_in_order_and_the_position_moves_behind_them() -> None:
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     rig.fetch({T0: data(values(1, 3))})
     assert rig.collect() == {T0: [1, 2, 3]}
     assert rig.position(T0) == 4
@@ -76,8 +76,7 @@ def test_partitions_about_to_be_revoked_are_not_fetched() -> None:
 
 @pytest.mark.conformance("CF-7")
 def test_an_error_yields_no_records() -> None:
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     rig.fetch({T0: data(values(1, 3), error=ErrorCode.NOT_LEADER_OR_FOLLOWER)})
     assert rig.collect() == {}
     assert rig.position(T0) == 0
@@ -85,8 +84,7 @@ def test_an_error_yields_no_records() -> None:
 
 @pytest.mark.conformance("CF-8")
 def test_gaps_between_offsets_are_fine() -> None:
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     rig.fetch({T0: data(batch_of([Record(offset=each) for each in (15, 20, 30)]))})
     assert rig.collect() == {T0: [15, 20, 30]}
     assert rig.position(T0) == 31
@@ -94,8 +92,7 @@ def test_gaps_between_offsets_are_fine() -> None:
 
 @pytest.mark.conformance("CF-9")
 def test_headers_survive_and_the_last_of_a_name_is_found() -> None:
-    rig = Rig()
-    rig.assign(T0, at=1)
+    rig = reading(T0, at=1)
     several = (("name", b"first"), ("other", None), ("name", b"last"))
     rig.fetch({T0: data(batch_of([Record(offset=1), Record(offset=2, headers=several)]))})
     without, with_headers = rig.records()
@@ -106,8 +103,7 @@ def test_headers_survive_and_the_last_of_a_name_is_found() -> None:
 
 
 def test_a_record_says_where_when_and_in_which_reign() -> None:
-    rig = Rig(value_deserializer=bytes.decode)
-    rig.assign(T0, at=0)
+    rig = reading(T0, value_deserializer=bytes.decode)
     record = Record(offset=0, timestamp=12, key=b"kk", value=b"vvv")
     stamped = batch_of([record], leader_epoch=7, timestamp_type=TimestampType.LOG_APPEND_TIME)
     rig.fetch({T0: data(stamped)})
@@ -124,8 +120,7 @@ def test_a_record_says_where_when_and_in_which_reign() -> None:
 
 @pytest.mark.conformance("CF-12")
 def test_a_node_in_back_off_is_left_out_until_it_is_over() -> None:
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     rig.unavailable = {1}
     assert rig.send() == []
     rig.unavailable = set()
@@ -147,8 +142,7 @@ def test_every_partition_is_fetched_with_the_leader_epoch_of_metadata() -> None:
 @pytest.mark.conformance("CF-14")
 def test_an_answer_whose_ids_are_not_of_the_session_yields_nothing() -> None:
     """The ids of a response are looked up each time, in what the session holds then."""
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     [sent] = rig.send()
     known = dict(rig.requests.handlers[1].session_topic_names)
     rig.requests.handlers[1].session_topic_names.clear()
@@ -161,8 +155,7 @@ def test_an_answer_whose_ids_are_not_of_the_session_yields_nothing() -> None:
 
 @pytest.mark.conformance("CF-15", "CF-16")
 def test_topics_are_named_by_id_where_all_have_one() -> None:
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     [sent] = rig.send()
     assert (sent.version, sent.request.topics[0].topic_id) == (17, rig.topic_ids["t"])
     without = Rig()
@@ -176,8 +169,7 @@ def test_topics_are_named_by_id_where_all_have_one() -> None:
 
 @pytest.mark.conformance("CF-18")
 def test_a_topic_made_again_joins_the_session_anew() -> None:
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     rig.fetch({T0: data()})
     rig.collect()
     old, rig.topic_ids["t"] = rig.topic_ids["t"], b"T" * 16
@@ -209,8 +201,7 @@ def test_a_change_between_names_and_ids_begins_a_session_anew() -> None:
 
 @pytest.mark.conformance("CF-20")
 def test_an_incremental_session_carries_only_what_is_new() -> None:
-    rig = Rig()
-    rig.assign(T0, T1, at=0)
+    rig = reading(T0, T1)
     first = rig.fetch({T0: data(values(1, 3)), T1: data()})
     assert first.request.session_epoch == 0
     assert rig.collect() == {T0: [1, 2, 3]}
@@ -261,8 +252,7 @@ def test_every_partition_of_many_is_read_without_gaps_whatever_comes_when() -> N
 @pytest.mark.conformance("CF-22")
 def test_session_epochs_are_consecutive_or_begin_anew() -> None:
     chance = random.Random(22)
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     expected = 0
     for _ in range(1000):
         [sent] = rig.send()
@@ -278,8 +268,7 @@ def test_session_epochs_are_consecutive_or_begin_anew() -> None:
 
 @pytest.mark.conformance("CF-24")
 def test_max_poll_records_leaves_the_rest_for_the_next_poll() -> None:
-    rig = Rig(max_poll_records=2)
-    rig.assign(T0, at=1)
+    rig = reading(T0, at=1, max_poll_records=2)
     rig.fetch({T0: data(values(1, 3))})
     assert rig.collect() == {T0: [1, 2]}
     assert rig.position(T0) == 3
@@ -293,8 +282,7 @@ def test_max_poll_records_leaves_the_rest_for_the_next_poll() -> None:
 
 @pytest.mark.conformance("CF-25")
 def test_a_poll_is_filled_from_the_next_partition_where_one_runs_out() -> None:
-    rig = Rig(max_poll_records=2)
-    rig.assign(T0, T1, at=1)
+    rig = reading(T0, T1, at=1, max_poll_records=2)
     rig.fetch({T0: data(values(1, 3)), T1: data(values(1, 3))})
     assert rig.collect() == {T0: [1, 2]}
     assert rig.collect() == {T0: [3], T1: [1]}
@@ -304,8 +292,7 @@ def test_a_poll_is_filled_from_the_next_partition_where_one_runs_out() -> None:
 
 def test_reading_and_fetching_take_turns() -> None:
     """Four records of one partition in each answer, two in each poll: nobody is starved."""
-    rig = Rig(max_poll_records=2)
-    rig.assign(T0, T1, T2, at=0)
+    rig = reading(T0, T1, T2, max_poll_records=2)
     polls, fetchable = [], []
     for _ in range(8):
         fetchable.append([tp.partition for tp in sorted(rig.requests.fetchable())])
@@ -341,8 +328,7 @@ def test_a_response_after_everything_was_revoked_is_dropped() -> None:
 
 @pytest.mark.conformance("CF-53")
 def test_a_lost_connection_costs_nothing_but_the_answer() -> None:
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     [sent] = rig.send()
     assert rig.send() == [], "one at a time"
     rig.requests.on_failure(sent.node)

@@ -10,7 +10,15 @@ from storage.batch.records import (
     encode_batch,
     encode_control_batch,
 )
-from tests.replication.client.consumer.fetching import T0, Rig, aborted, batch_of, data, values
+from tests.replication.client.consumer.fetching import (
+    T0,
+    Rig,
+    aborted,
+    batch_of,
+    data,
+    reading,
+    values,
+)
 
 
 def transactional(producer_id: int, *records: Record) -> bytes:
@@ -46,9 +54,8 @@ def commit(producer_id: int, offset: int) -> bytes:
 # -- transactions
 
 
-def reading(*batches: bytes, listed: object = None, committed: bool = True, at: int = 0) -> Rig:
-    rig = Rig(read_committed=committed)
-    rig.assign(T0, at=at)
+def fetched(*batches: bytes, listed: object = None, committed: bool = True, at: int = 0) -> Rig:
+    rig = reading(T0, at=at, read_committed=committed)
     sent = rig.fetch({T0: data(*batches, aborted_transactions=listed, last_stable_offset=100)})
     assert sent.request.isolation_level == int(committed)
     return rig
@@ -56,8 +63,7 @@ def reading(*batches: bytes, listed: object = None, committed: bool = True, at: 
 
 @pytest.mark.conformance("CF-6")
 def test_control_records_are_passed_over() -> None:
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     rig.fetch({T0: data(values(0, 1), commit(1, 2))})
     assert rig.collect() == {T0: [0, 1]}
     rig.collect()
@@ -66,7 +72,7 @@ def test_control_records_are_passed_over() -> None:
 
 @pytest.mark.conformance("CF-54", "CF-61")
 def test_aborted_records_are_skipped_and_the_position_moves() -> None:
-    rig = reading(written(1, 0, 1), abort(1, 2), listed=aborted((1, 0)))
+    rig = fetched(written(1, 0, 1), abort(1, 2), listed=aborted((1, 0)))
     collected = rig.collector.collect()
     assert collected.count == 0
     assert not collected.is_empty, "the position has moved"
@@ -75,13 +81,13 @@ def test_aborted_records_are_skipped_and_the_position_moves() -> None:
 
 @pytest.mark.conformance("CF-55")
 def test_committed_records_are_handed_over() -> None:
-    rig = reading(written(1, 0, 1), commit(1, 2))
+    rig = fetched(written(1, 0, 1), commit(1, 2))
     assert rig.collect() == {T0: [0, 1]}
 
 
 @pytest.mark.conformance("CF-56")
 def test_two_producers_whose_transactions_interleave() -> None:
-    rig = reading(
+    rig = fetched(
         written(1, 0),
         written(2, 1),
         written(2, 2),
@@ -101,7 +107,7 @@ def test_two_producers_whose_transactions_interleave() -> None:
 
 @pytest.mark.conformance("CF-57")
 def test_a_second_abort_marker_does_no_harm() -> None:
-    rig = reading(
+    rig = fetched(
         written(1, 0, 1),
         abort(1, 2),
         abort(1, 3),
@@ -114,14 +120,14 @@ def test_a_second_abort_marker_does_no_harm() -> None:
 
 @pytest.mark.conformance("CF-58")
 def test_an_abort_marker_whose_records_are_compacted_away() -> None:
-    rig = reading(abort(1, 5), written(1, 6, 7, 8), commit(1, 9), listed=aborted((1, 0)), at=5)
+    rig = fetched(abort(1, 5), written(1, 6, 7, 8), commit(1, 9), listed=aborted((1, 0)), at=5)
     assert rig.collect() == {T0: [6, 7, 8]}
 
 
 @pytest.mark.conformance("CF-59")
 def test_a_compacted_topic_with_aborted_transactions() -> None:
     """What was listed begins below what compaction has left."""
-    rig = reading(
+    rig = fetched(
         written(1, 3, 4),
         written(2, 5),
         abort(2, 8),
@@ -137,7 +143,7 @@ def test_a_compacted_topic_with_aborted_transactions() -> None:
 
 @pytest.mark.conformance("CF-60")
 def test_read_uncommitted_hands_over_aborted_records() -> None:
-    rig = reading(written(1, 0, 1), abort(1, 2), listed=aborted((1, 0)), committed=False)
+    rig = fetched(written(1, 0, 1), abort(1, 2), listed=aborted((1, 0)), committed=False)
     assert rig.collect() == {T0: [0, 1]}
 
 
@@ -152,7 +158,7 @@ def test_an_empty_control_batch_in_front_is_no_obstacle() -> None:
         transactional=True,
         control=True,
     )
-    rig = reading(
+    rig = fetched(
         empty, written(2, 1, 2), abort(2, 3), written(1, 4, 5), commit(1, 6), listed=aborted((2, 1))
     )
     assert rig.collect() == {T0: [4, 5]}
@@ -160,8 +166,7 @@ def test_an_empty_control_batch_in_front_is_no_obstacle() -> None:
 
 @pytest.mark.conformance("CF-64")
 def test_an_empty_batch_moves_the_position_over_itself() -> None:
-    rig = Rig()
-    rig.assign(T0, at=37)
+    rig = reading(T0, at=37)
     rig.fetch({T0: data(encode_batch([], base_offset=37, last_offset_delta=17))})
     collected = rig.collector.collect()
     assert (collected.count, collected.position_advanced) == (0, True)
@@ -171,7 +176,7 @@ def test_an_empty_batch_moves_the_position_over_itself() -> None:
 def test_skipped_records_move_the_position_before_damage_is_raised() -> None:
     broken = bytearray(written(2, 3))
     broken[-1] ^= 1
-    rig = reading(written(1, 0, 1), abort(1, 2), bytes(broken), listed=aborted((1, 0)))
+    rig = fetched(written(1, 0, 1), abort(1, 2), bytes(broken), listed=aborted((1, 0)))
     assert rig.collect() == {}
     assert rig.position(T0) == 3
     for _ in range(2):

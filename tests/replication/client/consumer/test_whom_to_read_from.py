@@ -5,13 +5,12 @@ import pytest
 from replication.errors import ErrorCode
 from replication.wire.metadata import LeaderIdAndEpoch, NodeEndpoint
 from storage.types import TopicPartition
-from tests.replication.client.consumer.fetching import T0, T1, Rig, data, values
+from tests.replication.client.consumer.fetching import T0, T1, Rig, data, reading, values
 
 
 @pytest.mark.conformance("CF-69")
 def test_the_next_fetch_goes_to_the_replica_that_the_leader_names() -> None:
-    rig = Rig(rack="r2")
-    rig.assign(T0, at=0)
+    rig = reading(T0, rack="r2")
     sent = rig.fetch({T0: data(preferred_read_replica=2)})
     assert (sent.node.id, sent.request.rack_id) == (1, "r2")
     rig.collect()
@@ -26,8 +25,7 @@ def test_the_next_fetch_goes_to_the_replica_that_the_leader_names() -> None:
 
 
 def test_a_preferred_replica_is_preferred_for_as_long_as_metadata_is_good() -> None:
-    rig = Rig()
-    rig.assign(T0, at=0)
+    rig = reading(T0)
     rig.fetch({T0: data(preferred_read_replica=2)})
     rig.collect()
     rig.now_ms = 200_000
@@ -94,8 +92,7 @@ def test_a_leader_that_left_without_naming_another(error: ErrorCode) -> None:
 @pytest.mark.conformance("CF-68")
 @pytest.mark.parametrize("error", LEADERSHIP)
 def test_a_leader_that_names_its_successor_is_believed_at_once(error: ErrorCode) -> None:
-    rig = Rig()
-    rig.assign(T0, T1, at=0)
+    rig = reading(T0, T1)
     rig.fetch(
         {
             T0: data(error=error, current_leader=LeaderIdAndEpoch(leader_id=5, leader_epoch=9)),
