@@ -78,7 +78,7 @@ class _SocketConnection:
 
 @attrs.define(eq=False)
 class _Opened:
-    """What belongs to one socket, and goes with it."""
+    """The state of one socket, dropped with it."""
 
     connection: _SocketConnection
     frames: FrameReader

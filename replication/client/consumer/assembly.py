@@ -17,10 +17,8 @@ from replication.client.consumer.poll_loop import NoGroup, PollLoop
 from replication.client.consumer.subscription import SubscriptionState
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
-from replication.follower.rules.fetch_session_handler import FetchRequestParams
 from replication.metrics import MetricsRegistry
 from replication.wire.apis import ApiKey
-from replication.wire.fetch import CONSUMER_REPLICA_ID
 
 if TYPE_CHECKING:
     from replication.client.consumer.group.coordinator import ConsumerCoordinator
@@ -55,18 +53,10 @@ def assemble(
     registry = MetricsRegistry(clock.now)
     metrics = FetchMetrics(registry, clock.now, config.client_id)
     requests = FetchRequests(
+        config=config,
         subscriptions=subscriptions,
         view=metadata.view,
         buffer=FetchBuffer(),
-        params=FetchRequestParams(
-            replica_id=CONSUMER_REPLICA_ID,
-            max_wait_ms=config.fetch_max_wait_ms,
-            min_bytes=config.fetch_min_bytes,
-            max_bytes=config.fetch_max_bytes,
-            isolation_level=int(config.read_committed),
-            rack_id=config.client_rack,
-        ),
-        max_partition_bytes=config.max_partition_fetch_bytes,
         read_settings=read_settings,
         metrics=metrics,
         is_unavailable=lambda node: network.is_backing_off(node.id),

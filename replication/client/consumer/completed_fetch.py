@@ -70,7 +70,7 @@ class ReadSettings:
 
 @attrs.define(eq=False, kw_only=True)
 class _Columnar:
-    """What is left of a response, on its way to Arrow record batches."""
+    """The rest of a response, on its way to Arrow record batches."""
 
     begin: Offset
     columns: tuple[str, ...]
@@ -127,7 +127,7 @@ class CompletedFetch:
     _long: tuple[int, BatchHeader] | None = attrs.field(init=False, default=None)
     """The next batch and its place, if it waits for `long_work`."""
     _columnar: _Columnar | None = attrs.field(init=False, default=None)
-    """What `take_columns` has begun to decode."""
+    """The decoding that `take_columns` has begun."""
     _corrupt: str | None = attrs.field(init=False, default=None)
     _aborted: deque[AbortedTransactionData] = attrs.field(init=False)
     _in_abort: set[int] = attrs.field(init=False, factory=set)

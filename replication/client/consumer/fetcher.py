@@ -26,6 +26,7 @@ import attrs
 
 from replication.client.cluster_view import ClusterView, Node
 from replication.client.consumer.completed_fetch import CompletedFetch, FetchBuffer, ReadSettings
+from replication.client.consumer.config import ConsumerConfig
 from replication.client.consumer.metrics import FetchMetrics, FetchTotal
 from replication.client.consumer.position import FetchPosition
 from replication.client.consumer.subscription import SubscriptionState
@@ -39,7 +40,12 @@ from replication.follower.rules.fetch_session_handler import (
     WantedPartition,
 )
 from replication.wire.apis import ApiKey
-from replication.wire.fetch import FIRST_VERSION_WITH_TOPIC_IDS, FetchResponse, PartitionData
+from replication.wire.fetch import (
+    CONSUMER_REPLICA_ID,
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    FetchResponse,
+    PartitionData,
+)
 from replication.wire.schema import MAX_VERSION
 from storage.types import TopicPartition
 
@@ -55,11 +61,10 @@ _LEADERSHIP_CHANGED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER
 class FetchRequests:
     """The fetch sessions of one consumer with its brokers; there is no network here."""
 
+    config: ConsumerConfig
     subscriptions: SubscriptionState
     view: ClusterView
     buffer: FetchBuffer
-    params: FetchRequestParams
-    max_partition_bytes: int
     read_settings: ReadSettings
     metrics: FetchMetrics
     is_unavailable: Callable[[Node], bool]
@@ -71,6 +76,17 @@ class FetchRequests:
     """The nodes to which a fetch is under way."""
     closed: bool = attrs.field(init=False, default=False)
     _validated_version: int = attrs.field(init=False, default=-1)
+    _params: FetchRequestParams = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._params = FetchRequestParams(
+            replica_id=CONSUMER_REPLICA_ID,
+            max_wait_ms=self.config.fetch_max_wait_ms,
+            min_bytes=self.config.fetch_min_bytes,
+            max_bytes=self.config.fetch_max_bytes,
+            isolation_level=int(self.config.read_committed),
+            rack_id=self.config.client_rack,
+        )
 
     # -- asking
 
@@ -116,7 +132,7 @@ class FetchRequests:
         newest = MAX_VERSION if data.can_use_topic_ids else FIRST_VERSION_WITH_TOPIC_IDS - 1
         return ClientRequest(
             api_key=ApiKey.FETCH,
-            build=lambda version: data.to_wire(self.params, version=version),
+            build=lambda version: data.to_wire(self._params, version=version),
             max_version=newest,
         )
 
@@ -127,7 +143,7 @@ class FetchRequests:
         return WantedPartition(
             self.view.topic_id(tp.topic),
             position.offset,
-            max_bytes=self.max_partition_bytes,
+            max_bytes=self.config.max_partition_fetch_bytes,
             current_leader_epoch=position.leader.epoch,
         )
 

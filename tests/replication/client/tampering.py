@@ -50,7 +50,7 @@ class Answer:
 
 @attrs.frozen
 class Spoilt:
-    """What comes in place of an answer, its length included."""
+    """The bytes that replace an answer, its length included."""
 
     data: bytes | None
     then_closes: bool = False
@@ -64,7 +64,7 @@ def framed(frame: bytes) -> bytes:
 
 
 def garbage(answer: Answer) -> Spoilt:
-    """Under the right correlation id."""
+    """Return garbage under the right correlation id."""
     return Spoilt(framed(answer.frame[:4] + CHANCE.randbytes(max(len(answer.frame) - 4, 8))))
 
 
@@ -149,7 +149,7 @@ OF_FRAMES: Final[tuple[Spoil, ...]] = (
 
 @attrs.define(eq=False)
 class Tampering:
-    """What becomes of the next answers to one API; those after them pass."""
+    """The ways of spoiling the next answers to one API; later ones pass."""
 
     api_key: ApiKey
     coming: list[Spoil]

@@ -30,7 +30,7 @@ TP = TopicPartition("t", 0)
 
 
 class Script:
-    """What both brokers say."""
+    """The answers of both brokers."""
 
     def __init__(self) -> None:
         self.error = ErrorCode.NONE

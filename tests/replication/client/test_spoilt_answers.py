@@ -98,7 +98,7 @@ async def transact(line: Line) -> None:
 
 
 async def transact_as_before(line: Line) -> None:
-    """Where the cluster has version 1 of transactions (KIP-890)."""
+    """Run `transact` in a cluster with version 1 of transactions (KIP-890)."""
     await transact(line)
 
 

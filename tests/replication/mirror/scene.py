@@ -63,6 +63,12 @@ class Following:
         self._scope, self._ended = trio.CancelScope(), trio.Event()
         await self.nursery.start(self._run)
 
+    async def begin(self, *values: str) -> None:
+        """Produce `values`, start, and wait until they are copied."""
+        await self.scene.produce(*values)
+        await self.start()
+        await self.until_end(len(values))
+
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
         with self._scope:
             await self.mirror.run(task_status=task_status)
@@ -74,12 +80,12 @@ class Following:
         self.world.stopped(MACHINE)
 
     async def kill(self) -> None:
-        """As SIGKILL would."""
+        """Kill the mirror's process."""
         self.world.kill(MACHINE)
         await self._end()
 
     async def cut_power(self) -> None:
-        """What was not synced is at the mercy of chance."""
+        """Cut the power: each write that was not synced may be lost."""
         self.world.crash_disk(MACHINE)
         await self._end()
 
@@ -110,7 +116,7 @@ class Following:
 
 
 def cuts(copy: Following) -> list[tuple[int, int, str]]:
-    """From where to where, and why."""
+    """Return the offsets and the cause of each truncation."""
     return [
         (each.from_offset, each.to_offset, each.cause)
         for each in copy.events
@@ -132,7 +138,7 @@ def _files_in(directory: DirectoryNode, path: str) -> Iterator[tuple[str, bytes]
 
 
 def compared(world: World, *names: str, partition: TopicPartition = T0) -> str:
-    """What `verify` says of the logs of brokers, and of the copy where MACHINE is named."""
+    """Return the result of comparing the logs of brokers, and of the copy for MACHINE."""
     root = DirectoryNode()
     for name in names:
         root.entries |= world.disk(name).root.entries

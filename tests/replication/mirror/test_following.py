@@ -43,9 +43,7 @@ async def test_a_copy_is_the_sources_log_byte_for_byte(world: World) -> None:
 @played
 async def test_after_a_kill_it_goes_on_where_its_log_ends(world: World) -> None:
     async with following(world) as copy:
-        await copy.scene.produce("a", "b")
-        await copy.start()
-        await copy.until_end(2)
+        await copy.begin("a", "b")
         await copy.kill()
         await copy.scene.produce("c")
         await copy.start()
@@ -59,9 +57,7 @@ async def test_after_a_kill_it_goes_on_where_its_log_ends(world: World) -> None:
 @played
 async def test_where_it_goes_on_is_in_its_log_and_nowhere_else(world: World) -> None:
     async with following(world) as copy:
-        await copy.scene.produce("a", "b")
-        await copy.start()
-        await copy.until_end(2)
+        await copy.begin("a", "b")
         await copy.stop()
         disk = world.disk(MACHINE)
         files = FaultyFileSystem(disk.chance, disk=disk)
@@ -100,9 +96,7 @@ def test_after_a_power_cut_lost_records_are_copied_again(seed: int) -> None:
 @played
 async def test_it_follows_the_partition_to_its_next_leader(world: World) -> None:
     async with following(world, brokers=3, replicas=((1, 2, 3),)) as copy:
-        await copy.scene.produce("a")
-        await copy.start()
-        await copy.until_end(1)
+        await copy.begin("a")
         await copy.scene.cluster.kill("b1")
         await copy.scene.produce("b", acks="all")
         await copy.until_end(2)
@@ -130,9 +124,7 @@ async def test_new_partitions_and_new_topics_of_a_pattern_are_found(world: World
 def test_a_source_that_is_away_for_an_hour_is_waited_for() -> None:
     async def story(world: World) -> None:
         async with following(world, options=PATIENT) as copy:
-            await copy.scene.produce("a")
-            await copy.start()
-            await copy.until_end(1)
+            await copy.begin("a")
             await copy.scene.cluster.kill("b1")
             await copy.scene.cluster.clock.sleep(3600)
             assert copy.mirror.trouble is not None
@@ -174,9 +166,7 @@ async def test_how_far_it_goes_is_an_option(world: World, up_to: UpTo, end: int)
 async def test_a_topic_that_is_no_longer_followed_stays_and_is_not_missing(world: World) -> None:
     async with following(world, options={"topics": ("t", "u")}) as copy:
         await copy.scene.client.create_topic("u", ((1,),))
-        await copy.scene.produce("a")
-        await copy.start()
-        await copy.until_end(1)
+        await copy.begin("a")
         await copy.until_end(0, TopicPartition("u", 0))
         await copy.stop()
         await copy.start(topics=("u",))

@@ -55,7 +55,7 @@ def disk_of(world: World) -> FaultyFileSystem:
 
 
 def copied(values: Sequence[str], *, open_transaction: bool = False) -> tuple[World, CopyState]:
-    """What a mirror has left when it was stopped, and the disk that has it."""
+    """Return the world and the state that a stopped mirror has left."""
 
     async def story(world: World) -> CopyState:
         options = {"up_to": UpTo.HIGH_WATERMARK}

@@ -32,9 +32,7 @@ def disk_of(world: World) -> FaultyFileSystem:
 
 async def copied(copy: Following, *values: str) -> None:
     """A copy of these, stopped."""
-    await copy.scene.produce(*values)
-    await copy.start()
-    await copy.until_end(len(values))
+    await copy.begin(*values)
     await copy.stop()
 
 
@@ -50,7 +48,7 @@ def write_to_copy(world: World, value: bytes, partition: TopicPartition = T0) ->
 
 @contextmanager
 def refused(copy: Following, match: str) -> Iterator[None]:
-    """In one line, and not one byte of the copy is another one after it; but it was heard."""
+    """Expect a MirrorError of one line that leaves the copy as it was, except for `heard_ms`."""
     before = all_files(copy.world)
     with pytest.raises(MirrorError, match=match) as raised:
         yield

@@ -50,9 +50,7 @@ async def test_records_that_an_unclean_leader_lacks_are_truncated(world: World) 
 @played
 async def test_it_starts_over_if_the_source_has_deleted_the_next_records(world: World) -> None:
     async with following(world) as copy, admin_of(copy.scene) as admin:
-        await copy.scene.produce("a", "b")
-        await copy.start()
-        await copy.until_end(2)
+        await copy.begin("a", "b")
         await copy.stop()
         await copy.scene.produce("c", "d", "e")
         await admin.delete_records({T0: 4})
@@ -67,9 +65,7 @@ async def test_it_starts_over_if_the_source_has_deleted_the_next_records(world: 
 @played
 async def test_the_log_start_of_the_source_is_the_copys(world: World) -> None:
     async with following(world) as copy, admin_of(copy.scene) as admin:
-        await copy.scene.produce("a", "b", "c")
-        await copy.start()
-        await copy.until_end(3)
+        await copy.begin("a", "b", "c")
         await admin.delete_records({T0: 2})
         await copy.until(lambda: getattr(copy.at(), "log_start_offset", 0) == 2, "it moves")
         assert copy.end() == 3
@@ -78,9 +74,7 @@ async def test_the_log_start_of_the_source_is_the_copys(world: World) -> None:
 @played
 async def test_the_copy_of_a_topic_that_was_made_anew_is_set_aside(world: World) -> None:
     async with following(world) as copy, admin_of(copy.scene) as admin:
-        await copy.scene.produce("a", "b")
-        await copy.start()
-        await copy.until_end(2)
+        await copy.begin("a", "b")
         await admin.delete_topics(["t"])
         await copy.until(
             lambda: getattr(copy.at(), "trouble", "") == "gone from the source", "it is gone"
@@ -97,9 +91,7 @@ async def test_the_copy_of_a_topic_that_was_made_anew_is_set_aside(world: World)
 @played
 async def test_a_topic_recreated_while_the_mirror_was_down_is_set_aside_too(world: World) -> None:
     async with following(world) as copy, admin_of(copy.scene) as admin:
-        await copy.scene.produce("a", "b")
-        await copy.start()
-        await copy.until_end(2)
+        await copy.begin("a", "b")
         await copy.kill()
         await admin.delete_topics(["t"])
         await admin.create_topics([NewTopic(name="t", partitions=2)])

@@ -67,7 +67,7 @@ def framed(body: bytes) -> bytes:
 
 
 def resident_bytes() -> int:
-    """What this process has in memory; 0 where the kernel does not say (macOS)."""
+    """Return the resident memory of this process; 0 if the kernel does not report it (macOS)."""
     statm = Path("/proc/self/statm")
     return int(statm.read_text().split()[1]) * 4096 if statm.exists() else 0
 

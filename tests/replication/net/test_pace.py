@@ -30,7 +30,7 @@ async def test_short_work_goes_through_without_a_pause() -> None:
 
 
 class Turned(trio.abc.Instrument):
-    """How many steps of long work there are in each turn of the loop."""
+    """The number of steps of long work in each turn of the loop."""
 
     def __init__(self) -> None:
         self.steps = [0]

@@ -37,7 +37,7 @@ async def connected(transport: TcpTransport) -> AsyncIterator[tuple[Connection, 
 
 
 async def receive_all(connection: Connection) -> bytes:
-    """What comes until the end."""
+    """Return all bytes until the end."""
     received = bytearray()
     room = memoryview(bytearray(64 * 1024))
     while count := await connection.receive_into(room):

@@ -31,7 +31,7 @@ from tests.replication.net.certificates import (
 async def pair(
     server: TlsKeys, client: TlsKeys, *, client_auth: str = "none", host: str = HOST
 ) -> AsyncIterator[tuple[TlsConnection, TlsConnection]]:
-    """Who connected, who accepted; nobody has shaken hands yet."""
+    """Both ends, the one that connected first, before the handshake."""
     listening = await TcpTransport().listen(HOST, 0)
     listener = TlsListener(listening, server_context(server, client_auth=client_auth))
     connected = await TcpTransport().connect(HOST, listener.port)
@@ -60,7 +60,7 @@ async def said(here: TlsConnection, there: TlsConnection) -> None:
 
 
 async def failures(here: TlsConnection, there: TlsConnection) -> list[str]:
-    """What each side says of a connection that does not come about, ours first."""
+    """Return the errors of both sides of a failed connection, ours first."""
     heard: dict[int, str] = {}
 
     async def exchange(connection: TlsConnection) -> None:
@@ -233,7 +233,7 @@ def test_errors_of_keys_are_one_line(keys: object, message: str) -> None:
 def test_a_store_of_javas_is_refused_with_the_command_that_makes_pem_of_it(
     named: bool, tmp_path: Path
 ) -> None:
-    """Which is run, for it to be believed; PKCS12 is what keytool makes (JEP 229)."""
+    """The suggested command is run; keytool makes PKCS12 (JEP 229)."""
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("no openssl to follow the advice with")

@@ -85,7 +85,7 @@ def history(steps: Iterable[tuple[str, Pairs]]) -> list[bytes]:
 
 
 def compact(batches: Sequence[bytes], wall_ms: int, *, rounds: int = 1) -> tuple[list[bytes], int]:
-    """What a real cleaner leaves of them, and how far it went."""
+    """Return the batches that a real cleaner leaves, and the offset that it has reached."""
     log = open_log(new_disk(), compacted(segment_bytes=300, delete_retention_ms=10))
     for each in batches:
         log.append_as_follower(memoryview(bytearray(each)))
@@ -204,7 +204,7 @@ def test_a_naive_twin_agrees_on_lost_records(
 
 
 def thinned(batch: bytes, gone: set[Offset]) -> bytes:
-    """Without the records at these offsets, as a cleaner would write it."""
+    """Return the batch without the records at these offsets, as a cleaner would write it."""
     header = read_header(batch)
     kept = [record for record in decode_batch(batch) if record.offset not in gone]
     return encode_batch(

@@ -187,7 +187,7 @@ def _our_primitive(value: Any) -> Any:
 
 
 def disagreements(kind: Any, message: type, version: int) -> list[str]:
-    """Where our declaration and kio's class differ in null and in default, structs included."""
+    """Return the differences in nulls and defaults between our declaration and kio's class."""
     theirs = {field.name.removesuffix("_ms"): field for field in dataclasses.fields(kind)}
     found = []
     for field in fields_of(message):

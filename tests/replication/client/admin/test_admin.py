@@ -28,7 +28,7 @@ class Scene:
     admin: Admin
 
     async def settle(self) -> None:
-        """Until every broker has heard of the last change."""
+        """Wait until every broker has applied the last change."""
         await self.cluster.clock.sleep(1)
 
     async def produce(self, partition: TopicPartition, count: int) -> None:

@@ -23,7 +23,7 @@ from replication.client.consumer.position import EARLIEST, FetchPosition, Offset
 from replication.client.consumer.records import ConsumerRecord, deserialize_function
 from replication.client.consumer.subscription import SubscriptionState
 from replication.errors import ErrorCode
-from replication.follower.rules.fetch_session_handler import FetchRequestData, FetchRequestParams
+from replication.follower.rules.fetch_session_handler import FetchRequestData
 from replication.metrics import MetricsRegistry
 from replication.wire.apis import ApiKey
 from replication.wire.fetch import (
@@ -82,7 +82,7 @@ class Sent(NamedTuple):
     request: FetchRequest
 
     def offsets(self) -> dict[str, int]:
-        """What is asked for in this request, by `topic or id-partition`."""
+        """Return the fetch offsets of this request, by `topic or id-partition`."""
         return {
             f"{each.topic or each.topic_id[:1].decode()}-{partition.partition}": partition.fetch_offset
             for each in self.request.topics
@@ -126,19 +126,18 @@ class Rig:
         self.subscriptions = SubscriptionState(self.policy)
         self.registry = MetricsRegistry(self.now)
         self.metrics = FetchMetrics(self.registry, self.now)
+        config = ConsumerConfig.of(
+            bootstrap_servers="b1:9092",
+            client_rack=self.rack,
+            max_poll_records=self.max_poll_records,
+            max_partition_fetch_bytes=1 << 16,
+            isolation_level="read_committed" if self.read_committed else "read_uncommitted",
+        )
         self.requests = FetchRequests(
+            config=config,
             subscriptions=self.subscriptions,
             view=self.view,
             buffer=self.buffer,
-            params=FetchRequestParams(
-                replica_id=-1,
-                max_wait_ms=500,
-                min_bytes=1,
-                max_bytes=1 << 20,
-                isolation_level=int(self.read_committed),
-                rack_id=self.rack,
-            ),
-            max_partition_bytes=1 << 16,
             read_settings=ReadSettings(
                 check_crcs=self.check_crcs,
                 read_committed=self.read_committed,
@@ -150,11 +149,7 @@ class Rig:
             request_metadata=self.request_metadata,
         )
         self.collector = FetchCollector(
-            config=ConsumerConfig.of(
-                bootstrap_servers="b1:9092",
-                max_poll_records=self.max_poll_records,
-                isolation_level="read_committed" if self.read_committed else "read_uncommitted",
-            ),
+            config=config,
             subscriptions=self.subscriptions,
             buffer=self.buffer,
             request_metadata=self.request_metadata,

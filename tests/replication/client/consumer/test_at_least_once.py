@@ -21,7 +21,7 @@ class MishapError(Exception):
 
 
 class Ledger:
-    """What was handed over, and up to where each partition was in all."""
+    """The records that were handed over, and the furthest position of each partition."""
 
     def __init__(self) -> None:
         self.handed: dict[TopicPartition, set[int]] = {tp: set() for tp in PARTITIONS}

@@ -126,7 +126,7 @@ def test_an_abort_marker_whose_records_are_compacted_away() -> None:
 
 @pytest.mark.conformance("CF-59")
 def test_a_compacted_topic_with_aborted_transactions() -> None:
-    """What was listed begins below what compaction has left."""
+    """The listed transaction begins below the first record that compaction has left."""
     rig = fetched(
         written(1, 3, 4),
         written(2, 5),

@@ -17,7 +17,7 @@ class NaiveBroker:
     most_records: int = 1000
     """In a batch; what has more is too large."""
     refuses_every: int = 1
-    """Which values are no valid records: with 1, all are."""
+    """Every so many values one is no valid record; with 1, all are valid."""
     # By producer id: its epoch, and (base sequence, how many, base offset) of its last batches.
     _producers: dict[int, tuple[int, list[tuple[int, int, int]]]] = attrs.field(factory=dict)
 

@@ -46,7 +46,7 @@ async def test_the_log_append_time_is_returned_if_the_topic_uses_it(world: World
 
 
 class _Turns(trio.abc.Instrument):
-    """How often the tasks of clients ran."""
+    """The number of steps of each task of a client."""
 
     def __init__(self) -> None:
         self.of: Counter[str] = Counter()

@@ -43,7 +43,7 @@ class Scene:
         return [f"{name}:9092" for name in self.cluster.broker_names]
 
     def producer(self, transactional_id: str = "tx", **config: Any) -> Producer[bytes, bytes]:
-        """On a machine of its own."""
+        """Return a producer on a machine of its own."""
         self.machines += 1
         return Producer(
             self.servers,
@@ -54,7 +54,7 @@ class Scene:
         )
 
     async def read(self, *partitions: TopicPartition, committed: bool = True) -> list[str]:
-        """What is there now, in order of partitions."""
+        """Return the values that can be read now, in order of partitions."""
         self.machines += 1
         consumer = Consumer(
             bootstrap_servers=self.servers,
