@@ -3,6 +3,9 @@
 CPython keeps the places of removed items and iterates over them: a dictionary that had 100,000
 items and is empty again takes longer to iterate than everything else in an idle round. So a caller
 asks for it without holes before it iterates, which costs nothing while there are few.
+
+An idle round of a leader and a follower after 50,000 partitions were in motion takes 0.78 ms of
+processor time, and 1.18 ms with the holes (medians of 7, in turn).
 """
 
 from typing import TypeVar

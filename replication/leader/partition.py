@@ -42,7 +42,7 @@ from storage.batch.allowance import Allowance
 from storage.errors import UnexpectedAppendOffsetError
 from storage.log.append import LogAppendInfo
 from storage.log.log import Log, PreparedAppend
-from storage.producers.verification import NO_TERMS, TransactionTerms, VerificationGuard
+from storage.producers.verification import NO_TERMS, TransactionTerms
 from storage.types import (
     NO_BROKER_EPOCH,
     NO_LEADER_EPOCH,
@@ -211,28 +211,6 @@ class Partition:
             )
 
     # Appends.
-
-    def begin_verification(
-        self,
-        producer_id: int,
-        *,
-        producer_epoch: int,
-        sequence: int,
-        bumps_epoch: bool,
-        now_ms: int,
-    ) -> VerificationGuard | None:
-        """Return a guard for a batch that opens a transaction; None if it opens none (KIP-890).
-
-        Raises KafkaError if this broker does not lead.
-        """
-        self._lead()
-        return self.log.producers.begin_verification(
-            producer_id,
-            producer_epoch=producer_epoch,
-            sequence=sequence,
-            bumps_epoch=bumps_epoch,
-            now_ms=now_ms,
-        )
 
     def append_as_leader(
         self,

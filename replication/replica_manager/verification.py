@@ -35,7 +35,7 @@ from replication.net.seams import NodeClock
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.results import ProduceResult
 from storage.producers.verification import VerificationGuard
-from storage.types import TopicPartition
+from storage.types import NO_LEADER_EPOCH, TopicPartition
 
 _CANNOT_SAY_NOW: Final = frozenset(
     {
@@ -158,7 +158,9 @@ class TransactionVerification:
         guards: dict[TopicPartition, VerificationGuard] = {}
         for each, sequence in batches.sequences.items():
             try:
-                guard = self.replicas.get(each).begin_verification(
+                partition = self.replicas.get(each)
+                partition.check_access(NO_LEADER_EPOCH, leader_only=True)
+                guard = partition.log.producers.begin_verification(
                     batches.producer_id,
                     producer_epoch=batches.producer_epoch,
                     sequence=sequence,

@@ -50,18 +50,27 @@ from tests.storage.logs import claiming
 TOPIC = "there"
 """The one topic of an attacked cluster; it has one partition."""
 
-USERS = 'PlainLoginModule required username="admin" password="top" user_admin="top" user_eve="e";'
-WITH_ACLS = {
-    "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,INSIDE:SASL_PLAINTEXT",
-    "inter.broker.listener.name": "INSIDE",
-    "sasl.enabled.mechanisms": "PLAIN",
-    "sasl.mechanism.inter.broker.protocol": "PLAIN",
-    "sasl.mechanism.controller.protocol": "PLAIN",
-    "listener.name.inside.plain.sasl.jaas.config": USERS,
-    "listener.name.controller.plain.sasl.jaas.config": USERS,
+
+def with_logins(**passwords: str) -> dict[str, str]:
+    """Return the properties of a cluster that admin and these users can log in to."""
+    users = "".join(f' user_{name}="{password}"' for name, password in passwords.items())
+    login = f'PlainLoginModule required username="admin" password="top" user_admin="top"{users};'
+    return {
+        "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,INSIDE:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "INSIDE",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "sasl.mechanism.controller.protocol": "PLAIN",
+        "listener.name.inside.plain.sasl.jaas.config": login,
+        "listener.name.controller.plain.sasl.jaas.config": login,
+    }
+
+
+WITH_AUTHORIZER = {
     "authorizer.class.name": STANDARD_AUTHORIZER,
     "super.users": "User:admin",
 }
+WITH_ACLS = with_logins(eve="e") | WITH_AUTHORIZER
 ADMIN = Introduction(protocol="SASL_PLAINTEXT", login=Login("PLAIN", "admin", "top"))
 EVE = Introduction(protocol="SASL_PLAINTEXT", login=Login("PLAIN", "eve", "e"))
 """A user who has logged in and whom no ACL allows anything."""

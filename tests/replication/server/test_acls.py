@@ -20,7 +20,7 @@ from replication.client.admin import (
 )
 from replication.client.offsets import OffsetAndMetadata
 from replication.cluster.cluster import Cluster, open_cluster
-from replication.config.security import STANDARD_AUTHORIZER, Introduction, Login
+from replication.config.security import Introduction, Login
 from replication.errors import ErrorCode, KafkaError
 from replication.net import production_seams
 from replication.net.secure import introduced
@@ -52,19 +52,9 @@ from replication.wire.refusals import refused
 from storage.types import TopicPartition
 from tests.replication.broker.clients import Client
 from tests.replication.broker.stage import QUICK
+from tests.replication.server.hostile import WITH_AUTHORIZER, with_logins
 
-USERS = 'PlainLoginModule required username="admin" password="top" user_admin="top" user_alice="a";'
-PROPERTIES = QUICK | {
-    "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,INSIDE:SASL_PLAINTEXT",
-    "inter.broker.listener.name": "INSIDE",
-    "sasl.enabled.mechanisms": "PLAIN",
-    "sasl.mechanism.inter.broker.protocol": "PLAIN",
-    "sasl.mechanism.controller.protocol": "PLAIN",
-    "listener.name.inside.plain.sasl.jaas.config": USERS,
-    "listener.name.controller.plain.sasl.jaas.config": USERS,
-    "authorizer.class.name": STANDARD_AUTHORIZER,
-    "super.users": "User:admin",
-}
+PROPERTIES = QUICK | with_logins(alice="a") | WITH_AUTHORIZER
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 
 

@@ -35,6 +35,7 @@ from replication.wire.sasl_handshake import SaslHandshakeRequest
 from scenarios.world.world import World
 from tests.replication.broker.stage import QUICK, name_of, played_in
 from tests.replication.net.counting import Counting
+from tests.replication.server.hostile import with_logins
 
 PORT = 9092
 CREDENTIAL = ScramCredential.of(SHA_256, password="sesame", salt=b"salt")
@@ -275,17 +276,7 @@ async def test_a_bare_token_that_is_wrong_is_hung_up_on(scene: Scene) -> None:
 
 # A whole cluster.
 
-USERS = 'PlainLoginModule required username="admin" password="top" user_admin="top";'
-PROPERTIES = QUICK | {
-    "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,INSIDE:SASL_PLAINTEXT",
-    "inter.broker.listener.name": "INSIDE",
-    "sasl.enabled.mechanisms": "PLAIN",
-    "sasl.mechanism.inter.broker.protocol": "PLAIN",
-    "sasl.mechanism.controller.protocol": "PLAIN",
-    "listener.name.inside.plain.sasl.jaas.config": USERS,
-    "listener.name.controller.plain.sasl.jaas.config": USERS,
-    "connections.max.reauth.ms": "3000",
-}
+PROPERTIES = QUICK | with_logins() | {"connections.max.reauth.ms": "3000"}
 
 
 def test_nodes_and_clients_of_a_cluster_go_on_over_the_connections_that_they_have() -> None:
