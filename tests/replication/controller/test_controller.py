@@ -54,21 +54,22 @@ def events(world: World, kind: type[E]) -> list[E]:
     return [entry.event for entry in world.trace.entries if isinstance(entry.event, kind)]
 
 
-@played
-async def test_a_broker_is_unfenced_when_it_has_applied_its_registration(world: World) -> None:
-    async with running(world) as controller:
-        broker = Registered(controller, 1)
-        await broker.register()
-        # The cluster, the controller and its minimum ISR are the three records before it.
-        assert broker.epoch == 3
-        behind = await broker.heartbeat(current_metadata_offset=2)
-        assert (behind.is_caught_up, behind.is_fenced) == (False, True)
-        assert not controller.image.is_alive(1)
-        there = await broker.heartbeat(current_metadata_offset=3)
-        assert (there.is_caught_up, there.is_fenced) == (True, False)
-        assert controller.image.is_alive(1)
-        stale = await broker.heartbeat(broker_epoch=1)
-        assert stale.error_code == ErrorCode.STALE_BROKER_EPOCH
+@played_in(running)
+async def test_a_broker_is_unfenced_when_it_has_applied_its_registration(
+    controller: Controller, world: World
+) -> None:
+    broker = Registered(controller, 1)
+    await broker.register()
+    # The cluster, the controller and its minimum ISR are the three records before it.
+    assert broker.epoch == 3
+    behind = await broker.heartbeat(current_metadata_offset=2)
+    assert (behind.is_caught_up, behind.is_fenced) == (False, True)
+    assert not controller.image.is_alive(1)
+    there = await broker.heartbeat(current_metadata_offset=3)
+    assert (there.is_caught_up, there.is_fenced) == (True, False)
+    assert controller.image.is_alive(1)
+    stale = await broker.heartbeat(broker_epoch=1)
+    assert stale.error_code == ErrorCode.STALE_BROKER_EPOCH
     assert len(events(world, BrokerRegistered)) == 1
     assert len(events(world, BrokerUnfenced)) == 1
 
@@ -104,22 +105,23 @@ async def test_a_silent_broker_is_fenced_and_its_leaderships_move(world: World) 
     ]
 
 
-@played
-async def test_the_last_in_sync_replica_is_waited_for_and_leads_again(world: World) -> None:
-    seams = world.node("controller")
-    async with running(world) as controller:
-        (first, second) = await join(controller, 1, 2)
-        await create_topic(controller, "orders", (1,))
-        await seams.clock.sleep(10)
-        offline = partition_of(controller.image, "orders")
-        assert (offline.leader, offline.isr, offline.leader_epoch) == (NO_LEADER, (), 1)
-        assert (offline.elr, offline.last_known_elr) == ((1,), (1,))
-        await second.heartbeat()
-        assert partition_of(controller.image, "orders").leader == NO_LEADER
-        await first.heartbeat()
-        back = partition_of(controller.image, "orders")
-        assert (back.leader, back.isr, back.leader_epoch) == (1, (1,), 2)
-        assert (back.elr, back.last_known_elr) == ((), ())
+@played_in(running)
+async def test_the_last_in_sync_replica_is_waited_for_and_leads_again(
+    controller: Controller, world: World
+) -> None:
+    seams = controller.seams
+    (first, second) = await join(controller, 1, 2)
+    await create_topic(controller, "orders", (1,))
+    await seams.clock.sleep(10)
+    offline = partition_of(controller.image, "orders")
+    assert (offline.leader, offline.isr, offline.leader_epoch) == (NO_LEADER, (), 1)
+    assert (offline.elr, offline.last_known_elr) == ((1,), (1,))
+    await second.heartbeat()
+    assert partition_of(controller.image, "orders").leader == NO_LEADER
+    await first.heartbeat()
+    back = partition_of(controller.image, "orders")
+    assert (back.leader, back.isr, back.leader_epoch) == (1, (1,), 2)
+    assert (back.elr, back.last_known_elr) == ((), ())
     assert len(events(world, PartitionOffline)) == 1
 
 
@@ -172,23 +174,21 @@ async def test_the_same_incarnation_that_registers_again_stays_in_sync(
     assert partition_of(controller.image, "orders").leader == 1
 
 
-@played
+@played_in(running, config=attrs.evolve(CONFIG, understudy_eligible_leader_replicas_version=0))
 async def test_a_controller_without_eligible_leader_replicas_keeps_the_last_one_in_sync(
-    world: World,
+    controller: Controller,
 ) -> None:
-    seams = world.node("controller")
-    config = attrs.evolve(CONFIG, understudy_eligible_leader_replicas_version=0)
-    async with running(world, config) as controller:
-        await join(controller, 1)
-        await create_topic(controller, "orders", (1,))
-        await seams.clock.sleep(10)
-        offline = partition_of(controller.image, "orders")
-        assert (offline.leader, offline.isr, offline.elr) == (NO_LEADER, (1,), ())
-        reborn = Registered(controller, 1, incarnation=2)
-        await reborn.register()
-        await reborn.heartbeat()
-        back = partition_of(controller.image, "orders")
-        assert (back.leader, back.isr, back.leader_recovery_state) == (1, (1,), 0)
+    seams = controller.seams
+    await join(controller, 1)
+    await create_topic(controller, "orders", (1,))
+    await seams.clock.sleep(10)
+    offline = partition_of(controller.image, "orders")
+    assert (offline.leader, offline.isr, offline.elr) == (NO_LEADER, (1,), ())
+    reborn = Registered(controller, 1, incarnation=2)
+    await reborn.register()
+    await reborn.heartbeat()
+    back = partition_of(controller.image, "orders")
+    assert (back.leader, back.isr, back.leader_recovery_state) == (1, (1,), 0)
 
 
 def test_the_level_of_a_feature_is_that_of_the_controllers_configuration() -> None:
@@ -267,23 +267,24 @@ async def test_a_broker_of_another_cluster_is_refused(controller: Controller) ->
     assert (await broker.register(listeners=[])).error_code == ErrorCode.INVALID_REGISTRATION
 
 
-@played
-async def test_a_controlled_shutdown_waits_until_the_others_know(world: World) -> None:
-    async with running(world) as controller:
-        first, second = await join(controller, 1, 2)
-        await create_topic(controller, "orders", (1, 2))
-        before = controller.image.offset
-        await second.heartbeat(current_metadata_offset=before)
-        leaving = await first.heartbeat(want_shut_down=True)
-        assert (leaving.should_shut_down, leaving.is_fenced) == (False, False)
-        moved = partition_of(controller.image, "orders")
-        assert (moved.leader, moved.isr, moved.leader_epoch) == (2, (2,), 1)
-        assert not (await first.heartbeat(want_shut_down=True)).should_shut_down
-        await second.heartbeat()
-        granted = await first.heartbeat(want_shut_down=True)
-        assert (granted.should_shut_down, granted.is_fenced) == (True, True)
-        # It restarts at once: its session ended with the shutdown.
-        assert (await Registered(controller, 1, incarnation=2).register()).error_code == 0
+@played_in(running)
+async def test_a_controlled_shutdown_waits_until_the_others_know(
+    controller: Controller, world: World
+) -> None:
+    first, second = await join(controller, 1, 2)
+    await create_topic(controller, "orders", (1, 2))
+    before = controller.image.offset
+    await second.heartbeat(current_metadata_offset=before)
+    leaving = await first.heartbeat(want_shut_down=True)
+    assert (leaving.should_shut_down, leaving.is_fenced) == (False, False)
+    moved = partition_of(controller.image, "orders")
+    assert (moved.leader, moved.isr, moved.leader_epoch) == (2, (2,), 1)
+    assert not (await first.heartbeat(want_shut_down=True)).should_shut_down
+    await second.heartbeat()
+    granted = await first.heartbeat(want_shut_down=True)
+    assert (granted.should_shut_down, granted.is_fenced) == (True, True)
+    # It restarts at once: its session ended with the shutdown.
+    assert (await Registered(controller, 1, incarnation=2).register()).error_code == 0
     (started,) = events(world, ControlledShutdownStarted)
     assert (started.broker, started.leading) == (1, 1)
     causes = [event.cause for event in events(world, BrokerFenced)]
@@ -379,21 +380,19 @@ def test_decisions_that_come_together_are_synced_together() -> None:
     assert World(seed=10).run(story) < 1.0
 
 
-@played
-async def test_nothing_is_served_before_it_is_synced(world: World) -> None:
-    world.node("controller")
-    async with running(world) as controller:
-        await join(controller, 1)
-        end = controller.log.high_watermark
-        world.disk("controller").costs = DiskCosts(sync=1.0)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(create_topic, controller, "orders", (1,))
-            data = await _fetch(controller, end, max_wait_ms=500)
-            assert controller.log.log_end_offset > end
-            assert (data.high_watermark, data.records) == (end, b"")
-            data = await _fetch(controller, end, max_wait_ms=60_000)
-            assert data.high_watermark == controller.log.log_end_offset
-            assert data.records
+@played_in(running)
+async def test_nothing_is_served_before_it_is_synced(controller: Controller, world: World) -> None:
+    await join(controller, 1)
+    end = controller.log.high_watermark
+    world.disk("controller").costs = DiskCosts(sync=1.0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(create_topic, controller, "orders", (1,))
+        data = await _fetch(controller, end, max_wait_ms=500)
+        assert controller.log.log_end_offset > end
+        assert (data.high_watermark, data.records) == (end, b"")
+        data = await _fetch(controller, end, max_wait_ms=60_000)
+        assert data.high_watermark == controller.log.log_end_offset
+        assert data.records
 
 
 async def _fetch(
@@ -514,18 +513,18 @@ async def test_a_directory_of_another_node_or_cluster_or_in_use_is_refused(world
             await Controller(config=config, seams=seams, on_bug=_raise).run()
 
 
-@played
-async def test_events_are_emitted_once_they_are_durable(world: World) -> None:
-    world.node("controller")
-    async with running(world) as controller:
-        await join(controller, 1)
-        world.disk("controller").costs = DiskCosts(sync=1.0)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(create_topic, controller, "orders", (1,))
-            await world.node("controller").clock.sleep(0.5)
-            assert "orders" in controller.image.topics
-            assert not events(world, TopicCreated)
-        assert len(events(world, TopicCreated)) == 1
+@played_in(running)
+async def test_events_are_emitted_once_they_are_durable(
+    controller: Controller, world: World
+) -> None:
+    await join(controller, 1)
+    world.disk("controller").costs = DiskCosts(sync=1.0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(create_topic, controller, "orders", (1,))
+        await world.node("controller").clock.sleep(0.5)
+        assert "orders" in controller.image.topics
+        assert not events(world, TopicCreated)
+    assert len(events(world, TopicCreated)) == 1
 
 
 @attrs.define(eq=False)
