@@ -32,6 +32,7 @@ from tests.bench.figures import Figure, interleaved
 MIB = 1024 * 1024
 TOTAL_BYTES = 2048 * MIB
 PARTITIONS = 4
+OVERHEAD = 128  # of a batch with one record
 ROUNDS = 5
 LEADER, FOLLOWER = 1, 2
 LOOK_SECONDS = 0.02  # rarely enough to leave both cores to the brokers
@@ -67,21 +68,27 @@ def fill(cluster: IsolatedCluster) -> None:
     topic = NewTopic("bench", num_partitions=PARTITIONS, replica_assignment=assignment)
     admin.create_topics([topic])["bench"].result(20)
     cluster.kill(FOLLOWER)
+    produce_batches(cluster.bootstrap_servers, "bench", TOTAL_BYTES, MIB)
+
+
+def produce_batches(servers: str, topic: str, total_bytes: int, batch_bytes: int) -> None:
+    """Write batches of one record each to the leaders of all partitions, without replicas."""
     producer = Producer(
         {
-            "bootstrap.servers": cluster.bootstrap_servers,
+            "bootstrap.servers": servers,
             "acks": 1,
             "message.max.bytes": 2 * MIB,
-            "batch.size": MIB,
+            "batch.size": batch_bytes,
             "queue.buffering.max.kbytes": 128 * 1024,
-            "log_level": 0,  # the follower is meant to be away
+            "linger.ms": 0,
+            "log_level": 0,  # a follower may be away
         }
     )
-    value = os.urandom(MIB - 256)
-    for number in range(TOTAL_BYTES // MIB):
-        while len(producer) > 64:
+    value = os.urandom(batch_bytes - OVERHEAD)
+    for number in range(total_bytes // batch_bytes):
+        while len(producer) * batch_bytes > 64 * MIB:
             producer.poll(0.05)
-        producer.produce("bench", value, partition=number % PARTITIONS)
+        producer.produce(topic, value, partition=number % PARTITIONS)
     if producer.flush(120):
         raise RuntimeError("the leader did not take the records")
 

@@ -12,23 +12,19 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import trio
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from replication.client import Admin
 from storage.types import TopicPartition
+from tests.bench.catch_up import FOLLOWER, LEADER, LOOK_SECONDS, MIB, PARTITIONS, produce_batches
 from tests.bench.kafka.asking import addresses, create_topic, write
 from tests.bench.kafka.comparison import GIB, Comparison, Sizes, after_the_first, in_turn
 from tests.bench.kafka.processes import worked_seconds
 from tests.bench.kafka.sides import RivalCluster, pids
 
-PARTITIONS = 4
-LEADER, FOLLOWER = 1, 2
-LOOK_SECONDS = 0.02  # rarely enough to leave both cores to the brokers
 PATIENCE_SECONDS = 120
-MIB, KIB = 1024 * 1024, 1024
+KIB = 1024
 BATCH_BYTES = {"1 MiB": MIB, "16 KiB": 16 * KIB}
-OVERHEAD = 128  # of a batch with one record
 
 
 def run(clusters: Mapping[str, RivalCluster], sizes: Sizes) -> Iterator[Comparison]:
@@ -63,23 +59,7 @@ def fill(cluster: RivalCluster, topic: str, total_bytes: int, batch_bytes: int) 
     brokers = addresses(cluster.bootstrap_servers)
     create_topic(brokers[0], topic, [[LEADER]] * PARTITIONS)
     write(brokers, topic)
-    producer = Producer(
-        {
-            "bootstrap.servers": cluster.bootstrap_servers,
-            "acks": 1,
-            "message.max.bytes": 2 * MIB,
-            "batch.size": batch_bytes,
-            "queue.buffering.max.kbytes": 128 * KIB,
-            "linger.ms": 0,
-        }
-    )
-    value = os.urandom(batch_bytes - OVERHEAD)
-    for number in range(total_bytes // batch_bytes):
-        while len(producer) * batch_bytes > 64 * MIB:
-            producer.poll(0.05)
-        producer.produce(topic, value, partition=number % PARTITIONS)
-    if producer.flush(PATIENCE_SECONDS):
-        raise RuntimeError("the leader did not take the records")
+    produce_batches(cluster.bootstrap_servers, topic, total_bytes, batch_bytes)
 
 
 def catch_up(cluster: RivalCluster, topic: str) -> tuple[float, float]:

@@ -12,7 +12,8 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.bench.kafka.catch_up import BATCH_BYTES, MIB, fill
+from tests.bench.catch_up import MIB
+from tests.bench.kafka.catch_up import BATCH_BYTES, fill
 from tests.bench.kafka.comparison import GIB, KAFKA, OURS, Comparison, Sizes
 from tests.bench.kafka.sides import RivalCluster
 
