@@ -18,6 +18,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -37,7 +38,7 @@ from replication.client.admin import NewTopic, OffsetAndMetadata
 from replication.testing import ThreadedCluster
 from scenarios import find_story
 from storage import TopicPartition
-from tests.docs.snippets import ROOT, Block, rule_to_json, same_output
+from tests.docs.snippets import ROOT, Block, same_output
 
 STEERED: Final = "localhost:8080/control"
 NEEDS_CURL: Final = "curl is not installed, and this page asks with it"
@@ -110,7 +111,7 @@ class Place:
         return "".join(printed)
 
     def _run_command(self, command: str) -> tuple[int, str]:
-        words = rule_to_json(command)
+        words = shlex.split(command)
         if words[0] == "make":
             return _is_a_target(words[1])
         if words[0] == "curl" and shutil.which("curl") is None:
@@ -125,7 +126,7 @@ class Place:
         command = _OURS.sub(self._to_the_end, self.with_addresses(command))
         command = re.sub(r"^curl ", "curl --silent --show-error --fail ", command)
         if words[0] == "understudy" and not _OF_A_SHELL.search(command):
-            return _in_process(list(_expanded(rule_to_json(command)[1:])))
+            return _in_process(list(_expanded(shlex.split(command)[1:])))
         return self._in_a_shell(command)
 
     def _to_the_end(self, found: re.Match[str]) -> str:
@@ -189,13 +190,13 @@ class Beside:
 
 
 def _expanded(words: Sequence[str]) -> Iterator[str]:
-    """As a shell does where files fit."""
+    """Yield the words, with wildcards expanded as a shell does."""
     for word in words:
         yield from sorted(glob.glob(word)) or [word]  # noqa: PTH207 - as it is written
 
 
 def _in_process(words: list[str]) -> tuple[int, str]:
-    """Our command, called: its exit code, and all that it said."""
+    """Call our command; return its exit code and its output."""
     said = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     code = 0
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
@@ -214,7 +215,7 @@ def _until_it_serves(command: str, said: str, folder: Path | None) -> tuple[int,
     Several pages show the same commands, and a process costs half a second: each runs once, but for
     those that serve what lies in `folder`.
     """
-    words = rule_to_json(_PORTS.sub(lambda found: f"{found[1]} {free_ports(1)[0]}", command))
+    words = shlex.split(_PORTS.sub(lambda found: f"{found[1]} {free_ports(1)[0]}", command))
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
         [sys.executable, "-m", "replication.cli", *words, "--any-port"],
@@ -237,7 +238,7 @@ def _until_it_serves(command: str, said: str, folder: Path | None) -> tuple[int,
 
 
 def _is_a_target(name: str) -> tuple[int, str]:
-    """What `make` runs has tests of its own; that there is such a target is asked here."""
+    """Return 0 if `make` has such a target, which has tests of its own, and else 2 with a message."""
     known = re.search(rf"^{re.escape(name)}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
     return (0 if known else 2), f"make has no target {name}\n"
 
@@ -275,7 +276,7 @@ async def _filled(servers: str) -> None:
 
 
 async def _read(servers: str) -> None:
-    """By what they have committed, whether or not the group is still there."""
+    """Commit offsets of the group `readers`, whether or not it still exists."""
     async with Admin(servers) as admin:
         read = {TopicPartition("orders", each): OffsetAndMetadata(2) for each in range(3)}
         await admin.alter_group_offsets("readers", read)

@@ -14,7 +14,6 @@ A comment above a block says what its reader need not know:
 """
 
 import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -69,18 +68,18 @@ class Block:
 
     @property
     def looks_typed(self) -> bool:
-        """Whether it is commands that do not say so."""
+        """Whether the block has commands and no language that says so."""
         return self.language in ("", "text") and _TYPED.search(self.text) is not None
 
     @property
     def shown(self) -> str | None:
-        """What it is to print, where the page says."""
+        """The output that the page shows, or None."""
         if self.language != "console":
             return self.output
         return "".join(each for each in self.text.splitlines(True) if not each.startswith("$ "))
 
     def commands(self) -> Iterator[str]:
-        """Its lines, without comments and prompts; a backslash joins two."""
+        """Yield its commands without comments and prompts; a backslash joins two lines."""
         for line in re.sub(r"\\\n\s*", "", self.text).splitlines():
             if self.language == "console" and not line.startswith("$ "):
                 continue  # what it prints
@@ -127,16 +126,12 @@ _OF_SPARK: Final = ("spark", "understudy pipeline", "understudy audit-headers")
 
 
 def is_of_spark(block: Block) -> bool:
-    """Whether it is run by tests/pipeline/test_pages.py, which has a session."""
+    """Return whether tests/pipeline/test_pages.py, which has a session, runs the block."""
     return block.page in SPARK_PAGES or any(word in block.text for word in _OF_SPARK)
 
 
-def rule_to_json(command: str) -> list[str]:
-    return shlex.split(command)
-
-
 def same_output(shown: str, printed: str) -> bool:
-    """Whether what was printed is what the page shows, `...` being anything."""
+    """Return whether the output is what the page shows, where `...` stands for anything."""
     pattern = ".*?".join(map(re.escape, _tidy(shown).split("...")))
     return re.fullmatch(pattern, _tidy(printed), re.DOTALL) is not None
 
