@@ -1,4 +1,4 @@
-"""What of Apache Kafka's own tests is shown here: `make conformance`.
+"""The behaviours of Apache Kafka's own tests that tests here show: `make conformance`.
 
 `conformance.txt` has a line for each behaviour that one of Kafka's tests asserts:
 

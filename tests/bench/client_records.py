@@ -44,7 +44,7 @@ def run() -> Iterator[Figure]:
 
 
 def values_of(least: int, most: int) -> list[bytes]:
-    """As many as are fetched at once."""
+    """Return as many values as are fetched at once."""
     draw, size, values = random.Random(1), 0, list[bytes]()
     while size < FETCH_BYTES:
         values.append(bytes(draw.randint(least, most)))
@@ -53,7 +53,7 @@ def values_of(least: int, most: int) -> list[bytes]:
 
 
 def encoded(values: list[bytes]) -> bytes:
-    """In batches of the size that producers make."""
+    """Return the values in batches of the size that producers make."""
     batches: list[bytes] = []
     records: list[Record] = []
     size = 0

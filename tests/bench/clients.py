@@ -83,7 +83,7 @@ def create_topics(servers: str) -> None:
 
 
 def throughput(servers: str, size: str, count: int) -> Iterator[Figure]:
-    """In records/s; and how long the processor was at work for one, the other's over ours."""
+    """Yield records/s, and the processor time for one record, the other's over ours."""
     for what, clients in WORK.items():
         taken: dict[str, list[tuple[float, float]]] = {name: [] for name in clients}
         for round_ in range(ROUNDS):

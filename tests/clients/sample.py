@@ -1,4 +1,4 @@
-"""What every stock client is asked to do, and how what came of it is looked at."""
+"""Records, topics and a cluster for stock clients, and a look at what they wrote."""
 
 import time
 from collections.abc import AsyncIterator, Callable, Mapping

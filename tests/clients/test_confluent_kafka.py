@@ -156,7 +156,7 @@ async def test_configurations_are_altered_while_the_brokers_run() -> None:
         return ConfigEntry(name, value, incremental_operation=operation)
 
     def becomes(admin: AdminClient, asked: ConfigResource, **expected: str) -> None:
-        """Asked again until the broker that is asked has heard of the change."""
+        """Describe the resource until the broker has learned of the change."""
 
         def is_so() -> bool:
             (entries,) = described(admin, [asked])
@@ -235,7 +235,7 @@ async def test_records_are_deleted_and_a_consumer_below_them_is_out_of_range() -
 
 
 def described(admin: AdminClient, asked: list[ConfigResource]) -> list[dict[str, Any]]:
-    """Asked again while the broker that is asked has not heard of the topic yet."""
+    """Describe the resources, again while the broker has not learned of the topic yet."""
     found: list[dict[str, Any]] = []
 
     def is_known() -> bool:

@@ -56,7 +56,7 @@ def all_read(ledger: Ledger, values: set[str]) -> None:
 
 
 def shared(readers: list[Reader]) -> None:
-    """Until each has a part, and together they have everything."""
+    """Wait until each member has a part, and together they have everything."""
     until(
         lambda: (
             all(each.assigned for each in readers)

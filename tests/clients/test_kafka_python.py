@@ -28,7 +28,7 @@ def produce(bootstrap_servers: str) -> None:
 
 
 def described(admin: KafkaAdminClient, **expected: object) -> None:
-    """Asked again until the broker that is asked has heard of it."""
+    """Describe the topic until partition 0 is as expected: a broker learns of changes later."""
     partitions: list[dict[str, object]] = []
 
     def is_so() -> bool:

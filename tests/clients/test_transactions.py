@@ -99,7 +99,7 @@ def _copy(
     source: confluent_kafka.Consumer,
     messages: list[confluent_kafka.Message],
 ) -> bool:
-    """Whether it was committed; where it was not, the same is consumed again."""
+    """Return whether the transaction was committed; if not, the same records are consumed again."""
     producer.begin_transaction()
     try:
         for each in messages:
@@ -183,7 +183,7 @@ async def with_ours(bootstrap_servers: str, copied: Copied) -> None:
 
 
 def read_copy(bootstrap_servers: str) -> list[list[int]]:
-    """By partition, once as many are there and nothing more has come for a while."""
+    """Return the copied numbers by partition, once all are there and no more come for a while."""
     reader = consumer(bootstrap_servers, "reader")
     reader.assign([confluent_kafka.TopicPartition(COPY, each, 0) for each in range(PARTITIONS)])
     found: list[list[int]] = [[] for _ in range(PARTITIONS)]

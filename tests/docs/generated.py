@@ -153,7 +153,7 @@ def _key_table(keys: Mapping[str, tuple[Spec, str]]) -> Iterator[str]:
 
 
 def _allowed(spec: Spec) -> str:
-    """What `Spec.expectation` says, as short as a table wants it."""
+    """Return `Spec.expectation`, short enough for a table."""
     said = spec.expectation.removeprefix("a whole number ")
     if said in ("a text", "words") or re.match(r"of at least -\d{5,}", said):
         return _TYPES[spec.type]

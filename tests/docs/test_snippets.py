@@ -20,7 +20,7 @@ KNOWN = {*RUN, "", "text", "{eval-rst}", "json", "properties", "ini", "toml", "d
 
 
 def runnable(page: Path) -> list[Block]:
-    """What is run here: in order, without tests, and without what needs Spark."""
+    """Return the blocks to run, in order, without tests and without those that need Spark."""
     blocks = (block for block in blocks_of(page) if block.language in RUN)
     return [
         each

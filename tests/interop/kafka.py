@@ -275,7 +275,7 @@ class Kafka:
         return found | SMALL | dict(self.properties) | dict(self.node_properties.get(node_id, {}))
 
     def spawn(self, node_id: int) -> None:
-        """As `start`, and does not wait."""
+        """Start a node, and do not wait until it is ready."""
         config = str(self._directory(node_id) / "server.properties")
         self._processes[node_id] = self._run(node_id, "kafka.Kafka", config)
 

@@ -1,4 +1,4 @@
-"""Our clients against a Kafka, as the tests of them begin."""
+"""Our clients for a Kafka, and what the tests of them do first."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -19,7 +19,7 @@ SECONDS = 60.0
 
 
 async def asked_until(ask: Callable[[], Awaitable[T]], holds: Callable[[T], bool]) -> T:
-    """Asked again until it holds: brokers hear later of what their controller has done."""
+    """Ask until the answer holds: brokers learn later what their controller has done."""
     with trio.fail_after(SECONDS):
         while True:
             with suppress(KafkaError):

@@ -29,7 +29,7 @@ def batch(spark: Any, source: str, options: Mapping[str, str]) -> dict[str, Any]
 
 
 def stream(spark: Any, source: str, options: Mapping[str, str]) -> dict[str, Any]:
-    """Whatever is there now."""
+    """Return the schema, the rows and the end of each micro-batch, of all that is there now."""
     table = spark.readStream.format(source).options(**options).load()
     found: list[Any] = []
     with tempfile.TemporaryDirectory() as checkpoint:
@@ -50,7 +50,7 @@ def stream(spark: Any, source: str, options: Mapping[str, str]) -> dict[str, Any
 
 
 def written(spark: Any, source: str, options: Mapping[str, str]) -> dict[str, Any]:
-    """What this source has written, as the other reads it; topics are `to-kafka` and so on."""
+    """Return what this source has written, as the other reads it; topics are `to-kafka` and so on."""
     kinds = "topic string, partition int, key binary, value binary"
     kinds += ", headers array<struct<key:string,value:binary>>"
     rows = [

@@ -34,7 +34,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
 
 
 def produce(kafka: Kafka, topic: str, count: int, **config: str) -> None:
-    """In batches that are compressed in every way there is, with headers."""
+    """Produce `count` records with each codec, with headers."""
     for codec in CODECS:
         given = {"bootstrap.servers": kafka.bootstrap_servers, "compression.type": codec}
         producer = Producer(given | {key.replace("_", "."): v for key, v in config.items()})
@@ -62,7 +62,7 @@ def transact(kafka: Kafka, topic: str) -> None:
 
 
 def until(what: str, seconds: float = SECONDS) -> Iterator[None]:
-    """Once for each look; fails when the time is up."""
+    """Yield once for each look; fail when the time is up."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         yield
@@ -92,7 +92,7 @@ def follow_until_caught_up(kafka: Kafka, copy: Path, *arguments: str) -> None:
 
 
 def ends_of(copy: Path) -> dict[str, int]:
-    """As `mirror.json` has them."""
+    """Return the log end offsets in `mirror.json`."""
     path = copy / "mirror.json"
     if not path.exists():
         return {}
@@ -111,7 +111,7 @@ async def leader_of(kafka: Kafka, topic: str) -> int:
 
 
 def differences(kafka: Kafka, leaders: dict[str, int], copy: Path) -> list[str]:
-    """What is not the same, byte for byte, in the copy and in a leader's log directory."""
+    """Return the partitions whose bytes differ between the copy and a leader's log directory."""
     found = []
     for topic, leader in leaders.items():
         directories = [str(kafka.log_dirs[leader]), str(copy / "broker-1/log")]
@@ -179,7 +179,7 @@ def test_groups_offsets_are_copied_and_a_promoted_copy_has_them(
 
 
 async def goes_on_reading_at(copy: Path) -> tuple[int, int]:
-    """What the group has committed, and what it reads next, by a cluster of ours."""
+    """Return what the group has committed, and what it reads next, from a cluster of ours."""
     own = {"cluster.id": CLUSTER_ID}
     async with open_cluster(brokers=1, data_dir=str(copy), properties=own) as cluster:
         async with cluster.admin() as admin:

@@ -30,7 +30,7 @@ ELECTION = f"{KAFKA}.LeaderElectionCommand"
 
 
 def ask(our_brokers: IsolatedCluster, main_class: str, *arguments: str, stdin: str = "") -> str:
-    """What Kafka's tool says of our brokers."""
+    """Return the output of Kafka's tool, run against our brokers."""
     servers = ("--bootstrap-server", our_brokers.bootstrap_servers)
     return tools.run_tool(main_class, *servers, *arguments, stdin=stdin)
 
@@ -59,7 +59,7 @@ def rows(said: str) -> list[list[str]]:
 
 
 def events(said: str, name: str) -> list[dict[str, Any]]:
-    """What a verifiable client says happened, one JSON object a line."""
+    """Return the events of one name that a verifiable client printed, one JSON object a line."""
     listed = [json.loads(line) for line in said.splitlines()]
     return [each for each in listed if each.get("name") == name]
 
@@ -232,7 +232,7 @@ def test_end_to_end_latency_and_the_versions_of_each_broker(our_brokers: Isolate
 
 @slow
 def test_replica_verification_finds_no_lag(our_brokers: IsolatedCluster) -> None:
-    """It asks in the newest version of Fetch that it knows, whatever a broker says it speaks."""
+    """The tool uses the newest version of Fetch that it knows, whatever a broker advertises."""
     make_topic(our_brokers, "verified-replicas", "--replication-factor=3")
     produce(our_brokers, "verified-replicas", "1", "2")
     wanted = ["--topics-include=verified-replicas", "--report-interval-ms=500"]

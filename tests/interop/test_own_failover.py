@@ -79,7 +79,7 @@ async def test_a_consumer_notices_that_what_it_read_was_cut_off(three: Kafka) ->
 
 
 async def elect_uncleanly(kafka: Kafka, partition: TopicPartition) -> None:
-    """Until somebody leads; Kafka may have elected by itself meanwhile."""
+    """Elect until broker 2 leads; Kafka may have elected by itself meanwhile."""
     async with admin_of(kafka) as admin:
 
         async def elected() -> list[int]:

@@ -18,7 +18,7 @@ LONG_AGO = 1_600_000_000_000
 
 
 def batches(kafka: Kafka, directory: str) -> list[BatchHeader]:
-    """What stands in the first segment of a partition of Kafka's."""
+    """Return the batch headers in the first segment of a partition of Kafka's."""
     segment = kafka.log_dirs[1] / directory / "00000000000000000000.log"
     return [header for _, header in walk(segment.read_bytes())]
 

@@ -1,4 +1,4 @@
-"""What `understudy top` learns of Apache Kafka, over its protocol: each replica's end, and epochs."""
+"""`understudy top` reads each replica's end and epochs from Apache Kafka, over its protocol."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""What a request that fails is answered, byte for byte as Kafka's getErrorResponse has it.
+"""A request that fails is answered byte for byte as Kafka's getErrorResponse does it.
 
 `Refusals.java` runs Kafka's own classes, without a broker: for each API and version it reads a
 request of ours and writes Kafka's response.

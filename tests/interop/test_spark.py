@@ -30,7 +30,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def rows(first: int, last: int) -> list[Row]:
-    """In every partition, its batches compressed as `CODECS` says; nulls and headers at times."""
+    """Return rows for every partition, some with null keys or values, some with headers."""
     return [
         (
             partition,
@@ -60,7 +60,7 @@ def produce(kafka: Kafka, topic: str, wanted: Sequence[Row]) -> None:
 
 
 def consume(kafka: Kafka, topic: str, count: int) -> list[Row]:
-    """What librdkafka reads of committed records, in order."""
+    """Return the committed records that librdkafka reads, in order."""
     consumer = Consumer(
         {
             "bootstrap.servers": kafka.bootstrap_servers,

@@ -128,7 +128,7 @@ ASKED = [
 
 
 def fill(servers: str) -> None:
-    """What both are to read: every codec, nulls, headers, both kinds of timestamps, holes."""
+    """Write the topics: every codec, nulls, headers, both kinds of timestamps, holes."""
     admin = AdminClient({"bootstrap.servers": servers})
     stamped = {"message.timestamp.type": "LogAppendTime"}
     topics = [
@@ -192,7 +192,7 @@ def answers(
 
 
 def ask(jars: list[str], servers: str, directory: Path) -> Any:
-    """What the driver answers."""
+    """Return the driver's answers."""
     whence = {"kafka.bootstrap.servers": servers}
     questions = {
         "batch": {what: {**whence, **asked} for what, asked in {**BATCHES, **REFUSED}.items()},

@@ -31,7 +31,7 @@ STORAGE: Final = "kafka.tools.StorageTool"
 
 @attrs.frozen
 class ToolResult:
-    """What a tool wrote, and how it ended."""
+    """The output of a tool, and its exit code."""
 
     exit_code: int
     output: str
@@ -54,7 +54,7 @@ def java_command(
 
 
 def java_environment() -> dict[str, str]:
-    """Ours, without what Java would talk of on standard error."""
+    """Return our environment without the variable that Java reports on standard error."""
     return {key: value for key, value in os.environ.items() if key != "JAVA_TOOL_OPTIONS"}
 
 
@@ -75,7 +75,7 @@ def try_tool(
 
 
 def run_tool(main_class: str, *arguments: str, stdin: str = "", timeout: float = TIMEOUT) -> str:
-    """What it wrote to standard output; ToolFailedError where it did not end well."""
+    """Return its standard output; raise ToolFailedError when its exit code is not 0."""
     done = try_tool(main_class, *arguments, stdin=stdin, timeout=timeout)
     if done.exit_code != 0:
         said = f"{main_class} {' '.join(arguments)}: exit code {done.exit_code}"

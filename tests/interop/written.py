@@ -99,7 +99,7 @@ def producer_at(servers: str, **config: Any) -> Producer[bytes, bytes]:
 
 
 def random_text(seed: int) -> bytes:
-    """That a codec makes half as large, and the same in each run."""
+    """Return a value that a codec makes half as large, and that is the same in each run."""
     return random.Random(seed).randbytes(100_000).hex().encode()
 
 
@@ -165,7 +165,7 @@ def transplant(source: Path, target: Path, partitions: list[TopicPartition]) -> 
 
 
 def copy_of_running(log_dir: Path, copy: Path) -> Path:
-    """What a crash would leave: files as they are, while somebody writes them."""
+    """Copy the files as a crash would leave them, while they are being written."""
     for _ in range(5):
         try:
             shutil.copytree(log_dir, copy)
@@ -186,7 +186,7 @@ class Written:
 
 
 async def write_ours(directory: Path) -> Written:
-    """With a broker of ours."""
+    """Write the topics with a broker of ours."""
     log_dir = directory / "data" / "broker-1" / "log"
     async with open_cluster(
         brokers=1, data_dir=str(directory / "data"), properties=PROPERTIES

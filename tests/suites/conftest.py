@@ -1,3 +1,3 @@
-"""Whose tests are run by `tests/plugin/test_suites.py`, each folder in a pytest of its own."""
+"""`tests/plugin/test_suites.py` runs the tests of these folders, each in a pytest of its own."""
 
 collect_ignore_glob = ["*"]

@@ -93,7 +93,7 @@ def main(
 
 
 def how_it_ran(began: float, sizes: Sizes) -> str:
-    """In Markdown: the sizes, the time and what else the machine did."""
+    """Return the sizes, the time and the load of the machine, in Markdown."""
     when = time.strftime("%d %B %Y, %H:%M", time.gmtime(began))
     minutes = (time.time() - began) / 60
     listed = ", ".join(
@@ -107,7 +107,7 @@ def how_it_ran(began: float, sizes: Sizes) -> str:
 
 
 def keep_bytecode(directory: str) -> None:
-    """What is started from here finds it compiled from the second time on, as when installed."""
+    """Keep compiled code for the processes started from here, as an installed package has it."""
     os.environ["PYTHONPYCACHEPREFIX"] = directory
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 

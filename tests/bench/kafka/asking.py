@@ -36,7 +36,7 @@ def addresses(bootstrap_servers: str) -> list[Address]:
 
 
 def create_topic(address: Address, name: str, replicas: list[list[int]]) -> None:
-    """With these replicas, as soon as the cluster can."""
+    """Create a topic with these replicas, as soon as the cluster can."""
     assignments = [
         CreatableReplicaAssignment(partition_index=number, broker_ids=brokers)
         for number, brokers in enumerate(replicas)

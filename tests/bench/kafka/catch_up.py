@@ -86,7 +86,7 @@ def wait_until_stored(cluster: RivalCluster, topic: str, wanted: int) -> None:
 
 
 def stored_bytes(cluster: RivalCluster, broker: int, topic: str) -> int:
-    """Not of directories that wait for their removal: these have longer names."""
+    """Return the bytes stored, without directories that wait for their removal."""
     return sum(
         size_of(path)
         for number in range(PARTITIONS)

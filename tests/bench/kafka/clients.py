@@ -24,7 +24,7 @@ CONFIG = {"acks": "all", "enable.idempotence": True}
 
 
 def ask(*arguments: object) -> Any:
-    """What such a process prints."""
+    """Return what such a process prints."""
     command = [sys.executable, "-m", "tests.bench.kafka.clients", *map(str, arguments)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=300)
     return json.loads(done.stdout)

@@ -1,4 +1,4 @@
-"""What the kernel has counted for processes that are not ours to ask (Linux)."""
+"""The kernel's counters of processes: processor time, memory, bytes sent (Linux)."""
 
 import os
 import re

@@ -32,7 +32,7 @@ def shown(value: float | None) -> str:
 
 
 def table(comparisons: Iterable[Comparison]) -> str:
-    """In Markdown, rounds and all."""
+    """Return a table in Markdown, with the rounds."""
     head = ["| | unit | ours | Apache Kafka | ours is better | rounds of ours | of Kafka's |"]
     head += ["|---|---|---|---|---|---|---|"]
     return "\n".join([*head, *map(_row, comparisons)]) + "\n"

@@ -101,7 +101,7 @@ DEFAULTS: Final = {
 
 
 class RealKafka(Kafka):
-    """With what the measures ask of either side."""
+    """A Kafka with the methods that the measures need of either side."""
 
     def log_dir(self, node_id: int) -> Path:
         return self.log_dirs[node_id]

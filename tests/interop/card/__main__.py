@@ -202,14 +202,14 @@ def page(columns: list[Column], missing: list[str], *, day: str) -> str:
 
 
 def known_of(client: str) -> dict[str, str]:
-    """What a client's module says of its failures."""
+    """Return the known failures that a client's module lists."""
     module = importlib.import_module(CLIENTS[client]) if client in CLIENTS else None
     found: dict[str, str] = getattr(module, "KNOWN", {})
     return found
 
 
 def behaviours_shown() -> list[str]:
-    """What `make conformance` counts."""
+    """Return the lines with the counts of `make conformance`."""
     groups = conformance.counted(conformance.read_list())
     held, not_yet, out_of_scope = (sum(row[each] for _, row in groups) for each in range(3))
     counts = (

@@ -140,7 +140,7 @@ def group_shares(servers: str, topic: str) -> None:
 
 
 async def _static_member(servers: str, topic: str) -> None:
-    """It goes without leaving, and comes back under its name: nobody rebalances."""
+    """Close the member without leaving, and have it come back under its name without a rebalance."""
     generations = set()
     config = {"group_id": topic, "group_instance_id": "one"}
     for _ in range(2):
@@ -252,7 +252,7 @@ def delete_records(servers: str, topic: str) -> None:
 
 
 async def _groups(servers: str, topic: str) -> None:
-    """It describes groups and tells their offsets; it does not move or delete them."""
+    """Describe a group and list its offsets; aiokafka neither moves nor deletes groups."""
     await _group_goes_on(servers, topic)
     async with admin_of(servers) as admin:
         assert "Empty" in str(await admin.describe_consumer_groups([topic]))
@@ -269,7 +269,7 @@ def groups(servers: str, topic: str) -> None:
 
 
 def words_for(way: Entrance) -> dict[str, Any]:
-    """It takes a context where others take files."""
+    """Return the arguments of aiokafka, which takes a TLS context where others take files."""
     words: dict[str, Any] = way.as_kafka_python()
     context = ssl.create_default_context(cafile=words.pop("ssl_cafile"))
     if own := words.pop("ssl_certfile", None):
@@ -299,7 +299,7 @@ def enter(way: Entrance, topic: str) -> None:
 
 
 async def _turned_away(way: Entrance) -> None:
-    """It tells its log, and its caller that nobody is there."""
+    """Fail to log in: aiokafka logs the reason, and raises that it found no broker."""
     producer = producer_by(way)
     with heard("aiokafka") as said, pytest.raises(aiokafka.errors.KafkaConnectionError):
         await producer.start()

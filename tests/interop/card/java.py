@@ -174,7 +174,7 @@ def offsets_in_transaction(servers: str, topic: str) -> None:
 
 
 def send_to_both(servers: str, topic: str) -> None:
-    """With keys, so that both partitions have some."""
+    """Send records with keys, so that both partitions have some."""
     given = ["--property=parse.key=true", "--property=key.separator=:"]
     lines = "".join(f"{each}:{each}\n" for each in range(20))
     ask(servers, tools.CONSOLE_PRODUCER, "--topic", topic, *given, stdin=lines)
@@ -268,7 +268,7 @@ def refused(way: Entrance, topic: str) -> None:
 
 
 def failure(way: Entrance, main_class: str, *arguments: str, stdin: str = "") -> str:
-    """What it says; some of these tools end with 0 whatever became of it."""
+    """Return the tool's output; some of these tools end with 0 even when they failed."""
     given = ("--bootstrap-server", way.servers, *arguments)
     done = tools.try_tool(main_class, *given, stdin=stdin, timeout=SECONDS)
     return done.output + done.errors

@@ -142,7 +142,7 @@ def cooperative(servers: str, topic: str) -> None:
 
 
 def static_member(servers: str, topic: str) -> None:
-    """It goes without leaving, and comes back under its name."""
+    """Close the member without leaving, and have it come back under its name."""
     with admin_of(servers) as admin:
         for _ in range(2):
             consumer = consumer_of(servers, topic, group_instance_id="one")

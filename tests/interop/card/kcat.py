@@ -89,7 +89,7 @@ def group_goes_on(servers: str, topic: str) -> None:
 
 
 def transactions(servers: str, topic: str) -> None:
-    """It commits what it was given; it has no way to abort."""
+    """Commit a transaction; kcat has no way to abort one."""
     send(servers, topic, "-X", f"transactional.id={topic}")
     assert payloads(servers, topic, "-X", "isolation.level=read_committed") == LINES
 
@@ -111,7 +111,7 @@ def enter(way: Entrance, topic: str) -> None:
 
 
 def turned_away(way: Entrance, topic: str) -> None:
-    """It lists what there is, which is nothing before it is let in."""
+    """List the topics, which is refused before a login."""
     assert "Authentication failed" in failure(way, "-L")
 
 

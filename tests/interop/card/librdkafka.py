@@ -152,7 +152,7 @@ def new_group_protocol(servers: str, topic: str) -> None:
 
 
 def static_member(servers: str, topic: str) -> None:
-    """It goes without leaving, and comes back under its name."""
+    """Close the member without leaving, and have it come back under its name."""
     for _ in range(2):
         consumer = consumer_of(servers, topic, group_instance_id="one")
         consumer.subscribe([topic])

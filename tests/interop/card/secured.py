@@ -47,7 +47,7 @@ class Way:
     mechanism: str = ""
     password: str = PASSWORD
     right: Operation = Operation.ALL
-    """What it may do with the topic and with the group that are its own."""
+    """The operation that ACLs allow on its own topic and group."""
 
     @property
     def principal(self) -> str:
@@ -85,7 +85,7 @@ WAYS: Final = {
 
 @attrs.frozen(kw_only=True)
 class Entrance:
-    """What a client has to know to come in; files for those that want files."""
+    """The settings with which a client connects; certificates as files for clients that want files."""
 
     servers: str
     trusted: str
@@ -99,7 +99,7 @@ class Entrance:
         return "SASL_SSL" if self.mechanism else "SSL"
 
     def as_properties(self) -> dict[str, str]:
-        """In the words of Kafka's own clients, PEM (KIP-651)."""
+        """Return the settings of Kafka's own clients, PEM (KIP-651)."""
         words = {
             "security.protocol": self.protocol,
             "ssl.truststore.type": "PEM",
@@ -126,7 +126,7 @@ class Entrance:
         return words
 
     def as_kafka_python(self) -> dict[str, Any]:
-        """As kafka-python and our own clients call it."""
+        """Return the arguments of kafka-python and of our own clients."""
         words = {
             "bootstrap_servers": self.servers,
             "security_protocol": self.protocol,
@@ -157,7 +157,7 @@ class SecuredCluster:
 
     @classmethod
     def planned(cls, directory: Path, config: dict[str, str]) -> "SecuredCluster":
-        """Not started yet."""
+        """Return a cluster that is not started yet."""
         directory.mkdir(parents=True, exist_ok=True)
         brokers = 3
         ports = free_ports(brokers * (len(LISTENERS) + 1) + 1)
@@ -192,7 +192,7 @@ class SecuredCluster:
         )
 
     def admin(self) -> Admin:
-        """Who may do everything."""
+        """Return an admin client that may do everything."""
         words = attrs.evolve(self.entrance(WAYS["mutual_tls"]), own=str(self.files / "boss.pem"))
         return Admin(**words.as_kafka_python())
 

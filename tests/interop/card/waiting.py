@@ -1,4 +1,4 @@
-"""Asked again until it holds: brokers hear later of what their controller has done."""
+"""Waiting for brokers, which learn later what their controller has done, and for logged words."""
 
 import logging
 import time
@@ -31,7 +31,7 @@ def now_and_then(seconds: float, *, every: float = 0.3) -> Iterator[int]:
 
 @contextmanager
 def heard(logger: str) -> Iterator[list[str]]:
-    """What a client tells its log meanwhile."""
+    """Collect what a client logs meanwhile."""
     said: list[str] = []
 
     class Listening(logging.Handler):
