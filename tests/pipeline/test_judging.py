@@ -84,6 +84,13 @@ def flipped(data: bytes, at: int) -> bytes:
     return bytes(changed)
 
 
+DIFFER_AT_1 = ["a: differs [1, 2)", "b: differs [1, 2)"]
+
+
+def corrupt(position: int, offset: int, reason: str, *, segment: int = 0) -> str:
+    return f"b: corrupt in {segment:020d}.log at byte {position}, offset {offset}: {reason}"
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs", "findings"),
     [
@@ -94,29 +101,17 @@ def flipped(data: bytes, at: int) -> bytes:
         pytest.param(
             {0: [A], 1: [B], 2: [C]}, {0: [A], 2: [C]}, ["b: gap [1, 2)"], id="a missing segment"
         ),
-        pytest.param(
-            {0: [A, B, C]},
-            {0: [A, OLD_B, C]},
-            ["a: differs [1, 2)", "b: differs [1, 2)"],
-            id="another epoch",
-        ),
+        pytest.param({0: [A, B, C]}, {0: [A, OLD_B, C]}, DIFFER_AT_1, id="another epoch"),
         pytest.param(
             {0: [A, B, C]},
             {0: [A, flipped(B, -9), C]},
-            [f"b: corrupt in {0:020d}.log at byte {len(A)}, offset 1: its CRC-32C does not match"],
+            [corrupt(len(A), 1, "its CRC-32C does not match")],
             id="a flipped bit",
         ),
         pytest.param(
             {0: [A, B, C]},
             {0: [A, flipped(B, 17), C]},
-            [
-                "a: differs [1, 2)",
-                "b: differs [1, 2)",
-                (
-                    f"b: corrupt in {0:020d}.log at byte {len(A)}, offset 1:"
-                    " its CRC-32C does not match"
-                ),
-            ],
+            [*DIFFER_AT_1, corrupt(len(A), 1, "its CRC-32C does not match")],
             id="a forged checksum",
         ),
         pytest.param(
@@ -124,10 +119,7 @@ def flipped(data: bytes, at: int) -> bytes:
             {0: [A, C, B]},
             [
                 "b: gap [1, 2)",
-                (
-                    f"b: corrupt in {0:020d}.log at byte {len(A + C)}, offset 3:"
-                    " a batch of offsets 1 to 1 where 3 comes next"
-                ),
+                corrupt(len(A + C), 3, "a batch of offsets 1 to 1 where 3 comes next"),
             ],
             id="swapped batches",
         ),
@@ -136,22 +128,14 @@ def flipped(data: bytes, at: int) -> bytes:
             {0: [A, B, C[:-3]]},
             [
                 "b: missing tail [2, 3)",
-                (
-                    f"b: corrupt in {0:020d}.log at byte {len(A + B)}, offset 2:"
-                    f" a batch of {len(C)} bytes where {len(C) - 3} are left"
-                ),
+                corrupt(len(A + B), 2, f"a batch of {len(C)} bytes where {len(C) - 3} are left"),
             ],
             id="a torn tail",
         ),
         pytest.param(
             {0: [A, B]},
             {0: [A, B], 1: [B]},
-            [
-                (
-                    f"b: corrupt in {1:020d}.log at byte 0, offset 2:"
-                    " a batch of offsets 1 to 1 where 2 comes next"
-                )
-            ],
+            [corrupt(0, 2, "a batch of offsets 1 to 1 where 2 comes next", segment=1)],
             id="segments that overlap",
         ),
         pytest.param({1: [B, C]}, {0: [A, B, C]}, [], id="retention went on"),
