@@ -23,6 +23,11 @@ class OffsetAndMetadata:
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
+def as_offset(given: Offset | OffsetAndMetadata) -> OffsetAndMetadata:
+    """Return a committed offset, which may be given as a number."""
+    return OffsetAndMetadata(given) if isinstance(given, int) else given
+
+
 @attrs.frozen(kw_only=True)
 class ConsumerGroupMetadata:
     """The group, the generation and the member that commit.

@@ -8,7 +8,6 @@ from replication.wire.schema import array, int16, int32, int64, string
 
 HIGH_WATERMARK: Final = -1
 """As an offset: all that is committed."""
-NO_LOW_WATERMARK: Final = -1
 
 
 @attrs.define(kw_only=True)

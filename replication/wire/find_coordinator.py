@@ -9,7 +9,6 @@ from replication.wire.schema import Kind, array, int8, int16, int32, string
 
 GROUP = 0
 TRANSACTION = 1
-SHARE = 2
 
 
 @attrs.define(kw_only=True)

@@ -58,7 +58,7 @@ from replication.client.consumer.subscription import SubscriptionState
 from replication.client.errors import IllegalStateError, KafkaTimeoutError
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
-from replication.client.offsets import ConsumerGroupMetadata
+from replication.client.offsets import ConsumerGroupMetadata, as_offset
 from replication.extras import extra
 from replication.metrics import MetricName
 from replication.net import production_seams
@@ -357,7 +357,7 @@ class Consumer:
     def seek(self, partition: AnyPartition, offset: Offset | OffsetAndMetadata) -> None:
         """Read from `offset` on; with an epoch, the leader is asked whether its log still has it."""
         tp = as_partition(partition)
-        to = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+        to = as_offset(offset)
         if to.offset < 0:
             raise IllegalStateError(f"seek to {to.offset}: an offset is at least 0")
         metadata = self._opened.metadata
@@ -516,7 +516,4 @@ class Consumer:
 
 
 def _offsets(given: Committed) -> dict[TopicPartition, OffsetAndMetadata]:
-    return {
-        as_partition(tp): OffsetAndMetadata(each) if isinstance(each, int) else each
-        for tp, each in given.items()
-    }
+    return {as_partition(tp): as_offset(each) for tp, each in given.items()}

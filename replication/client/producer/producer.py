@@ -39,7 +39,7 @@ from replication.client.errors import (
 )
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
-from replication.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from replication.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata, as_offset
 from replication.client.producer.accumulator import RecordAccumulator
 from replication.client.producer.appending import Filling, Room
 from replication.client.producer.batch import (
@@ -460,10 +460,7 @@ class Producer(Generic[K, V]):
     ) -> None:
         """Commit the offsets that a group has read up to, with the transaction (KIP-447)."""
         member = ConsumerGroupMetadata(group_id=group) if isinstance(group, str) else group
-        wanted = {
-            partition: OffsetAndMetadata(each) if isinstance(each, int) else each
-            for partition, each in offsets.items()
-        }
+        wanted = {partition: as_offset(each) for partition, each in offsets.items()}
         await self._open_transactions.send_offsets(wanted, member)
 
     @property
