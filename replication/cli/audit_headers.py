@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from replication.cli.options import NEW_DIRECTORY
-from replication.cli.output import JSON, OUTPUT, show_json, show_line
+from replication.cli.output import OUTPUT, show_answer
 from replication.cli.progress import progress
 from replication.extras import extra
 from storage.filesystem import OsFileSystem
@@ -43,7 +43,5 @@ def command(log_directory: str, name: str, to: Path, *, check_crcs: bool, output
             check_crcs=check_crcs,
             on_replica=bar.update,
         )
-    if output == JSON:
-        show_json({"name": name, "batches": rows, "to": str(to)})
-    else:
-        show_line(f"{rows:,} batches of {name} in {to}")
+    facts = {"name": name, "batches": rows, "to": str(to)}
+    show_answer(output, facts, [f"{rows:,} batches of {name} in {to}"])

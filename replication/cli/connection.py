@@ -33,7 +33,7 @@ from replication.cli.options import (
     overrides_option,
     properties_of,
 )
-from replication.cli.output import CommandError
+from replication.cli.output import OUTPUT, CommandError
 from replication.client.admin import Admin
 from replication.client.admin.values import TopicDescription
 from replication.client.config import ClientConfig, keys_of
@@ -187,7 +187,7 @@ def global_servers() -> str | None:
 def connected(
     *file_names: str, property_names: Sequence[str] = ()
 ) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Add the options above, which the command gets as one `connection`.
+    """Add the options above, which the command gets as one `connection`, and `--output`.
 
     `file_names` and `property_names` are further names, from one of Kafka's tools.
     """
@@ -199,6 +199,7 @@ def connected(
             "--timeout", "answer_ms", type=AT_LEAST_ONE, default=10_000,
             show_default=True, help="Milliseconds to wait for an answer.",
         ),
+        OUTPUT,
     ]  # fmt: skip
 
     def with_options(command: Callable[..., T]) -> Callable[..., T]:

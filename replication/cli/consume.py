@@ -46,7 +46,7 @@ from replication.cli.consume_formats import (
 )
 from replication.cli.interruptions import interruptible
 from replication.cli.options import AT_LEAST_ONE, AT_LEAST_ZERO, exact_key_values, key_values_option
-from replication.cli.output import JSON, OUTPUT, CommandError, tell
+from replication.cli.output import JSON, CommandError, tell
 from replication.cli.streams import StandardOutput
 from replication.client.consumer import Consumer, ConsumerRecord
 from storage.types import Offset, TopicPartition
@@ -206,7 +206,6 @@ DESERIALISERS = ("key.deserializer", "value.deserializer", "headers.deserializer
     help=r"The form of a record, as in kcat -f: '%t %p %o %k %s\n'.",
 )
 @connected("--consumer-config", "--consumer.config", property_names=["--consumer-property"])
-@OUTPUT
 def command(
     *,
     names: Sequence[str],

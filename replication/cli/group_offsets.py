@@ -36,7 +36,6 @@ from replication.cli.options import AT_LEAST_ZERO, FILE
 from replication.cli.output import (
     EXECUTE,
     JSON,
-    OUTPUT,
     show_json,
     show_line,
     show_table,
@@ -231,7 +230,6 @@ _MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_0
 @click.option("--export", is_flag=True, help="Print the new offsets as CSV, for --from-file.")
 @EXECUTE
 @connected()
-@OUTPUT
 def reset_offsets(
     chosen: ChosenGroups,
     topics: Sequence[str],

@@ -24,7 +24,6 @@ from replication.cli.group_offsets import reset_offsets
 from replication.cli.output import (
     EXECUTE,
     JSON,
-    OUTPUT,
     show_json,
     show_line,
     show_table,
@@ -267,7 +266,6 @@ def command() -> None:
     help="List only groups in these states, such as Empty,Stable.",
 )
 @connected()
-@OUTPUT
 def list_groups(states: Sequence[str], connection: ClusterConnection, output: str) -> None:
     """List the groups, with their protocol types and states."""
     wanted = [state.strip() for each in states for state in each.split(",")]
@@ -289,7 +287,6 @@ def list_groups(states: Sequence[str], connection: ClusterConnection, output: st
     "--verbose", is_flag=True, help="Show more: epochs, and the partitions of each member."
 )
 @connected()
-@OUTPUT
 def describe_groups(
     chosen: ChosenGroups,
     *,
@@ -320,7 +317,6 @@ def describe_groups(
 @groups_named
 @EXECUTE
 @connected()
-@OUTPUT
 def delete_groups(
     chosen: ChosenGroups, *, execute: bool, connection: ClusterConnection, output: str
 ) -> None:

@@ -17,7 +17,7 @@ Rule 4: an empty cell is `-` in a table and null in JSON.
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -97,6 +97,15 @@ def json_text(found: object) -> str:
 
 def show_json(found: object) -> None:
     show_line(json_text(found))
+
+
+def show_answer(output: str, found: object, lines: Iterable[str]) -> None:
+    """Print an answer in the form of `--output`: `found` as JSON, or `lines` as text."""
+    if output == JSON:
+        show_json(found)
+        return
+    for line in lines:
+        show_line(line)
 
 
 def json_line(found: object) -> str:

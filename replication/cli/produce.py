@@ -26,7 +26,7 @@ from replication.cli import completion
 from replication.cli.connection import ClusterConnection, NotFoundError, connected
 from replication.cli.interruptions import interruptible
 from replication.cli.options import AT_LEAST_ZERO, exact_key_values, key_values_option
-from replication.cli.output import JSON, OUTPUT, CommandError, json_line, tell
+from replication.cli.output import JSON, CommandError, json_line, tell
 from replication.cli.produce_lines import InputLine, Lines
 from replication.cli.streams import StandardInput, StandardOutput
 from replication.client.admin import Admin
@@ -232,7 +232,6 @@ def header_pairs(
 @click.option("--transactional-id", help="Send the whole input as one transaction of this id.")
 @click.option("--abort", is_flag=True, help="Abort the transaction at the end of the input.")
 @connected("--producer-config", "--producer.config", property_names=["--producer-property"])
-@OUTPUT
 def command(
     *,
     name: str | None,

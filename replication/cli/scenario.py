@@ -14,6 +14,7 @@ the swarm that breaks a rule.
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ import click
 
 from replication.cli import CommandGroup, completion
 from replication.cli.options import AT_LEAST_ONE, AT_LEAST_ZERO, NEW_DIRECTORY, NEW_FILE
-from replication.cli.output import JSON, OUTPUT, show_json, show_line, tell
+from replication.cli.output import JSON, OUTPUT, show_answer, show_line, tell
 from replication.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -55,15 +56,14 @@ def list_stories(output: str) -> None:
     from scenarios.story.script import read_story, stories
 
     found = {name: read_story(path) for name, path in stories().items()}
-    if output == JSON:
-        described = [
-            {"name": name, "title": story.title, "shows": story.shows, **story.fields}
-            for name, story in found.items()
-        ]
-        show_json(described)
-        return
-    for name, story in found.items():
-        show_line(f"{name}\n    {story.title}\n    {', '.join(story.shows)}")
+    described = [
+        {"name": name, "title": story.title, "shows": story.shows, **story.fields}
+        for name, story in found.items()
+    ]
+    lines = (
+        f"{name}\n    {story.title}\n    {', '.join(story.shows)}" for name, story in found.items()
+    )
+    show_answer(output, described, lines)
 
 
 @command.command(name="run")
@@ -101,10 +101,7 @@ def run(
         _write_report(recording, title, run.actual.passages, report=report, shiviz=shiviz)
     if record:
         path.write_text(str(run.actual), encoding="utf-8")
-    if output == JSON:
-        show_json(_as_json(path, run, trace=trace))
-    else:
-        _show(run, took, trace=trace)
+    show_answer(output, _as_json(path, run, trace=trace), _lines(run, took, trace=trace))
     if not record and run.changes:
         tell(f"understudy: the story has changed:\n{run.changes}")
         sys.exit(1)
@@ -127,11 +124,11 @@ def _write_report(
         shiviz.write_text(to_shiviz(scene), encoding="utf-8")
 
 
-def _show(run: "StoryRun", took: float, *, trace: bool) -> None:
-    show_line(str(run.actual))
+def _lines(run: "StoryRun", took: float, *, trace: bool) -> Iterator[str]:
+    yield str(run.actual)
     if trace:
-        show_line(run.trace + "\n")
-    show_line(_summary(run.seed, run.virtual_seconds, took, run.trace_hash))
+        yield run.trace + "\n"
+    yield _summary(run.seed, run.virtual_seconds, took, run.trace_hash)
 
 
 def _summary(seed: int, virtual_seconds: float, took: float, trace_hash: str) -> str:
@@ -201,12 +198,8 @@ def swarm(
             if is_new:
                 _note_shortest(tally, run, save, attempts, output)
             bar.update(done, seeds)
-    if output == JSON:
-        show_json(tally.to_dict())
-    else:
-        show_line(str(tally))
-        for marker, runs in tally.reached.items():
-            show_line(f"{runs:>6}  {marker}")
+    markers = [f"{runs:>6}  {marker}" for marker, runs in tally.reached.items()]
+    show_answer(output, tally.to_dict(), [str(tally), *markers])
     missed = reach_all and not all(map(tally.reached.get, MARKERS))
     sys.exit(1 if tally.failures or missed else 0)
 
@@ -295,26 +288,21 @@ def replay(
     if recording is not None:
         passages = [("", Step(run.lines, run.answer))]
         _write_report(recording, f"Seed {seed}", passages, report=report, shiviz=shiviz)
-    if output == JSON:
-        show_json(_run_as_json(run, trace=trace))
-    else:
-        _show_run(run, took, trace=trace)
+    show_answer(output, _run_as_json(run, trace=trace), _lines_of_run(run, took, trace=trace))
     if run.wrong:
         tell(f"{run.traceback}understudy: {run.wrong}")
         sys.exit(1)
 
 
-def _show_run(run: "SwarmRun", took: float, *, trace: bool) -> None:
+def _lines_of_run(run: "SwarmRun", took: float, *, trace: bool) -> Iterator[str]:
     from scenarios.story.script import DIVIDER
 
-    show_line("\n".join([*run.lines, DIVIDER, *run.answer, ""]))
+    yield "\n".join([*run.lines, DIVIDER, *run.answer, ""])
     if trace:
-        show_line(run.trace + "\n")
+        yield run.trace + "\n"
     if run.may_have_lost:
-        show_line(
-            "after an unclean election or a power cut of the last leader, committed records may be lost"
-        )
-    show_line(_summary(run.seed, run.virtual_seconds, took, run.trace_hash))
+        yield "after an unclean election or a power cut of the last leader, committed records may be lost"
+    yield _summary(run.seed, run.virtual_seconds, took, run.trace_hash)
 
 
 def _run_as_json(run: "SwarmRun", *, trace: bool) -> dict[str, object]:

@@ -35,7 +35,7 @@ from rich.text import Text
 
 from replication.cli.choosing import INTERNAL, PATTERN, TOPICS, Only, WantedTopics, only_some
 from replication.cli.connection import ClusterConnection, connected
-from replication.cli.output import JSON, OUTPUT, show_line, show_table
+from replication.cli.output import JSON, show_line, show_table
 from replication.client.admin import Admin
 from replication.client.errors import KafkaTimeoutError
 from replication.errors import KafkaError
@@ -67,7 +67,6 @@ from replication.visible import visible_line
     help="Seconds between two reads of the state.",
 )
 @connected()
-@OUTPUT
 def command(
     names: Sequence[str],
     pattern: str | None,

@@ -44,10 +44,7 @@ from replication.cli.connection import (
 from replication.cli.options import AT_LEAST_ONE, key_values_option
 from replication.cli.output import (
     EXECUTE,
-    JSON,
-    OUTPUT,
-    show_json,
-    show_line,
+    show_answer,
     tell,
     tell_unless_executed,
 )
@@ -241,7 +238,6 @@ def command() -> None:
 @key_values_option("--config", "configs", about="A configuration of the topic; may be repeated.")
 @click.option("--if-not-exists", is_flag=True, help="Do not fail if the topic exists already.")
 @connected()
-@OUTPUT
 def create(
     *,
     name: str | None,
@@ -299,39 +295,33 @@ async def _create(admin: Admin, new: NewTopic, *, if_not_exists: bool) -> bool:
 
 def _show_made(found: TopicDescription, output: str, *, created: bool) -> None:
     replicas = len(found.partitions[0].replicas)
-    if output == JSON:
-        show_json(
-            {
-                "topic": found.name,
-                "created": created,
-                "topic_id": uuid_text(found.topic_id),
-                "partition_count": len(found.partitions),
-                "replication_factor": replicas,
-            }
-        )
-        return
-    show_line(f"Created topic {found.name}." if created else f"Topic {found.name} exists.")
-    show_line(
-        f"{found.name}: {len(found.partitions)} partitions, replication factor {replicas}, all with a leader"
-    )
+    facts = {
+        "topic": found.name,
+        "created": created,
+        "topic_id": uuid_text(found.topic_id),
+        "partition_count": len(found.partitions),
+        "replication_factor": replicas,
+    }
+    counts = f"{len(found.partitions)} partitions, replication factor {replicas}"
+    shown = [
+        f"Created topic {found.name}." if created else f"Topic {found.name} exists.",
+        f"{found.name}: {counts}, all with a leader",
+    ]
+    show_answer(output, facts, shown)
 
 
 @command.command(name="list")
 @PATTERN
 @EXCLUDE_INTERNAL
 @connected()
-@OUTPUT
 def list_topics(
     pattern: str | None, *, exclude_internal: bool, connection: ClusterConnection, output: str
 ) -> None:
     """List the names of topics."""
     wanted = WantedTopics(pattern=pattern, exclude_internal=exclude_internal, if_exists=True)
     found = connection.ask(wanted.found)
-    if output == JSON:
-        show_json([{"topic": name, "is_internal": name in INTERNAL} for name in found])
-    else:
-        for name in found:
-            show_line(name)
+    facts = [{"topic": name, "is_internal": name in INTERNAL} for name in found]
+    show_answer(output, facts, found)
 
 
 @command.command(name="describe")
@@ -347,7 +337,6 @@ def list_topics(
 @IF_EXISTS
 @EXCLUDE_INTERNAL
 @connected()
-@OUTPUT
 def describe(
     names: Sequence[str],
     pattern: str | None,
@@ -376,11 +365,7 @@ def describe(
         return chosen
 
     found = connection.ask_retrying(all_of_them)
-    if output == JSON:
-        show_json(as_json(found, only))
-    else:
-        for line in lines(found, only):
-            show_line(line)
+    show_answer(output, as_json(found, only), lines(found, only))
 
 
 @command.command(name="alter")
@@ -392,7 +377,6 @@ def describe(
 @ASSIGNMENT
 @IF_EXISTS
 @connected()
-@OUTPUT
 def alter(
     names: Sequence[str],
     pattern: str | None,
@@ -425,11 +409,10 @@ def alter(
         ]
 
     found = connection.ask(grown)
-    if output == JSON:
-        show_json([{"topic": e.name, "partition_count": len(e.partitions)} for e in found])
-    else:
-        for each in found:
-            show_line(f"{each.name}: {len(each.partitions)} partitions, all with a leader")
+    counts = {each.name: len(each.partitions) for each in found}
+    facts = [{"topic": name, "partition_count": count} for name, count in counts.items()]
+    shown = (f"{name}: {n} partitions, all with a leader" for name, n in counts.items())
+    show_answer(output, facts, shown)
 
 
 @command.command(name="delete")
@@ -438,7 +421,6 @@ def alter(
 @IF_EXISTS
 @EXECUTE
 @connected()
-@OUTPUT
 def delete(
     names: Sequence[str],
     pattern: str | None,
@@ -462,9 +444,7 @@ def delete(
         return found
 
     found = connection.ask(deleted)
-    if output == JSON:
-        show_json([{"topic": name, "deleted": execute} for name in found])
-    else:
-        for name in found:
-            show_line(f"Deleted topic {name}." if execute else f"Would delete topic {name}.")
+    done = "Deleted" if execute else "Would delete"
+    facts = [{"topic": name, "deleted": execute} for name in found]
+    show_answer(output, facts, (f"{done} topic {name}." for name in found))
     tell_unless_executed(execute=execute)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from replication.cli.options import NEW_DIRECTORY
-from replication.cli.output import JSON, OUTPUT, show_json, show_line
+from replication.cli.output import OUTPUT, show_answer
 from replication.cli.pipeline.jobs import MASTER, SparkProgress
 from replication.errors import ConfigError
 from replication.extras import extra
@@ -101,12 +101,11 @@ def command(
     session, progress = get_session(master=master), SparkProgress()
     with progress.watching(session):
         done = export(session, options, target, made, on_step=progress.step)
-    if output == JSON:
-        show_json(done.to_json())
-    else:
-        for tp, (start, end) in sorted(done.offsets.items()):
-            show_line(f"{tp}: offsets {start} to {end} (exclusive)")
-        show_line(f"{done.records:,} records in {len(done.files)} files below {directory}")
+    lines = [
+        *(f"{tp}: offsets {a} to {b} (exclusive)" for tp, (a, b) in sorted(done.offsets.items())),
+        f"{done.records:,} records in {len(done.files)} files below {directory}",
+    ]
+    show_answer(output, done.to_json(), lines)
 
 
 def _option(text: str) -> tuple[str, str]:
