@@ -1,8 +1,10 @@
-"""Producers that send again, compacted topics, and what is judged of them."""
+"""Producers that send again or in the background, compacted topics, and what is judged of them."""
 
 import pytest
 
-from scenarios.story.commands.judge import broken_promises, differences
+from scenarios.story.commands.judge import MANY, broken_promises, differences, loss_ledger
+from scenarios.story.runner import run_story
+from scenarios.story.script import parse
 from scenarios.swarm.runner import SwarmRun, play
 from scenarios.world.client import AckedBatch, ReadRecord, SentRecords
 from scenarios.world.history import History, Sent, anomalies
@@ -153,3 +155,31 @@ def test_only_records_sent_again_may_be_there_twice() -> None:
 
     assert found() == ["duplicate: a is at 0 and 1"]
     assert not found("a")
+
+
+BEGINS = "cluster brokers=1\ntopic t replicas=b1"
+
+
+@pytest.mark.parametrize(
+    ("story", "last_line"),
+    [
+        (f"{BEGINS}\nload t-0 p1 records=3\nloaded p1 within=1s", "p1: 3 acked, each within 1s"),
+        (
+            f"{BEGINS}\nload t-0 p1 records=2 every=2s\nrun 1s\npause b1\nrun 5s\nresume b1\nloaded p1 within=1s",
+            "p1: 2 acked, not each within 1s",
+        ),
+        (
+            f"{BEGINS} max.message.bytes=20\nload t-0 p1\nloaded p1",
+            "p1: 0 acked; p1-1 was not acked: Refused(error=<ErrorCode.MESSAGE_TOO_LARGE: 10>)",
+        ),
+    ],
+)
+def test_a_producer_in_the_background_reports_its_progress(story: str, last_line: str) -> None:
+    assert run_story(parse(story)).actual.steps[-1].answer[-1] == last_line
+
+
+def test_the_ledger_names_a_few_of_many_values() -> None:
+    values = tuple(f"v{number}" for number in range(MANY + 1))
+    batch = SentRecords(TopicPartition("t", 0), values, 1, AckedBatch(0))
+    there = [ReadRecord(offset, value) for offset, value in enumerate(values)]
+    assert loss_ledger([batch], there).lines()[0] == f"acked and committed  21  v0 v1 ... v{MANY}"
