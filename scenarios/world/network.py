@@ -5,7 +5,6 @@
     isolate(node)            cut off from all other nodes
     hold(a, b, api)          what a sends to b on connections for that API waits, until heal
     set_delay(a, b)          from now on, both ways
-    reset(a, b)              their connections are reset at both ends
     tear(a, b)               the next message from a to b ends in its middle, in a reset;
                              or the next about one API
     power_off, power_on      without a goodbye; a peer that sends after the restart gets a reset
@@ -31,7 +30,7 @@ from replication.events import EventSink, ignore
 from replication.wire.apis import ApiKey
 from scenarios.world.clock import SimulatedClock, VirtualTime, sleep_until
 from scenarios.world.streams import Host, Link, Pipe, Received, SimulatedConnection, Tap
-from scenarios.world.trace import ConnectionsReset, LinkCut, LinkHealed, LinkHeld
+from scenarios.world.trace import LinkCut, LinkHealed, LinkHeld
 
 LOCAL = {"", "0.0.0.0", "::", "127.0.0.1", "::1", "localhost"}  # noqa: S104  names, not a bind
 FIRST_EPHEMERAL_PORT = 30_000
@@ -169,12 +168,6 @@ class SimulatedNetwork:
         """Set the delay in seconds; what is on its way keeps its own."""
         for link in self._between(a, b, one_way=one_way):
             link.least_delay, link.mean_extra_delay = least, mean_extra
-
-    def reset(self, a: str, b: str) -> None:
-        ends = [end for end in self._ends if {end.host.name, end.peer_host.name} == {a, b}]
-        for end in ends:
-            end.reset()
-        self.sink(ConnectionsReset(nodes=(a, b), connections=len(ends) // 2))
 
     def tear(self, a: str, b: str, api: ApiKey | None = None) -> None:
         """Break off the next message from `a` to `b`, or the next one about `api`, and reset its

@@ -143,13 +143,6 @@ class LinkHealed(Event):
 
 
 @attrs.frozen(kw_only=True)
-class ConnectionsReset(Event):
-    name: ClassVar[str] = "connections_reset"
-    nodes: tuple[str, str]
-    connections: int
-
-
-@attrs.frozen(kw_only=True)
 class MessageTorn(Event):
     """A connection ended in the middle of a message."""
 

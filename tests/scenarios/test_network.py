@@ -253,20 +253,6 @@ def test_connecting_over_a_cut_link_waits_until_it_heals() -> None:
     run(story)
 
 
-def test_a_reset_loses_what_was_on_its_way_and_both_ends_know() -> None:
-    async def story(world: World) -> None:
-        here, there = await connect(world.node("a"), world.node("b"))
-        await here.send_buffers([b"never received"])
-        world.network.reset("a", "b")
-        for end in (here, there):
-            with pytest.raises(PeerUnavailableError, match="reset"):
-                await receive(end, 1)
-            with pytest.raises(PeerUnavailableError, match="reset"):
-                await end.send_buffers([b"x"])
-
-    run(story)
-
-
 def test_a_message_breaks_off_in_its_middle_and_both_ends_know() -> None:
     async def story(world: World) -> None:
         here, there = await connect(world.node("a"), world.node("b"))

@@ -64,7 +64,6 @@ _SIMULATED_FAULTS = frozenset(
         trace.NodePaused,
         trace.LinkCut,
         trace.LinkHeld,
-        trace.ConnectionsReset,
     }
 )
 _DATA_APIS = {"Fetch", "Produce", "ListOffsets", "OffsetForLeaderEpoch"}
