@@ -130,9 +130,9 @@ class Situation:
             case "kill":
                 return all(map(running, named))
             case "stop" | "pause":
-                return all(map(self.is_well, named))
+                return bool(words) and all(map(self.is_well, named))
             case "resume":
-                return all(map(self.is_paused, named))
+                return bool(words) and all(map(self.is_paused, named))
             case "start":
                 return not any(map(running, named)) and all(map(self.stage.stays, named))
             case "wipe":

@@ -236,6 +236,8 @@ def test_a_line_that_cannot_be_carried_out_is_left_out() -> None:
             "resume b1",
             "restore b2 of-b2",
             "hold c c X",
+            "pause",
+            "resume",
         ),
     )
 
