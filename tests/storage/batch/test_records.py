@@ -1,7 +1,7 @@
-"""Records: round trips, other libraries as the oracle, and batches that lie."""
+"""Records and varints: round trips, other libraries as the oracle, and batches that lie."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from aiokafka.record.default_records import (
@@ -26,7 +26,7 @@ from storage.batch.records import (
     unpack,
 )
 from storage.batch.sound_records import check_records
-from storage.batch.varint import read_varint, varint
+from storage.batch.varint import read_varint, read_varlong, varint
 from storage.errors import CorruptRecordError, ExpansionError, UnsupportedCompressionTypeError
 from tests.storage.logs import outlined
 
@@ -312,3 +312,41 @@ def test_framing_is_as_records_looked_at_one_by_one_say(
     except CorruptRecordError:
         sound = False
     assert sound is frames_one_by_one(bytes(batch))
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_varints_survive_the_round_trip(value: int) -> None:
+    encoded = varint(value)
+    assert read_varlong(encoded, 0) == (value, len(encoded))
+    assert len(encoded) <= 10
+    if -(2**31) <= value < 2**31:
+        assert read_varint(encoded, 0) == (value, len(encoded))
+    else:
+        with pytest.raises(CorruptRecordError, match="more than 32 bits"):
+            read_varint(encoded, 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "encoded"),
+    [
+        (0, "00"),
+        (-1, "01"),
+        (1, "02"),
+        (63, "7e"),
+        (-64, "7f"),
+        (64, "8001"),
+        (-65, "8101"),
+        (8191, "fe7f"),
+        (8192, "808001"),
+        (2**31 - 1, "feffffff0f"),
+        (-(2**31), "ffffffff0f"),
+    ],
+)
+def test_varints_are_kafkas(value: int, encoded: str) -> None:
+    assert varint(value).hex() == encoded
+
+
+@pytest.mark.parametrize("read", [read_varint, read_varlong])
+def test_a_varint_without_an_end_is_corrupt(read: Callable[[bytes, int], object]) -> None:
+    with pytest.raises(CorruptRecordError):
+        read(b"\xff" * 11, 0)

@@ -1,17 +1,25 @@
-"""Where the records of a batch are, against the decoder of records; and records that lie."""
+"""What a cleaner knows of a batch: where its records are, its transactions, the offsets of keys."""
 
 import tracemalloc
 
 import pytest
 from hypothesis import given, strategies as st
 
-from storage.batch.record_batch import HEADER_SIZE, read_header
-from storage.batch.records import Record, decode_batch, encode_batch
+from storage.batch.record_batch import HEADER_SIZE, BatchHeader, read_header
+from storage.batch.records import (
+    ControlRecordType,
+    EndTransactionMarker,
+    Record,
+    decode_batch,
+    encode_batch,
+)
 from storage.batch.varint import varint
 from storage.cleaner.filter import BatchFilter, CleanerStats, places
-from storage.cleaner.offset_map import OffsetMap
+from storage.cleaner.offset_map import SLOT_SIZE, OffsetMap
 from storage.cleaner.transactions import CleanedTransactions
 from storage.errors import CorruptRecordError
+from storage.log.index.transaction_index import AbortedTransaction
+from tests.storage.logs import batch
 
 # Both sides of numbers of one byte and of two.
 sizes = st.sampled_from([0, 1, 63, 64, 200, 8191, 8192])
@@ -103,3 +111,73 @@ def test_nothing_is_remembered_of_each_record_of_a_batch() -> None:
     assert kept is not None
     assert read_header(kept).record_count == count // 2
     assert most < 4 * len(batch)
+
+
+ABORTED = AbortedTransaction(producer_id=7, first_offset=10, last_offset=15, last_stable_offset=16)
+ABORT = EndTransactionMarker(ControlRecordType.ABORT, 0)
+
+
+def at(offset: int) -> BatchHeader:
+    return read_header(
+        batch(at=offset, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    )
+
+
+def test_a_transaction_that_two_segments_tell_of_ends_once() -> None:
+    transactions = CleanedTransactions()
+    transactions.add_aborted([ABORTED])
+    assert transactions.on_batch(at(10))
+    assert not transactions.on_control_batch(at(15), ABORT)
+    assert transactions.take_met() == [ABORTED]
+    # The next segment's index has it too; by then the producer has begun another.
+    transactions.add_aborted([ABORTED])
+    assert not transactions.on_batch(at(20))
+
+
+def test_a_marker_that_was_emptied_goes_and_one_that_is_not_known_stays() -> None:
+    transactions = CleanedTransactions()
+    emptied = read_header(encode_batch([], control=True))
+    assert transactions.on_control_batch(emptied, None)
+    assert not transactions.on_control_batch(at(3), None)
+
+
+@given(
+    slots=st.integers(10, 60),
+    puts=st.lists(st.tuples(st.binary(max_size=3), st.integers(0, 2**62)), max_size=200),
+    asked=st.lists(st.binary(max_size=3), max_size=50),
+)
+def test_it_is_a_dict_until_it_is_full(
+    slots: int, puts: list[tuple[bytes, int]], asked: list[bytes]
+) -> None:
+    found = OffsetMap(slots * SLOT_SIZE)
+    twin: dict[bytes, int] = {}
+    for key, offset in puts:
+        if found.is_full:
+            break
+        found.put(key, offset)
+        twin[key] = offset
+        assert found.size == len(twin)
+    assert found.is_full == (len(twin) >= int(slots * 0.9))
+    for key in [*twin, *asked]:
+        assert found.get(key) == twin.get(key, -1)
+
+
+def test_it_is_filled_to_nine_tenths() -> None:
+    found = OffsetMap(100 * SLOT_SIZE)
+    for number in range(90):
+        assert not found.is_full
+        found.put(b"%d" % number, number)
+    assert found.is_full
+    assert found.utilization == 0.9
+
+
+def test_what_was_seen_never_falls_back() -> None:
+    found = OffsetMap(10 * SLOT_SIZE)
+    found.saw(7)
+    found.saw(3)
+    assert found.latest_offset == 7
+
+
+def test_it_needs_room_for_a_key() -> None:
+    with pytest.raises(ValueError, match="too few"):
+        OffsetMap(SLOT_SIZE)

@@ -1,6 +1,10 @@
-"""What is read again is indexed and remembered as it was when it was appended."""
+"""A segment that is read again: it is indexed and remembered as when it was appended.
+
+The first bytes of a batch, its length and its offset, are covered by no checksum, and may mislead.
+"""
 
 import random
+import struct
 
 import attrs
 import pytest
@@ -9,7 +13,16 @@ from hypothesis import assume, given, settings, strategies as st
 from storage.config import LogConfig
 from storage.log.log import Log
 from storage.producers.snapshot import ProducerState
-from tests.storage.logs import WALL_MS, batch, contents, new_disk, open_log, small_config
+from tests.storage.logs import (
+    WALL_MS,
+    batch,
+    contents,
+    lead,
+    new_disk,
+    offsets,
+    open_log,
+    small_config,
+)
 
 # One segment, whose indexes may or may not be large enough for it.
 CONFIGS = [
@@ -80,3 +93,40 @@ def test_a_scan_does_what_the_appends_did(config: LogConfig, batches: int, seed:
     assert again.segments.active._bytes_since_index_entry == (
         log.segments.active._bytes_since_index_entry
     )
+
+
+PATH = f"/d/t-0/{0:020d}.log"
+LAST = 2**63 - 1
+
+
+def opened(*, which: int, head: bytes, clean: bool) -> Log:
+    """A log of forty batches of two records, one of which begins with other bytes."""
+    system = new_disk()
+    log = open_log(system, small_config(segment_bytes=1 << 20))
+    begins = []
+    for at in range(0, 80, 2):
+        begins.append(log.size)
+        log.append_as_follower(batch(2, at=at, epoch=3, producer_id=7, base_sequence=at))
+    assert len(log.segments) == 1
+    assert log.segments[0].offset_index.entry_count, "where a believed batch's offset is looked up"
+    log.close()
+    system.open(PATH, create=False).write(begins[which], head)
+    return open_log(system, clean=clean, recovery_point=80 if clean else 0)
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["clean", "unclean"])
+def test_a_first_batch_longer_than_its_file_is_none(clean: bool) -> None:
+    log = opened(which=0, head=struct.pack(">qi", 0, 2**31 - 1), clean=clean)
+    assert contents(log) == b""
+    assert lead(log, epoch=3) == 0
+    assert any("bytes, of which" in each.cause for each in log.recovery.repairs)
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["clean", "unclean"])
+@pytest.mark.parametrize("first", [LAST, LAST - 1])
+def test_a_batch_after_whose_offsets_there_is_none_is_cut(first: int, clean: bool) -> None:
+    """Its last would not fit into a snapshot of producers, nor the next into a record."""
+    log = opened(which=-1, head=struct.pack(">q", first), clean=clean)
+    assert offsets(contents(log)) == list(range(78))
+    assert lead(log, epoch=3) == 78
+    assert any("no offset comes after" in each.cause for each in log.recovery.repairs)
