@@ -70,7 +70,7 @@ def test_a_missing_or_empty_file_is_an_empty_map(tmp_path: Path) -> None:
         pytest.param("garbage", id="garbage"),
     ],
 )
-def test_what_does_not_parse_is_refused(tmp_path: Path, text: str) -> None:
+def test_malformed_checkpoints_are_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "checkpoint"
     path.write_text(text)
     with pytest.raises(CheckpointError, match="checkpoint"):

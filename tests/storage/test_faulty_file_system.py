@@ -110,7 +110,7 @@ def test_a_failed_sync_loses_the_pages_and_the_next_one_succeeds(disk: FaultyFil
     assert get(disk.reopen(), "/d/f") == b"old"
 
 
-def test_a_lying_disk_says_synced_and_is_not(disk: FaultyFileSystem) -> None:
+def test_a_lying_disk_answers_a_sync_and_does_nothing(disk: FaultyFileSystem) -> None:
     put(disk, "/d/f", b"old")
     disk.disk.lies = True
     file = disk.open("/d/f")
@@ -266,7 +266,7 @@ def test_unsynced_writes_survive_in_any_order(disk: FaultyFileSystem) -> None:
     assert outcomes == {(False, False), (True, False), (False, True), (True, True)}
 
 
-def test_what_a_failed_sync_has_lost_shows_when_it_is_evicted(disk: FaultyFileSystem) -> None:
+def test_pages_that_a_failed_sync_lost_are_gone_after_an_eviction(disk: FaultyFileSystem) -> None:
     put(disk, "/d/f", b"old")
     file = disk.open("/d/f")
     file.write(0, b"new")
@@ -315,7 +315,7 @@ def test_a_full_disk_takes_more_once_something_has_gone(disk: FaultyFileSystem) 
     file.write(0, bytes(100))
 
 
-def test_a_misplaced_write_says_nothing(disk: FaultyFileSystem) -> None:
+def test_a_misplaced_write_raises_nothing(disk: FaultyFileSystem) -> None:
     put(disk, "/d/f", bytes(10))
     disk.inject(Fault(operation="write", names="f", misplaced=4))
     file = disk.open("/d/f")
@@ -355,7 +355,7 @@ def test_a_process_may_die_at_each_of_its_changes(disk: FaultyFileSystem) -> Non
     assert left == [None, b"", b"whole", b"whole", b"whole"]
 
 
-def test_what_is_no_directory_or_no_file_is_refused_as_by_a_kernel(disk: FaultyFileSystem) -> None:
+def test_a_path_of_the_wrong_kind_is_refused_as_by_a_kernel(disk: FaultyFileSystem) -> None:
     put(disk, "/d/f", b"x")
     disk.make_directory("/d/sub")
     not_directories: list[Callable[[], object]] = [

@@ -21,7 +21,7 @@ def test_a_lasting_directory_outlives_the_power_with_all_its_parents(path: str) 
         assert file_system.reopen().is_directory(path)
 
 
-def test_one_that_was_made_but_not_synced_is_made_to_last_the_next_time() -> None:
+def test_a_directory_that_was_made_but_not_synced_is_synced_the_next_time() -> None:
     for seed in range(20):
         file_system = FaultyFileSystem(random.Random(seed))
         file_system.make_directory("/data")
@@ -32,7 +32,7 @@ def test_one_that_was_made_but_not_synced_is_made_to_last_the_next_time() -> Non
         assert file_system.reopen().is_directory("/data/log")
 
 
-def test_a_real_one_is_made_once_and_found_again(
+def test_a_real_lasting_directory_may_exist_already(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file_system = OsFileSystem()
@@ -105,7 +105,7 @@ def test_a_directory_is_locked_by_one_process_at_a_time(tmp_path: Path) -> None:
     system.lock(path).release()
 
 
-def test_what_is_removed_twice_is_gone_once(tmp_path: Path) -> None:
+def test_removing_a_missing_file_is_harmless(tmp_path: Path) -> None:
     system, directory = OsFileSystem(), tmp_path / "a"
     system.make_directory(str(directory / "b"))
     (directory / "b" / "f").touch()

@@ -97,7 +97,7 @@ def test_markers_of_transactions_are_no_records(kafkas: Path) -> None:
     assert not {20, 41, 62, 83, 104, 125} & set(offsets)
 
 
-def test_what_was_only_looked_at_is_still_what_the_broker_left(kafkas: Path) -> None:
+def test_reading_a_directory_leaves_it_as_the_broker_left_it(kafkas: Path) -> None:
     for _ in range(2):
         with storage.open_log_directory(kafkas) as logs:
             assert (logs.clean, logs.previous_broker_epoch) == (True, 2461)
@@ -123,7 +123,7 @@ def test_an_exception_leaves_it_as_a_kill_does(kafkas: Path) -> None:
         assert len(list(storage.read_records(logs.logs()[0]))) == 50
 
 
-def test_a_directory_of_nobody_needs_a_name(tmp_path: Path) -> None:
+def test_a_directory_without_a_node_id_is_repaired_only_with_one(tmp_path: Path) -> None:
     with pytest.raises(LogDirectoryError, match="no log directory, or node_id"):
         storage.repair(tmp_path)
     assert os.listdir(tmp_path) == []

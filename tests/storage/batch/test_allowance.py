@@ -75,7 +75,7 @@ def test_a_batch_that_decompresses_to_more_than_is_allowed_is_too_large(codec: C
     assert log.log_end_offset == (codec in {Codec.SNAPPY, Codec.LZ4})
 
 
-def test_what_may_be_decompressed_grows_with_the_batch() -> None:
+def test_the_decompressed_size_allowed_grows_with_the_batch() -> None:
     assert [
         most_decompressed(size) // MIB for size in (70, MIB // 16, MIB // 8, MIB, 50 * MIB)
     ] == [
@@ -155,7 +155,7 @@ def test_a_long_check_stops_having_changed_nothing_and_is_made_elsewhere(
     assert contents(log) == contents(other)
 
 
-def test_times_that_are_refused_are_looked_for_elsewhere_too() -> None:
+def test_a_long_check_finds_refused_timestamps_too() -> None:
     sent = batch(STEPS // 5, timestamp=WALL_MS + 7_200_000, codec=Codec.LZ4)
     log = log_of()
     with pytest.raises(LongCheckError):

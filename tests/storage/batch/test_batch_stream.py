@@ -56,7 +56,7 @@ def test_a_stream_begins_at_the_batch_of_an_offset(chunk_size: int, offset: int)
     assert base_offsets(stream) == list(range(offset, 30))
 
 
-def test_it_knows_where_it_is() -> None:
+def test_a_stream_has_the_file_and_position_of_its_batch() -> None:
     stream = BatchStream(three_segments(), DIRECTORY)
     header = stream.head()
     assert header is not None
@@ -84,7 +84,7 @@ def test_an_empty_directory_has_no_batches() -> None:
         (batch(at=0).tobytes(), "offsets 0 to 0 where 1 comes next"),
     ],
 )
-def test_what_is_no_batch_is_damage_with_a_place(bytes_after: bytes, reason: str) -> None:
+def test_garbage_between_batches_is_damage_with_a_place(bytes_after: bytes, reason: str) -> None:
     disk, first = new_disk(), batch().tobytes()
     put(disk, f"{DIRECTORY}/00000000000000000000.log", first + bytes_after)
     write_clean_shutdown(disk, "/d", 1)
@@ -124,7 +124,7 @@ def test_log_starts_are_those_of_the_checkpoint_where_it_can_be_read() -> None:
     assert log_start_offsets(disk, "/d") == {}
 
 
-def test_what_is_available_becomes_less_with_what_is_taken() -> None:
+def test_the_bytes_that_are_available_fall_with_each_batch_taken() -> None:
     stream = BatchStream(three_segments(), DIRECTORY, chunk_size=200)
     assert stream.head() is not None
     before = stream.available
@@ -172,7 +172,7 @@ def as_a_table(disk: FileSystem, path: str) -> int:
 
 
 @pytest.mark.parametrize("count", [as_a_stream, as_a_file, as_a_table])
-def test_it_ends_where_its_batches_do(count: Callable[[FileSystem, str], int]) -> None:
+def test_a_live_log_is_read_up_to_its_spare_room(count: Callable[[FileSystem, str], int]) -> None:
     disk = new_disk()
     log = live_log(disk)
     path = last_file(log)
@@ -184,7 +184,7 @@ def test_it_ends_where_its_batches_do(count: Callable[[FileSystem, str], int]) -
     assert (caught.value.path, caught.value.position) == (path, log.segments.active.size)
 
 
-def test_a_dump_says_so_once_and_finds_nothing_wrong() -> None:
+def test_a_dump_names_spare_room_once_and_finds_no_damage() -> None:
     disk = new_disk()
     log = live_log(disk)
     path, size = last_file(log), log.segments.active.size
@@ -201,7 +201,7 @@ def test_a_dump_says_so_once_and_finds_nothing_wrong() -> None:
     assert not [each for each in entries if isinstance(each, SpareRoom) or is_damage(each)]
 
 
-def test_a_dump_as_arrow_has_no_row_for_it() -> None:
+def test_spare_room_is_no_row_of_a_dump_as_arrow() -> None:
     pytest.importorskip("pyarrow", reason="the Arrow extra is not installed: understudy[arrow]")
     from storage.tools.dump.arrow import arrow_batches
 

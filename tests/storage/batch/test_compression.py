@@ -18,7 +18,7 @@ COMPRESSING = [codec for codec in Codec if codec is not Codec.NONE]
 
 @pytest.mark.parametrize("codec", Codec)
 @given(data=st.binary(max_size=500), repeats=st.integers(0, 300))
-def test_what_is_compressed_comes_back(codec: Codec, data: bytes, repeats: int) -> None:
+def test_compressed_bytes_come_back(codec: Codec, data: bytes, repeats: int) -> None:
     plain = data * repeats
     compressed = memoryview(compress(codec, plain))
     assert bytes(decompress(codec, compressed, max_size=LIMIT)) == plain

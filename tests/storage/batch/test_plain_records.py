@@ -57,13 +57,13 @@ def with_care(batch: bytes) -> list[Record] | None:
 
 
 @given(batches())
-def test_plain_records_are_read_as_with_care(batch: bytes) -> None:
+def test_plain_records_are_decoded_as_by_the_general_decoder(batch: bytes) -> None:
     assert plain(batch) == with_care(batch)
     assert plain(batch) is not None
 
 
 @given(batches(), st.data())
-def test_what_is_damaged_is_read_as_with_care_or_left_to_it(
+def test_damaged_plain_records_are_decoded_as_by_the_general_decoder_or_left_to_it(
     batch: bytes, data: st.DataObject
 ) -> None:
     damaged = bytearray(batch)
@@ -96,12 +96,12 @@ def runs(draw: st.DrawFn) -> bytes:
 
 @settings(max_examples=60)
 @given(runs())
-def test_runs_are_read_as_with_care(batch: bytes) -> None:
+def test_runs_are_decoded_as_by_the_general_decoder(batch: bytes) -> None:
     assert plain(batch) == with_care(batch) == decode_batch(batch)
 
 
 @given(runs(), st.data())
-def test_a_run_with_damage_is_read_as_with_care_or_left_to_it(
+def test_a_damaged_run_is_decoded_as_by_the_general_decoder_or_left_to_it(
     batch: bytes, data: st.DataObject
 ) -> None:
     damaged = bytearray(batch)
@@ -112,14 +112,14 @@ def test_a_run_with_damage_is_read_as_with_care_or_left_to_it(
     assert found is None or found == with_care(bytes(damaged))
 
 
-def test_times_of_ten_bytes_are_left_to_care() -> None:
+def test_times_of_ten_bytes_are_left_to_the_general_decoder() -> None:
     """They may be of more than 64 bits."""
     record = b"\x1e\0" + b"\x80" * 9 + b"\x01" + b"%c\1\1\0"
     data = b"".join(record.replace(b"%c", bytes((2 * delta,))) for delta in range(40))
     assert read_alike(data, 0, 16, base_timestamp=0, offset_delta=0, most=39) is None
 
 
-def test_a_time_that_ends_early_or_late_is_none_of_the_run() -> None:
+def test_a_time_of_another_width_ends_the_run() -> None:
     def batch(time: bytes) -> bytes:
         times = [b"\x80\x01"] * 39 + [time]
         return b"".join(
@@ -158,7 +158,7 @@ def test_runs_are_looked_for_ever_more_rarely_where_there_are_none() -> None:
         pytest.param(Record(0, 0, None, b"x" * 2**22, (("h", None),)), id="large, with headers"),
     ],
 )
-def test_what_has_headers_is_left_to_care(record: Record) -> None:
+def test_records_with_headers_are_left_to_the_general_decoder(record: Record) -> None:
     assert plain(encode_batch([record])) is None
 
 
@@ -166,7 +166,9 @@ def test_what_has_headers_is_left_to_care(record: Record) -> None:
     ("base_offset", "timestamps"),
     [(FAR, (0, 1)), (-FAR, (0, 1)), (0, (FAR, FAR)), (0, (0, FAR)), (0, (0, -FAR))],
 )
-def test_what_is_far_away_is_left_to_care(base_offset: int, timestamps: tuple[int, int]) -> None:
+def test_offsets_and_times_far_from_zero_are_left_to_the_general_decoder(
+    base_offset: int, timestamps: tuple[int, int]
+) -> None:
     records = [Record(base_offset + n, at) for n, at in enumerate(timestamps)]
     batch = encode_batch(records, base_offset=base_offset)
     assert plain(batch) is None

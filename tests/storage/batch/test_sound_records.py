@@ -139,7 +139,7 @@ def test_offset_deltas_that_do_not_count_up_are_unsound_where_they_are_looked_at
     st.integers(0, 3),
     st.booleans(),
 )
-def test_what_is_sound_can_be_read_and_what_is_not_cannot(
+def test_only_sound_records_can_be_decoded(
     runs: list[tuple[int, bytes, bytes | None, tuple[tuple[str, bytes | None], ...]]],
     broken: tuple[int, int] | None,
     miscounted: int,

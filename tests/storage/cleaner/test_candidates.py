@@ -60,7 +60,7 @@ def test_all_but_the_active_segment_is_dirty_at_first() -> None:
     assert not found.resets
 
 
-def test_it_goes_on_from_the_checkpoint() -> None:
+def test_the_dirty_range_begins_at_the_checkpoint() -> None:
     found = look(four(), checkpoint=200)
     assert (found.first_dirty_offset, found.first_uncleanable_offset) == (200, 300)
     assert (found.clean_bytes, found.cleanable_bytes) == (200, 100)
@@ -85,7 +85,7 @@ def test_the_segment_that_the_last_stable_offset_lies_in_stays(stable: int, expe
     assert look(four(), stable=stable).first_uncleanable_offset == expected
 
 
-def test_with_everything_uncleanable_nothing_is_due() -> None:
+def test_no_log_is_due_where_everything_is_uncleanable() -> None:
     found = look(four(), stable=50, min_cleanable_dirty_ratio=0.0)
     assert found.cleanable_bytes == 0
     assert not found.is_due(compacted(min_cleanable_dirty_ratio=0.0))
@@ -107,13 +107,13 @@ def test_the_lag_is_not_asked_of_what_is_clean() -> None:
 
 
 @pytest.mark.parametrize(("ratio", "due"), [(0.3, True), (0.5, False), (0.6, False)])
-def test_it_is_due_when_more_than_the_ratio_is_dirty(ratio: float, due: bool) -> None:
+def test_a_log_is_due_when_more_than_the_ratio_is_dirty(ratio: float, due: bool) -> None:
     found = look([*four()[:2], *four()[3:]], checkpoint=100)
     assert found.ratio == 0.5
     assert found.is_due(compacted(min_cleanable_dirty_ratio=ratio)) == due
 
 
-def test_it_is_due_when_a_dirty_record_has_waited_too_long() -> None:
+def test_a_log_is_due_when_a_dirty_record_has_waited_too_long() -> None:
     segments = four(first_batch_timestamp=NOW - 700)
     segments[0] = attrs.evolve(segments[0], first_batch_timestamp=1)
     config: dict[str, Any] = {"max_compaction_lag_ms": 600, "min_cleanable_dirty_ratio": 1.0}
@@ -157,7 +157,7 @@ def test_neighbours_that_fit_one_segment_are_grouped() -> None:
     assert grouped([]) == []
 
 
-def test_one_that_is_too_large_stands_alone() -> None:
+def test_a_segment_that_is_too_large_is_a_group_by_itself() -> None:
     assert grouped(stretches(10, 300, 10)) == [[10], [300], [10]]
 
 

@@ -39,7 +39,7 @@ def names(log: Log, ending: str) -> list[str]:
     ]
 
 
-def test_of_each_key_the_last_record_stays_at_its_offset() -> None:
+def test_the_last_record_of_each_key_stays_at_its_offset() -> None:
     log = fresh()
     put(log, (A, b"1"), (B, b"1"), (A, b"2"))
     put(log, (C, b"1"), (B, b"2"))
@@ -236,7 +236,7 @@ def test_the_last_batch_of_a_round_stays_though_nothing_is_left_of_it() -> None:
     assert [(each.base_offset, each.record_count) for each in headers(log)] == [(0, 1), (2, 1)]
 
 
-def test_what_is_not_on_the_disk_yet_is_flushed_before_it_is_replaced() -> None:
+def test_unsynced_segments_are_flushed_before_they_are_replaced() -> None:
     """Below the end of a cleaned segment a gap between segments is taken for compaction's."""
     log = fresh()
     for key in (A, B, A):
@@ -294,7 +294,7 @@ def transactional(
     )
 
 
-def test_what_was_aborted_goes_and_replaces_nothing() -> None:
+def test_aborted_records_go_and_replace_nothing() -> None:
     log = fresh()
     put(log, (A, b"1"))
     transactional(log, 7, (A, b"2"))
@@ -422,7 +422,7 @@ def test_a_full_map_ends_the_round_early_and_the_next_goes_on_from_there() -> No
     assert found[59] == (A, b"29")
 
 
-def test_what_is_clean_is_read_but_not_looked_up_again() -> None:
+def test_clean_records_are_copied_without_being_indexed_again() -> None:
     log = fresh()
     put(log, (A, b"1"), (B, b"1"))
     roll(log)
@@ -616,7 +616,7 @@ def test_the_youngest_record_is_none_where_only_its_batch_is_left() -> None:
     assert log.offset_for_timestamp(WALL_MS) == (WALL_MS, 1, 0)
 
 
-def test_opened_again_it_is_the_same_log() -> None:
+def test_a_compacted_log_is_the_same_when_it_is_opened_again() -> None:
     disk: FileSystem = new_disk()
     log = open_log(disk, compacted(segment_bytes=300))
     for number in range(12):
@@ -631,7 +631,7 @@ def test_opened_again_it_is_the_same_log() -> None:
 
 
 @pytest.mark.parametrize(("at", "value"), [(16, b"\7"), (8, b"\0\0\1\0")], ids=["magic", "length"])
-def test_what_is_no_batch_or_half_a_one_is_not_cleaned(at: int, value: bytes) -> None:
+def test_a_log_with_garbage_or_half_a_batch_is_not_cleaned(at: int, value: bytes) -> None:
     disk = new_disk()
     log = open_log(disk, compacted())
     first = put(log, (A, b"1"))

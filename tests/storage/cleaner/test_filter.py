@@ -123,7 +123,7 @@ def at(offset: int) -> BatchHeader:
     )
 
 
-def test_a_transaction_that_two_segments_tell_of_ends_once() -> None:
+def test_a_transaction_in_the_indexes_of_two_segments_ends_once() -> None:
     transactions = CleanedTransactions()
     transactions.add_aborted([ABORTED])
     assert transactions.on_batch(at(10))
@@ -146,7 +146,7 @@ def test_a_marker_that_was_emptied_goes_and_one_that_is_not_known_stays() -> Non
     puts=st.lists(st.tuples(st.binary(max_size=3), st.integers(0, 2**62)), max_size=200),
     asked=st.lists(st.binary(max_size=3), max_size=50),
 )
-def test_it_is_a_dict_until_it_is_full(
+def test_an_offset_map_is_a_dict_until_it_is_full(
     slots: int, puts: list[tuple[bytes, int]], asked: list[bytes]
 ) -> None:
     found = OffsetMap(slots * SLOT_SIZE)
@@ -162,7 +162,7 @@ def test_it_is_a_dict_until_it_is_full(
         assert found.get(key) == twin.get(key, -1)
 
 
-def test_it_is_filled_to_nine_tenths() -> None:
+def test_an_offset_map_is_filled_to_nine_tenths() -> None:
     found = OffsetMap(100 * SLOT_SIZE)
     for number in range(90):
         assert not found.is_full
@@ -171,13 +171,13 @@ def test_it_is_filled_to_nine_tenths() -> None:
     assert found.utilization == 0.9
 
 
-def test_what_was_seen_never_falls_back() -> None:
+def test_the_latest_offset_of_a_map_never_falls() -> None:
     found = OffsetMap(10 * SLOT_SIZE)
     found.saw(7)
     found.saw(3)
     assert found.latest_offset == 7
 
 
-def test_it_needs_room_for_a_key() -> None:
+def test_an_offset_map_needs_room_for_a_key() -> None:
     with pytest.raises(ValueError, match="too few"):
         OffsetMap(SLOT_SIZE)

@@ -225,7 +225,7 @@ def test_a_new_topic_of_an_old_name_is_not_taken_for_clean() -> None:
     assert cleaning.plan.dirty.first_dirty_offset == 0
 
 
-def test_what_cannot_be_cleaned_is_counted_and_left_alone() -> None:
+def test_uncleanable_logs_are_counted_and_left_alone() -> None:
     disk = new_disk()
     logs = manager(disk)
     log = dirty(logs.get_or_create(T0), 2)

@@ -103,7 +103,7 @@ class Twin:
 
 
 @given(script=scripts, memory=st.sampled_from([1 << 12, 24 * 4]))
-def test_what_is_left_is_what_the_twin_says(script: list[tuple], memory: int) -> None:  # type: ignore[type-arg]  # steps of several shapes
+def test_compaction_leaves_what_the_naive_twin_leaves(script: list[tuple], memory: int) -> None:  # type: ignore[type-arg]  # steps of several shapes
     log, twin = begin_log(), Twin()
     checkpoint, wall_ms = 0, WALL_MS
     sequences = dict.fromkeys((*PRODUCERS, *TRANSACTIONAL), 0)

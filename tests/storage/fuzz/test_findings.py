@@ -73,7 +73,7 @@ def test_a_length_of_more_than_32_bits_is_none(length: bytes) -> None:
 
 
 @pytest.mark.parametrize(("at", "what"), [(27, "timestamp"), (0, "offset")])
-def test_what_does_not_fit_64_bits_is_refused(at: int, what: str) -> None:
+def test_offsets_and_times_over_64_bits_are_refused(at: int, what: str) -> None:
     good = encode_batch([Record(timestamp=1000 + n) for n in range(2)], base_offset=5)
     broken = changed(good, at, ">q", LARGEST)
     for read in (decode_batch, lambda data: list(outlined(data))):
@@ -142,7 +142,7 @@ def test_a_node_is_numbered_from_0_on(node: str) -> None:
 
 
 @pytest.mark.parametrize("epoch", ["true", str(2**63), "-2", "1.5"])
-def test_an_epoch_that_no_controller_gave_is_not_legible(epoch: str) -> None:
+def test_a_negative_broker_epoch_in_the_marker_is_illegible(epoch: str) -> None:
     disk = new_disk()
     put(disk, "/d/.kafka_cleanshutdown", f'{{"version":0,"brokerEpoch":{epoch}}}'.encode())
     marker = read_clean_shutdown(disk, "/d")

@@ -63,7 +63,7 @@ def test_a_gap_above_is_a_loss_and_nothing_stays_behind_it() -> None:
     assert "does not join" in str(again.recovery.repairs)
 
 
-def test_a_cut_lowers_it_first() -> None:
+def test_a_truncation_lowers_the_gap_checkpoint_first() -> None:
     """What comes after a cut has not been compacted: a gap in it is a loss."""
     disk = new_disk()
     log = compacted_log(disk)
@@ -78,7 +78,7 @@ def test_a_cut_lowers_it_first() -> None:
     assert (list(pairs(again)), again.log_end_offset) == ([0, 2], 3)
 
 
-def test_a_cut_that_dies_at_any_change_to_the_disk_has_lowered_it() -> None:
+def test_a_crash_amid_a_truncation_leaves_a_lowered_gap_checkpoint() -> None:
     changes, died = 0, True
     while died:
         log = compacted_log(disk := new_disk())
@@ -114,7 +114,7 @@ def test_a_log_that_is_opened_shorter_allows_no_gap_above_its_end() -> None:
     assert again.log_end_offset == on_the_disk(disk) == 3
 
 
-def test_one_that_does_not_parse_is_put_aside_and_named() -> None:
+def test_a_gap_checkpoint_that_does_not_parse_is_put_aside_and_reported() -> None:
     disk = new_disk()
     compacted_log(disk).close_uncleanly()
     file = disk.open(PATH)
@@ -130,7 +130,7 @@ def test_one_that_does_not_parse_is_put_aside_and_named() -> None:
     assert list(pairs(again)) == [0, 4]
 
 
-def test_a_dump_shows_it() -> None:
+def test_a_dump_shows_the_gap_checkpoint() -> None:
     disk = new_disk()
     compacted_log(disk)
     assert CheckpointEntry(TP, 5) in list(dump(disk, [PATH]))

@@ -84,7 +84,7 @@ def test_records_are_found_in_later_segments() -> None:
         assert [each.base_offset for each in read(log, offset)] == [12]
 
 
-def test_where_no_records_follow_a_consumer_is_given_the_empty_batches() -> None:
+def test_a_consumer_is_given_empty_batches_where_no_records_follow() -> None:
     """As in Kafka: a client that goes by the headers gets to the end by them."""
     log = open_log(new_disk(), compacted())
     put(log, (A, b"1"))
@@ -102,7 +102,7 @@ def test_where_no_records_follow_a_consumer_is_given_the_empty_batches() -> None
     assert [each.base_offset for each in read(log, 3)] == [4]
 
 
-def test_what_lies_beyond_the_end_that_a_consumer_may_see_does_not_follow() -> None:
+def test_records_beyond_the_high_watermark_do_not_count_as_following() -> None:
     log = log_of_producers(3)
     for end in (1, 2, 3):
         assert [each.base_offset for each in read(log, 0, end=end)] == [0]
@@ -140,7 +140,7 @@ def test_one_read_passes_a_bounded_number_and_the_next_goes_on(
     assert sum(passed) == 0, "what was found is known"
 
 
-def test_of_readers_a_bounded_number_is_remembered() -> None:
+def test_a_bounded_number_of_readers_is_remembered() -> None:
     log = log_of_producers(100)
     for offset in range(100):
         assert read(log, offset)[0].base_offset == 100
@@ -148,7 +148,7 @@ def test_of_readers_a_bounded_number_is_remembered() -> None:
     assert read(log, 0)[0].base_offset == 100
 
 
-def test_after_a_cut_everything_is_looked_at_again() -> None:
+def test_after_a_truncation_empty_batches_are_looked_for_again() -> None:
     log = log_of_producers(3)
     assert read(log, 0)[0].base_offset == 3
     log.truncate_to(2)
@@ -188,13 +188,13 @@ def test_an_answer_does_not_end_with_empty_batches_where_records_follow(empty: i
     assert len(read(log, 0, max_bytes=1 << 20, passes=False)) == empty + 2
 
 
-def test_nor_does_one_that_ends_with_its_segment() -> None:
+def test_an_answer_at_a_segments_end_does_not_end_with_empty_batches() -> None:
     log = log_that_goes_on(4, segment_bytes=400)
     assert bases(log)[1] > 2, "an empty batch follows the first one in its segment"
     assert [each.base_offset for each in read(log, 0, max_bytes=1 << 20)] == [0]
 
 
-def test_what_ends_an_answer_is_looked_for_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_of_an_answer_is_looked_for_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(empty_batches, "MOST_BYTES", 100 * HEADER_SIZE)
     log = log_that_goes_on(300)
     looked_at = []
@@ -254,7 +254,7 @@ def test_a_batch_too_large_to_look_into_or_not_sound_is_given_to_its_reader(
     assert read(log, 3)[0].base_offset == 0
 
 
-def test_the_last_record_tells_its_offset() -> None:
+def test_the_offset_of_the_last_record_is_read() -> None:
     records = [Record(offset=each, timestamp=0, key=A, value=None) for each in (7, 9, 4000)]
     for count in (1, 2, 3):
         assert last_record_offset(encode_batch(records[:count])) == records[count - 1].offset

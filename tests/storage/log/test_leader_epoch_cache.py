@@ -74,7 +74,7 @@ def test_an_empty_cache_knows_nothing(cache: LeaderEpochCache) -> None:
         pytest.param("2@6,2@4", "2@4", id="an earlier start of the latest epoch is news"),
     ],
 )
-def test_what_contradicts_a_new_entry_goes(
+def test_entries_that_contradict_a_new_one_go(
     cache: LeaderEpochCache, assigned: str, left: str
 ) -> None:
     assert shown(filled(cache, assigned)) == left

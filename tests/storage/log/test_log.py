@@ -159,7 +159,7 @@ def test_a_null_value_and_no_timestamp_come_back() -> None:
     assert (record.value, record.timestamp) == (None, -1)
 
 
-def test_a_read_says_where_it_is() -> None:
+def test_a_read_has_its_segment_and_position() -> None:
     log = open_log(new_disk())
     fill(log, 20)
     data = log.read(13, 1, max_offset_exclusive=20, min_one=True)
@@ -418,7 +418,7 @@ def test_the_high_watermark_stays_inside_the_log() -> None:
 
 @pytest.mark.conformance("UL-111")
 @pytest.mark.conformance("UL-112")
-def test_a_listener_hears_where_the_high_watermark_is_now() -> None:
+def test_a_listener_is_called_with_the_new_high_watermark_in_place() -> None:
     heard: list[int] = []
 
     log = open_log(new_disk())
@@ -460,7 +460,7 @@ def test_no_committed_read_sees_an_open_transaction_wherever_the_high_watermark_
 
 
 @pytest.mark.conformance("UL-107")
-def test_an_update_says_whether_it_changed_anything() -> None:
+def test_an_update_of_the_high_watermark_returns_whether_it_changed() -> None:
     log = open_log(new_disk())
     lead(log, 100, size=1)
     assert [log.update_high_watermark(each) for each in (99, 99, 100, 100, 101)] == [

@@ -60,7 +60,7 @@ def test_a_log_that_was_just_opened_holds_no_file() -> None:
         log.close_uncleanly()
 
 
-def test_what_nobody_wrote_to_is_closed_without_a_write_or_a_sync() -> None:
+def test_an_unwritten_log_is_closed_without_a_write_or_a_sync() -> None:
     system = counting()
     log = open_log(system)
     fill(log, 50)
@@ -99,7 +99,7 @@ def test_however_many_logs_are_used_no_more_stay_open_than_the_limit() -> None:
     assert sorted(contents(log) for log in logs.logs()) == sorted(before)
 
 
-def test_what_is_being_sent_stays_open_and_can_still_be_aborted() -> None:
+def test_a_segment_that_is_being_sent_stays_open_and_can_be_aborted() -> None:
     system = counting()
     log = open_log(system, small_config(segment_bytes=1 << 20))
     fill(log, 10)

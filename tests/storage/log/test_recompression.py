@@ -64,7 +64,7 @@ records = st.lists(
 @pytest.mark.parametrize("name", WORDS)
 @settings(max_examples=25)
 @given(sent=records, codec=st.sampled_from(Codec))
-def test_whatever_comes_is_written_with_the_topics_codec_and_reads_the_same(
+def test_every_batch_is_written_with_the_topics_codec_and_reads_the_same(
     name: str, sent: list[Record], codec: Codec
 ) -> None:
     log = log_of(name)
@@ -159,7 +159,7 @@ def test_a_marker_stays_as_the_coordinator_wrote_it() -> None:
     assert written[HEADER_SIZE:] == marker[HEADER_SIZE:]
 
 
-def test_of_several_batches_only_those_of_another_codec_are_rewritten() -> None:
+def test_only_batches_of_another_codec_are_rewritten() -> None:
     log = log_of("zstd")
     sent = [batch(2, codec=codec, size=50) for codec in (Codec.ZSTD, Codec.NONE, Codec.LZ4)]
     written = append(log, b"".join(sent), from_client=False)

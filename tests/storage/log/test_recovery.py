@@ -80,7 +80,7 @@ def test_a_closed_log_opens_as_it_was(clean: bool) -> None:
 
 @pytest.mark.conformance("LL-11")
 @pytest.mark.parametrize("recovery_point", [100, 10])
-def test_what_is_read_again_is_indexed_as_before(recovery_point: int) -> None:
+def test_a_segment_that_is_read_again_is_indexed_as_before(recovery_point: int) -> None:
     system = new_disk()
     config = small_config(segment_bytes=1 << 20, segment_index_bytes=1 << 12)
     log = open_log(system, config)
@@ -312,7 +312,7 @@ def test_epochs_that_the_disk_did_not_keep_the_records_of_are_dropped(seed: int)
 
 @pytest.mark.conformance("LL-10")
 @pytest.mark.conformance("UL-30")
-def test_of_stray_snapshots_the_newest_is_kept() -> None:
+def test_the_newest_stray_snapshot_is_kept() -> None:
     system = new_disk()
     log = open_log(system)
     for sequence in range(4):
@@ -330,7 +330,7 @@ def test_of_stray_snapshots_the_newest_is_kept() -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_producers_come_back(clean: bool) -> None:
+def test_producers_are_known_after_a_restart(clean: bool) -> None:
     system = new_disk()
     log = open_log(system)
     for sequence in range(40):

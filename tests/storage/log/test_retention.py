@@ -138,7 +138,7 @@ def test_the_plan_is_what_a_cause_at_a_time_comes_to(
         assert new_start >= parts[going.count].base_offset
 
 
-def test_a_plan_names_its_causes() -> None:
+def test_a_retention_plan_names_its_causes() -> None:
     parts = [Part(base, base + 10, 100, base) for base in range(0, 50, 10)]
     config = LogConfig(retention_bytes=300, retention_ms=975)
     going = plan(
@@ -153,7 +153,7 @@ def test_a_plan_names_its_causes() -> None:
 
 @pytest.mark.conformance("UL-119")
 @pytest.mark.conformance("UL-120")
-def test_what_goes_is_a_first_part_and_an_empty_last_segment_is_not_in_it() -> None:
+def test_retention_takes_a_first_part_without_an_empty_last_segment() -> None:
     parts = [Part(base, base + 1, 1, 0 if base <= 5 else 100) for base in range(9)]
     at_once = LogConfig(retention_ms=50)
 
@@ -204,7 +204,7 @@ def test_a_log_smaller_than_it_may_be_loses_nothing() -> None:
 
 
 @pytest.mark.conformance("UL-78")
-def test_what_is_too_old_goes_and_an_empty_segment_is_left() -> None:
+def test_all_segments_that_are_too_old_go_and_an_empty_one_is_left() -> None:
     log = log_of(retention_ms=10_000)
     assert log.delete_old_segments(WALL_MS + 10_001) == 3
     assert (bases(log), log.log_start_offset, log.log_end_offset) == ([15], 15, 15)
@@ -213,7 +213,7 @@ def test_what_is_too_old_goes_and_an_empty_segment_is_left() -> None:
 
 
 @pytest.mark.conformance("UL-79")
-def test_what_is_not_too_old_stays() -> None:
+def test_segments_that_are_not_too_old_stay() -> None:
     log = log_of(retention_ms=10_000)
     assert log.delete_old_segments(WALL_MS + 10_000) == 0
 
@@ -244,7 +244,7 @@ def test_a_compacted_log_loses_only_what_is_below_its_start() -> None:
 
 
 @pytest.mark.conformance("UL-81")
-def test_one_that_is_compacted_and_deleted_loses_what_is_too_old() -> None:
+def test_a_log_that_is_compacted_and_deleted_loses_old_segments() -> None:
     log = log_of(retention_ms=10_000, cleanup_policy=BOTH)
     assert log.delete_old_segments(WALL_MS + 10_001) == 3
 

@@ -407,7 +407,7 @@ def test_a_disk_without_room_for_a_segment_says_so_before_anything_is_written() 
         log.roll()
 
 
-def test_a_segment_waits_from_when_somebody_first_knew_the_time() -> None:
+def test_a_segment_waits_from_the_first_known_time() -> None:
     segment = new_segment()
     put(segment, 40, timestamp=-1)
     segment.created_ms = None

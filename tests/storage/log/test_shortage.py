@@ -133,7 +133,7 @@ OPERATIONS = [
 
 @pytest.mark.parametrize("error", SHORTAGES, **by_name)
 @pytest.mark.parametrize("act", OPERATIONS)
-def test_what_was_refused_for_a_shortage_is_done_later(
+def test_an_operation_refused_for_a_shortage_is_done_later(
     act: Callable[[LogManager, Log], None], error: int
 ) -> None:
     refused = 0
@@ -228,7 +228,7 @@ def test_a_checkpoint_is_retried_wherever_it_was_interrupted(operation: str, err
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EROFS])
-def test_a_disk_that_is_full_or_broken_fails_still(error: int) -> None:
+def test_a_full_or_broken_disk_is_no_shortage(error: int) -> None:
     disk = new_disk()
     logs = started(disk)
     log = idle(logs)
@@ -248,7 +248,7 @@ def test_a_disk_that_is_full_or_broken_fails_still(error: int) -> None:
     ],
     ids=["write", "sync", "truncate"],
 )
-def test_what_stopped_in_the_middle_of_a_log_s_file_fails_the_log(
+def test_an_operation_that_stops_amid_a_file_fails_the_log(
     operation: str, act: Callable[[Log], object]
 ) -> None:
     """Half a batch may be there, or a page that no later sync would write."""
@@ -326,7 +326,7 @@ def test_a_start_ends_where_files_cannot_be_opened_and_the_next_one_finds_all(
     assert refused > 0 or operation == "sync_directory"
 
 
-def test_what_cannot_be_unlinked_now_is_unlinked_later() -> None:
+def test_a_file_that_cannot_be_unlinked_is_unlinked_later() -> None:
     disk = new_disk()
     logs = started(disk)
     idle(logs)

@@ -127,7 +127,9 @@ def test_a_search_ends_where_nothing_later_can_overlap() -> None:
     ],
     ids=["torn", "a newer version", "not in order", "before the segment"],
 )
-def test_damage_is_seen(damage: Callable[[bytes], bytes]) -> None:
+def test_a_damaged_transaction_index_fails_its_sanity_check(
+    damage: Callable[[bytes], bytes],
+) -> None:
     system = index_of(FIRST, SECOND).file_system
     file = system.open(PATH)
     file.write(0, damage(file.read(0, 100)))
@@ -135,7 +137,7 @@ def test_damage_is_seen(damage: Callable[[bytes], bytes]) -> None:
         TransactionIndex.open(system, PATH).sanity_check(5)
 
 
-def test_a_file_cut_behind_its_back_is_said_so() -> None:
+def test_a_transaction_index_cut_by_others_is_corrupt() -> None:
     index = index_of(FIRST, SECOND)
     index.file_system.open(PATH).truncate(40)
     with pytest.raises(CorruptIndexError, match="cut short"):
@@ -332,7 +334,7 @@ def test_the_first_unstable_offset_goes_from_one_transaction_to_the_next() -> No
 
 
 @pytest.mark.conformance("UL-34")
-def test_what_was_aborted_leaves_nothing_unstable() -> None:
+def test_an_aborted_transaction_leaves_nothing_unstable() -> None:
     system = new_disk()
     log = open_log(system)
     data(log, 1, 3)
@@ -450,7 +452,7 @@ def by(log: Log, producer: int, sequence: int) -> None:
 @pytest.mark.conformance("LL-8")
 @pytest.mark.conformance("LL-9")
 @pytest.mark.parametrize("boundary", [False, True], ids=["inside a segment", "between two"])
-def test_who_wrote_below_the_log_start_is_known_while_the_segment_is(boundary: bool) -> None:
+def test_producers_below_the_log_start_are_known_while_the_segment_is_there(boundary: bool) -> None:
     system = new_disk()
     log = open_log(system)
     by(log, 1, 0)

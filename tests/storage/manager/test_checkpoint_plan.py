@@ -36,7 +36,7 @@ def on_disk(system: FaultyFileSystem) -> dict[TopicPartition, int]:
     return OffsetCheckpoint(system, f"/d/{RECOVERY_POINT_CHECKPOINT}").read()
 
 
-def test_what_was_planned_is_published() -> None:
+def test_a_planned_checkpoint_is_published() -> None:
     system = new_disk()
     logs, log, plan = planned(system)
     assert on_disk(system) == {}
@@ -46,7 +46,7 @@ def test_what_was_planned_is_published() -> None:
     assert on_disk(system) == logs.directories[0].recovery_points == {T0: 30}
 
 
-def test_what_a_truncation_has_overtaken_is_not_published() -> None:
+def test_a_checkpoint_that_a_truncation_has_overtaken_is_not_published() -> None:
     system = new_disk()
     logs, log, plan = planned(system)
     log.truncate_to(10)
@@ -54,7 +54,7 @@ def test_what_a_truncation_has_overtaken_is_not_published() -> None:
     assert on_disk(system) == logs.directories[0].recovery_points == {}
 
 
-def test_what_was_published_is_corrected_by_a_truncation() -> None:
+def test_a_truncation_corrects_a_published_checkpoint() -> None:
     system = new_disk()
     _, log, plan = planned(system)
     assert plan.publish()

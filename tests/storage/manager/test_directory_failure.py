@@ -390,7 +390,7 @@ def test_a_partition_in_two_directories_is_refused_before_any_log_is_opened() ->
         manager(system)
 
 
-def test_what_stops_a_start_is_a_storage_error() -> None:
+def test_an_error_that_stops_a_start_is_a_storage_error() -> None:
     system = new_disk()
     system.make_directory("/d/a/no-partition")
     with pytest.raises(StorageError, match="/d/a/no-partition is not the directory"):

@@ -168,7 +168,7 @@ def test_a_second_process_is_refused_before_it_writes_anything(tmp_path: Path) -
     ("options", "names"),
     [({"cluster_id": "other"}, ("cluster c", "other")), ({"node_id": 2}, ("node 1", "node 2"))],
 )
-def test_a_directory_of_somebody_else_is_refused_naming_both(
+def test_a_directory_of_another_node_or_cluster_is_refused_naming_both(
     options: dict[str, Any], names: tuple[str, str]
 ) -> None:
     system = new_disk()
@@ -245,7 +245,7 @@ def test_a_topic_id_that_was_only_remembered_is_written_before_the_rename() -> N
 
 
 @pytest.mark.conformance("UL-74")
-def test_a_log_that_was_closed_is_deleted_with_all_it_knew() -> None:
+def test_a_closed_log_is_deleted_with_its_directory() -> None:
     system = new_disk()
     logs = manager(system)
     log = logs.get_or_create(T0, ID)
@@ -479,7 +479,7 @@ def test_an_io_error_while_loading_takes_the_directory_offline() -> None:
         ("t-x", None),
     ],
 )
-def test_the_last_hyphen_parts_topic_and_partition(
+def test_the_last_hyphen_separates_topic_and_partition(
     name: str, expected: TopicPartition | None
 ) -> None:
     assert partition_of(name) == expected

@@ -407,7 +407,7 @@ def test_a_damaged_snapshot_is_deleted_and_the_one_before_it_taken(
 
 
 @pytest.mark.conformance("LL-10")
-def test_of_stray_snapshots_only_the_newest_beyond_every_segment_stays(
+def test_only_the_newest_stray_snapshot_beyond_every_segment_stays(
     manager: ProducerStateManager,
 ) -> None:
     for offset in (1, 2, 3, 4):

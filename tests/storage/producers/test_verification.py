@@ -90,7 +90,7 @@ def test_the_first_batch_of_a_transaction_shows_the_guard_and_uses_it_up() -> No
 
 
 @pytest.mark.conformance("UL-114")
-def test_an_end_of_nothing_takes_the_guard_away() -> None:
+def test_a_marker_without_a_transaction_removes_the_guard() -> None:
     log = opened()
     guard = begin(log)
     end(log)
@@ -100,7 +100,7 @@ def test_an_end_of_nothing_takes_the_guard_away() -> None:
 
 
 @pytest.mark.conformance("UL-115")
-def test_where_nobody_asks_any_more_the_append_takes_the_guard_away() -> None:
+def test_an_append_without_verification_removes_the_guard() -> None:
     log = opened()
     guard = begin(log)
     assert guard is not None
@@ -111,7 +111,7 @@ def test_where_nobody_asks_any_more_the_append_takes_the_guard_away() -> None:
 
 @pytest.mark.conformance("UL-116")
 @pytest.mark.parametrize("from_client", [True, False])
-def test_without_its_guard_nothing_opens_a_transaction(from_client: bool) -> None:
+def test_a_transaction_is_not_opened_without_its_guard(from_client: bool) -> None:
     log = opened()
     for guard in (None, VerificationGuard()):
         with pytest.raises(InvalidTransactionStateError):
@@ -123,7 +123,7 @@ def test_without_its_guard_nothing_opens_a_transaction(from_client: bool) -> Non
     append(log, begin(log), from_client=from_client)
 
 
-def test_what_is_sent_again_needs_no_guard() -> None:
+def test_a_retry_needs_no_guard() -> None:
     log = opened()
     append(log, begin(log))
     end(log)
@@ -131,7 +131,7 @@ def test_what_is_sent_again_needs_no_guard() -> None:
     assert log.log_end_offset == 2, "it is there already"
 
 
-def test_who_has_a_transaction_open_under_another_epoch_is_asked_about() -> None:
+def test_a_transaction_open_under_another_epoch_is_verified() -> None:
     log = opened()
     append(log, begin(log))
     assert begin(log, epoch=1) is not None
@@ -192,7 +192,7 @@ def test_a_marker_of_version_2_bears_a_later_epoch_than_what_it_ends() -> None:
     assert log.producers.first_unstable_offset is None, "nothing hangs"
 
 
-def test_what_was_asked_and_never_came_is_forgotten() -> None:
+def test_a_verification_without_an_append_expires() -> None:
     log = opened()
     guard = begin(log, now_ms=1000)
     assert guard is not None

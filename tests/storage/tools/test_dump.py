@@ -339,7 +339,7 @@ def test_a_torn_tail() -> None:
     assert shown(entries).endswith("Found 70 invalid bytes at the end of 00000000000000000000.log")
 
 
-def test_what_a_limit_cuts_is_no_damage() -> None:
+def test_a_batch_that_the_limit_cuts_is_no_damage() -> None:
     disk, batches = new_disk(), five_batches()
     put(disk, LOG, b"".join(batches))
     entries = list(dump(disk, [LOG], DumpOptions(max_bytes=len(batches[0]) + 70)))
@@ -428,7 +428,7 @@ def test_a_dump_writes_nothing() -> None:
 
 
 @given(st.lists(st.sampled_from(Codec), min_size=1, max_size=6), st.data())
-def test_what_was_not_touched_is_shown_and_what_was_is_not_called_sound(
+def test_untouched_batches_are_shown_and_damaged_ones_are_not_called_sound(
     codecs: list[Codec], data: st.DataObject
 ) -> None:
     batches = [batch(2, at=2 * n, codec=codec).tobytes() for n, codec in enumerate(codecs)]
@@ -469,7 +469,9 @@ NAMES = (
     st.booleans(),
     st.booleans(),
 )
-def test_no_bytes_make_a_dump_fail(files: dict[str, bytes], sanity: bool, sound: bool) -> None:
+def test_a_dump_of_any_bytes_ends_without_an_exception(
+    files: dict[str, bytes], sanity: bool, sound: bool
+) -> None:
     disk = new_disk()
     for name, content in files.items():
         put(disk, f"/d/{name}", content)
@@ -651,7 +653,7 @@ def test_a_large_log_becomes_several_pieces_of_arrow(monkeypatch: pytest.MonkeyP
     ]
 
 
-def test_what_is_sound_is_nothing_for_standard_error() -> None:
+def test_a_sound_log_prints_nothing_to_standard_error() -> None:
     disk = new_disk()
     put(disk, "/d/00000000000000000000.log", batch().tobytes())
     assert [error_line(entry) for entry in dump(disk, ["/d/00000000000000000000.log"])] == [

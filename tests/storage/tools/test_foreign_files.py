@@ -96,7 +96,7 @@ def contents(path: Path) -> dict[str, bytes | None]:
 
 
 @pytest.mark.parametrize("make", [*IRREGULAR, directory])
-def test_what_is_no_file_is_not_opened(tmp_path: Path, make: Callable[[Path], None]) -> None:
+def test_only_regular_files_are_opened(tmp_path: Path, make: Callable[[Path], None]) -> None:
     (tmp_path / "in").mkdir()
     path = tmp_path / "in" / "x"
     make(path)
@@ -166,7 +166,7 @@ def test_a_file_longer_than_it_can_be_is_named_and_not_read(kafkas: Path, name: 
 
 
 @pytest.mark.parametrize("name", [name for name in SMALL_FILES if name != "meta.properties"])
-def test_a_repair_does_without_a_file_longer_than_it_can_be(kafkas: Path, name: str) -> None:
+def test_a_repair_ignores_a_small_file_that_is_too_long(kafkas: Path, name: str) -> None:
     sparse(kafkas / name)
     if name.endswith("partition.metadata"):
         with pytest.raises((CheckpointError, storage.StorageError), match="bytes, where"):

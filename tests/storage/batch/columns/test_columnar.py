@@ -290,7 +290,7 @@ def test_plain_columns_hold_the_same() -> None:
         assert simple.to_pylist() == found.to_pylist()
 
 
-def test_what_stands_before_damage_is_read() -> None:
+def test_batches_before_damage_are_read() -> None:
     batches = many_batches(random.Random(4), 4, 20)
     damaged = bytearray(b"".join(batches))
     at = len(batches[0]) + len(batches[1])
@@ -406,7 +406,7 @@ def test_offsets_that_fall_from_batch_to_batch_are_read_within_bounds() -> None:
     assert second["offset"].to_pylist() == [6]
 
 
-def test_what_is_no_batch_ends_a_buffer_with_an_error() -> None:
+def test_garbage_in_a_buffer_is_an_error() -> None:
     batches = many_batches(random.Random(6), 3, 20)
     stream = columnar.decode(b"".join(batches) + bytes(100))
     found: list[pa.RecordBatch] = []

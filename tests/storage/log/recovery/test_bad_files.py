@@ -103,7 +103,7 @@ def test_an_emptied_log_file_is_missed_under_a_clean_marker(last: bool) -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("last", [b"", bytes(91)], ids=["nothing", "zeros"])
-def test_where_nothing_follows_a_gap_the_log_ends_before_it(last: bytes, clean: bool) -> None:
+def test_the_log_ends_before_a_gap_that_nothing_follows(last: bytes, clean: bool) -> None:
     """Found by the swarm: a disk had lied over a roll, and its log went on behind what it lacked."""
     system = new_disk()
     segments = list(bases(closed(system)))
@@ -124,7 +124,7 @@ def test_where_nothing_follows_a_gap_the_log_ends_before_it(last: bytes, clean: 
     ("damage", "last"),
     [(shorten, True), (garble_the_end, True), (shorten, False), (garble_the_start, False)],
 )
-def test_what_is_cut_under_a_clean_marker_is_kept(
+def test_bytes_that_are_cut_under_a_clean_marker_are_kept(
     damage: Callable[[bytes], bytes], last: bool
 ) -> None:
     system = new_disk()
@@ -194,7 +194,7 @@ def test_a_missing_segment_is_named_and_the_rest_stays() -> None:
         again.close()
 
 
-def test_what_compaction_took_is_not_missed() -> None:
+def test_offsets_that_compaction_took_are_not_missed() -> None:
     system = new_disk()
     log = closed(system)
     segments = list(bases(log))

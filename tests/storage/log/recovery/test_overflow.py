@@ -95,7 +95,7 @@ def test_a_segment_whose_first_batch_overflows_becomes_one_based_at_it(
 
 
 @pytest.mark.conformance("SG-21")
-def test_what_does_not_fit_is_left_for_a_later_base() -> None:
+def test_batches_that_do_not_fit_are_left_for_a_later_base() -> None:
     system = new_disk()
     large = batch(1, at=2, size=2 << 20)
     source = segment_of(system, [batch(2, at=0), large, batch(1, at=FAR), batch(2, at=FAR + 1)])
