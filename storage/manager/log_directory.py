@@ -15,7 +15,6 @@
 import os
 import re
 from collections.abc import Collection, Mapping
-from typing import Self
 
 import attrs
 
@@ -92,15 +91,12 @@ class LogDirectory:
     cleaner_offsets: dict[TopicPartition, Offset] = attrs.field(factory=dict)
     _lock: Lock | None = None
 
-    @classmethod
-    def lock(cls, file_system: FileSystem, path: str) -> Self:
+    def lock(self) -> None:
         """Lock the directory, making it if need be. Raise LogDirectoryLockedError where another
         process uses it.
         """
-        make_lasting_directory(file_system, path)
-        return cls(
-            file_system=file_system, path=path, lock=file_system.lock(os.path.join(path, LOCK))
-        )
+        make_lasting_directory(self.file_system, self.path)
+        self._lock = self.file_system.lock(os.path.join(self.path, LOCK))
 
     @property
     def directory_id(self) -> bytes | None:
@@ -234,10 +230,14 @@ class LogDirectory:
         return list(self.logs.items())
 
     def checkpoint_recovery_points(self) -> None:
-        self.write_recovery_points(self.recovery_points_now())
+        offsets = self.recovery_points_now()
+        self._checkpoint(RECOVERY_POINT_CHECKPOINT).write(offsets)
+        self.recovery_points = offsets
 
     def checkpoint_log_start_offsets(self) -> None:
-        self.write_log_start_offsets(self.log_starts_within_segments())
+        offsets = self.log_starts_within_segments()
+        self._checkpoint(LOG_START_OFFSET_CHECKPOINT).write(offsets)
+        self.log_start_offsets = offsets
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, Offset]) -> None:
         offsets = {each: high_watermarks[each] for each in self.logs if each in high_watermarks}
@@ -258,14 +258,6 @@ class LogDirectory:
 
     def read_high_watermarks(self) -> dict[TopicPartition, Offset]:
         return self._checkpoint(HIGH_WATERMARK_CHECKPOINT).read()
-
-    def write_recovery_points(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        self._checkpoint(RECOVERY_POINT_CHECKPOINT).write(offsets)
-        self.recovery_points = dict(offsets)
-
-    def write_log_start_offsets(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        self._checkpoint(LOG_START_OFFSET_CHECKPOINT).write(offsets)
-        self.log_start_offsets = dict(offsets)
 
     def write_cleaner_offsets(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         self._checkpoint(CLEANER_CHECKPOINT).write(offsets)

@@ -27,8 +27,9 @@ This file is long because opening, checkpointing and failing look at the same lo
 Kafka.)
 """
 
+import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import TypeAlias
@@ -139,26 +140,19 @@ class LogManager:
 
     def _lock_all(self) -> None:
         for path in self.log_dirs:
-            try:
-                self.directories.append(LogDirectory.lock(self.file_system, path))
-            except ShortageError:
-                raise
-            except OSError as error:
-                directory = LogDirectory(file_system=self.file_system, path=path)
-                self.directories.append(directory)
-                self.fail(directory, error)
+            directory = LogDirectory(file_system=self.file_system, path=path)
+            self.directories.append(directory)
+            with self._failing(directory):
+                directory.lock()
 
     def _enter(self, directory: LogDirectory) -> None:
         new_id = self.new_directory_id() if self.new_directory_id else None
-        try:
+        with self._failing(directory):
             directory.claim(cluster_id=self.cluster_id, node_id=self.node_id, directory_id=new_id)
             directory.take_clean_shutdown()
             for path in directory.deleted_partitions():
                 self._doom_log(directory, path, owner_of(path), "deletion interrupted")
-        except ShortageError:
-            raise
-        except OSError as error:
-            self.fail(directory, error)
+        if directory.failure is not None:
             return
         assert directory.properties is not None, "a claimed directory has its properties"
         self.cluster_id = self.cluster_id or directory.properties.cluster_id
@@ -173,25 +167,17 @@ class LogManager:
         """Write down whose the directories are, for a node that did not know when it started."""
         self.cluster_id = cluster_id
         for directory in self._live():
-            self._checkpointing(
-                directory,
-                lambda each: each.claim(
-                    cluster_id=cluster_id, node_id=self.node_id, directory_id=None
-                ),
-            )
+            with self._failing(directory):
+                directory.claim(cluster_id=cluster_id, node_id=self.node_id, directory_id=None)
 
     def _find_logs_in(
         self, directory: LogDirectory, found: dict[TopicPartition, str]
     ) -> list[LoadJob]:
-        try:
+        partitions: dict[TopicPartition, str] = {}
+        with self._failing(directory):
             directory.read_checkpoints()
             partitions = directory.partitions()
-        except ShortageError:
-            raise
-        except OSError as error:
-            self.fail(directory, error)
-            return []
-        directory.miss(partitions)
+            directory.miss(partitions)
         for topic_partition, path in partitions.items():
             if topic_partition in found:
                 other = found[topic_partition]
@@ -202,18 +188,13 @@ class LogManager:
     def _load(self, directory: LogDirectory, topic_partition: TopicPartition, path: str) -> None:
         if directory.failure is not None:
             return
-        try:
-            log = self._open(directory, topic_partition, path)
-        except ShortageError:
-            raise
-        except OSError as error:
-            self.fail(directory, error)
-        except KafkaStorageError as error:
-            if not isinstance(error.__cause__, OSError):
-                raise
-            self.fail(directory, error.__cause__)
-        else:
-            self._keep(log, directory)
+        with self._failing(directory):
+            try:
+                self._keep(self._open(directory, topic_partition, path), directory)
+            except KafkaStorageError as error:
+                if not isinstance(error.__cause__, OSError):
+                    raise
+                raise error.__cause__ from None
 
     def _keep(self, log: Log, directory: LogDirectory) -> None:
         directory.logs[log.topic_partition] = log
@@ -464,34 +445,32 @@ class LogManager:
     def checkpoint_recovery_points(self) -> None:
         """Write every log's recovery point. Not for a worker thread (rule 2)."""
         for directory in self._live():
-            self._checkpointing(directory, LogDirectory.checkpoint_recovery_points)
+            with self._failing(directory):
+                directory.checkpoint_recovery_points()
 
     def checkpoint_log_start_offsets(self) -> None:
         """Write where those logs start that start within a segment. Not for a worker thread (rule
         2).
         """
         for directory in self._live():
-            self._checkpointing(directory, LogDirectory.checkpoint_log_start_offsets)
+            with self._failing(directory):
+                directory.checkpoint_log_start_offsets()
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, Offset]) -> None:
         """Write `high_watermarks`, each in the directory of its log."""
         for directory in self._live():
-            self._checkpointing(
-                directory, lambda each: each.checkpoint_high_watermarks(high_watermarks)
-            )
+            with self._failing(directory):
+                directory.checkpoint_high_watermarks(high_watermarks)
 
     def read_high_watermarks(self) -> dict[TopicPartition, Offset]:
         """Return them as last checkpointed. A file that does not parse takes its directory offline."""
         found: dict[TopicPartition, Offset] = {}
         for directory in self._live():
-            try:
-                found |= directory.read_high_watermarks()
-            except CheckpointError as error:
-                self.fail(directory, OSError(str(error)))
-            except ShortageError:
-                raise
-            except OSError as error:
-                self.fail(directory, error)
+            with self._failing(directory):
+                try:
+                    found |= directory.read_high_watermarks()
+                except CheckpointError as error:
+                    raise OSError(str(error)) from error
         return found
 
     def plan_recovery_points(self) -> list[CheckpointPlan]:
@@ -532,20 +511,20 @@ class LogManager:
         if directory.cleaner_offsets.get(key, 0) > log.log_end_offset:
             self.cleaner.before_cut(directory, key, log.log_start_offset)
 
-    def _checkpointing(
-        self, directory: LogDirectory, write: Callable[[LogDirectory], None]
-    ) -> None:
-        try:
-            write(directory)
-        except ShortageError:
-            raise
-        except OSError as error:
-            self.fail(directory, error)
-
     # Failing.
 
     def _live(self) -> list[LogDirectory]:
         return [directory for directory in self.directories if directory.failure is None]
+
+    @contextlib.contextmanager
+    def _failing(self, directory: LogDirectory) -> Iterator[None]:
+        """Take `directory` offline where its disk fails, and go on; a shortage is passed on."""
+        try:
+            yield
+        except ShortageError:
+            raise
+        except OSError as error:
+            self.fail(directory, error)
 
     def fail(self, directory: LogDirectory, error: OSError) -> KafkaStorageError:
         """Take `directory` offline, if it is not yet, and return what to raise."""
@@ -567,7 +546,8 @@ class LogManager:
         self.checkpoint_recovery_points()
         self.checkpoint_log_start_offsets()
         for directory in self._live():
-            self._checkpointing(directory, lambda each: each.write_clean_shutdown(broker_epoch))
+            with self._failing(directory):
+                directory.write_clean_shutdown(broker_epoch)
         self.close_uncleanly()
 
     def _closing(self, log: Log) -> None:
