@@ -6,12 +6,9 @@ from typing import Any
 from storage.batch.compression import Codec
 from storage.batch.record_batch import walk
 from storage.batch.records import (
-    ControlRecordType,
-    EndTransactionMarker,
     Record,
     decode_batch,
     encode_batch,
-    encode_control_batch,
 )
 from storage.cleaner.candidates import dirty_range
 from storage.cleaner.cleaner import Cleaning, plan
@@ -19,6 +16,7 @@ from storage.cleaner.offset_map import OffsetMap
 from storage.config import LogConfig
 from storage.log.log import Log
 from storage.types import Offset
+from tests.storage import logs
 from tests.storage.logs import WALL_MS, contents, small_config
 
 Pair = tuple[bytes | None, bytes | None]
@@ -80,19 +78,10 @@ def put(
 
 
 def end_transaction(log: Log, producer_id: int, *, commit: bool, epoch: int = 0) -> Offset:
-    kind = ControlRecordType.COMMIT if commit else ControlRecordType.ABORT
-    marker = encode_control_batch(
-        EndTransactionMarker(kind, 0),
-        timestamp=WALL_MS,
-        producer_id=producer_id,
-        producer_epoch=epoch,
-    )
-    info = log.append_as_leader(
-        memoryview(bytearray(marker)), leader_epoch=0, wall_ms=WALL_MS, from_client=False
-    )
-    assert info.first_offset is not None
+    """Append the marker that ends the producer's transaction, and commit it; its offset."""
+    offset = logs.end_transaction(log, producer_id, commit=commit, epoch=epoch)
     log.update_high_watermark(log.log_end_offset)
-    return info.first_offset
+    return offset
 
 
 def records(log: Log, *, control: bool = False) -> list[Record]:

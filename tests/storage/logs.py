@@ -14,10 +14,13 @@ from storage.batch.record_batch import (
     with_records,
 )
 from storage.batch.records import (
+    ControlRecordType,
+    EndTransactionMarker,
     Record,
     RecordOutline,
     decode_batch,
     encode_batch,
+    encode_control_batch,
     outline,
     unpack,
 )
@@ -50,6 +53,16 @@ def open_log(file_system: FileSystem, config: LogConfig | None = None, **options
     """Open a log that closes its files at every turn: opened again, they must hold the same."""
     options.setdefault("open_segments", OpenSegments(limit=0))
     return Log.open(file_system, "/d/t-0", TP, config=config or small_config(), **options)
+
+
+def started(
+    disk: FileSystem, *directories: str, config: LogConfig | None = None, **options: Any
+) -> LogManager:
+    """A manager that has opened every log in `directories`, by default in /d."""
+    options.setdefault("node_id", 1)
+    logs = LogManager(disk, directories or ["/d"], config=config or small_config(), **options)
+    logs.startup()
+    return logs
 
 
 def batch(
@@ -101,6 +114,24 @@ def lead(
 ) -> int:
     """Append as leader; the first offset."""
     info = log.append_as_leader(batch(count, **options), leader_epoch=epoch, wall_ms=wall_ms)
+    assert info.first_offset is not None
+    return info.first_offset
+
+
+def end_transaction(
+    log: Log, producer_id: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 0
+) -> int:
+    """Append the marker that ends the producer's transaction; its offset."""
+    kind = ControlRecordType.COMMIT if commit else ControlRecordType.ABORT
+    marker = encode_control_batch(
+        EndTransactionMarker(kind, coordinator_epoch),
+        timestamp=WALL_MS,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+    )
+    info = log.append_as_leader(
+        memoryview(bytearray(marker)), leader_epoch=0, wall_ms=WALL_MS, from_client=False
+    )
     assert info.first_offset is not None
     return info.first_offset
 

@@ -14,7 +14,7 @@ from storage.log.file_region import FileRegion
 from storage.log.log import Log
 from storage.manager.log_manager import LogManager
 from storage.types import TopicPartition
-from tests.storage.logs import headers
+from tests.storage.logs import headers, started
 
 KAFKA_MADE = Path(__file__).parent / "kafka_made"
 CODECS, TRANSACTIONS = TopicPartition("codecs", 0), TopicPartition("transactions", 0)
@@ -33,9 +33,7 @@ def directory(tmp_path: Path) -> Path:
 
 def opened(directory: Path) -> LogManager:
     config = LogConfig(index_interval_bytes=200)
-    logs = LogManager(OsFileSystem(), [str(directory)], node_id=1, config=config)
-    logs.startup()
-    return logs
+    return started(OsFileSystem(), str(directory), config=config)
 
 
 def log_of(logs: LogManager, partition: TopicPartition) -> Log:

@@ -17,16 +17,14 @@ from storage.manager.log_manager import LogManager
 from storage.testing import Fate, Fault, FaultyFileSystem
 from storage.types import Offset, TopicPartition
 from tests.storage.cleaning import compacted, finish, pairs, put, roll
-from tests.storage.logs import WALL_MS, batch, new_disk, small_config
+from tests.storage.logs import WALL_MS, batch, new_disk, small_config, started
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 A = b"a"
 
 
 def manager(disk: FileSystem, **config: Any) -> LogManager:
-    logs = LogManager(disk, ["/d"], node_id=1, config=compacted(**config))
-    logs.startup()
-    return logs
+    return started(disk, config=compacted(**config))
 
 
 def dirty(log: Log, segments: int) -> Log:
@@ -284,8 +282,7 @@ def test_a_log_whose_age_cannot_be_read_is_passed_over(damaged: bool) -> None:
     logs = manager(disk, min_compaction_lag_ms=1)
     log = dirty(logs.get_or_create(T0), 2)
     logs.shutdown()
-    logs = LogManager(disk, ["/d"], node_id=1, config=compacted(min_compaction_lag_ms=1))
-    logs.startup()
+    logs = started(disk, config=compacted(min_compaction_lag_ms=1))
     reopened = logs.get(T0)
     assert reopened is not None
     reopened.update_high_watermark(reopened.log_end_offset)

@@ -17,9 +17,8 @@ from storage.batch.records import (
 )
 from storage.filesystem import FileSystem
 from storage.log.log import Log
-from storage.manager.log_manager import LogManager
 from storage.types import TopicPartition
-from tests.storage.logs import WALL_MS, new_disk, small_config
+from tests.storage.logs import WALL_MS, new_disk, started
 
 KAFKA_MADE = Path(__file__).parent.parent / "kafka_made"
 OURS = TopicPartition("ours", 0)
@@ -76,8 +75,7 @@ def _kafka_made() -> Iterator[tuple[str, bytes]]:
 
 def _our_own() -> Iterator[tuple[str, bytes]]:
     disk = new_disk()
-    logs = LogManager(disk, ["/d"], node_id=1, cluster_id="c", config=small_config())
-    logs.startup()
+    logs = started(disk, cluster_id="c")
     log = logs.get_or_create(OURS, bytes(range(16)))
     for index in range(60):
         _append(log, index)

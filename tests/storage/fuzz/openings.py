@@ -21,7 +21,7 @@ from storage.types import TopicPartition
 from tests.storage.fuzz import twins
 from tests.storage.fuzz.corpus import log_directory, put, real_files
 from tests.storage.fuzz.mutations import Mutated, mutated
-from tests.storage.logs import WALL_MS, batch, new_disk, small_config
+from tests.storage.logs import WALL_MS, lead, new_disk, small_config
 
 _SEGMENT_FILES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
@@ -113,7 +113,7 @@ def after_a_crash(case: Mutated) -> None:
         twins.last_offset(expected[-1]) + 1 if expected else log.log_start_offset
     )
     # It goes on from there, and every time and every epoch can be asked for.
-    log.append_as_leader(batch(2), leader_epoch=2**31 - 1, wall_ms=WALL_MS)
+    lead(log, 2, epoch=2**31 - 1)
     _look_up_times(log)
     log.close()
     assert sum(1 for _ in read_all(_again(log))) == len(expected) + 1

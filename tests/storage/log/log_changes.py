@@ -15,11 +15,10 @@ from storage.batch.records import ControlRecordType, EndTransactionMarker, encod
 from storage.config import LogConfig
 from storage.errors import OutOfOrderSequenceError
 from storage.log.log import Log
-from storage.manager.log_manager import LogManager
 from storage.types import LeaderEpoch, Offset, TopicPartition
 from tests.storage.compacting import compact
 from tests.storage.log.naive_log import NaiveLog
-from tests.storage.logs import WALL_MS, batch, joined, new_disk, small_config
+from tests.storage.logs import WALL_MS, batch, joined, new_disk, small_config, started
 
 T0 = TopicPartition("t", 0)
 ID = b"\1" * 16
@@ -55,8 +54,7 @@ class LogChanges(RuleBasedStateMachine):
         self.log.flush()
 
     def start_up(self) -> None:
-        self.logs = LogManager(self.disk, ["/d"], node_id=1, config=self.config)
-        self.logs.startup()
+        self.logs = started(self.disk, config=self.config)
 
     # Batches.
 

@@ -35,16 +35,11 @@ from tests.storage.logs import (
     offsets,
     open_log,
     small_config,
+    started,
 )
 
 ID = b"\1" * 16
 OTHER = TopicPartition("other", 0)
-
-
-def started(disk: FaultyFileSystem, *directories: str, node_id: int = 1) -> LogManager:
-    logs = LogManager(disk, directories or ["/d"], node_id=node_id, config=small_config())
-    logs.startup()
-    return logs
 
 
 def log_in(logs: LogManager, key: TopicPartition = TP) -> Log:
@@ -226,14 +221,7 @@ def test_s54_after_a_failed_append_nothing_is_appended(error: int, sticky: bool)
     disk = new_disk()
     disk.make_directory("/e")
     failures: list[str] = []
-    logs = LogManager(
-        disk,
-        ["/d", "/e"],
-        node_id=1,
-        config=small_config(),
-        on_directory_failed=lambda path, _: failures.append(path),
-    )
-    logs.startup()
+    logs = started(disk, "/d", "/e", on_directory_failed=lambda path, _: failures.append(path))
     log, healthy = log_in(logs), log_in(logs, OTHER)
     fill(log, 50)
     log.update_high_watermark(48)

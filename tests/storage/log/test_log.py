@@ -7,12 +7,9 @@ import pytest
 
 from storage.batch.compression import Codec
 from storage.batch.records import (
-    ControlRecordType,
-    EndTransactionMarker,
     Record,
     decode_batch,
     encode_batch,
-    encode_control_batch,
 )
 from storage.errors import KafkaStorageError, OffsetOutOfRangeError, RegionAbortedError
 from storage.log.log import Log
@@ -23,6 +20,7 @@ from tests.storage.logs import (
     bases,
     batch,
     contents,
+    end_transaction,
     fill,
     headers,
     joined,
@@ -353,8 +351,7 @@ def test_an_empty_segment_that_is_rolled_onto_is_made_anew() -> None:
 def test_each_roll_takes_a_snapshot_of_the_producers() -> None:
     log = open_log(new_disk())
     for sequence in range(3):
-        sent = batch(producer_id=4, producer_epoch=0, base_sequence=sequence)
-        log.append_as_leader(sent, leader_epoch=0, wall_ms=WALL_MS)
+        lead(log, producer_id=4, producer_epoch=0, base_sequence=sequence)
         log.roll()
     assert log.producers.snapshots == [1, 2, 3]
     log.flush()
@@ -439,22 +436,13 @@ def test_no_committed_read_sees_an_open_transaction_wherever_the_high_watermark_
     sequence = 0
     while log.log_end_offset < 50:
         started = log.log_end_offset
-        sent = batch(producer_id=15, producer_epoch=0, base_sequence=sequence, transactional=True)
-        log.append_as_leader(sent, leader_epoch=0, wall_ms=WALL_MS)
+        lead(log, producer_id=15, producer_epoch=0, base_sequence=sequence, transactional=True)
         sequence += 1
         for mark in range(started, log.log_end_offset + 1):
             log.update_high_watermark(mark)
             assert log.last_stable_offset <= started
             assert committed(log, started) == b""
-        abort = encode_control_batch(
-            EndTransactionMarker(ControlRecordType.ABORT, 0),
-            timestamp=WALL_MS,
-            producer_id=15,
-            producer_epoch=0,
-        )
-        log.append_as_leader(
-            memoryview(bytearray(abort)), leader_epoch=0, wall_ms=WALL_MS, from_client=False
-        )
+        end_transaction(log, 15, commit=False)
     log.update_high_watermark(log.log_end_offset)
     assert log.last_stable_offset == log.log_end_offset
 
@@ -522,33 +510,19 @@ def test_the_epochs_follow_the_log_start(entries: list[tuple[int, int]], left: l
 def test_without_transactions_the_log_is_stable_up_to_the_high_watermark() -> None:
     log = open_log(new_disk())
     lead(log)
-    sent = batch(producer_id=4, producer_epoch=0, base_sequence=0)
-    log.append_as_leader(sent, leader_epoch=0, wall_ms=WALL_MS)
+    lead(log, producer_id=4, producer_epoch=0, base_sequence=0)
     log.update_high_watermark(2)
     assert log.last_stable_offset == 2
 
 
 def test_an_open_transaction_holds_the_last_stable_offset_until_its_end_is_replicated() -> None:
-    from storage.batch.records import ControlRecordType, EndTransactionMarker, encode_control_batch
 
     log = open_log(new_disk())
     fill(log, 3)
-    log.append_as_leader(
-        batch(producer_id=4, producer_epoch=0, base_sequence=0, transactional=True),
-        leader_epoch=0,
-        wall_ms=WALL_MS,
-    )
+    lead(log, producer_id=4, producer_epoch=0, base_sequence=0, transactional=True)
     log.update_high_watermark(4)
     assert log.last_stable_offset == 3
-    marker = encode_control_batch(
-        EndTransactionMarker(ControlRecordType.COMMIT, 0),
-        timestamp=WALL_MS,
-        producer_id=4,
-        producer_epoch=0,
-    )
-    log.append_as_leader(
-        memoryview(bytearray(marker)), leader_epoch=0, wall_ms=WALL_MS, from_client=False
-    )
+    end_transaction(log, 4, commit=True)
     assert log.last_stable_offset == 3
     log.update_high_watermark(5)
     assert log.last_stable_offset == 5
@@ -632,8 +606,7 @@ def test_where_an_epoch_ends() -> None:
 @pytest.mark.conformance("UL-5")
 def test_full_truncation_with_a_log_start_of_its_own() -> None:
     log = open_log(new_disk())
-    sent = batch(producer_id=4, producer_epoch=0, base_sequence=0, transactional=True)
-    log.append_as_leader(sent, leader_epoch=0, wall_ms=WALL_MS)
+    lead(log, producer_id=4, producer_epoch=0, base_sequence=0, transactional=True)
     log.truncate_fully_and_start_at(2, 1)
     assert (log.log_end_offset, log.log_start_offset) == (2, 1)
     assert log.producers.producers == {}
@@ -647,8 +620,7 @@ def test_truncation_forgets_transactions_that_it_cut_off(fully: bool) -> None:
     system = new_disk()
     log = open_log(system)
     fill(log, 3)
-    sent = batch(producer_id=4, producer_epoch=0, base_sequence=0, transactional=True)
-    log.append_as_leader(sent, leader_epoch=0, wall_ms=WALL_MS)
+    lead(log, producer_id=4, producer_epoch=0, base_sequence=0, transactional=True)
     assert first_unstable(log) == 3
     system.detach()
     log = open_log(system.reopen())
@@ -665,8 +637,7 @@ def test_truncation_forgets_transactions_that_it_cut_off(fully: bool) -> None:
 def test_producers_follow_a_truncation() -> None:
     log = open_log(new_disk())
     for sequence in range(3):
-        sent = batch(producer_id=4, producer_epoch=0, base_sequence=sequence)
-        log.append_as_leader(sent, leader_epoch=0, wall_ms=WALL_MS)
+        lead(log, producer_id=4, producer_epoch=0, base_sequence=sequence)
         log.roll()
     for offset in (2, 1, 0):
         log.truncate_to(offset)
@@ -681,8 +652,7 @@ def test_producers_follow_a_truncation() -> None:
 def test_full_truncation_removes_the_snapshots() -> None:
     log = open_log(new_disk())
     for sequence in range(3):
-        sent = batch(producer_id=4, producer_epoch=0, base_sequence=sequence)
-        log.append_as_leader(sent, leader_epoch=0, wall_ms=WALL_MS)
+        lead(log, producer_id=4, producer_epoch=0, base_sequence=sequence)
         log.roll()
     log.truncate_fully_and_start_at(29)
     assert (log.producers.snapshots, len(log.segments), log.producers.map_end_offset) == ([], 1, 29)

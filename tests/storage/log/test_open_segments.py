@@ -15,7 +15,16 @@ from storage.manager.log_manager import LogManager
 from storage.testing import Fault, FaultyFileSystem
 from storage.testing.file_system import FaultyFile
 from storage.types import TopicPartition
-from tests.storage.logs import batch, contents, fill, lead, new_disk, open_log, small_config
+from tests.storage.logs import (
+    batch,
+    contents,
+    fill,
+    lead,
+    new_disk,
+    open_log,
+    small_config,
+    started,
+)
 
 DESCRIPTORS = Path("/proc/self/fd")
 
@@ -77,10 +86,7 @@ def test_an_unwritten_log_is_closed_without_a_write_or_a_sync() -> None:
 
 def test_however_many_logs_are_used_no_more_stay_open_than_the_limit() -> None:
     system = counting()
-    logs = LogManager(
-        system, ["/d"], node_id=1, config=small_config(), open_segments=OpenSegments(limit=5)
-    )
-    logs.startup()
+    logs = started(system, open_segments=OpenSegments(limit=5))
     used = [logs.get_or_create(TopicPartition("t", number)) for number in range(40)]
     most = 0
     for log in used * 3:
@@ -93,8 +99,7 @@ def test_however_many_logs_are_used_no_more_stay_open_than_the_limit() -> None:
     before = [contents(log) for log in used]
     logs.shutdown()
     assert system.held == 0
-    logs = LogManager(system, ["/d"], node_id=1, config=small_config())
-    logs.startup()
+    logs = started(system)
     assert logs.clean
     assert sorted(contents(log) for log in logs.logs()) == sorted(before)
 

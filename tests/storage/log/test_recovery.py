@@ -316,8 +316,7 @@ def test_the_newest_stray_snapshot_is_kept() -> None:
     system = new_disk()
     log = open_log(system)
     for sequence in range(4):
-        sent = batch(producer_id=4, producer_epoch=0, base_sequence=sequence)
-        log.append_as_leader(sent, leader_epoch=0, wall_ms=WALL_MS)
+        lead(log, producer_id=4, producer_epoch=0, base_sequence=sequence)
         log.producers.take_snapshot()
         if sequence in (0, 1):
             log.roll()
@@ -334,8 +333,7 @@ def test_producers_are_known_after_a_restart(clean: bool) -> None:
     system = new_disk()
     log = open_log(system)
     for sequence in range(40):
-        sent = batch(producer_id=4, producer_epoch=0, base_sequence=sequence)
-        log.append_as_leader(sent, leader_epoch=0, wall_ms=WALL_MS)
+        lead(log, producer_id=4, producer_epoch=0, base_sequence=sequence)
     if clean:
         log.close()
     else:

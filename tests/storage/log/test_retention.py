@@ -10,7 +10,6 @@ from storage.config import LogConfig
 from storage.errors import KafkaStorageError, OffsetOutOfRangeError
 from storage.log.log import Log
 from storage.log.retention import DeletionCause, plan
-from storage.manager.log_manager import LogManager
 from storage.testing import Fault, FaultyFileSystem
 from storage.types import TopicPartition
 from tests.storage.logs import (
@@ -23,6 +22,7 @@ from tests.storage.logs import (
     offsets,
     open_log,
     small_config,
+    started,
     unlink_due,
 )
 
@@ -321,8 +321,7 @@ def test_snapshots_go_with_their_segments(empty_active: bool) -> None:
 @pytest.mark.conformance("UL-57")
 def test_files_are_renamed_first_and_unlinked_later() -> None:
     system = new_disk()
-    logs = LogManager(system, ["/d"], node_id=1, config=small_config(retention_ms=10_000))
-    logs.startup()
+    logs = started(system, config=small_config(retention_ms=10_000))
     log = logs.get_or_create(TopicPartition("t", 0))
     fill(log, 30)
     log.update_high_watermark(30)
@@ -343,12 +342,7 @@ def test_files_are_renamed_first_and_unlinked_later() -> None:
 def test_a_start_in_the_middle_of_a_segment_lasts_once_it_is_checkpointed() -> None:
     system = new_disk()
 
-    def manager(system: FaultyFileSystem) -> LogManager:
-        logs = LogManager(system, ["/d"], node_id=1, config=small_config())
-        logs.startup()
-        return logs
-
-    logs = manager(system)
+    logs = started(system)
     log = logs.get_or_create(TopicPartition("t", 0))
     fill(log, 30)
     log.flush()
@@ -359,7 +353,7 @@ def test_a_start_in_the_middle_of_a_segment_lasts_once_it_is_checkpointed() -> N
     assert 0 < first < 22
     logs.checkpoint_log_start_offsets()
     system.detach()
-    logs = manager(system.reopen())
+    logs = started(system.reopen())
     again = logs.get_or_create(TopicPartition("t", 0))
     assert (again.log_start_offset, bases(again)[0]) == (22, first)
 

@@ -14,19 +14,19 @@ from typing import Any
 import pytest
 
 from replication.steps import at_once
-from storage.batch.records import ControlRecordType, EndTransactionMarker, encode_control_batch
 from storage.cleaner.offset_map import OffsetMap
 from storage.errors import KafkaStorageError, ShortageError
 from storage.filesystem import OsFileSystem
 from storage.log.log import Log
 from storage.log.open_segments import DEFAULT_LIMIT, limit_within
 from storage.manager.log_manager import LogManager
-from storage.testing import Fault, FaultyFileSystem
+from storage.testing import Fault
 from tests.storage.logs import (
     TP,
     WALL_MS,
     batch,
     contents,
+    end_transaction,
     fill,
     headers,
     joined,
@@ -34,18 +34,13 @@ from tests.storage.logs import (
     new_disk,
     offsets,
     small_config,
+    started,
 )
 
 ID = b"\1" * 16
 SHORTAGES = [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR]
 RECORDS = 30
 by_name: dict[str, Any] = {"ids": [errno.errorcode[each] for each in SHORTAGES]}
-
-
-def started(disk: FaultyFileSystem) -> LogManager:
-    logs = LogManager(disk, ["/d"], node_id=1, config=small_config())
-    logs.startup()
-    return logs
 
 
 def idle(logs: LogManager) -> Log:
@@ -283,16 +278,8 @@ def test_a_marker_whose_index_cannot_be_made_is_not_half_appended() -> None:
     producer: Any = {"producer_id": 5, "producer_epoch": 0, "transactional": True}
     log.append_as_leader(batch(base_sequence=0, **producer), leader_epoch=0, wall_ms=WALL_MS)
     disk.inject(Fault(operation="open", names="*.txnindex", error=errno.EMFILE))
-    aborted = encode_control_batch(
-        EndTransactionMarker(ControlRecordType.ABORT, 0),
-        producer_id=5,
-        producer_epoch=0,
-        timestamp=WALL_MS,
-    )
     with pytest.raises(KafkaStorageError):
-        log.append_as_leader(
-            memoryview(bytearray(aborted)), leader_epoch=0, wall_ms=WALL_MS, from_client=False
-        )
+        end_transaction(log, 5, commit=False)
     assert log.failed
     logs.close_uncleanly()
     assert offsets(contents(started(disk.reopen()).get_or_create(TP, ID))) == [0, 1]

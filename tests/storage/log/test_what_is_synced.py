@@ -14,11 +14,19 @@ from storage.batch.record_batch import HEADER_SIZE
 from storage.errors import StorageError
 from storage.log.log import Log
 from storage.log.segment import LOG_SUFFIX
-from storage.manager.log_manager import LogManager
 from storage.producers.snapshot import snapshots_in
 from storage.testing import Fate
 from storage.types import TopicPartition
-from tests.storage.logs import batch, contents, fill, joined, lead, new_disk, open_log, small_config
+from tests.storage.logs import (
+    batch,
+    contents,
+    fill,
+    joined,
+    lead,
+    new_disk,
+    open_log,
+    started,
+)
 
 T0 = TopicPartition("t", 0)
 
@@ -44,14 +52,12 @@ def test_a_segment_that_was_flushed_has_its_name(fate: Fate) -> None:
 
 def test_a_log_that_was_flushed_has_its_directory() -> None:
     disk = new_disk()
-    logs = LogManager(disk, ["/d"], node_id=1, config=small_config())
-    logs.startup()
+    logs = started(disk)
     log = logs.get_or_create(T0, b"\1" * 16)
     fill(log, 3)
     log.flush()
     disk.crash(Fate.NOTHING)
-    again = LogManager(disk.reopen(), ["/d"], node_id=1, config=small_config())
-    again.startup()
+    again = started(disk.reopen())
     found = again.get(T0)
     assert found is not None
     assert found.log_end_offset == 3
@@ -108,16 +114,14 @@ def test_a_cut_lowers_the_recovery_point_for_good_before_anything_is_cut(
 ) -> None:
     """A crash would believe that what comes instead had been synced."""
     disk = new_disk()
-    logs = LogManager(disk, ["/d"], node_id=1, config=small_config())
-    logs.startup()
+    logs = started(disk)
     log = logs.get_or_create(T0, b"\1" * 16)
     fill(log, 6)
     log.flush()
     logs.checkpoint_recovery_points()
     cut(log)
     disk.crash(Fate.NOTHING)
-    again = LogManager(disk.reopen(), ["/d"], node_id=1, config=small_config())
-    again.startup()
+    again = started(disk.reopen())
     assert again.directories[0].recovery_points[T0] <= 2
 
 
@@ -139,22 +143,19 @@ def test_a_snapshot_that_a_cut_deleted_does_not_come_back() -> None:
 def test_a_log_that_was_deleted_does_not_come_back() -> None:
     """A topic of the same name would be given its records."""
     disk = new_disk()
-    logs = LogManager(disk, ["/d"], node_id=1, config=small_config())
-    logs.startup()
+    logs = started(disk)
     log = logs.get_or_create(T0, b"\1" * 16)
     fill(log, 3)
     log.flush()
     logs.async_delete(T0)
     disk.crash(Fate.NOTHING)
-    again = LogManager(disk.reopen(), ["/d"], node_id=1, config=small_config())
-    again.startup()
+    again = started(disk.reopen())
     assert again.logs() == []
 
 
 def test_a_checkpoint_that_was_settled_is_the_one_that_is_read() -> None:
     disk = new_disk()
-    logs = LogManager(disk, ["/d"], node_id=1, config=small_config())
-    logs.startup()
+    logs = started(disk)
     log = logs.get_or_create(T0, b"\1" * 16)
     fill(log, 3)
     log.flush()
@@ -163,8 +164,7 @@ def test_a_checkpoint_that_was_settled_is_the_one_that_is_read() -> None:
     assert plan.publish()
     plan.settle()
     disk.crash(Fate.NOTHING)
-    again = LogManager(disk.reopen(), ["/d"], node_id=1, config=small_config())
-    again.startup()
+    again = started(disk.reopen())
     assert again.directories[0].recovery_points == {T0: 3}
 
 

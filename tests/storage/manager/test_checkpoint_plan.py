@@ -8,21 +8,15 @@ from storage.manager.checkpoint_plan import CheckpointPlan
 from storage.manager.log_manager import LogManager
 from storage.testing import FaultyFileSystem
 from storage.types import TopicPartition
-from tests.storage.logs import fill, lead, new_disk, small_config
+from tests.storage.logs import fill, lead, new_disk, started
 
 T0 = TopicPartition("t", 0)
 OTHER_ID = b"another topic id"
 
 
-def manager(system: FaultyFileSystem) -> LogManager:
-    made = LogManager(system, ["/d"], node_id=1, config=small_config())
-    made.startup()
-    return made
-
-
 def planned(system: FaultyFileSystem) -> tuple[LogManager, Log, CheckpointPlan]:
     """A log of 30 records, all synced, and the plan to say so."""
-    logs = manager(system)
+    logs = started(system)
     log = logs.get_or_create(T0)
     fill(log, 30)
     log.flush()
@@ -89,6 +83,6 @@ def test_a_power_cut_at_any_time_leaves_no_claim_of_what_was_cut(seed: int, cut:
     again = system.reopen()
     claimed = on_disk(again).get(T0, 0)
     assert claimed <= 10
-    found = manager(again).get(T0)
+    found = started(again).get(T0)
     assert found is not None
     assert found.log_end_offset >= claimed

@@ -17,7 +17,7 @@ from tests.storage.logs import (
     lead,
     new_disk,
     open_log,
-    small_config,
+    started,
 )
 
 T0 = TopicPartition("t", 0)
@@ -38,8 +38,7 @@ def known(log: Log) -> dict[int, tuple[int, int]]:
 
 
 def start(disk: FaultyFileSystem) -> tuple[LogManager, Log]:
-    logs = LogManager(disk, ["/d"], node_id=1, config=small_config())
-    logs.startup()
+    logs = started(disk)
     return logs, logs.get_or_create(T0, ID)
 
 

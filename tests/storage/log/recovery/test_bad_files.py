@@ -12,7 +12,6 @@ from storage.log.log import Log
 from storage.log.recovery.report import Repair
 from storage.testing import Fault, FaultyFileSystem
 from tests.storage.logs import (
-    WALL_MS,
     bases,
     batch,
     contents,
@@ -364,8 +363,7 @@ def test_files_that_are_not_named_like_a_segment_are_left_alone() -> None:
 
 def produce(log: Log, count: int, first_sequence: int = 0) -> None:
     for sequence in range(first_sequence, first_sequence + count):
-        sent = batch(producer_id=4, producer_epoch=0, base_sequence=sequence)
-        log.append_as_leader(sent, leader_epoch=0, wall_ms=WALL_MS)
+        lead(log, producer_id=4, producer_epoch=0, base_sequence=sequence)
 
 
 def give_a_producer(system: FaultyFileSystem, base: int) -> None:
