@@ -13,7 +13,7 @@ from tests.deep import one_in
 
 pytestmark = [pytest.mark.client, pytest.mark.slow]
 
-LINES = 20_000
+LINES = 8_000
 
 
 @pytest.fixture(scope="module")

@@ -80,6 +80,7 @@ def assert_same(source: IsolatedCluster, copy: Path, brokers: int = 1) -> None:
     assert all(f": same in {brokers + 1} copies" in each for each in results), results
 
 
+@pytest.mark.deep
 def test_a_copy_killed_at_any_moment_continues_at_its_log_end(
     source: IsolatedCluster, tmp_path: Path
 ) -> None:

@@ -275,7 +275,13 @@ RUNS: Mapping[str, Callable[[Place], Any]] = {
 }
 
 
-@pytest.mark.parametrize("command", DOCUMENTED)
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(each, marks=[pytest.mark.deep] if each == "scenario replay" else [])
+        for each in DOCUMENTED
+    ],
+)
 def test_json_has_the_keys_of_the_page(command: str, place: Place) -> None:
     answer = RUNS[command](place)
     assert agrees(DOCUMENTED[command], answer), answer

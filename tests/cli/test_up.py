@@ -189,6 +189,7 @@ def test_brokers_with_data_are_started_and_one_left_out_is_named(
         )
 
 
+@pytest.mark.deep
 @IN_BOTH_WAYS
 def test_a_second_cluster_leaves_the_files_of_the_first_alone(
     tmp_path: Path, flags: list[str]

@@ -1,5 +1,6 @@
 """The probes of the conformance card as parameters of tests, for the clients that need no JVM."""
 
+import gc
 import importlib
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +16,13 @@ LEAVES_SOCKETS = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
+
+
+def forget_sockets() -> None:
+    """Have the garbage collector close them now: a later test does not ignore the warnings."""
+    gc.collect()
+
+
 # Our brokers do not serve KIP-848, and librdkafka waits for it until it is stopped.
 NOT_SERVED = {"new_group_protocol"}
 # Each of these waits for several seconds.

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import trio
@@ -11,7 +12,7 @@ import trio
 from replication.cli.isolated import IsolatedCluster
 from storage.batch.compression import Codec
 from storage.batch.record_batch import walk
-from tests.clients.probes import LEAVES_SOCKETS, MODULES, probes
+from tests.clients.probes import LEAVES_SOCKETS, MODULES, forget_sockets, probes
 from tests.interop.card.__main__ import CONFIG, count_in_logs, make_topics, topic_of
 from tests.interop.card.features import CODECS, FEATURES
 
@@ -19,14 +20,22 @@ pytestmark = [pytest.mark.client, *LEAVES_SOCKETS]
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IsolatedCluster]:
-    """Three brokers with a topic for each probe; none of them refuses a connection."""
+def brokers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[IsolatedCluster]:
+    """Three brokers with a topic for each probe that is run; none refuses a connection."""
     directory = tmp_path_factory.mktemp("card")
     with IsolatedCluster(directory, brokers=3, config=CONFIG) as cluster:
         cluster.wait_until_ready()
-        trio.run(make_topics, cluster.bootstrap_servers, [*MODULES])
+        trio.run(make_topics, cluster.bootstrap_servers, topics_of(request.session.items))
         yield cluster
         assert count_in_logs(cluster, "connection_refused") == 0
+    forget_sockets()
+
+
+def topics_of(items: list[pytest.Item]) -> list[str]:
+    found = [vars(each)["callspec"].params for each in items if each.path == Path(__file__)]
+    return [topic_of(each["client"], each["feature"]) for each in found]
 
 
 @pytest.mark.parametrize(("client", "feature"), probes({each: each for each in FEATURES}))

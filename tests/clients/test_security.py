@@ -18,7 +18,7 @@ from confluent_kafka.admin._scram import (
     UserScramCredentialUpsertion,
 )
 
-from tests.clients.probes import LEAVES_SOCKETS, MODULES, probes
+from tests.clients.probes import LEAVES_SOCKETS, MODULES, forget_sockets, probes
 from tests.clients.sample import PATIENCE_SECONDS, until
 from tests.interop.card.__main__ import CONFIG, make, make_ways, topic_of
 from tests.interop.card.secured import WAYS, SecuredCluster
@@ -36,6 +36,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster
         planned.cluster.wait_until_ready()
         trio.run(make_ways, planned, [*MODULES])
         yield planned
+    forget_sockets()
 
 
 @pytest.mark.parametrize(

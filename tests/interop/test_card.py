@@ -16,6 +16,7 @@ from tests.interop.card.__main__ import (
     make_topics,
     page,
     reason_in,
+    topic_of,
     try_feature,
 )
 from tests.interop.card.features import CLIENTS, FEATURES
@@ -58,5 +59,5 @@ def test_a_probe_is_run_and_judged(our_brokers: IsolatedCluster) -> None:
     refused = try_feature(our_brokers, column, "configs")  # of a topic that nobody made
     assert refused.mark == FAILS
     assert "UNKNOWN_TOPIC_OR_PARTITION" in refused.reason
-    trio.run(make_topics, our_brokers.bootstrap_servers, ["ours"])
+    trio.run(make_topics, our_brokers.bootstrap_servers, [topic_of("ours", "configs")])
     assert try_feature(our_brokers, column, "configs") == Outcome(WORKS)

@@ -178,6 +178,7 @@ def test_a_failing_test_is_reported_with_what_happened_in_its_cluster(run: Run) 
     assert "topic=of-another-test topic_id" not in said
 
 
+@pytest.mark.deep
 def test_settings_of_the_session(run: Run) -> None:
     source = """
         def test_one(kafka_cluster):
@@ -243,6 +244,7 @@ STACKED = """
 """
 
 
+@pytest.mark.deep
 def test_marks_of_all_levels_are_merged_and_the_closest_decides_each_setting(run: Run) -> None:
     run(STACKED).assert_outcomes(passed=5)
 

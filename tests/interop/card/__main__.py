@@ -131,9 +131,9 @@ def topic_of(client: str, feature: str) -> str:
     return f"{client}-{feature.replace('_', '-')}"
 
 
-async def make_topics(servers: str, clients: list[str]) -> None:
+async def make_topics(servers: str, names: list[str]) -> None:
     async with Admin(servers) as admin:
-        await make(admin, [topic_of(client, feature) for client in clients for feature in FEATURES])
+        await make(admin, names)
 
 
 async def make(admin: Admin, names: list[str], *, replication_factor: int = 3) -> None:
@@ -247,7 +247,8 @@ def main(clients: tuple[str, ...], output: Path) -> None:
         IsolatedCluster(Path(directory), brokers=3, config=CONFIG) as cluster,
     ):
         cluster.wait_until_ready()
-        trio.run(make_topics, cluster.bootstrap_servers, [each.name for each in columns])
+        topics = [topic_of(column.name, each) for column in columns for each in FEATURES]
+        trio.run(make_topics, cluster.bootstrap_servers, topics)
         for column in columns:
             for feature in FEATURES:
                 column.note(feature, try_feature(cluster, column, feature))
