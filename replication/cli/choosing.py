@@ -20,6 +20,9 @@ T = TypeVar("T")
 
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
+READING = ("consumer", "")
+"""The protocol types of consumer groups; a group that only commits offsets has none."""
+
 
 @attrs.frozen(kw_only=True)
 class WantedTopics:
@@ -142,10 +145,6 @@ def check_topics_given(names: Sequence[str], pattern: str | None) -> None:
     """Raise UsageError if no topic is given."""
     if not names and pattern is None:
         raise click.UsageError("give the TOPIC, or --topic")
-
-
-READING = ("consumer", "")
-"""The protocol types of consumer groups; a group that only commits offsets has none."""
 
 
 @attrs.frozen

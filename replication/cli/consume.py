@@ -53,6 +53,8 @@ from storage.types import Offset, TopicPartition
 
 LOOK_MS = 500.0
 
+DESERIALISERS = ("key.deserializer", "value.deserializer", "headers.deserializer")
+
 
 @attrs.define(eq=False, kw_only=True)
 class Reading:
@@ -119,9 +121,6 @@ class Reading:
         return bool(assigned) and all(
             [await self.consumer.position(each) >= self._ends[each] for each in assigned]
         )
-
-
-DESERIALISERS = ("key.deserializer", "value.deserializer", "headers.deserializer")
 
 
 @click.command(name="consume")

@@ -45,6 +45,21 @@ _MOST_DIGITS: Final = 17
 _SCIENTIFIC_FROM: Final = 7
 _SCIENTIFIC_BELOW: Final = -3
 
+Format: TypeAlias = Callable[[ConsumerRecord], bytes]
+PRINTED = {"timestamp": False, "partition": False, "offset": False, "headers": False}
+LITERALS = {
+    "key.separator": "\t",
+    "line.separator": "\n",
+    "headers.separator": ",",
+    "null.literal": "null",
+}
+PROPERTIES = {
+    **{f"print.{name}": str(shown).lower() for name, shown in PRINTED.items()},
+    **LITERALS,
+}
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", "0": "\0"}
+_TOKEN = re.compile(r"%(.)|\\x([0-9a-fA-F]{1,2})|\\(.)|([^%\\]+)|([%\\])", re.DOTALL)
+
 
 class _Single(float):
     """A float of four bytes, printed with as few digits as identify it."""
@@ -179,22 +194,7 @@ def _packs_to(code: str, number: float, wanted: bytes) -> bool:
         return False  # rounded beyond the largest float
 
 
-Format: TypeAlias = Callable[[ConsumerRecord], bytes]
-
-PRINTED = {"timestamp": False, "partition": False, "offset": False, "headers": False}
 PRINTED |= {"key": False, "value": True}
-LITERALS = {
-    "key.separator": "\t",
-    "line.separator": "\n",
-    "headers.separator": ",",
-    "null.literal": "null",
-}
-PROPERTIES = {
-    **{f"print.{name}": str(shown).lower() for name, shown in PRINTED.items()},
-    **LITERALS,
-}
-_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", "0": "\0"}
-_TOKEN = re.compile(r"%(.)|\\x([0-9a-fA-F]{1,2})|\\(.)|([^%\\]+)|([%\\])", re.DOTALL)
 
 
 def by_properties(given: Mapping[str, str], kinds: Deserialisers) -> Format:

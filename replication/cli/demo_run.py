@@ -39,6 +39,19 @@ from replication.observe.journal import JournalEntry, read_journal
 from replication.verify import Comparison, Same
 from replication.wire.metadata import NO_LEADER, MetadataResponsePartition
 
+TOPIC = "demo"
+PARTITIONS = 3
+REPLICATION_FACTOR = 3
+KILL_AT = 0.45  # of the lines: more than a third is still to come
+RESTART_AFTER_SECONDS = 1.0  # after the first ack of a new leader
+IN_SYNC_TIMEOUT_SECONDS = 60.0
+# The failover should be seen within a minute: Kafka fences a broker after nine seconds by default.
+CONFIG = {
+    "broker.heartbeat.interval.ms": "300",
+    "broker.session.timeout.ms": "2000",
+    "default.replication.factor": "3",
+}
+
 
 @attrs.frozen
 class FailoverMoment:
@@ -122,21 +135,6 @@ def _rejoined(entries: Iterable[JournalEntry], failover: DemoFailover) -> int | 
             if not out:
                 return entry.at_ms
     return None
-
-
-TOPIC = "demo"
-PARTITIONS = 3
-REPLICATION_FACTOR = 3
-KILL_AT = 0.45  # of the lines: more than a third is still to come
-RESTART_AFTER_SECONDS = 1.0  # after the first ack of a new leader
-IN_SYNC_TIMEOUT_SECONDS = 60.0
-
-# The failover should be seen within a minute: Kafka fences a broker after nine seconds by default.
-CONFIG = {
-    "broker.heartbeat.interval.ms": "300",
-    "broker.session.timeout.ms": "2000",
-    "default.replication.factor": "3",
-}
 
 
 class DemoError(UnderstudyError):

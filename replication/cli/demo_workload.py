@@ -24,6 +24,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from replication.errors import UnderstudyError
 
+READ_TIMEOUT_SECONDS = 30.0
+
 
 @attrs.frozen
 class LedgerVerdict:
@@ -85,9 +87,6 @@ class Ledger:
             duplicated=sum(1 for _, seen in pairs if seen > 1),
             never_acked_but_there=sum(1 for acked, seen in pairs if seen and not acked),
         )
-
-
-READ_TIMEOUT_SECONDS = 30.0
 
 
 class WorkloadError(UnderstudyError):

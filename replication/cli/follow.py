@@ -60,6 +60,13 @@ from storage.types import Offset, TopicPartition
 
 _ROWS = 30
 
+LOOK_SECONDS = 0.5
+LINE_SECONDS = 10.0
+MISSING_SECONDS = 5.0
+METADATA_MAX_AGE_MS = "10000"
+"""The default interval for finding new topics; a consumer has five minutes."""
+UP_TO = {"lso": UpTo.LAST_STABLE, "hw": UpTo.HIGH_WATERMARK}
+
 
 @attrs.frozen(kw_only=True)
 class MirrorMoment:
@@ -166,11 +173,6 @@ def metrics_text(metrics: MetricsRegistry) -> str:
     """Return a line for each metric, sorted by name."""
     lines = sorted(f"{name} {value:g}" for name, value in metrics.snapshot())
     return "\n".join(lines) + "\n"
-
-
-LOOK_SECONDS = 0.5
-LINE_SECONDS = 10.0
-MISSING_SECONDS = 5.0
 
 
 def follow(
@@ -310,11 +312,6 @@ class MirrorWatch:
             return
         with Live(console=self.console, auto_refresh=False, transient=True) as live:
             yield live
-
-
-METADATA_MAX_AGE_MS = "10000"
-"""The default interval for finding new topics; a consumer has five minutes."""
-UP_TO = {"lso": UpTo.LAST_STABLE, "hw": UpTo.HIGH_WATERMARK}
 
 
 @click.command(name="follow")

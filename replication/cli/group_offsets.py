@@ -49,6 +49,14 @@ from storage.types import TopicPartition
 
 WITHOUT_MEMBERS = ("Empty", "Dead")
 
+Offsets: TypeAlias = Mapping[TopicPartition, int]
+_DURATION = re.compile(
+    r"(?P<sign>[+-]?)P(?:(?P<days>\d+)D)?"
+    r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?",
+    re.IGNORECASE,
+)
+_MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
+
 
 class To(enum.Enum):
     EARLIEST = "earliest"
@@ -58,9 +66,6 @@ class To(enum.Enum):
     DATETIME = "datetime"
     CURRENT = "current"
     FILE = "file"
-
-
-Offsets: TypeAlias = Mapping[TopicPartition, int]
 
 
 @attrs.frozen
@@ -182,14 +187,6 @@ async def _check_has_no_members(admin: Admin, group_id: str) -> None:
             ErrorCode.NON_EMPTY_GROUP,
             f"offsets can only be reset while group {group_id} has no members; it is {state}",
         )
-
-
-_DURATION = re.compile(
-    r"(?P<sign>[+-]?)P(?:(?P<days>\d+)D)?"
-    r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?",
-    re.IGNORECASE,
-)
-_MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
 
 
 @click.command(name="reset-offsets")

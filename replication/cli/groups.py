@@ -38,6 +38,8 @@ from replication.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment,
 from replication.wire.list_offsets import LATEST
 from storage.types import NO_LEADER_EPOCH, TopicPartition
 
+REBALANCING = ("PreparingRebalance", "CompletingRebalance")
+
 
 @attrs.frozen(kw_only=True)
 class GroupPosition:
@@ -122,9 +124,6 @@ async def log_ends(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[T
             continue  # a deleted topic must not hide the others
         found |= {partition: each.offset for partition, each in listed.items()}
     return found
-
-
-REBALANCING = ("PreparingRebalance", "CompletingRebalance")
 
 
 class About(enum.Enum):

@@ -44,6 +44,17 @@ FIRST_FILE_OF_ITS_PARENT = 3  # after the standard streams
 MOST_FILES_OF_ITS_PARENT = 1024
 POLL_SECONDS = 0.005
 
+CONTROLLER = 0
+NODE_MODULES = (
+    "replication.cli.broker",
+    "replication.broker.broker",
+    "replication.controller.controller",
+)
+METRICS_MODULES = ("replication.observe.http", "replication.observe.served_metrics")
+STEERED_MODULES = ("replication.cli.steering",)
+HOST = "127.0.0.1"
+STOP_SECONDS = 20.0
+
 
 @attrs.define
 class ForkedProcess:
@@ -112,18 +123,6 @@ def _run(arguments: Sequence[str]) -> int:
         sys.stderr.flush()
         return end.code if isinstance(end.code, int) else 0
     return 0
-
-
-CONTROLLER = 0
-NODE_MODULES = (
-    "replication.cli.broker",
-    "replication.broker.broker",
-    "replication.controller.controller",
-)
-METRICS_MODULES = ("replication.observe.http", "replication.observe.served_metrics")
-STEERED_MODULES = ("replication.cli.steering",)
-HOST = "127.0.0.1"
-STOP_SECONDS = 20.0
 
 
 class NodeFailedError(UnderstudyError):

@@ -38,6 +38,9 @@ from storage.batch.records import Header
 
 MOST_UNDER_WAY = 10_000
 
+TOPIC_WAIT_SECONDS = 2.0
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+
 
 @attrs.define(eq=False, kw_only=True)
 class LineSending:
@@ -154,10 +157,6 @@ def _line(metadata: RecordMetadata) -> bytes:
         "timestamp": metadata.timestamp,
     }
     return json_line(found).encode() + b"\n"
-
-
-TOPIC_WAIT_SECONDS = 2.0
-CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 
 def as_bytes(_: click.Context, __: click.Parameter, value: str | None) -> bytes | None:

@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 OnMessage: TypeAlias = Callable[[list[Any]], None]
 _RECEIVED_BYTES = 64 * 1024
 
+FREQUENT = (FollowersBehind, HighWatermarkAdvanced, MetadataApplied)
+
 
 class SteeringWord(StrEnum):
     """The first item of a message, which names its kind."""
@@ -134,9 +136,6 @@ def call_of(facts: list[Any]) -> Call:
         names_all=False,
         wall_ms=wall_ms,
     )
-
-
-FREQUENT = (FollowersBehind, HighWatermarkAdvanced, MetadataApplied)
 
 
 @attrs.define(eq=False)

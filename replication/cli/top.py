@@ -51,6 +51,10 @@ from replication.observe.protocol_source import ProtocolSource
 from replication.observe.state_reader import StateReader
 from replication.visible import visible_line
 
+COLUMNS = ("PARTITION", "LEADER", "EPOCH", "LEO", "HW", "LAG", "ISR", "REPLICAS")
+_RIGHT = frozenset({"LEADER", "EPOCH", "LEO", "HW", "LAG"})
+ANSWER_MS = 1000  # a frozen broker does not delay the others for longer
+
 
 @click.command(name="top")
 @TOPICS
@@ -89,11 +93,6 @@ def command(
         as_json=output == JSON,
     )
     top.run()
-
-
-COLUMNS = ("PARTITION", "LEADER", "EPOCH", "LEO", "HW", "LAG", "ISR", "REPLICAS")
-_RIGHT = frozenset({"LEADER", "EPOCH", "LEO", "HW", "LAG"})
-ANSWER_MS = 1000  # a frozen broker does not delay the others for longer
 
 
 @attrs.define(eq=False, kw_only=True)

@@ -59,6 +59,32 @@ from replication.config.security import JAAS_CONFIG
 from replication.config.tls import RELOADABLE
 from replication.errors import ConfigError, ErrorCode, KafkaError
 
+_TOGETHER = (  # DynamicBrokerConfig.brokerConfigSynonyms: the first that is set takes precedence
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+_NO_DEFAULT = frozenset(
+    """
+    advertised.listeners controller.listener.names log.dirs log.flush.interval.ms
+    log.retention.minutes log.retention.ms log.roll.jitter.ms log.roll.ms node.id process.roles
+    """.split()  # noqa: SIM905
+)
+_OTHER_DEFAULTS = {
+    "listeners": "PLAINTEXT://:9092",
+    "listener.security.protocol.map": (
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
+    ),
+}
+_NOTHING: Mapping[str, str] = {}
+# The keys that set a number of threads or tasks.
+_THREADS = frozenset(
+    """
+    background.threads log.cleaner.threads num.io.threads num.network.threads
+    num.recovery.threads.per.data.dir num.replica.fetchers
+    """.split()  # noqa: SIM905
+)
+
 
 @attrs.frozen(kw_only=True)
 class _Logins:
@@ -106,28 +132,10 @@ class _OlderNames:
 
 DESCRIBED: Mapping[str, Spec] = {**BROKER_KEYS, **specs(_OlderNames), **OF_BROKERS}
 
-_TOGETHER = (  # DynamicBrokerConfig.brokerConfigSynonyms: the first that is set takes precedence
-    ("log.roll.ms", "log.roll.hours"),
-    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
-    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-)
 _NAMES: Mapping[str, tuple[str, ...]] = {
     **{name: names for names in _TOGETHER for name in names},
     # The value of the second key is the default of the first.
     "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
-}
-
-_NO_DEFAULT = frozenset(
-    """
-    advertised.listeners controller.listener.names log.dirs log.flush.interval.ms
-    log.retention.minutes log.retention.ms log.roll.jitter.ms log.roll.ms node.id process.roles
-    """.split()  # noqa: SIM905
-)
-_OTHER_DEFAULTS = {
-    "listeners": "PLAINTEXT://:9092",
-    "listener.security.protocol.map": (
-        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
-    ),
 }
 
 
@@ -194,16 +202,6 @@ def value_in_force(name: str, found: Iterable[ConfigSynonym]) -> str | None:
             with suppress(ConfigError):
                 return spec.render(spec.value_of(name, each.value))
     return None
-
-
-_NOTHING: Mapping[str, str] = {}
-# The keys that set a number of threads or tasks.
-_THREADS = frozenset(
-    """
-    background.threads log.cleaner.threads num.io.threads num.network.threads
-    num.recovery.threads.per.data.dir num.replica.fetchers
-    """.split()  # noqa: SIM905
-)
 
 
 @attrs.define(eq=False)

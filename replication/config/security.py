@@ -27,6 +27,13 @@ _FORM = re.compile(
 _OPTION = re.compile(r'\s+([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|\'([^\']*)\'|([^\s"\';]+))')
 _USER = "user_"
 
+PLAINTEXT = "PLAINTEXT"
+PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+_PREFIX = "listener.name."
+JAAS_CONFIG = "sasl.jaas.config"
+
 
 @attrs.frozen
 class Jaas:
@@ -64,14 +71,6 @@ class Jaas:
         if rest[position:].strip():
             raise ConfigError(f'{key}: expected name="value" for each option, and a ; at the end')
         return cls(module, options)
-
-
-PLAINTEXT = "PLAINTEXT"
-PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-_PREFIX = "listener.name."
-JAAS_CONFIG = "sasl.jaas.config"
 
 
 def uses_tls(protocol: str) -> bool:

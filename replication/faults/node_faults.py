@@ -60,6 +60,8 @@ Gone: TypeAlias = Callable[[AddedRule], Awaitable[None]]
 
 _DISCARDED_BYTES = 4096
 
+_OF_A_BROKER = re.compile(r"broker-\d+-")
+
 
 class FaultInjectedError(Exception):
     """The connection must be closed because of a rule, which the message names."""
@@ -170,8 +172,6 @@ SessionOf: TypeAlias = Callable[[int], FetchSession | None]
 """Returns a fetch session by its id; None if there is none."""
 Judge: TypeAlias = Callable[[Call, Sequence[AddedRule]], Awaitable[FaultDecision | None]]
 """Returns the decision about a call that these rules match, from the process that counts."""
-
-_OF_A_BROKER = re.compile(r"broker-\d+-")
 
 
 class NotHitError(UnderstudyError):

@@ -179,7 +179,8 @@ class MetricDescription:
 
 def _descriptions(table: str) -> Iterator[MetricDescription]:
     """Yield the metrics of `table`; a meaning goes on in lines that are indented further."""
-    group, kind, tags, is_distribution = "", "", (), False
+    group, kind, is_distribution = "", "", False
+    tags: tuple[str, ...] = ()
     for line in table.replace("\n        ", " ").splitlines():
         if line.startswith("    "):
             name, _, meaning = line.strip().partition(": ")

@@ -79,6 +79,11 @@ _ATTRIBUTE = "attribute"  # the tag that names one number of a distribution
 
 Labels = tuple[tuple[str, str], ...]
 
+PATH: Final = "/metrics"
+PROBE_SECONDS: Final = 0.05
+DIVERGED: Final = frozenset({"diverging epoch", "leader epoch"})  # causes of a LogTruncated
+_PROC = Path("/proc/self")
+
 
 @attrs.frozen
 class MetricsSource:
@@ -185,12 +190,6 @@ async def exposition(sources: Sequence[MetricsSource]) -> bytes:
 async def _turn() -> int:
     await trio.lowlevel.checkpoint()
     return 0
-
-
-PATH: Final = "/metrics"
-PROBE_SECONDS: Final = 0.05
-DIVERGED: Final = frozenset({"diverging epoch", "leader epoch"})  # causes of a LogTruncated
-_PROC = Path("/proc/self")
 
 
 def node_metric(name: str, *tags: tuple[str, str]) -> MetricName:

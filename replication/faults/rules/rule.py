@@ -36,6 +36,18 @@ from replication.faults.rules.parts import ANSWERED_AS_A_WHOLE, HAS_PARTITIONS, 
 from replication.wire.apis import API, ApiKey
 from replication.wire.schema import fields_of
 
+MOST = 2**31 - 1
+"""The largest number: an int32, which is the type of `throttle_time_ms`."""
+ASKED_BY_BROKERS = {
+    ApiKey.WRITE_TXN_MARKERS,
+    ApiKey.ALTER_PARTITION,
+    ApiKey.FETCH_SNAPSHOT,
+    ApiKey.BROKER_REGISTRATION,
+    ApiKey.BROKER_HEARTBEAT,
+    ApiKey.ALLOCATE_PRODUCER_IDS,
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+}
+
 
 class TriggerRandom(Protocol):
     """The method of `random.Random` that a trigger needs."""
@@ -117,19 +129,6 @@ def fires(trigger: Trigger, *, call: int, chance: TriggerRandom) -> bool:
 
 
 E = TypeVar("E", bound=enum.Enum)
-
-MOST = 2**31 - 1
-"""The largest number: an int32, which is the type of `throttle_time_ms`."""
-
-ASKED_BY_BROKERS = {
-    ApiKey.WRITE_TXN_MARKERS,
-    ApiKey.ALTER_PARTITION,
-    ApiKey.FETCH_SNAPSHOT,
-    ApiKey.BROKER_REGISTRATION,
-    ApiKey.BROKER_HEARTBEAT,
-    ApiKey.ALLOCATE_PRODUCER_IDS,
-    ApiKey.ASSIGN_REPLICAS_TO_DIRS,
-}
 
 
 class FaultRuleError(UnderstudyError):

@@ -34,6 +34,9 @@ Schema: TypeAlias = Mapping[str, Any]
 
 NODE_IDS: Schema = {"type": "array", "items": {"type": "integer", "minimum": 0}}
 
+MOST_BYTES = 64 * 1024
+"""The longest request body."""
+
 
 def record(properties: Mapping[str, Schema], *, optional: Sequence[str] = ()) -> Schema:
     """Return the schema of an object with these properties and no others."""
@@ -206,10 +209,6 @@ def _version() -> str:
         return version("understudy")
     except PackageNotFoundError:  # a checkout that is not installed
         return "0"
-
-
-MOST_BYTES = 64 * 1024
-"""The longest request body."""
 
 
 class NotThereError(UnderstudyError):

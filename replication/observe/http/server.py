@@ -46,6 +46,9 @@ _CHANGES_NOTHING = {"GET", "HEAD", "OPTIONS"}
 _THIS_MACHINE = {"127.0.0.1", "::1", "localhost"}
 _EVERY_ADDRESS = {"", "0.0.0.0", "::"}  # noqa: S104 - compared, not bound
 
+GRACE_SECONDS = 1.0
+LOOPBACK = "127.0.0.1"
+
 
 @attrs.define(eq=False)
 class SameOrigin:
@@ -97,9 +100,6 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-GRACE_SECONDS = 1.0
 
 
 @attrs.frozen
@@ -183,9 +183,6 @@ class _HttpServer:
         except BaseException as raised:  # noqa: BLE001 - it is raised by serve_http
             self.failure = raised
             self.failed.set()
-
-
-LOOPBACK = "127.0.0.1"
 
 
 @attrs.frozen(kw_only=True)

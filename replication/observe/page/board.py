@@ -58,6 +58,8 @@ _FREQUENT = (
     MetadataApplied,
 )
 
+NOTHING = -1
+
 
 @attrs.frozen(kw_only=True)
 class TimelineEntry:
@@ -135,9 +137,6 @@ def _is_left_out(event: Event, node_id: int) -> bool:
     partition = getattr(event, "partition", None)
     is_internal = partition is not None and partition.topic.startswith(INTERNAL_PREFIX)
     return is_internal and kind(event) == NEWS
-
-
-NOTHING = -1
 
 
 @attrs.frozen

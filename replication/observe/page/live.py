@@ -55,6 +55,15 @@ FILES: Final = {
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
+READ_SECONDS = 0.2
+SHARE_OF_TIME = 20
+_STATUS_NEWS = {
+    Status.DOWN: (FAULT, "is down"),
+    Status.FROZEN: (FAULT, "is frozen: it answers no request, and closes no connection"),
+    Status.UP: (NEWS, "is up"),
+    Status.STARTING: (NEWS, "starts"),
+}
+
 
 def page_routes(board: Board, look: Callable[[], Awaitable[ClusterState]]) -> Sequence[BaseRoute]:
     async def state(_: Request) -> Response:
@@ -95,17 +104,6 @@ def _file(name: str, media_type: str) -> Endpoint:
         return Response(content, media_type=media_type, headers=headers)
 
     return serve
-
-
-READ_SECONDS = 0.2
-SHARE_OF_TIME = 20
-
-_STATUS_NEWS = {
-    Status.DOWN: (FAULT, "is down"),
-    Status.FROZEN: (FAULT, "is frozen: it answers no request, and closes no connection"),
-    Status.UP: (NEWS, "is up"),
-    Status.STARTING: (NEWS, "starts"),
-}
 
 
 @attrs.define(eq=False)
