@@ -17,7 +17,7 @@ from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from scenarios.world.world import World
 from storage.log.log import Log
 from storage.types import Offset, TopicPartition
-from tests.replication.broker.stage import Stage, played, staged
+from tests.replication.broker.stage import Stage, played, played_in, staged
 
 RECORDS = 9
 EAGER: dict[str, Any] = {
@@ -65,30 +65,28 @@ async def produced(stage: Stage) -> tuple[bytes, int]:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-@played
-async def test_the_answer_comes_when_every_replica_begins_there(world: World, version: int) -> None:
-    async with staged(world) as stage:
-        topic_id, leader = await produced(stage)
-        address = stage.address(leader)
-        response = await stage.client.ask(address, request((0, 6)), version=version)
-        assert results(response) == [(0, 6, ErrorCode.NONE)]
-        assert [log.log_start_offset for log in logs(stage.cluster)] == [6, 6, 6]
-        below = await stage.client.fetch(address, topic_id, offset=5)
-        assert below.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-        first = await stage.client.fetch(address, topic_id, offset=6)
-        assert (first.error_code, first.log_start_offset) == (ErrorCode.NONE, 6)
+@played_in(staged)
+async def test_the_answer_comes_when_every_replica_begins_there(stage: Stage, version: int) -> None:
+    topic_id, leader = await produced(stage)
+    address = stage.address(leader)
+    response = await stage.client.ask(address, request((0, 6)), version=version)
+    assert results(response) == [(0, 6, ErrorCode.NONE)]
+    assert [log.log_start_offset for log in logs(stage.cluster)] == [6, 6, 6]
+    below = await stage.client.fetch(address, topic_id, offset=5)
+    assert below.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    first = await stage.client.fetch(address, topic_id, offset=6)
+    assert (first.error_code, first.log_start_offset) == (ErrorCode.NONE, 6)
 
 
-@played
+@played_in(staged, log_retention_check_interval_ms="10000")
 async def test_what_lies_below_the_start_goes_with_the_retention_job_on_every_replica(
-    world: World,
+    stage: Stage, world: World
 ) -> None:
-    async with staged(world, log_retention_check_interval_ms="10000") as stage:
-        _, leader = await produced(stage)
-        assert [len(log.segments) for log in logs(stage.cluster)] == [RECORDS] * 3
-        await stage.client.ask(stage.address(leader), request((0, 6)))
-        await world.clock("b1").sleep(45)  # its initial delay is half a minute
-        assert [log.segments.base_offsets for log in logs(stage.cluster)] == [[6, 7, 8]] * 3
+    _, leader = await produced(stage)
+    assert [len(log.segments) for log in logs(stage.cluster)] == [RECORDS] * 3
+    await stage.client.ask(stage.address(leader), request((0, 6)))
+    await world.clock("b1").sleep(45)  # its initial delay is half a minute
+    assert [log.segments.base_offsets for log in logs(stage.cluster)] == [[6, 7, 8]] * 3
 
 
 def test_what_was_deleted_and_why_is_an_event_on_every_broker() -> None:
@@ -123,43 +121,40 @@ async def test_a_log_start_that_was_checkpointed_outlives_a_power_cut(world: Wor
         assert [log.log_start_offset for log in logs(stage.cluster)] == [4, 4, 4]
 
 
-@played
-async def test_a_broker_that_was_away_learns_it_when_it_is_back(world: World) -> None:
-    async with staged(world) as stage:
-        _, leader = await produced(stage)
-        away = leader % 3 + 1
-        await stage.cluster.stop_broker(away)
-        response = await stage.client.ask(stage.address(leader), request((0, 6)))
-        assert results(response) == [(0, 6, ErrorCode.NONE)]
-        await stage.cluster.start_broker(away)
-        await stage.until_in_sync("t", 3)
-        await stage.cluster.until(
-            lambda: [log.log_start_offset for log in logs(stage.cluster)] == [6, 6, 6],
-            what="every log begins at 6",
-        )
+@played_in(staged)
+async def test_a_broker_that_was_away_learns_it_when_it_is_back(stage: Stage) -> None:
+    _, leader = await produced(stage)
+    away = leader % 3 + 1
+    await stage.cluster.stop_broker(away)
+    response = await stage.client.ask(stage.address(leader), request((0, 6)))
+    assert results(response) == [(0, 6, ErrorCode.NONE)]
+    await stage.cluster.start_broker(away)
+    await stage.until_in_sync("t", 3)
+    await stage.cluster.until(
+        lambda: [log.log_start_offset for log in logs(stage.cluster)] == [6, 6, 6],
+        what="every log begins at 6",
+    )
 
 
-@played
-async def test_each_partition_is_answered_by_itself_and_once(world: World) -> None:
-    async with staged(world, brokers=1) as stage:
-        await stage.client.create_topic(stage.address(1), "t", partitions=2, replicas=1)
-        await stage.leader("t")
-        await stage.client.produce(stage.address(1), "t", b"a")
-        await stage.client.produce(stage.address(1), "t", b"b", partition=1)
-        asked = request((0, 7), (1, -1), (9, 0), (0, 1))
-        assert results(await stage.client.ask(stage.address(1), asked)) == [
-            (0, 1, ErrorCode.NONE),
-            (1, 1, ErrorCode.NONE),
-            (9, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        ]
-        unknown = await stage.client.ask(stage.address(1), request((0, 0), topic="no"))
-        assert results(unknown) == [(0, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+@played_in(staged, brokers=1)
+async def test_each_partition_is_answered_by_itself_and_once(stage: Stage) -> None:
+    await stage.client.create_topic(stage.address(1), "t", partitions=2, replicas=1)
+    await stage.leader("t")
+    await stage.client.produce(stage.address(1), "t", b"a")
+    await stage.client.produce(stage.address(1), "t", b"b", partition=1)
+    asked = request((0, 7), (1, -1), (9, 0), (0, 1))
+    assert results(await stage.client.ask(stage.address(1), asked)) == [
+        (0, 1, ErrorCode.NONE),
+        (1, 1, ErrorCode.NONE),
+        (9, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    unknown = await stage.client.ask(stage.address(1), request((0, 0), topic="no"))
+    assert results(unknown) == [(0, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
 
 
-@played
-async def test_only_the_leader_deletes(world: World) -> None:
-    async with staged(world) as stage:
-        _, leader = await produced(stage)
-        response = await stage.client.ask(stage.address(leader % 3 + 1), request((0, 6)))
-        assert results(response) == [(0, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
-        assert [log.log_start_offset for log in logs(stage.cluster)] == [0, 0, 0]
+@played_in(staged)
+async def test_only_the_leader_deletes(stage: Stage) -> None:
+    _, leader = await produced(stage)
+    response = await stage.client.ask(stage.address(leader % 3 + 1), request((0, 6)))
+    assert results(response) == [(0, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    assert [log.log_start_offset for log in logs(stage.cluster)] == [0, 0, 0]

@@ -31,7 +31,7 @@ from replication.wire.write_txn_markers import (
 )
 from scenarios.world.world import World
 from tests.replication.broker.members import Member, all_join
-from tests.replication.broker.stage import Stage, play, played, staged
+from tests.replication.broker.stage import Stage, play, played, played_in, staged
 from tests.replication.groups.test_groups import reading
 
 FEW = {"offsets_topic_num_partitions": "3", "transaction_state_log_num_partitions": "3"}
@@ -65,28 +65,27 @@ def test_markers_without_a_producer_are_not_written(producer_id: int, producer_e
 
 
 @pytest.mark.parametrize("epoch", [-2, -(2**31)])
-@played
-async def test_a_fetch_with_a_negative_leader_epoch_has_none(world: World, epoch: int) -> None:
-    async with reading(world) as stage:
-        produced = await stage.client.produce(stage.address(1), "t", b"v")
-        assert produced.error_code == ErrorCode.NONE
-        partition = FetchPartition(
-            current_leader_epoch=epoch,
-            last_fetched_epoch=epoch,
-            fetch_offset=0,
-            partition_max_bytes=1000,
-        )
-        topic_id = stage.cluster.image.topics["t"].topic_id
-        request = FetchRequest(
-            session_epoch=-1,
-            max_bytes=1000,
-            topics=[FetchTopic(topic_id=topic_id, partitions=[partition])],
-        )
-        response = await stage.client.ask(stage.address(1), request, version=17)
-        (answer,) = response.responses[0].partitions
-        assert (answer.error_code, answer.high_watermark) == (ErrorCode.NONE, 1)
-        assert answer.diverging_epoch.epoch == -1
-        assert answer.records
+@played_in(reading)
+async def test_a_fetch_with_a_negative_leader_epoch_has_none(stage: Stage, epoch: int) -> None:
+    produced = await stage.client.produce(stage.address(1), "t", b"v")
+    assert produced.error_code == ErrorCode.NONE
+    partition = FetchPartition(
+        current_leader_epoch=epoch,
+        last_fetched_epoch=epoch,
+        fetch_offset=0,
+        partition_max_bytes=1000,
+    )
+    topic_id = stage.cluster.image.topics["t"].topic_id
+    request = FetchRequest(
+        session_epoch=-1,
+        max_bytes=1000,
+        topics=[FetchTopic(topic_id=topic_id, partitions=[partition])],
+    )
+    response = await stage.client.ask(stage.address(1), request, version=17)
+    (answer,) = response.responses[0].partitions
+    assert (answer.error_code, answer.high_watermark) == (ErrorCode.NONE, 1)
+    assert answer.diverging_epoch.epoch == -1
+    assert answer.records
 
 
 @pytest.mark.parametrize("version", [1, 7, 9])
@@ -154,27 +153,26 @@ def test_no_topic_can_have_a_name_that_is_not_valid_and_producers() -> None:
 # Groups.
 
 
-@played
+@played_in(reading)
 async def test_members_are_described_with_their_last_assignments_while_they_rebalance(
-    world: World,
+    stage: Stage,
 ) -> None:
-    async with reading(world) as stage:
-        first, second = Member(stage), Member(stage)
-        await all_join(first, second)
-        before = {each.member_id: each.assignment for each in (first, second)}
-        third = Member(stage)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(third.join)
+    first, second = Member(stage), Member(stage)
+    await all_join(first, second)
+    before = {each.member_id: each.assignment for each in (first, second)}
+    third = Member(stage)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(third.join)
+        described = await first.described()
+        while described.group_state == "Stable":
+            await first.a_moment()
             described = await first.described()
-            while described.group_state == "Stable":
-                await first.a_moment()
-                described = await first.described()
-            assert described.group_state == "PreparingRebalance"
-            shown = {each.member_id: each for each in described.members}
-            assert {key: shown[key].member_assignment for key in before} == before
-            assert {each.member_metadata for each in described.members} == {b""}
-            assert described.protocol_data == ""
-            nursery.cancel_scope.cancel()
+        assert described.group_state == "PreparingRebalance"
+        shown = {each.member_id: each for each in described.members}
+        assert {key: shown[key].member_assignment for key in before} == before
+        assert {each.member_metadata for each in described.members} == {b""}
+        assert described.protocol_data == ""
+        nursery.cancel_scope.cancel()
 
 
 # Transactions.

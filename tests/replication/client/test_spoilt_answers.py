@@ -23,6 +23,7 @@ from replication.wire.list_offsets import LATEST
 from scenarios.world.world import World
 from storage.types import TopicPartition
 from tests.deep import one_in
+from tests.replication.broker.stage import played_in
 from tests.replication.client.scene import T0, Scene, now, played, scene
 from tests.replication.client.tampering import (
     OF_FRAMES,
@@ -295,17 +296,16 @@ async def test_an_answer_spoilt_for_ever_is_an_exception_in_time(world: World, c
 
 @pytest.mark.slow
 @pytest.mark.parametrize("key", one_in(4, OF_ADMINS))
-@played
-async def test_an_admin_client_fails_in_time(world: World, key: ApiKey) -> None:
-    async with one_broker(world) as stage:
-        for spoil in ONCE:
-            tampering = Tampering(key, [spoil])
-            error = await outcome(stage, tampering, administer, f"{spoil.__name__}")
-            assert not error or any(code in error for code in ALREADY_DONE), error
-            assert tampering.spoilt == 1, spoil
-        for spoil in FOR_EVER:
-            tampering = Tampering(key, [], spoil)
-            assert await outcome(stage, tampering, administer, f"ever {spoil.__name__}")
+@played_in(one_broker)
+async def test_an_admin_client_fails_in_time(stage: Scene, key: ApiKey) -> None:
+    for spoil in ONCE:
+        tampering = Tampering(key, [spoil])
+        error = await outcome(stage, tampering, administer, f"{spoil.__name__}")
+        assert not error or any(code in error for code in ALREADY_DONE), error
+        assert tampering.spoilt == 1, spoil
+    for spoil in FOR_EVER:
+        tampering = Tampering(key, [], spoil)
+        assert await outcome(stage, tampering, administer, f"ever {spoil.__name__}")
 
 
 @played

@@ -10,8 +10,9 @@ from replication.mirror.state import read_state, write_state
 from scenarios.world.world import World
 from storage.testing import FaultyFileSystem
 from storage.types import TopicPartition
+from tests.replication.broker.stage import played_in
 from tests.replication.client.scene import T0, play, played
-from tests.replication.mirror.scene import MACHINE, admin_of, cuts, following
+from tests.replication.mirror.scene import MACHINE, Following, admin_of, cuts, following
 
 T1, U0 = TopicPartition("t", 1), TopicPartition("u", 0)
 OFFSETS = TopicPartition("__consumer_offsets", 0)
@@ -28,53 +29,52 @@ TRANSACTIONS = {
 }
 
 
-@played
-async def test_a_copy_is_the_sources_log_byte_for_byte(world: World) -> None:
-    async with following(world, replicas=((1,), (1,))) as copy:
-        await copy.scene.produce("a", "b", compression_type="zstd")
-        await copy.start()
-        await copy.scene.produce("c", partition=1, compression_type="gzip")
-        await copy.until_end(2)
-        await copy.until_end(1, T1)
-        copy.assert_same()
-        copy.assert_same(partition=T1)
+@played_in(following, replicas=((1,), (1,)))
+async def test_a_copy_is_the_sources_log_byte_for_byte(copy: Following) -> None:
+    await copy.scene.produce("a", "b", compression_type="zstd")
+    await copy.start()
+    await copy.scene.produce("c", partition=1, compression_type="gzip")
+    await copy.until_end(2)
+    await copy.until_end(1, T1)
+    copy.assert_same()
+    copy.assert_same(partition=T1)
 
 
-@played
-async def test_after_a_kill_it_goes_on_where_its_log_ends(world: World) -> None:
-    async with following(world) as copy:
-        await copy.begin("a", "b")
-        await copy.kill()
-        await copy.scene.produce("c")
-        await copy.start()
-        await copy.until_end(3)
-        copy.assert_same()
-        await copy.stop()
-        await copy.start()
-        assert copy.end() == 3
+@played_in(following)
+async def test_after_a_kill_it_goes_on_where_its_log_ends(copy: Following) -> None:
+    await copy.begin("a", "b")
+    await copy.kill()
+    await copy.scene.produce("c")
+    await copy.start()
+    await copy.until_end(3)
+    copy.assert_same()
+    await copy.stop()
+    await copy.start()
+    assert copy.end() == 3
 
 
-@played
-async def test_where_it_goes_on_is_in_its_log_and_nowhere_else(world: World) -> None:
-    async with following(world) as copy:
-        await copy.begin("a", "b")
-        await copy.stop()
-        disk = world.disk(MACHINE)
-        files = FaultyFileSystem(disk.chance, disk=disk)
-        state = read_state(files, f"/{MACHINE}")
-        assert state is not None
-        topic = state.topics["t"]
-        wrong = {
-            number: attrs.evolve(each, log_end_offset=0, source_end=1)
-            for number, each in topic.partitions.items()
-        }
-        outdated = attrs.evolve(state, topics={"t": attrs.evolve(topic, partitions=wrong)})
-        write_state(files, f"/{MACHINE}", outdated)
-        await copy.scene.produce("c")
-        await copy.start()
-        await copy.until_end(3)
-        copy.assert_same()
-        assert cuts(copy) == []
+@played_in(following)
+async def test_where_it_goes_on_is_in_its_log_and_nowhere_else(
+    copy: Following, world: World
+) -> None:
+    await copy.begin("a", "b")
+    await copy.stop()
+    disk = world.disk(MACHINE)
+    files = FaultyFileSystem(disk.chance, disk=disk)
+    state = read_state(files, f"/{MACHINE}")
+    assert state is not None
+    topic = state.topics["t"]
+    wrong = {
+        number: attrs.evolve(each, log_end_offset=0, source_end=1)
+        for number, each in topic.partitions.items()
+    }
+    outdated = attrs.evolve(state, topics={"t": attrs.evolve(topic, partitions=wrong)})
+    write_state(files, f"/{MACHINE}", outdated)
+    await copy.scene.produce("c")
+    await copy.start()
+    await copy.until_end(3)
+    copy.assert_same()
+    assert cuts(copy) == []
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -93,17 +93,16 @@ def test_after_a_power_cut_lost_records_are_copied_again(seed: int) -> None:
     play(story, seed=seed)
 
 
-@played
-async def test_it_follows_the_partition_to_its_next_leader(world: World) -> None:
-    async with following(world, brokers=3, replicas=((1, 2, 3),)) as copy:
-        await copy.begin("a")
-        await copy.scene.cluster.kill("b1")
-        await copy.scene.produce("b", acks="all")
-        await copy.until_end(2)
-        copy.assert_same(copy.scene.leader())
-        at = copy.at()
-        assert at is not None
-        assert at.leader != 1
+@played_in(following, brokers=3, replicas=((1, 2, 3),))
+async def test_it_follows_the_partition_to_its_next_leader(copy: Following) -> None:
+    await copy.begin("a")
+    await copy.scene.cluster.kill("b1")
+    await copy.scene.produce("b", acks="all")
+    await copy.until_end(2)
+    copy.assert_same(copy.scene.leader())
+    at = copy.at()
+    assert at is not None
+    assert at.leader != 1
 
 
 @played
@@ -162,20 +161,19 @@ async def test_how_far_it_goes_is_an_option(world: World, up_to: UpTo, end: int)
         copy.assert_same()
 
 
-@played
-async def test_a_topic_that_is_no_longer_followed_stays_and_is_not_missing(world: World) -> None:
-    async with following(world, options={"topics": ("t", "u")}) as copy:
-        await copy.scene.client.create_topic("u", ((1,),))
-        await copy.begin("a")
-        await copy.until_end(0, TopicPartition("u", 0))
-        await copy.stop()
-        await copy.start(topics=("u",))
-        await copy.scene.produce("b")
-        assert [each.topic_partition.topic for each in copy.mirror.progress()] == ["u"]
-        await copy.stop()
-        await copy.start()
-        await copy.until_end(2)
-        copy.assert_same()
+@played_in(following, options={"topics": ("t", "u")})
+async def test_a_topic_that_is_no_longer_followed_stays_and_is_not_missing(copy: Following) -> None:
+    await copy.scene.client.create_topic("u", ((1,),))
+    await copy.begin("a")
+    await copy.until_end(0, TopicPartition("u", 0))
+    await copy.stop()
+    await copy.start(topics=("u",))
+    await copy.scene.produce("b")
+    assert [each.topic_partition.topic for each in copy.mirror.progress()] == ["u"]
+    await copy.stop()
+    await copy.start()
+    await copy.until_end(2)
+    copy.assert_same()
 
 
 @played

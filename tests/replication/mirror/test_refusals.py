@@ -21,7 +21,8 @@ from storage.testing import Fault, FaultyFileSystem
 from storage.testing.disk import DirectoryNode
 from storage.tools.standalone import append_records, open_log_directory
 from storage.types import TopicPartition
-from tests.replication.client.scene import T0, Scene, played
+from tests.replication.broker.stage import played_in
+from tests.replication.client.scene import T0, Scene
 from tests.replication.mirror.scene import COPY, MACHINE, Following, admin_of, all_files, following
 
 
@@ -65,47 +66,44 @@ def heard_never(files: dict[str, bytes]) -> dict[str, bytes]:
     return files | {state: re.sub(rb'"heard_ms": \d+', b"", files[state])}
 
 
-@played
-async def test_a_copy_that_was_written_to(world: World) -> None:
-    async with following(world) as copy:
-        await copied(copy, "a")
-        write_to_copy(world, b"mine")
-        await copy.scene.produce("b", "c")
-        for _ in range(2):
-            with refused(copy, r"t-0 in /m was written to.*offset 1 "):
-                await copy.make().run()
-
-
-@played
-async def test_one_of_which_several_partitions_were_written_to_is_refused_in_one_line_too(
-    world: World,
-) -> None:
-    async with following(world, replicas=((1,), (1,))) as copy:
-        await copy.scene.produce("a")
-        await copy.scene.produce("a", partition=1)
-        await copy.start()
-        await copy.until_end(1)
-        await copy.until_end(1, TopicPartition("t", 1))
-        await copy.stop()
-        for number in range(2):
-            write_to_copy(world, b"mine", TopicPartition("t", number))
-            await copy.scene.produce("b", partition=number)
-        with refused(copy, r"t-\d in /m was written to.*offset 1 "):
+@played_in(following)
+async def test_a_copy_that_was_written_to(copy: Following, world: World) -> None:
+    await copied(copy, "a")
+    write_to_copy(world, b"mine")
+    await copy.scene.produce("b", "c")
+    for _ in range(2):
+        with refused(copy, r"t-0 in /m was written to.*offset 1 "):
             await copy.make().run()
 
 
-@played
-async def test_one_that_was_written_to_beyond_the_sources_end_is_cut_by_its_epochs(
-    world: World,
+@played_in(following, replicas=((1,), (1,)))
+async def test_one_of_which_several_partitions_were_written_to_is_refused_in_one_line_too(
+    copy: Following, world: World
 ) -> None:
-    async with following(world) as copy:
-        await copied(copy, "a")
-        write_to_copy(world, b"mine")
-        await copy.start()
-        await copy.until_end(1)
-        await copy.scene.produce("b")
-        await copy.until_end(2)
-        copy.assert_same()
+    await copy.scene.produce("a")
+    await copy.scene.produce("a", partition=1)
+    await copy.start()
+    await copy.until_end(1)
+    await copy.until_end(1, TopicPartition("t", 1))
+    await copy.stop()
+    for number in range(2):
+        write_to_copy(world, b"mine", TopicPartition("t", number))
+        await copy.scene.produce("b", partition=number)
+    with refused(copy, r"t-\d in /m was written to.*offset 1 "):
+        await copy.make().run()
+
+
+@played_in(following)
+async def test_one_that_was_written_to_beyond_the_sources_end_is_cut_by_its_epochs(
+    copy: Following, world: World
+) -> None:
+    await copied(copy, "a")
+    write_to_copy(world, b"mine")
+    await copy.start()
+    await copy.until_end(1)
+    await copy.scene.produce("b")
+    await copy.until_end(2)
+    copy.assert_same()
 
 
 async def become_another(source: Scene) -> None:
@@ -123,67 +121,64 @@ async def become_another(source: Scene) -> None:
     await source.produce("x", "y", "z")
 
 
-@played
-async def test_a_source_of_another_cluster(world: World) -> None:
-    async with following(world) as copy:
-        await copied(copy, "a")
-        await become_another(copy.scene)
-        for _ in range(2):
-            with refused(copy, r"of cluster understudy,.*is cluster another$"):
-                await copy.make().run()
-
-
-@played
-async def test_a_source_that_is_another_cluster_from_now_on(world: World) -> None:
-    async with following(world) as copy:
-        await copied(copy, "a")
-        with (
-            refused(copy, "is cluster another now; /m holds a copy of cluster understudy"),
-            raising_only_one(),
-        ):
-            async with trio.open_nursery() as nursery:
-                mirror = copy.make()
-                await nursery.start(mirror.run)
-                await copy.until(lambda: mirror.trouble is None, "it follows")
-                await become_another(copy.scene)
-                await trio.sleep_forever()
-
-
-@played
-async def test_a_promoted_copy(world: World) -> None:
-    async with following(world) as copy:
-        await copied(copy, "a")
-        files = disk_of(world)
-        state = read_state(files, f"/{MACHINE}")
-        assert state is not None
-        write_state(files, f"/{MACHINE}", attrs.evolve(state, promoted=True))
-        with refused(copy, "was promoted"):
+@played_in(following)
+async def test_a_source_of_another_cluster(copy: Following) -> None:
+    await copied(copy, "a")
+    await become_another(copy.scene)
+    for _ in range(2):
+        with refused(copy, r"of cluster understudy,.*is cluster another$"):
             await copy.make().run()
 
 
-@played
-async def test_logs_that_no_mirror_made(world: World) -> None:
-    async with following(world) as copy:
-        await copied(copy, "a")
-        disk_of(world).remove(f"/{MACHINE}/{STATE_FILE}")
-        with refused(copy, rf"{LOG_DIRECTORY} holds logs.*not a copy"):
-            await copy.make().run()
+@played_in(following)
+async def test_a_source_that_is_another_cluster_from_now_on(copy: Following) -> None:
+    await copied(copy, "a")
+    with (
+        refused(copy, "is cluster another now; /m holds a copy of cluster understudy"),
+        raising_only_one(),
+    ):
+        async with trio.open_nursery() as nursery:
+            mirror = copy.make()
+            await nursery.start(mirror.run)
+            await copy.until(lambda: mirror.trouble is None, "it follows")
+            await become_another(copy.scene)
+            await trio.sleep_forever()
 
 
-@played
-async def test_a_full_disk_ends_it_and_the_copied_records_stay(world: World) -> None:
-    async with following(world) as copy:
-        await copied(copy, "a")
-        await copy.scene.produce("b" * 100_000)
-        disk = world.disk(MACHINE)
-        disk.capacity = disk.used() + 20_000
-        with pytest.raises(KafkaStorageError, match="the copy is left as it is"):
-            await copy.make().run()
-        world.kill(MACHINE)
-        disk.capacity = None
-        await copy.start()
-        await copy.until_end(2)
-        copy.assert_same()
+@played_in(following)
+async def test_a_promoted_copy(copy: Following, world: World) -> None:
+    await copied(copy, "a")
+    files = disk_of(world)
+    state = read_state(files, f"/{MACHINE}")
+    assert state is not None
+    write_state(files, f"/{MACHINE}", attrs.evolve(state, promoted=True))
+    with refused(copy, "was promoted"):
+        await copy.make().run()
+
+
+@played_in(following)
+async def test_logs_that_no_mirror_made(copy: Following, world: World) -> None:
+    await copied(copy, "a")
+    disk_of(world).remove(f"/{MACHINE}/{STATE_FILE}")
+    with refused(copy, rf"{LOG_DIRECTORY} holds logs.*not a copy"):
+        await copy.make().run()
+
+
+@played_in(following)
+async def test_a_full_disk_ends_it_and_the_copied_records_stay(
+    copy: Following, world: World
+) -> None:
+    await copied(copy, "a")
+    await copy.scene.produce("b" * 100_000)
+    disk = world.disk(MACHINE)
+    disk.capacity = disk.used() + 20_000
+    with pytest.raises(KafkaStorageError, match="the copy is left as it is"):
+        await copy.make().run()
+    world.kill(MACHINE)
+    disk.capacity = None
+    await copy.start()
+    await copy.until_end(2)
+    copy.assert_same()
 
 
 async def follow_for_two_minutes(copy: Following) -> None:
@@ -196,20 +191,21 @@ async def follow_for_two_minutes(copy: Following) -> None:
 
 
 @pytest.mark.parametrize("name", [STATE_FILE, "*-checkpoint", "*.log", "*.snapshot"])
-@played
-async def test_after_a_full_disk_the_copy_can_be_continued(world: World, name: str) -> None:
-    async with following(world) as copy:
-        await copied(copy, "a")
-        await copy.scene.produce("b")
-        disk = world.disk(MACHINE)
-        full = Fault(operation="write", names=f"{name}*", error=errno.ENOSPC, times=None)
-        disk.faults.append(full)
-        with pytest.raises((KafkaStorageError, OSError)) as ended:
-            await follow_for_two_minutes(copy)
-        assert "\n" not in str(ended.value)
-        assert "No space left on device" in str(ended.value)
-        world.kill(MACHINE)
-        disk.faults.clear()
-        await copy.start()
-        await copy.until_end(2)
-        copy.assert_same()
+@played_in(following)
+async def test_after_a_full_disk_the_copy_can_be_continued(
+    copy: Following, world: World, name: str
+) -> None:
+    await copied(copy, "a")
+    await copy.scene.produce("b")
+    disk = world.disk(MACHINE)
+    full = Fault(operation="write", names=f"{name}*", error=errno.ENOSPC, times=None)
+    disk.faults.append(full)
+    with pytest.raises((KafkaStorageError, OSError)) as ended:
+        await follow_for_two_minutes(copy)
+    assert "\n" not in str(ended.value)
+    assert "No space left on device" in str(ended.value)
+    world.kill(MACHINE)
+    disk.faults.clear()
+    await copy.start()
+    await copy.until_end(2)
+    copy.assert_same()

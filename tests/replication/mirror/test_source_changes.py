@@ -3,30 +3,30 @@
 from replication.client.admin import NewTopic
 from scenarios.world.world import World
 from storage.types import TopicPartition
+from tests.replication.broker.stage import played_in
 from tests.replication.client.scene import T0, played
-from tests.replication.mirror.scene import COPY, MACHINE, admin_of, cuts, following
+from tests.replication.mirror.scene import COPY, MACHINE, Following, admin_of, cuts, following
 
 
-@played
-async def test_a_high_watermark_that_lags_after_a_failover_cuts_nothing(world: World) -> None:
-    async with following(world, brokers=3, replicas=((1, 2, 3),)) as copy:
-        cluster = copy.scene.cluster
-        await copy.start()
-        await copy.scene.produce("a", acks="1")
-        await copy.until_end(1)
-        # The new leader does not know that "a" is committed, and nobody is there to tell.
-        await cluster.kill("b1")
-        await cluster.clock.sleep(5)
-        await cluster.kill("b3")
-        await copy.until(lambda: copy.scene.cluster.leader(T0) == "b2", "b2 leads")
-        led = cluster.brokers["b2"].replica_manager.hosted.get(T0)
-        assert led.log.high_watermark < copy.end() == led.log.log_end_offset
-        await copy.kill()
-        await copy.start()  # nor does a start: what lies beyond is waited for
-        await copy.scene.produce("b", acks="1")
-        await copy.until_end(2)
-        assert cuts(copy) == []
-        copy.assert_same("b2")
+@played_in(following, brokers=3, replicas=((1, 2, 3),))
+async def test_a_high_watermark_that_lags_after_a_failover_cuts_nothing(copy: Following) -> None:
+    cluster = copy.scene.cluster
+    await copy.start()
+    await copy.scene.produce("a", acks="1")
+    await copy.until_end(1)
+    # The new leader does not know that "a" is committed, and nobody is there to tell.
+    await cluster.kill("b1")
+    await cluster.clock.sleep(5)
+    await cluster.kill("b3")
+    await copy.until(lambda: copy.scene.cluster.leader(T0) == "b2", "b2 leads")
+    led = cluster.brokers["b2"].replica_manager.hosted.get(T0)
+    assert led.log.high_watermark < copy.end() == led.log.log_end_offset
+    await copy.kill()
+    await copy.start()  # nor does a start: what lies beyond is waited for
+    await copy.scene.produce("b", acks="1")
+    await copy.until_end(2)
+    assert cuts(copy) == []
+    copy.assert_same("b2")
 
 
 @played
@@ -101,14 +101,13 @@ async def test_a_topic_recreated_while_the_mirror_was_down_is_set_aside_too(worl
         assert copy.end() == 0
 
 
-@played
-async def test_a_copy_that_is_throttled_takes_its_time(world: World) -> None:
-    async with following(world, options={"bytes_per_second": 20_000}) as copy:
-        for _ in range(20):
-            await copy.scene.produce("x" * 10_000)
-        began = copy.scene.cluster.clock.now()
-        await copy.start()
-        await copy.until_end(20)
-        took = copy.scene.cluster.clock.now() - began
-        assert 7 < took < 20, "200 kB at 20 kB/s"
-        copy.assert_same()
+@played_in(following, options={"bytes_per_second": 20_000})
+async def test_a_copy_that_is_throttled_takes_its_time(copy: Following) -> None:
+    for _ in range(20):
+        await copy.scene.produce("x" * 10_000)
+    began = copy.scene.cluster.clock.now()
+    await copy.start()
+    await copy.until_end(20)
+    took = copy.scene.cluster.clock.now() - began
+    assert 7 < took < 20, "200 kB at 20 kB/s"
+    copy.assert_same()

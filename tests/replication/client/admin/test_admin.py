@@ -16,6 +16,7 @@ from replication.wire.list_offsets import EARLIEST, LATEST
 from scenarios.world.cluster import SimulatedCluster, open_simulated_cluster
 from scenarios.world.world import World
 from storage.types import NO_TOPIC_ID, TopicPartition
+from tests.replication.broker.stage import played_in
 from tests.replication.client.scene import played
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -55,52 +56,50 @@ async def scene(
             yield Scene(world, cluster, admin)
 
 
-@played
-async def test_topics_come_and_go(world: World) -> None:
-    async with scene(world) as stage:
-        admin = stage.admin
-        ids = await admin.create_topics(
-            [
-                NewTopic(name="t", replicas=((1, 2, 3), (2, 3, 1))),
-                NewTopic(name="u", partitions=3, replication_factor=1),
-            ]
-        )
-        assert len(set(ids.values()) - {NO_TOPIC_ID}) == 2
-        assert await admin.list_topics() == ["t", "u"]
-        await admin.create_partitions({"t": 3}, replicas={"t": [[3, 1, 2]]})
-        await stage.settle()
-        described = (await admin.describe_topics(["t"]))["t"]
-        assert described.topic_id == ids["t"]
-        assert [(each.leader, each.replicas) for each in described.partitions] == [
-            (1, (1, 2, 3)),
-            (2, (2, 3, 1)),
-            (3, (3, 1, 2)),
+@played_in(scene)
+async def test_topics_come_and_go(stage: Scene) -> None:
+    admin = stage.admin
+    ids = await admin.create_topics(
+        [
+            NewTopic(name="t", replicas=((1, 2, 3), (2, 3, 1))),
+            NewTopic(name="u", partitions=3, replication_factor=1),
         ]
-        await admin.delete_topics(["u"])
-        await stage.settle()
-        assert await admin.list_topics() == ["t"]
+    )
+    assert len(set(ids.values()) - {NO_TOPIC_ID}) == 2
+    assert await admin.list_topics() == ["t", "u"]
+    await admin.create_partitions({"t": 3}, replicas={"t": [[3, 1, 2]]})
+    await stage.settle()
+    described = (await admin.describe_topics(["t"]))["t"]
+    assert described.topic_id == ids["t"]
+    assert [(each.leader, each.replicas) for each in described.partitions] == [
+        (1, (1, 2, 3)),
+        (2, (2, 3, 1)),
+        (3, (3, 1, 2)),
+    ]
+    await admin.delete_topics(["u"])
+    await stage.settle()
+    assert await admin.list_topics() == ["t"]
 
 
-@played
-async def test_a_request_that_fails_for_some_topics_is_done_for_the_others(world: World) -> None:
-    async with scene(world) as stage:
-        await stage.admin.create_topics([NewTopic(name="t")])
-        with pytest.raises(SomeFailedError) as caught:
-            await stage.admin.create_topics(
-                [NewTopic(name="t"), NewTopic(name="u"), NewTopic(name="no/topic")]
-            )
-        codes = {name: error.code for name, error in caught.value.failed.items()}
-        assert codes == {
-            "t": ErrorCode.TOPIC_ALREADY_EXISTS,
-            "no/topic": ErrorCode.INVALID_TOPIC_EXCEPTION,
-        }
-        assert str(caught.value).startswith("TOPIC_ALREADY_EXISTS: t: ")
-        assert "(and 1 more)" in str(caught.value)
-        assert await stage.admin.list_topics() == ["t", "u"]
-        with pytest.raises(SomeFailedError, match="nowhere"):
-            await stage.admin.describe_topics(["t", "nowhere"])
-        with pytest.raises(SomeFailedError, match="nowhere"):
-            await stage.admin.delete_topics(["nowhere"])
+@played_in(scene)
+async def test_a_request_that_fails_for_some_topics_is_done_for_the_others(stage: Scene) -> None:
+    await stage.admin.create_topics([NewTopic(name="t")])
+    with pytest.raises(SomeFailedError) as caught:
+        await stage.admin.create_topics(
+            [NewTopic(name="t"), NewTopic(name="u"), NewTopic(name="no/topic")]
+        )
+    codes = {name: error.code for name, error in caught.value.failed.items()}
+    assert codes == {
+        "t": ErrorCode.TOPIC_ALREADY_EXISTS,
+        "no/topic": ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+    assert str(caught.value).startswith("TOPIC_ALREADY_EXISTS: t: ")
+    assert "(and 1 more)" in str(caught.value)
+    assert await stage.admin.list_topics() == ["t", "u"]
+    with pytest.raises(SomeFailedError, match="nowhere"):
+        await stage.admin.describe_topics(["t", "nowhere"])
+    with pytest.raises(SomeFailedError, match="nowhere"):
+        await stage.admin.delete_topics(["nowhere"])
 
 
 @played
@@ -119,111 +118,104 @@ async def test_topics_are_described_page_by_page_with_eligible_leaders(world: Wo
         assert {(each.eligible_leaders, each.last_known_eligible) for each in of_t} == {((), ())}
 
 
-@played
-async def test_a_validated_request_changes_nothing(world: World) -> None:
-    async with scene(world) as stage:
-        await stage.admin.create_topics([NewTopic(name="t")], validate_only=True)
-        assert await stage.admin.list_topics() == []
+@played_in(scene)
+async def test_a_validated_request_changes_nothing(stage: Scene) -> None:
+    await stage.admin.create_topics([NewTopic(name="t")], validate_only=True)
+    assert await stage.admin.list_topics() == []
 
 
-@played
-async def test_configurations_are_changed_key_by_key(world: World) -> None:
-    async with scene(world) as stage:
-        admin = stage.admin
-        await admin.create_topics([NewTopic(name="t", configs={"segment.bytes": "2000000"})])
-        await admin.alter_topic_configs({"t": {"retention.ms": "60000"}})
-        await stage.settle()
-        values = (await admin.describe_topic_configs(["t"]))["t"]
-        assert (values["retention.ms"].value, values["segment.bytes"].value) == (
-            "60000",
-            "2000000",
-        )
-        assert not values["retention.ms"].is_default
-        await admin.alter_topic_configs({"t": {"retention.ms": None}})
-        await stage.settle()
-        assert (await admin.describe_topic_configs(["t"]))["t"]["retention.ms"].is_default
-        with pytest.raises(SomeFailedError, match="INVALID_CONFIG: t: "):
-            await admin.alter_topic_configs({"t": {"retention.ms": "soon"}})
-        await admin.alter_broker_configs({ALL_BROKERS: {"log.retention.ms": "5000"}})
-        await admin.alter_broker_configs({2: {"log.retention.ms": "7000"}})
-        await stage.settle()
-        found = await admin.describe_broker_configs([1, 2])
-        assert {broker: found[broker]["log.retention.ms"].value for broker in found} == {
-            "1": "5000",
-            "2": "7000",
-        }
+@played_in(scene)
+async def test_configurations_are_changed_key_by_key(stage: Scene) -> None:
+    admin = stage.admin
+    await admin.create_topics([NewTopic(name="t", configs={"segment.bytes": "2000000"})])
+    await admin.alter_topic_configs({"t": {"retention.ms": "60000"}})
+    await stage.settle()
+    values = (await admin.describe_topic_configs(["t"]))["t"]
+    assert (values["retention.ms"].value, values["segment.bytes"].value) == (
+        "60000",
+        "2000000",
+    )
+    assert not values["retention.ms"].is_default
+    await admin.alter_topic_configs({"t": {"retention.ms": None}})
+    await stage.settle()
+    assert (await admin.describe_topic_configs(["t"]))["t"]["retention.ms"].is_default
+    with pytest.raises(SomeFailedError, match="INVALID_CONFIG: t: "):
+        await admin.alter_topic_configs({"t": {"retention.ms": "soon"}})
+    await admin.alter_broker_configs({ALL_BROKERS: {"log.retention.ms": "5000"}})
+    await admin.alter_broker_configs({2: {"log.retention.ms": "7000"}})
+    await stage.settle()
+    found = await admin.describe_broker_configs([1, 2])
+    assert {broker: found[broker]["log.retention.ms"].value for broker in found} == {
+        "1": "5000",
+        "2": "7000",
+    }
 
 
-@played
-async def test_offsets_come_from_the_leaders_of_partitions(world: World) -> None:
-    async with scene(world) as stage:
-        admin = stage.admin
-        await admin.create_topics([NewTopic(name="t", replicas=((1, 2), (3, 2)))])
-        await stage.produce(T0, 7)
-        await stage.produce(T1, 3)
-        latest = await admin.list_offsets({T0: LATEST, T1: LATEST})
-        assert (latest[T0].offset, latest[T1].offset) == (7, 3)
-        assert await admin.delete_records({T0: 5, T1: -1}) == {T0: 5, T1: 3}
-        earliest = await admin.list_offsets({T0: EARLIEST, T1: EARLIEST})
-        assert (earliest[T0].offset, earliest[T1].offset) == (5, 3)
-        with pytest.raises(SomeFailedError, match="OFFSET_OUT_OF_RANGE"):
-            await admin.delete_records({T0: 100})
+@played_in(scene)
+async def test_offsets_come_from_the_leaders_of_partitions(stage: Scene) -> None:
+    admin = stage.admin
+    await admin.create_topics([NewTopic(name="t", replicas=((1, 2), (3, 2)))])
+    await stage.produce(T0, 7)
+    await stage.produce(T1, 3)
+    latest = await admin.list_offsets({T0: LATEST, T1: LATEST})
+    assert (latest[T0].offset, latest[T1].offset) == (7, 3)
+    assert await admin.delete_records({T0: 5, T1: -1}) == {T0: 5, T1: 3}
+    earliest = await admin.list_offsets({T0: EARLIEST, T1: EARLIEST})
+    assert (earliest[T0].offset, earliest[T1].offset) == (5, 3)
+    with pytest.raises(SomeFailedError, match="OFFSET_OUT_OF_RANGE"):
+        await admin.delete_records({T0: 100})
 
 
-@played
-async def test_a_leader_that_dies_is_waited_for(world: World) -> None:
-    async with scene(world) as stage:
-        await stage.admin.create_topics([NewTopic(name="t", replicas=((1, 2, 3),))])
-        await stage.produce(T0, 2)
-        await stage.cluster.kill("b1")
-        assert (await stage.admin.list_offsets({T0: LATEST}))[T0].offset == 2
+@played_in(scene)
+async def test_a_leader_that_dies_is_waited_for(stage: Scene) -> None:
+    await stage.admin.create_topics([NewTopic(name="t", replicas=((1, 2, 3),))])
+    await stage.produce(T0, 2)
+    await stage.cluster.kill("b1")
+    assert (await stage.admin.list_offsets({T0: LATEST}))[T0].offset == 2
 
 
-@played
-async def test_a_call_without_an_answer_times_out(world: World) -> None:
-    async with scene(world, default_api_timeout_ms=3000, request_timeout_ms=1000) as stage:
-        with pytest.raises(SomeFailedError, match="nowhere-0: not done within 3000 ms"):
-            await stage.admin.list_offsets({TopicPartition("nowhere", 0): LATEST})
-        for name in stage.cluster.broker_names:
-            await stage.cluster.kill(name)
-        with pytest.raises(KafkaTimeoutError, match="not done within 3000 ms"):
-            await stage.admin.describe_cluster()
+@played_in(scene, default_api_timeout_ms=3000, request_timeout_ms=1000)
+async def test_a_call_without_an_answer_times_out(stage: Scene) -> None:
+    with pytest.raises(SomeFailedError, match="nowhere-0: not done within 3000 ms"):
+        await stage.admin.list_offsets({TopicPartition("nowhere", 0): LATEST})
+    for name in stage.cluster.broker_names:
+        await stage.cluster.kill(name)
+    with pytest.raises(KafkaTimeoutError, match="not done within 3000 ms"):
+        await stage.admin.describe_cluster()
 
 
-@played
-async def test_leaders_are_elected_and_partitions_moved(world: World) -> None:
-    async with scene(world) as stage:
-        admin = stage.admin
-        await admin.create_topics([NewTopic(name="t", replicas=((1, 2),))])
-        await admin.elect_leaders([T0])  # which has it already
-        await admin.alter_partition_reassignments({T0: [2, 3]})
+@played_in(scene)
+async def test_leaders_are_elected_and_partitions_moved(stage: Scene) -> None:
+    admin = stage.admin
+    await admin.create_topics([NewTopic(name="t", replicas=((1, 2),))])
+    await admin.elect_leaders([T0])  # which has it already
+    await admin.alter_partition_reassignments({T0: [2, 3]})
 
-        async def replicas() -> tuple[int, ...]:
-            return (await admin.describe_topics(["t"]))["t"].partitions[0].replicas
+    async def replicas() -> tuple[int, ...]:
+        return (await admin.describe_topics(["t"]))["t"].partitions[0].replicas
 
-        while await replicas() != (2, 3):
-            moving = await admin.list_partition_reassignments()
-            assert all(each.adding == (3,) for each in moving.values())
-            await stage.cluster.clock.sleep(0.1)
-        assert await admin.list_partition_reassignments([T0]) == {}
-        with pytest.raises(SomeFailedError, match="NO_REASSIGNMENT_IN_PROGRESS"):
-            await admin.alter_partition_reassignments({T0: None})
+    while await replicas() != (2, 3):
+        moving = await admin.list_partition_reassignments()
+        assert all(each.adding == (3,) for each in moving.values())
+        await stage.cluster.clock.sleep(0.1)
+    assert await admin.list_partition_reassignments([T0]) == {}
+    with pytest.raises(SomeFailedError, match="NO_REASSIGNMENT_IN_PROGRESS"):
+        await admin.alter_partition_reassignments({T0: None})
 
 
-@played
-async def test_the_cluster_and_its_log_directories_are_described(world: World) -> None:
-    async with scene(world, brokers=2) as stage:
-        cluster = await stage.admin.describe_cluster()
-        assert [(each.id, each.host, each.port) for each in cluster.brokers] == [
-            (1, "b1", 9092),
-            (2, "b2", 9092),
-        ]
-        await stage.admin.create_topics([NewTopic(name="t", replicas=((1,),))])
-        await stage.produce(T0, 3)
-        directories = await stage.admin.describe_log_dirs()
-        assert directories[1][0].replicas[T0].size > 0
-        assert [directory.path for directory in directories[2]] == ["/b2/log"]
-        assert list(await stage.admin.describe_log_dirs([2])) == [2]
+@played_in(scene, brokers=2)
+async def test_the_cluster_and_its_log_directories_are_described(stage: Scene) -> None:
+    cluster = await stage.admin.describe_cluster()
+    assert [(each.id, each.host, each.port) for each in cluster.brokers] == [
+        (1, "b1", 9092),
+        (2, "b2", 9092),
+    ]
+    await stage.admin.create_topics([NewTopic(name="t", replicas=((1,),))])
+    await stage.produce(T0, 3)
+    directories = await stage.admin.describe_log_dirs()
+    assert directories[1][0].replicas[T0].size > 0
+    assert [directory.path for directory in directories[2]] == ["/b2/log"]
+    assert list(await stage.admin.describe_log_dirs([2])) == [2]
 
 
 @played

@@ -19,6 +19,7 @@ from replication.client.producer.config import ProducerConfig
 from replication.errors import ConfigError, ErrorCode, KafkaError, PeerUnavailableError
 from scenarios.world.world import World
 from storage.batch.record_batch import TimestampType
+from tests.replication.broker.stage import played_in
 from tests.replication.client.scene import T0, Scene, now, play, played, scene
 
 SENT = 120
@@ -73,54 +74,50 @@ def test_a_record_that_is_acked_costs_few_turns_of_tasks() -> None:
     assert turns.of["_until_lost"] <= 3 * 20 + 1
 
 
-@played
-async def test_records_sent_soon_go_out_in_one_batch(world: World) -> None:
-    async with scene(world) as stage:
-        async with stage.producer(linger_ms=1000) as producer:
-            began = now(world)
-            deliveries = [await producer.send_soon("t", b"%d" % each) for each in range(100)]
-            assert now(world) - began < 1, "nobody waits for the broker"
-            assert not any(each.done for each in deliveries)
-            await producer.flush()
-            assert all(each.done for each in deliveries)
-            assert [(await each.wait()).offset for each in deliveries] == list(range(100))
-        batches = stage.cluster.brokers["b1"].replica_manager
-        assert batches is not None
-        assert await stage.values() == [str(each) for each in range(100)]
+@played_in(scene)
+async def test_records_sent_soon_go_out_in_one_batch(stage: Scene, world: World) -> None:
+    async with stage.producer(linger_ms=1000) as producer:
+        began = now(world)
+        deliveries = [await producer.send_soon("t", b"%d" % each) for each in range(100)]
+        assert now(world) - began < 1, "nobody waits for the broker"
+        assert not any(each.done for each in deliveries)
+        await producer.flush()
+        assert all(each.done for each in deliveries)
+        assert [(await each.wait()).offset for each in deliveries] == list(range(100))
+    batches = stage.cluster.brokers["b1"].replica_manager
+    assert batches is not None
+    assert await stage.values() == [str(each) for each in range(100)]
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-@played
-async def test_batches_are_compressed(world: World, codec: str) -> None:
-    async with scene(world) as stage:
-        async with stage.producer(compression_type=codec) as producer:
-            for _ in range(50):
-                await producer.send_soon("t", b"again and again")
-        assert await stage.values() == ["again and again"] * 50
+@played_in(scene)
+async def test_batches_are_compressed(stage: Scene, codec: str) -> None:
+    async with stage.producer(compression_type=codec) as producer:
+        for _ in range(50):
+            await producer.send_soon("t", b"again and again")
+    assert await stage.values() == ["again and again"] * 50
 
 
-@played
-async def test_acks_0_says_no_place(world: World) -> None:
-    async with scene(world) as stage:
-        async with stage.producer(acks="0") as producer:
-            assert (await producer.send("t", b"one")).offset == -1
-        await stage.cluster.clock.sleep(1)
-        assert await stage.values() == ["one"]
+@played_in(scene)
+async def test_acks_0_says_no_place(stage: Scene) -> None:
+    async with stage.producer(acks="0") as producer:
+        assert (await producer.send("t", b"one")).offset == -1
+    await stage.cluster.clock.sleep(1)
+    assert await stage.values() == ["one"]
 
 
-@played
-async def test_keys_have_their_partition_and_the_rest_take_turns(world: World) -> None:
-    async with scene(world, replicas=((1,),) * 4) as stage:
-        async with stage.producer(batch_size=200) as producer:
-            keyed = {(await producer.send("t", b"x", key=b"foobar")).partition for _ in "abc"}
-            assert keyed == {(-790332482 & 0x7FFFFFFF) % 4}
-            deliveries = [await producer.send_soon("t", b"x" * 50) for _ in range(60)]
-            await producer.flush()
-            chosen = [(await each.wait()).partition for each in deliveries]
-        changes = sum(one != other for one, other in pairwise(chosen))
-        assert set(chosen) == {0, 1, 2, 3}
-        assert changes <= 30, "a partition is stayed with for a batch"
-        assert (await _sent_to(stage, partition=2)) == 2
+@played_in(scene, replicas=((1,),) * 4)
+async def test_keys_have_their_partition_and_the_rest_take_turns(stage: Scene) -> None:
+    async with stage.producer(batch_size=200) as producer:
+        keyed = {(await producer.send("t", b"x", key=b"foobar")).partition for _ in "abc"}
+        assert keyed == {(-790332482 & 0x7FFFFFFF) % 4}
+        deliveries = [await producer.send_soon("t", b"x" * 50) for _ in range(60)]
+        await producer.flush()
+        chosen = [(await each.wait()).partition for each in deliveries]
+    changes = sum(one != other for one, other in pairwise(chosen))
+    assert set(chosen) == {0, 1, 2, 3}
+    assert changes <= 30, "a partition is stayed with for a batch"
+    assert (await _sent_to(stage, partition=2)) == 2
 
 
 async def _sent_to(stage: Scene, *, partition: int) -> int:
@@ -162,29 +159,27 @@ async def test_a_topic_that_is_never_created_is_waited_for_up_to_max_block(world
             await producer.send("no/topic", b"one")
 
 
-@played
-async def test_a_sender_without_room_waits(world: World) -> None:
-    async with scene(world) as stage:
-        config = {"buffer_memory": 2000, "batch_size": 1000, "max_request_size": 1000}
-        async with stage.producer(linger_ms=5000, **config) as producer:
-            began = now(world)
-            for each in range(40):
-                await producer.send_soon("t", b"%0100d" % each)
-            assert now(world) - began < 2, "nothing lingers where room is short"
-        assert await stage.values() == [f"{each:0100d}" for each in range(40)]
+@played_in(scene)
+async def test_a_sender_without_room_waits(stage: Scene, world: World) -> None:
+    config = {"buffer_memory": 2000, "batch_size": 1000, "max_request_size": 1000}
+    async with stage.producer(linger_ms=5000, **config) as producer:
+        began = now(world)
+        for each in range(40):
+            await producer.send_soon("t", b"%0100d" % each)
+        assert now(world) - began < 2, "nothing lingers where room is short"
+    assert await stage.values() == [f"{each:0100d}" for each in range(40)]
 
 
-@played
-async def test_no_room_is_waited_for_so_long(world: World) -> None:
-    async with scene(world) as stage:
-        config = {"buffer_memory": 300, "max_block_ms": 2000, "max_request_size": 300}
-        async with stage.producer(delivery_timeout_ms=60_000, **config) as producer:
-            await producer.send("t", b"x")
-            await stage.cluster.kill("b1")
+@played_in(scene)
+async def test_no_room_is_waited_for_so_long(stage: Scene) -> None:
+    config = {"buffer_memory": 300, "max_block_ms": 2000, "max_request_size": 300}
+    async with stage.producer(delivery_timeout_ms=60_000, **config) as producer:
+        await producer.send("t", b"x")
+        await stage.cluster.kill("b1")
+        await producer.send_soon("t", b"x" * 200)
+        with pytest.raises(KafkaTimeoutError, match="no room for 213 bytes within 2000 ms"):
             await producer.send_soon("t", b"x" * 200)
-            with pytest.raises(KafkaTimeoutError, match="no room for 213 bytes within 2000 ms"):
-                await producer.send_soon("t", b"x" * 200)
-            await stage.cluster.start("b1")
+        await stage.cluster.start("b1")
 
 
 @played
@@ -213,33 +208,31 @@ async def test_order_and_uniqueness_survive_killed_leaders(world: World) -> None
         assert await stage.values() == [str(each) for each in range(SENT)]
 
 
-@played
-async def test_a_producer_that_is_there_before_the_brokers_waits_for_them(world: World) -> None:
-    async with scene(world) as stage:
+@played_in(scene)
+async def test_a_producer_that_is_there_before_the_brokers_waits_for_them(stage: Scene) -> None:
+    await stage.cluster.kill("b1")
+    async with stage.producer() as producer, trio.open_nursery() as nursery:
+        nursery.start_soon(producer.send, "t", b"one")
+        await stage.cluster.clock.sleep(20)
+        await stage.cluster.start("b1")
+    assert await stage.values() == ["one"]
+
+
+@played_in(scene)
+async def test_a_delivery_that_takes_too_long_fails(stage: Scene, world: World) -> None:
+    async with stage.producer(
+        delivery_timeout_ms=5000, request_timeout_ms=2000, linger_ms=0
+    ) as producer:
+        await producer.send("t", b"one")
         await stage.cluster.kill("b1")
-        async with stage.producer() as producer, trio.open_nursery() as nursery:
-            nursery.start_soon(producer.send, "t", b"one")
-            await stage.cluster.clock.sleep(20)
-            await stage.cluster.start("b1")
-        assert await stage.values() == ["one"]
-
-
-@played
-async def test_a_delivery_that_takes_too_long_fails(world: World) -> None:
-    async with scene(world) as stage:
-        async with stage.producer(
-            delivery_timeout_ms=5000, request_timeout_ms=2000, linger_ms=0
-        ) as producer:
-            await producer.send("t", b"one")
-            await stage.cluster.kill("b1")
-            began = now(world)
-            with pytest.raises(KafkaError, match="not delivered within 5 s") as caught:
-                await producer.send("t", b"two")
-            assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
-            assert 5.0 <= now(world) - began < 5.2
-            await stage.cluster.start("b1")
-            await producer.send("t", b"three")
-        assert await stage.values() == ["one", "three"]
+        began = now(world)
+        with pytest.raises(KafkaError, match="not delivered within 5 s") as caught:
+            await producer.send("t", b"two")
+        assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+        assert 5.0 <= now(world) - began < 5.2
+        await stage.cluster.start("b1")
+        await producer.send("t", b"three")
+    assert await stage.values() == ["one", "three"]
 
 
 @played
@@ -259,51 +252,47 @@ async def test_a_record_that_is_too_large_is_refused_before_it_is_sent(world: Wo
             await producer.send("t", b"x" * 1000)
 
 
-@played
-async def test_a_batch_that_the_topic_finds_too_large_goes_in_parts(world: World) -> None:
-    async with scene(world, topic={"max.message.bytes": "200"}) as stage:
-        async with stage.producer(linger_ms=100) as producer:
-            sent = [await producer.send_soon("t", b"%050d" % each) for each in range(20)]
-            await producer.flush()
-            assert [(await each.wait()).offset for each in sent] == list(range(20))
-        assert await stage.values() == [f"{each:050d}" for each in range(20)]
+@played_in(scene, topic={"max.message.bytes": "200"})
+async def test_a_batch_that_the_topic_finds_too_large_goes_in_parts(stage: Scene) -> None:
+    async with stage.producer(linger_ms=100) as producer:
+        sent = [await producer.send_soon("t", b"%050d" % each) for each in range(20)]
+        await producer.flush()
+        assert [(await each.wait()).offset for each in sent] == list(range(20))
+    assert await stage.values() == [f"{each:050d}" for each in range(20)]
 
 
-@played
-async def test_leaving_the_block_waits_for_records_on_their_way(world: World) -> None:
-    async with scene(world) as stage:
+@played_in(scene)
+async def test_leaving_the_block_waits_for_records_on_their_way(stage: Scene) -> None:
+    async with stage.producer(linger_ms=10_000) as producer:
+        delivery = await producer.send_soon("t", b"one")
+    assert (await delivery.wait()).offset == 0
+    with pytest.raises(IllegalStateError, match="closed"):
+        await producer.send("t", b"two")
+
+
+@played_in(scene)
+async def test_left_by_an_error_it_does_not_wait(stage: Scene) -> None:
+    deliveries = []
+
+    async def fail() -> None:
         async with stage.producer(linger_ms=10_000) as producer:
-            delivery = await producer.send_soon("t", b"one")
-        assert (await delivery.wait()).offset == 0
-        with pytest.raises(IllegalStateError, match="closed"):
-            await producer.send("t", b"two")
+            deliveries.append(await producer.send_soon("t", b"one"))
+            raise RuntimeError("of the block")
+
+    with pytest.raises(RuntimeError, match="of the block"):
+        await fail()
+    with pytest.raises(PeerUnavailableError, match="the producer was closed"):
+        await deliveries[0].wait()
+    assert await stage.values() == []
 
 
-@played
-async def test_left_by_an_error_it_does_not_wait(world: World) -> None:
-    async with scene(world) as stage:
-        deliveries = []
-
-        async def fail() -> None:
-            async with stage.producer(linger_ms=10_000) as producer:
-                deliveries.append(await producer.send_soon("t", b"one"))
-                raise RuntimeError("of the block")
-
-        with pytest.raises(RuntimeError, match="of the block"):
-            await fail()
-        with pytest.raises(PeerUnavailableError, match="the producer was closed"):
-            await deliveries[0].wait()
-        assert await stage.values() == []
-
-
-@played
-async def test_cancelled_it_does_not_wait_either(world: World) -> None:
-    async with scene(world) as stage:
-        with world.clock("b1").move_on_after(3) as scope:
-            async with stage.producer(linger_ms=10_000) as producer:
-                await producer.send("t", b"one", partition=0)
-        assert scope.cancelled_caught
-        assert now(world) >= 3
+@played_in(scene)
+async def test_cancelled_it_does_not_wait_either(stage: Scene, world: World) -> None:
+    with world.clock("b1").move_on_after(3) as scope:
+        async with stage.producer(linger_ms=10_000) as producer:
+            await producer.send("t", b"one", partition=0)
+    assert scope.cancelled_caught
+    assert now(world) >= 3
 
 
 @played

@@ -9,7 +9,8 @@ from replication.client.producer.batch import RecordRun, record_size
 from replication.errors import ErrorCode, KafkaError
 from scenarios.world.world import World
 from storage.batch.records import Record, RecordFields
-from tests.replication.client.scene import now, played, scene
+from tests.replication.broker.stage import played_in
+from tests.replication.client.scene import Scene, now, played, scene
 
 
 @played
@@ -61,26 +62,27 @@ async def test_a_record_that_is_too_large_is_refused_before_any_is_sent(world: W
         assert await stage.values() == ["sound"]
 
 
-@played
-async def test_records_wait_for_room_and_take_no_more_than_there_is(world: World) -> None:
-    async with scene(world) as stage:
-        config = {"buffer_memory": 2000, "batch_size": 1000, "max_request_size": 1000}
-        async with stage.producer(linger_ms=5000, **config) as producer:
-            began, most = now(world), 0
+@played_in(scene)
+async def test_records_wait_for_room_and_take_no_more_than_there_is(
+    stage: Scene, world: World
+) -> None:
+    config = {"buffer_memory": 2000, "batch_size": 1000, "max_request_size": 1000}
+    async with stage.producer(linger_ms=5000, **config) as producer:
+        began, most = now(world), 0
 
-            async def watch() -> None:
-                nonlocal most
-                while True:
-                    most = max(most, producer._accumulator.used)
-                    await world.clock("producer").sleep(0.001)
+        async def watch() -> None:
+            nonlocal most
+            while True:
+                most = max(most, producer._accumulator.used)
+                await world.clock("producer").sleep(0.001)
 
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(watch)
-                await producer.send_many("t", [b"%0100d" % each for each in range(40)])
-                nursery.cancel_scope.cancel()
-            assert now(world) - began < 2, "nothing lingers where room is short"
-            assert 1000 < most <= 2000
-        assert await stage.values() == [f"{each:0100d}" for each in range(40)]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            await producer.send_many("t", [b"%0100d" % each for each in range(40)])
+            nursery.cancel_scope.cancel()
+        assert now(world) - began < 2, "nothing lingers where room is short"
+        assert 1000 < most <= 2000
+    assert await stage.values() == [f"{each:0100d}" for each in range(40)]
 
 
 @played

@@ -22,6 +22,7 @@ from replication.errors import ConfigError, KafkaError
 from scenarios.world.cluster import SimulatedCluster, open_simulated_cluster
 from scenarios.world.world import World
 from storage.types import TopicPartition
+from tests.replication.broker.stage import played_in
 from tests.replication.client.scene import played
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -148,41 +149,39 @@ async def test_a_new_producer_of_the_id_fences_the_old_one(world: World) -> None
         assert await stage.read(T0) == ["of the new one"]
 
 
-@played
-async def test_a_transaction_that_goes_on_for_too_long_is_aborted(world: World) -> None:
-    async with scene(world) as stage:
-        async with stage.producer(transaction_timeout_ms=5000) as producer:
-            producer.begin_transaction()
-            await producer.send("t", b"late", partition=0)
-            await stage.cluster.clock.sleep(30)
-            with pytest.raises(KafkaError):
-                await producer.commit_transaction()
-        async with stage.producer("another") as other, other.transaction():
-            await other.send("t", b"then", partition=0)
-        assert await stage.read(T0) == ["then"]
+@played_in(scene)
+async def test_a_transaction_that_goes_on_for_too_long_is_aborted(stage: Scene) -> None:
+    async with stage.producer(transaction_timeout_ms=5000) as producer:
+        producer.begin_transaction()
+        await producer.send("t", b"late", partition=0)
+        await stage.cluster.clock.sleep(30)
+        with pytest.raises(KafkaError):
+            await producer.commit_transaction()
+    async with stage.producer("another") as other, other.transaction():
+        await other.send("t", b"then", partition=0)
+    assert await stage.read(T0) == ["then"]
 
 
-@played
-async def test_a_failed_transaction_cannot_be_committed(world: World) -> None:
-    async with scene(world) as stage:
-        async with stage.producer(delivery_timeout_ms=4000, request_timeout_ms=1000) as producer:
-            producer.begin_transaction()
-            await producer.send("t", b"there", partition=0)
-            for name in ("b2", "b3"):
-                await stage.cluster.kill(name)
-            delivery = await producer.send_soon("t", b"not there", partition=0)
-            with pytest.raises(KafkaError):
-                await delivery.wait()
-            with pytest.raises(TransactionAbortedError):
-                await producer.send("t", b"too late", partition=0)
-            with pytest.raises(TransactionAbortedError):
-                await producer.commit_transaction()
-            for name in ("b2", "b3"):
-                await stage.cluster.start(name)
-            await producer.abort_transaction()
-            async with producer.transaction():
-                await producer.send("t", b"then", partition=0)
-        assert await stage.read(T0) == ["then"]
+@played_in(scene)
+async def test_a_failed_transaction_cannot_be_committed(stage: Scene) -> None:
+    async with stage.producer(delivery_timeout_ms=4000, request_timeout_ms=1000) as producer:
+        producer.begin_transaction()
+        await producer.send("t", b"there", partition=0)
+        for name in ("b2", "b3"):
+            await stage.cluster.kill(name)
+        delivery = await producer.send_soon("t", b"not there", partition=0)
+        with pytest.raises(KafkaError):
+            await delivery.wait()
+        with pytest.raises(TransactionAbortedError):
+            await producer.send("t", b"too late", partition=0)
+        with pytest.raises(TransactionAbortedError):
+            await producer.commit_transaction()
+        for name in ("b2", "b3"):
+            await stage.cluster.start(name)
+        await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send("t", b"then", partition=0)
+    assert await stage.read(T0) == ["then"]
 
 
 @pytest.mark.parametrize(
@@ -208,27 +207,26 @@ async def test_a_transaction_without_a_record_that_could_not_be_sent_is_not_comm
 
 
 @pytest.mark.parametrize("victim", ["coordinator", "leader"])
-@played
-async def test_transactions_survive_killed_brokers(world: World, victim: str) -> None:
-    async with scene(world) as stage:
-        async with stage.producer() as producer, trio.open_nursery() as nursery:
+@played_in(scene)
+async def test_transactions_survive_killed_brokers(stage: Scene, victim: str) -> None:
+    async with stage.producer() as producer, trio.open_nursery() as nursery:
 
-            async def kill() -> None:
-                await stage.cluster.clock.sleep(2)
-                name = _victim(stage, victim)
-                await stage.cluster.kill(name)
-                await stage.cluster.clock.sleep(2)
-                await stage.cluster.start(name)
+        async def kill() -> None:
+            await stage.cluster.clock.sleep(2)
+            name = _victim(stage, victim)
+            await stage.cluster.kill(name)
+            await stage.cluster.clock.sleep(2)
+            await stage.cluster.start(name)
 
-            nursery.start_soon(kill)
-            for number in range(8):
-                async with producer.transaction():
-                    await producer.send("t", b"%d" % number, partition=0)
-                    await producer.send("t", b"%d" % number, partition=1)
-                await stage.cluster.clock.sleep(0.5)
-        numbers = [str(number) for number in range(8)]
-        assert await stage.read(T0) == numbers
-        assert await stage.read(T1) == numbers
+        nursery.start_soon(kill)
+        for number in range(8):
+            async with producer.transaction():
+                await producer.send("t", b"%d" % number, partition=0)
+                await producer.send("t", b"%d" % number, partition=1)
+            await stage.cluster.clock.sleep(0.5)
+    numbers = [str(number) for number in range(8)]
+    assert await stage.read(T0) == numbers
+    assert await stage.read(T1) == numbers
 
 
 def _victim(stage: Scene, which: str) -> str:
