@@ -126,8 +126,7 @@ class GroupCoordinator:
         interval = self.config.offsets_retention_check_interval_ms / 1000
         while True:
             await self.seams.clock.sleep(interval)
-            for shard in list(self.shards.values()):
-                await in_steps(self.forgetting.expire(shard))
+            await in_steps(self._of_each_shard(self.forgetting.expire))
 
     # The partitions that are led here.
 
@@ -145,8 +144,12 @@ class GroupCoordinator:
         self._led.apply_metadata(image)
         gone = {each.topic_partition for each in delta.removed}
         if gone:
-            for shard in list(self.shards.values()):
-                await in_steps(self.forgetting.topics_deleted(shard, gone))
+            forget = partial(self.forgetting.topics_deleted, partitions=gone)
+            await in_steps(self._of_each_shard(forget))
+
+    def _of_each_shard(self, steps: Callable[[GroupShard], Steps[None]]) -> Steps[None]:
+        for shard in list(self.shards.values()):
+            yield from steps(shard)
 
     async def _load(self, shard: GroupShard) -> None:
         state = Replayed()

@@ -27,6 +27,9 @@ from replication.net.seams import NodeClock
 from replication.steps import Steps, each_of
 from storage.types import NO_OFFSET, TopicPartition
 
+LOOKING_AT_A_GROUP = 4
+"""What it takes to look at one group, in items of a list."""
+
 Tombstones: TypeAlias = dict[TopicPartition, KeyAndValue]
 
 
@@ -43,7 +46,7 @@ class Forgetting:
     def expire(self, shard: GroupShard) -> Steps[None]:
         """Delete the offsets and groups of `shard` that have expired."""
         for group_id, hosted in shard:
-            yield 1 + len(hosted.offsets)
+            yield LOOKING_AT_A_GROUP + len(hosted.offsets)
             made = yield from tombstones(group_id, self._expired(hosted))
             if not shard.serves(group_id, hosted):
                 continue
@@ -72,7 +75,7 @@ class Forgetting:
     def topics_deleted(self, shard: GroupShard, partitions: set[TopicPartition]) -> Steps[None]:
         """Forget the offsets that the groups of `shard` have committed for deleted partitions."""
         for group_id, hosted in shard:
-            yield 1 + len(hosted.offsets)
+            yield LOOKING_AT_A_GROUP + len(hosted.offsets)
             made = yield from tombstones(group_id, hosted.offsets.among(partitions))
             if not shard.serves(group_id, hosted):
                 continue

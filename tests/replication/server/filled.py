@@ -18,6 +18,7 @@ from replication.broker.broker import Broker
 from replication.config import ConfigOperation
 from replication.errors import ErrorCode
 from replication.groups.rules.group import Group
+from replication.groups.rules.offsets import CommittedOffset
 from replication.transactions.rules.decisions import Slot, created
 from replication.wire.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -116,10 +117,10 @@ class Request:
 
 
 @asynccontextmanager
-async def filled(*, partitions: int, others: int) -> AsyncIterator[Filled]:
+async def filled(*, partitions: int, others: int, **properties: str) -> AsyncIterator[Filled]:
     """A cluster of one broker that has so much."""
     # What is counted or weighed takes long: meanwhile the broker is to stay in the cluster.
-    async with attacked(broker_session_timeout_ms="600000") as stage:
+    async with attacked(broker_session_timeout_ms="600000", **properties) as stage:
         growth = create_partitions(partitions, validate_only=False)
         growth.timeout_ms = 600_000
         await stage.send(frame_of(growth), nullcontext({}))
@@ -157,9 +158,13 @@ def _are_loaded(broker: Broker) -> bool:
 
 def _fill(broker: Broker, count: int) -> None:
     now_ms = broker.seams.clock.wall_ms()
-    log = broker.replica_manager.hosted.get(TopicPartition(TOPIC, 0)).log
+    partition = TopicPartition(TOPIC, 0)
+    log = broker.replica_manager.hosted.get(partition).log
     for number, name in enumerate(names(count, "filled-%d"), start=1_000_000):
-        broker.groups.serving(name).add(Group(name))
+        group = broker.groups.serving(name).add(Group(name))
+        group.offsets.put(
+            partition, CommittedOffset(offset=0, commit_timestamp=now_ms), log_offset=0
+        )
         slot = Slot(created(name, producer_id=number, timeout_ms=60_000, now_ms=now_ms))
         broker.transactions.serving(name).slots[name] = slot
         log.producers.producers[number] = ProducerState(number, last_timestamp=now_ms)

@@ -13,7 +13,7 @@ processor time. A request belongs here when a few bytes of it ask for work; add 
 import sys
 import time
 import tracemalloc
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from types import FrameType
 from typing import Any, cast
@@ -295,12 +295,12 @@ class Steps:
 class Cost:
     """What one request cost, as far as it was counted, weighed or timed."""
 
-    frame_bytes: int
-    answer_bytes: int
+    frame_bytes: int = 0
+    answer_bytes: int = 0
     """0 where the broker closed the connection instead."""
-    neighbours_answers: int
+    neighbours_answers: int = 0
     """How often the neighbour was answered meanwhile."""
-    neighbours_wait: float
+    neighbours_wait: float = 0.0
     """The longest that it waited for one, in seconds."""
     steps: int = 0
     """The lines of the longest turn."""
@@ -357,25 +357,36 @@ class Attacked:
 
     async def send(self, frame: bytes, watch: AbstractContextManager[dict[str, Any]]) -> Cost:
         """Send it, read its answer, and return what that cost, as `watch` sees it."""
-        neighbour = Neighbour(self.address, Client(self.seams(ADMIN)))
         host, _, port = self.address.rpartition(":")
         connection = await self.seams(EVE).transport.connect(host, int(port))
+
+        async def exchange() -> int:
+            await connection.send_buffers([frame])
+            return await drop_answer(connection)
+
         try:
-            async with trio.open_nursery() as nursery:
-                await nursery.start(neighbour.run)
-                with watch as measured:
-                    await connection.send_buffers([frame])
-                    answer_bytes = await drop_answer(connection)
-                cost = Cost(
-                    frame_bytes=len(frame),
-                    answer_bytes=answer_bytes,
-                    neighbours_answers=neighbour.answers,
-                    neighbours_wait=neighbour.longest_wait,
-                    **measured,
-                )
-                nursery.cancel_scope.cancel()
+            return attrs.evolve(await self.endured(exchange, watch), frame_bytes=len(frame))
         finally:
             connection.close()
+
+    async def endured(
+        self,
+        work: Callable[[], Awaitable[int | None]],
+        watch: AbstractContextManager[dict[str, Any]],
+    ) -> Cost:
+        """Return what `work` cost beside a neighbour; it returns the bytes of an answer, if any."""
+        neighbour = Neighbour(self.address, Client(self.seams(ADMIN)))
+        async with trio.open_nursery() as nursery:
+            await nursery.start(neighbour.run)
+            with watch as measured:
+                answer_bytes = await work()
+            cost = Cost(
+                answer_bytes=answer_bytes or 0,
+                neighbours_answers=neighbour.answers,
+                neighbours_wait=neighbour.longest_wait,
+                **measured,
+            )
+            nursery.cancel_scope.cancel()
         return cost
 
 
