@@ -43,24 +43,24 @@ PARTITIONS = 9_999
 OTHERS = 20_000
 """The groups, transactional ids and producers of the broker that has much of everything."""
 QUICK_JOBS = {
-    "replica_high_watermark_checkpoint_interval_ms": "1000",
-    "replica_lag_time_max_ms": "2000",
-    "log_flush_scheduler_interval_ms": "1000",
-    "log_flush_offset_checkpoint_interval_ms": "1000",
-    "log_flush_start_offset_checkpoint_interval_ms": "1000",
-    "log_initial_task_delay_ms": "1000",
-    "log_retention_check_interval_ms": "1000",
-    "log_cleaner_backoff_ms": "1000",
-    "producer_id_expiration_check_interval_ms": "1000",
-    "offsets_retention_check_interval_ms": "1000",
-    "log_cleanup_policy": "compact,delete",
+    "replica.high.watermark.checkpoint.interval.ms": "1000",
+    "replica.lag.time.max.ms": "2000",
+    "log.flush.scheduler.interval.ms": "1000",
+    "log.flush.offset.checkpoint.interval.ms": "1000",
+    "log.flush.start.offset.checkpoint.interval.ms": "1000",
+    "log.initial.task.delay.ms": "1000",
+    "log.retention.check.interval.ms": "1000",
+    "log.cleaner.backoff.ms": "1000",
+    "producer.id.expiration.check.interval.ms": "1000",
+    "offsets.retention.check.interval.ms": "1000",
+    "log.cleanup.policy": "compact,delete",
 }
 JOBS_SECONDS = 5.0
 COMPACTED = {
-    "log_cleanup_policy": "compact",
-    "log_segment_bytes": str(1 << 20),
-    "log_cleaner_backoff_ms": "5000",
-    "log_cleaner_min_cleanable_ratio": "0.01",
+    "log.cleanup.policy": "compact",
+    "log.segment.bytes": str(1 << 20),
+    "log.cleaner.backoff.ms": "5000",
+    "log.cleaner.min.cleanable.ratio": "0.01",
 }
 COMPACTED_BATCHES, BATCH_RECORDS = 100, 5_000
 
@@ -106,7 +106,7 @@ def freeze() -> None:
 
 
 async def about_everything() -> AsyncIterator[Stall]:
-    async with filled(partitions=PARTITIONS, others=OTHERS, **QUICK_JOBS) as stage:
+    async with filled(partitions=PARTITIONS, others=OTHERS, properties=QUICK_JOBS) as stage:
         freeze()
         jobs = await stage.endured(partial(trio.sleep, JOBS_SECONDS), timed())
         yield Stall("A broker's own jobs", jobs)
@@ -117,7 +117,7 @@ async def about_everything() -> AsyncIterator[Stall]:
 
 async def of_logs() -> AsyncIterator[Stall]:
     """Compact a log, and open it again after a kill."""
-    async with attacked(**COMPACTED) as stage:
+    async with attacked(properties=COMPACTED) as stage:
         for number in range(COMPACTED_BATCHES):
             await stage.send(frame_of(produce(keyed(number))), nullcontext({}))
         freeze()

@@ -8,8 +8,9 @@ Partitions are created as any other. Groups, transactional ids and producers are
 broker keeps what it has read from its logs: a hundred thousand requests would take minutes.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -117,10 +118,12 @@ class Request:
 
 
 @asynccontextmanager
-async def filled(*, partitions: int, others: int, **properties: str) -> AsyncIterator[Filled]:
+async def filled(
+    *, partitions: int, others: int, properties: Mapping[str, str] = MappingProxyType({})
+) -> AsyncIterator[Filled]:
     """A cluster of one broker that has so much."""
     # What is counted or weighed takes long: meanwhile the broker is to stay in the cluster.
-    async with attacked(broker_session_timeout_ms="600000", **properties) as stage:
+    async with attacked(properties={**properties, "broker.session.timeout.ms": "600000"}) as stage:
         growth = create_partitions(partitions, validate_only=False)
         growth.timeout_ms = 600_000
         await stage.send(frame_of(growth), nullcontext({}))

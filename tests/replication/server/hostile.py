@@ -13,9 +13,9 @@ processor time. A request belongs here when a few bytes of it ask for work; add 
 import sys
 import time
 import tracemalloc
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any, cast
 
 import attrs
@@ -465,13 +465,14 @@ async def drop_answer(connection: Connection) -> int:
 
 
 @asynccontextmanager
-async def attacked(*, unauthorised: bool = False, **properties: str) -> AsyncIterator[Attacked]:
+async def attacked(
+    *, unauthorised: bool = False, properties: Mapping[str, str] = MappingProxyType({})
+) -> AsyncIterator[Attacked]:
     """A cluster of one broker with `TOPIC`, as `Hostile.unauthorised` asks for."""
-    changed = {key.replace("_", "."): value for key, value in properties.items()}
     async with open_cluster(
         brokers=1,
         listeners=["INSIDE"] if unauthorised else ["PLAINTEXT"],
-        properties=QUICK | (WITH_ACLS if unauthorised else {}) | changed,
+        properties=QUICK | (WITH_ACLS if unauthorised else {}) | dict(properties),
     ) as cluster:
         stage = Attacked(cluster, unauthorised)
         await Client(stage.seams(ADMIN)).create_topic(stage.address, TOPIC, replicas=1)
