@@ -6,7 +6,7 @@ runs each of these was reached, and fails while one was reached in none.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
@@ -102,6 +102,17 @@ SELDOM = (
 
 _BROKER = re.compile(r"b\d+")
 _REFUSAL = re.compile(r"\bNOT_ENOUGH_REPLICAS\w*")
+_BY_EVENT: Mapping[type[Event], str] = {
+    CutUndone: "a cut was undone, as it had not been synced",
+    DiskReplaced: "a disk was replaced",
+    DuplicateRecognised: "a duplicate was recognised by its sequence",
+    LateBytes: "bytes came late, of a connection before",
+    LogDirectoryFailed: "a log directory failed",
+    MessageTorn: "a message broke off",
+    PartitionOffline: "nobody could lead",
+    ReadFromFollower: "a consumer of ours read from a follower",
+    RottenBatchGiven: "a consumer was given a batch that had rotten",
+}
 _REFUSED = {
     "UNKNOWN_LEADER_EPOCH": "a fetch came before its leader knew the epoch",
     "NOT_LEADER_OR_FOLLOWER": "a fetch came to a broker that did not lead",
@@ -137,8 +148,9 @@ class _Reading:
     _down: set[str] = attrs.field(factory=set)
 
     def markers(self, entry: TraceEntry) -> Iterator[str]:
+        if type(entry.event) in _BY_EVENT:
+            yield _BY_EVENT[type(entry.event)]
         yield from self._in_one_event(entry.event)
-        yield from self._on_the_wire(entry.event)
         yield from self._in_the_isr(entry.event)
         yield from self._on_a_node(entry.event)
         yield from self._on_a_replica(entry.node, entry.event)
@@ -150,39 +162,20 @@ class _Reading:
         match event:
             case LeaderElected(cause=cause) if cause in _ELECTIONS:
                 yield _ELECTIONS[cause]
-            case PartitionOffline():
-                yield "nobody could lead"
             case PartitionFailed(cause=cause) if cause.startswith("fenced"):
                 yield "a fetch was fenced by its leader epoch"
             case BatchAnswered(answer=answer) if found := _REFUSAL.search(answer):
                 yield f"refused with {found[0]}"
             case LogRecovered(truncated_bytes=cut) if cut > 0:
                 yield "a log was recovered with a cut"
-            case LogDirectoryFailed():
-                yield "a log directory failed"
             case LogCleaned(partition=partition) if partition in self._behind:
                 yield "a log was compacted while a replica was behind"
             case SegmentsDeleted(partition=partition) if partition.topic not in IGNORED_TOPICS:
                 yield "segments were deleted"
-            case DiskReplaced():
-                yield "a disk was replaced"
             case PartitionStopped(deleted=True):
                 yield "a replica was taken away"
-            case ReadFromFollower():
-                yield "a consumer of ours read from a follower"
-            case _:
-                pass
-
-    def _on_the_wire(self, event: Event) -> Iterator[str]:
-        match event:
             case FetchRefused(error=error) if error in _REFUSED:
                 yield _REFUSED[error]
-            case DuplicateRecognised():
-                yield "a duplicate was recognised by its sequence"
-            case MessageTorn():
-                yield "a message broke off"
-            case LateBytes():
-                yield "bytes came late, of a connection before"
             case _:
                 pass
 
@@ -246,8 +239,6 @@ class _Reading:
 
     def _on_a_disk(self, node: str, event: Event) -> Iterator[str]:
         match event:
-            case CutUndone():
-                yield "a cut was undone, as it had not been synced"
             case DiskLies(node=name):
                 self._liars.add(name)
             case PowerCut(node=name) if name in self._liars:
@@ -256,8 +247,6 @@ class _Reading:
                 yield "a log was found to lack what had been synced"
             case BitFlipped(node=name, partition=partition):
                 self._rotten.add((name, partition))
-            case RottenBatchGiven():
-                yield "a consumer was given a batch that had rotten"
             case LogRecovered(partition=partition, truncated_bytes=cut) if cut > 0:
                 if (node, partition) in self._rotten:
                     yield "a log was cut where it had rotten"
