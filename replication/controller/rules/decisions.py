@@ -104,12 +104,7 @@ def elections_without(
         isr = tuple(replica for replica in partition.isr if replica != broker_id)
         return Wish(isr=isr, lost_its_tail=broker_id if lost_its_tail else None)
 
-    return _elections(
-        image,
-        rules_of,
-        wish,
-        is_active=lambda replica: replica != broker_id and image.may_join_isr(replica),
-    )
+    return _elections(image, rules_of, wish, is_active=_others_of(image, broker_id))
 
 
 def elections_without_directories(
@@ -124,12 +119,12 @@ def elections_without_directories(
             return None
         return Wish(isr=tuple(replica for replica in partition.isr if replica != broker_id))
 
-    return _elections(
-        image,
-        rules_of,
-        wish,
-        is_active=lambda replica: replica != broker_id and image.may_join_isr(replica),
-    )
+    return _elections(image, rules_of, wish, is_active=_others_of(image, broker_id))
+
+
+def _others_of(image: MetadataImage, broker_id: int) -> Callable[[int], bool]:
+    """Return the check that a broker is another one than `broker_id` and may join an ISR."""
+    return lambda replica: replica != broker_id and image.may_join_isr(replica)
 
 
 def _in_place(

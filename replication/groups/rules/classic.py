@@ -27,7 +27,7 @@ from typing import Final, assert_never
 import attrs
 
 from replication.errors import ErrorCode
-from replication.events import GroupMemberLeft, GroupRebalanceStarted, GroupStabilized
+from replication.events import Event, GroupMemberLeft, GroupRebalanceStarted, GroupStabilized
 from replication.groups.rules.effects import (
     Answer,
     AssignmentStored,
@@ -105,6 +105,9 @@ class ClassicGroup:
     def add_effect(self, effect: Effect) -> None:
         self._effects.append(effect)
 
+    def emit(self, event: Event) -> None:
+        self.add_effect(Emit(event))
+
     def answer_join(self, member: Member, result: JoinResult) -> None:
         """Answer the JoinGroup of this member that waits, if there is one."""
         if member.join_ticket is not None:
@@ -151,7 +154,7 @@ class ClassicGroup:
     def resume(self, at: Moment) -> None:
         """Begin every session anew after the log was read, and rebalance a group that is too large."""
         for member in self.group.members.values():
-            member.heard_of(at.now_ms)
+            member.renew_session(at.now_ms)
         if len(self.group.members) > self.limits.max_size:
             self.maybe_prepare_rebalance("more members than group.max.size", at)
 
@@ -162,7 +165,7 @@ class ClassicGroup:
             self.maybe_complete_join(at)
         for member in list(self.group.members.values()):
             if member.deadline_ms is not None and member.deadline_ms <= at.now_ms:
-                if member.awaits_us:
+                if member.awaits_answer:
                     member.deadline_ms = None
                 else:
                     self.remove_member(member, "session expired", at)
@@ -219,14 +222,12 @@ class ClassicGroup:
         else:
             self._join_timer = _JoinTimer(deadline_ms=at.now_ms + timeout_ms)
         group.transition(GroupState.PREPARING_REBALANCE, wall_ms=at.wall_ms)
-        self.add_effect(
-            Emit(
-                GroupRebalanceStarted(
-                    group=group.group_id,
-                    generation=group.generation,
-                    members=len(group.members),
-                    cause=cause,
-                )
+        self.emit(
+            GroupRebalanceStarted(
+                group=group.group_id,
+                generation=group.generation,
+                members=len(group.members),
+                cause=cause,
             )
         )
         self.maybe_complete_join(at)
@@ -257,7 +258,7 @@ class ClassicGroup:
             return
         for member in group.members.values():
             self.answer_join(member, self.joined(member))
-            member.heard_of(at.now_ms)
+            member.renew_session(at.now_ms)
             member.is_new = False
         self._unsynced = set(group.members)
         self._sync_deadline_ms = at.now_ms + group.rebalance_timeout_ms
@@ -287,14 +288,12 @@ class ClassicGroup:
         self.answer_sync(member, SyncResult(error=gone))
         self.group.remove(member.member_id)
         self.has_synced(member.member_id)
-        self.add_effect(
-            Emit(
-                GroupMemberLeft(
-                    group=self.group.group_id,
-                    member=member.member_id,
-                    instance=member.group_instance_id or "",
-                    cause=cause,
-                )
+        self.emit(
+            GroupMemberLeft(
+                group=self.group.group_id,
+                member=member.member_id,
+                instance=member.group_instance_id or "",
+                cause=cause,
             )
         )
 
@@ -341,15 +340,13 @@ class ClassicGroup:
             return
         group.transition(GroupState.STABLE, wall_ms=at.wall_ms)
         assert group.protocol_name is not None, "a stable group has a protocol"
-        self.add_effect(
-            Emit(
-                GroupStabilized(
-                    group=group.group_id,
-                    generation=group.generation,
-                    protocol=group.protocol_name,
-                    leader=group.leader_id or "",
-                    members=tuple(group.members),
-                )
+        self.emit(
+            GroupStabilized(
+                group=group.group_id,
+                generation=group.generation,
+                protocol=group.protocol_name,
+                leader=group.leader_id or "",
+                members=tuple(group.members),
             )
         )
 
@@ -360,7 +357,7 @@ class ClassicGroup:
             if error is not ErrorCode.NONE:
                 member.assignment = b""
             if self.answer_sync(member, self.synced(member, error)):
-                member.heard_of(at.now_ms)
+                member.renew_session(at.now_ms)
 
     def synced(self, member: Member, error: ErrorCode = ErrorCode.NONE) -> SyncResult:
         if error is not ErrorCode.NONE:
@@ -394,7 +391,7 @@ class ClassicGroup:
             # Before JoinGroup 9 no answer lets a leader skip the assignment; so the answer
             # names the leader by its former id, and this member does not assign.
             self.answer_join(member, self.joined(member, leader=purpose.old_leader))
-        member.heard_of(at.now_ms)
+        member.renew_session(at.now_ms)
 
     # The end.
 

@@ -92,7 +92,7 @@ class Member:
         return self.join_ticket is not None
 
     @property
-    def awaits_us(self) -> bool:
+    def awaits_answer(self) -> bool:
         """Whether it cannot send heartbeats, since its connection waits for an answer."""
         return not self.is_new and (self.join_ticket is not None or self.sync_ticket is not None)
 
@@ -109,7 +109,7 @@ class Member:
         wanted = set(candidates)
         return next(each.name for each in self.protocols if each.name in wanted)
 
-    def heard_of(self, now_ms: int) -> None:
+    def renew_session(self, now_ms: int) -> None:
         self.deadline_ms = now_ms + self.session_timeout_ms
 
 

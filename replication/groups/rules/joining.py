@@ -17,7 +17,6 @@ from replication.groups.rules.classic import NEW_MEMBER_JOIN_TIMEOUT_MS, Classic
 from replication.groups.rules.effects import (
     NO_MEMBER_ID,
     Answer,
-    Emit,
     JoinResult,
     Moment,
     ReplacementStored,
@@ -137,14 +136,12 @@ def _add(machine: ClassicGroup, request: Join, member_id: str, at: Moment) -> No
             deadline_ms=at.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS,
         )
     )
-    machine.add_effect(
-        Emit(
-            GroupMemberJoined(
-                group=machine.group.group_id,
-                member=member_id,
-                instance=request.group_instance_id or "",
-                client=request.client_id,
-            )
+    machine.emit(
+        GroupMemberJoined(
+            group=machine.group.group_id,
+            member=member_id,
+            instance=request.group_instance_id or "",
+            client=request.client_id,
         )
     )
     machine.maybe_prepare_rebalance(_because("a member joins", request), at)
@@ -191,7 +188,7 @@ def _replace(machine: ClassicGroup, request: Join, old_id: str, at: Moment) -> N
     )
     member = machine.replace_member(old_id, request.new_member_id)
     _update(machine, member, request)
-    member.heard_of(at.now_ms)
+    member.renew_session(at.now_ms)
     if group.state is GroupState.COMPLETING_REBALANCE:
         # The leader may be assigning to the former id at this moment.
         machine.prepare_rebalance(_because("a static member is replaced", request), at)

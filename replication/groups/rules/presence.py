@@ -60,7 +60,7 @@ def sync(
     machine.has_synced(member_id)
     if group.state is GroupState.STABLE:
         machine.add_effect(Answer(ticket, machine.synced(member)))
-        member.heard_of(at.now_ms)
+        member.renew_session(at.now_ms)
         return
     # A member that sends another SyncGroup has given up its former request.
     machine.answer_sync(member, SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS))
@@ -83,7 +83,7 @@ def heartbeat(
     error = _fault_in_generation(group, member_id, group_instance_id, generation)
     if error is not ErrorCode.NONE:
         return error
-    group.members[member_id].heard_of(at.now_ms)
+    group.members[member_id].renew_session(at.now_ms)
     if group.state is GroupState.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
@@ -137,5 +137,5 @@ def commit(
         return error
     if group.state is GroupState.COMPLETING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
-    group.members[member_id].heard_of(at.now_ms)
+    group.members[member_id].renew_session(at.now_ms)
     return ErrorCode.NONE

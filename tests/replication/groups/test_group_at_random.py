@@ -258,7 +258,7 @@ class GroupAtRandom(RuleBasedStateMachine):
     @invariant()
     def every_member_is_watched_or_waited_on(self) -> None:
         for member in self.desk.group.members.values():
-            assert member.deadline_ms is not None or member.awaits_us
+            assert member.deadline_ms is not None or member.awaits_answer
 
     def teardown(self) -> None:
         """Left alone, everybody is answered: no ticket is forgotten."""
