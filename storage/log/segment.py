@@ -25,7 +25,7 @@ This file is long because a segment is one file and three indexes that change to
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import attrs
 
@@ -39,7 +39,7 @@ from storage.batch.record_batch import (
 from storage.errors import CorruptRecordError
 from storage.filesystem import FileSystem
 from storage.log.file_region import FileRegion, Pins
-from storage.log.index.index_file import MAX_RELATIVE_OFFSET
+from storage.log.index.index_file import MAX_RELATIVE_OFFSET, IndexFile
 from storage.log.index.offset_index import OffsetIndex
 from storage.log.index.time_index import TimeIndex, TimestampOffset
 from storage.log.index.transaction_index import TransactionIndex
@@ -65,6 +65,9 @@ MAX_INDEX_INTERVAL = 64 * 1024
 # The last appends are what followers ask for next; they are found without reading, in a sixth of
 # the time.
 _REMEMBERED_APPENDS = 64
+
+
+_Index = TypeVar("_Index", bound=IndexFile)
 
 
 def file_name(base_offset: Offset, suffix: str) -> str:
@@ -212,26 +215,24 @@ class Segment:
     @property
     def offset_index(self) -> OffsetIndex:
         if self._offset_index is None:
-            self._offset_index = OffsetIndex.open(
-                self.file_system,
-                self.path(INDEX_SUFFIX),
-                base_offset=self.base_offset,
-                max_size=self.max_index_bytes,
-            )
-            self._note_open()
+            self._offset_index = self._open_index(OffsetIndex, INDEX_SUFFIX)
         return self._offset_index
 
     @property
     def time_index(self) -> TimeIndex:
         if self._time_index is None:
-            self._time_index = TimeIndex.open(
-                self.file_system,
-                self.path(TIME_INDEX_SUFFIX),
-                base_offset=self.base_offset,
-                max_size=self.max_index_bytes,
-            )
-            self._note_open()
+            self._time_index = self._open_index(TimeIndex, TIME_INDEX_SUFFIX)
         return self._time_index
+
+    def _open_index(self, kind: type[_Index], suffix: str) -> _Index:
+        index = kind.open(
+            self.file_system,
+            self.path(suffix),
+            base_offset=self.base_offset,
+            max_size=self.max_index_bytes,
+        )
+        self._note_open()
+        return index
 
     @property
     def transaction_index(self) -> TransactionIndex:
@@ -580,10 +581,9 @@ class Segment:
 
     def trim_indexes(self) -> None:
         self._indexes_have_room = False
-        if self._offset_index is not None:
-            self._offset_index.trim()
-        if self._time_index is not None:
-            self._time_index.trim()
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.trim()
 
     def reset_indexes(self) -> None:
         """Empty the indexes, to be filled by `reindex`."""
@@ -609,12 +609,9 @@ class Segment:
         self._offset_index = self._time_index = self._transaction_index = None
 
     def _close_indexes(self) -> None:
-        if self._offset_index is not None:
-            self._offset_index.close()
-        if self._time_index is not None:
-            self._time_index.close()
-        if self._transaction_index is not None:
-            self._transaction_index.close()
+        for index in (self._offset_index, self._time_index, self._transaction_index):
+            if index is not None:
+                index.close()
 
     def delete(self) -> list[str]:
         """Rename its files out of the way, and return all names that they have or may get.

@@ -55,6 +55,15 @@ def filled(seed: int) -> Log:
     return log
 
 
+CRASHES = [
+    pytest.param(False, 0, id="killed", marks=pytest.mark.deep),
+    # What is left after a power cut is chance's to say.
+    pytest.param(True, 1, id="power cut"),
+    pytest.param(True, 2, id="power cut, seed 2", marks=pytest.mark.deep),
+    pytest.param(True, 3, id="power cut, seed 3", marks=pytest.mark.deep),
+]
+
+
 def spans(log: Log) -> Iterator[tuple[int, int]]:
     bases = [*log.segments.base_offsets, log.log_end_offset]
     yield from itertools.pairwise(bases)
@@ -79,16 +88,7 @@ def crashed_after(seed: int, changes: int, *, power: bool) -> tuple[Log, Cleanin
     return log, cleaning, died
 
 
-@pytest.mark.parametrize(
-    ("power", "seed"),
-    [
-        pytest.param(False, 0, id="killed", marks=pytest.mark.deep),
-        pytest.param(True, 0, id="power cut"),
-        # What is left after a power cut is chance's to say.
-        pytest.param(True, 1, id="power cut, seed 1", marks=pytest.mark.deep),
-        pytest.param(True, 2, id="power cut, seed 2", marks=pytest.mark.deep),
-    ],
-)
+@pytest.mark.parametrize(("power", "seed"), CRASHES)
 def test_a_crash_at_any_operation_leaves_each_segment_old_or_new(power: bool, seed: int) -> None:
     reference = filled(0)
     old: dict[int, Pair] = pairs(reference)
@@ -128,35 +128,33 @@ def within(found: dict[int, Pair], low: int, high: int) -> dict[int, Pair]:
     return {offset: pair for offset, pair in found.items() if low <= offset < high}
 
 
-@pytest.mark.parametrize("power", [False, True], ids=["killed", "power cut"])
-def test_a_crash_while_loading_finishes_a_swap_changes_nothing(power: bool) -> None:
+@pytest.mark.parametrize(("power", "seed"), CRASHES)
+def test_a_crash_while_loading_finishes_a_swap_changes_nothing(power: bool, seed: int) -> None:
     reference = filled(0)
     old = pairs(reference)
     clean(reference)
     new = pairs(reference)
-    looked_at = 0
-    for seed in range(3 if power else 1):
-        changes, died = -1, True
-        while died:
-            changes += 1
-            for again in range(12):
-                log, _, died = crashed_after(seed, changes, power=power)
-                disk = log.local.file_system
-                assert isinstance(disk, FaultyFileSystem)
-                names = disk.reopen().list_directory(log.directory)
-                if not any(each.endswith(".swap") for each in names):
-                    break
-                disk = disk.reopen()
-                disk.die_after(again)
-                with contextlib.suppress(StorageError, OSError):
-                    open_again(disk)
-                if power:
-                    disk.crash()
-                found = pairs(open_again(disk.reopen()))
-                for low, high in spans(open_again(disk.reopen())):
-                    part = within(found, low, high)
-                    assert part in (within(old, low, high), within(new, low, high))
-                looked_at += 1
+    looked_at, changes, died = 0, -1, True
+    while died:
+        changes += 1
+        for again in range(12):
+            log, _, died = crashed_after(seed, changes, power=power)
+            disk = log.local.file_system
+            assert isinstance(disk, FaultyFileSystem)
+            names = disk.reopen().list_directory(log.directory)
+            if not any(each.endswith(".swap") for each in names):
+                break
+            disk = disk.reopen()
+            disk.die_after(again)
+            with contextlib.suppress(StorageError, OSError):
+                open_again(disk)
+            if power:
+                disk.crash()
+            found = pairs(open_again(disk.reopen()))
+            for low, high in spans(open_again(disk.reopen())):
+                part = within(found, low, high)
+                assert part in (within(old, low, high), within(new, low, high))
+            looked_at += 1
     assert looked_at > 20
 
 
