@@ -5,13 +5,14 @@
     after    [k2      k4 -k3 k1            ]│[ active ...     cleaned up to 9
               5       6   7  8
 
-    manager.py       which log is cleaned next, who cleans what, what is checkpointed
     candidates.py    how dirty a log is, and up to where it may be cleaned
-    cleaner.py       one round over one log: fill the map, copy what stays
+    cleaner.py       one round over one log: fill the map, copy what stays, segments in groups
     offset_map.py    key -> last offset, in memory of a fixed size
     filter.py        the records of a batch that stay, and the batch written anew
     transactions.py  which transactions were aborted, which have nothing left
-    swap.py          .cleaned -> .swap -> the segment's name
+
+Which log is cleaned next, and what is checkpointed, decides `storage.manager.cleaner_manager`; how
+a cleaned segment takes its place, through any crash, is in `storage.log.swap`.
 
 Rule 1: a round is planned and its groups are put in place on the loop; in between it reads
 closed segments that cannot change and writes files of its own, anywhere (`Cleaning.advance`).
