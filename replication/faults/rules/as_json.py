@@ -6,8 +6,8 @@ The names are those of `FaultRule`. An absent field and null mean the same. A tr
 "every_time", or another name with a number.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -32,59 +32,85 @@ from replication.wire.apis import ApiKey
 _ONLY_IN_A_PROGRAM = {"when"}
 FIELDS = {field.name for field in attrs.fields(FaultRule)} - _ONLY_IN_A_PROGRAM
 
-_COUNT = {"type": "integer", "minimum": 1}
-_PROBABILITY = {"type": "number", "minimum": 0, "maximum": 1}
+Schema: TypeAlias = Mapping[str, Any]
+
+_COUNT: Schema = {"type": "integer", "minimum": 1}
+_NAME: Schema = {"type": "string", "minLength": 1}
+_TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
+_INTEGER: Schema = {"type": "integer"}
 
 
-def _whole(description: str) -> dict[str, Any]:
-    return {"type": "integer", "minimum": 0, "maximum": MOST, "description": description}
-
-
-def _with_number(word: str, number: Mapping[str, Any]) -> dict[str, Any]:
+def record(properties: Mapping[str, Schema], *, optional: Iterable[str] = ()) -> Schema:
+    """Return the JSON schema of an object with these properties and no others."""
     return {
         "type": "object",
-        "properties": {word: number},
-        "required": [word],
+        "properties": dict(properties),
+        "required": [name for name in properties if name not in optional],
         "additionalProperties": False,
     }
 
 
-TRIGGER_SCHEMA: Mapping[str, Any] = {
+def _whole(description: str) -> Schema:
+    return {"type": "integer", "minimum": 0, "maximum": MOST, "description": description}
+
+
+def _one_of(names: Iterable[str], description: str = "") -> Schema:
+    about = {"description": description} if description else {}
+    return {"enum": list(names), **about}
+
+
+TRIGGER_SCHEMA: Schema = {
     "description": "The matching requests that the rule is applied to; every_time by default.",
     "oneOf": [
         {"enum": ["once", "every_time"]},
-        _with_number("times", _COUNT),
-        _with_number("on_call", _COUNT),
-        _with_number("with_probability", _PROBABILITY),
+        record({"times": _COUNT}),
+        record({"on_call": _COUNT}),
+        record({"with_probability": {"type": "number", "minimum": 0, "maximum": 1}}),
     ],
 }
-RULE_SCHEMA: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {
-        "api": {
-            "enum": [key.name for key in ApiKey],
-            "description": "The API of the requests; all by default.",
-        },
-        "topic": {"type": "string", "minLength": 1},
+RULE_SCHEMA = record(
+    {
+        "api": _one_of(ApiKey.__members__, "The API of the requests; all by default."),
+        "topic": _NAME,
         "partition": _whole("A partition of the topic."),
-        "client_id": {
-            "type": "string",
-            "minLength": 1,
-            "description": "A shell pattern, such as app-*",
-        },
+        "client_id": {**_NAME, "description": "A shell pattern, such as app-*"},
         "broker": _whole("The node that gets the request; 0 is the controller."),
-        "sender": {
-            "enum": [each.value for each in RequestSender],
-            "description": "By default clients, or brokers for an API that only brokers use.",
-        },
-        "error": {"enum": [code.name for code in ErrorCode if code is not ErrorCode.NONE]},
-        "effect": {"enum": [each.value for each in Effect]},
+        "sender": _one_of(
+            (each.value for each in RequestSender),
+            "By default clients, or brokers for an API that only brokers use.",
+        ),
+        "error": _one_of(code.name for code in ErrorCode if code is not ErrorCode.NONE),
+        "effect": _one_of(each.value for each in Effect),
         "delay_ms": _whole("The delay before the request is handled."),
         "throttle_ms": _whole("The throttle time in the response, for which clients wait."),
         "trigger": TRIGGER_SCHEMA,
     },
-    "additionalProperties": False,
-}
+    optional=FIELDS,
+)
+_PART_SCHEMA = record(
+    {
+        "topic": {**_TEXT_OR_NULL, "description": "Null if the topic's id is unknown."},
+        "partition": {"type": ["integer", "null"]},
+    }
+)
+HIT_SCHEMA = record(
+    {
+        "api": _one_of(ApiKey.__members__),
+        "version": _INTEGER,
+        "client_id": _TEXT_OR_NULL,
+        "peer": {"type": "string"},
+        "broker": _INTEGER,
+        "parts": {"type": "array", "items": _PART_SCHEMA},
+        "wall_ms": {
+            **_INTEGER,
+            "description": "The time at which it came, in milliseconds since 1970.",
+        },
+        "answer": {
+            **_TEXT_OR_NULL,
+            "description": "The errors in the response, NONE, or why there was none; null if not known yet.",
+        },
+    }
+)
 
 
 def rule_from_json(given: Mapping[str, Any]) -> FaultRule:
@@ -124,41 +150,6 @@ def hit_to_json(hit: Hit) -> dict[str, Any]:
         "wall_ms": hit.wall_ms,
         "answer": hit.answer,
     }
-
-
-HIT_SCHEMA: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {
-        "api": {"enum": [key.name for key in ApiKey]},
-        "version": {"type": "integer"},
-        "client_id": {"type": ["string", "null"]},
-        "peer": {"type": "string"},
-        "broker": {"type": "integer"},
-        "parts": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "topic": {
-                        "type": ["string", "null"],
-                        "description": "Null if the topic's id is unknown.",
-                    },
-                    "partition": {"type": ["integer", "null"]},
-                },
-                "required": ["topic", "partition"],
-            },
-        },
-        "wall_ms": {
-            "type": "integer",
-            "description": "The time at which it came, in milliseconds since 1970.",
-        },
-        "answer": {
-            "type": ["string", "null"],
-            "description": "The errors in the response, NONE, or why there was none; null if not known yet.",
-        },
-    },
-    "required": ["api", "version", "client_id", "peer", "broker", "parts", "wall_ms", "answer"],
-}
 
 
 def _trigger_from_json(given: Any) -> Trigger:

@@ -27,25 +27,13 @@ from replication.cluster.interface import AnyCluster, NodeStatus, NotInTimeError
 from replication.errors import UnderstudyError
 from replication.faults import FaultRuleError
 from replication.faults.node_faults import NotHitError
-from replication.faults.rules.as_json import HIT_SCHEMA, RULE_SCHEMA
+from replication.faults.rules.as_json import HIT_SCHEMA, RULE_SCHEMA, Schema, record
 from storage.errors import StorageError
-
-Schema: TypeAlias = Mapping[str, Any]
 
 NODE_IDS: Schema = {"type": "array", "items": {"type": "integer", "minimum": 0}}
 
 MOST_BYTES = 64 * 1024
 """The longest request body."""
-
-
-def record(properties: Mapping[str, Schema], *, optional: Sequence[str] = ()) -> Schema:
-    """Return the schema of an object with these properties and no others."""
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": [name for name in properties if name not in optional],
-        "additionalProperties": False,
-    }
 
 
 def reference(name: str) -> Schema:

@@ -10,7 +10,7 @@ from starlette.routing import BaseRoute
 from replication.broker.nodes import CONTROLLER_ID
 from replication.cluster.interface import AnyCluster, NodeSummary, PartitionSummary
 from replication.faults import AddedRule
-from replication.faults.rules.as_json import hit_to_json, rule_from_json, rule_to_json
+from replication.faults.rules.as_json import hit_to_json, record, rule_from_json, rule_to_json
 from replication.observe.control.declared import (
     ControlOperation,
     ControlRequest,
@@ -19,7 +19,6 @@ from replication.observe.control.declared import (
     Parameter,
     description_of,
     listed,
-    record,
     reference,
 )
 
