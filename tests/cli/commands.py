@@ -17,7 +17,7 @@ class Command:
     servers: str
 
     def __call__(self, *arguments: str, stdin: bytes = b"", exit_code: int = 0) -> Result:
-        """Return how the command ended; anything but a click error or an exit raises."""
+        """Return the result of the command; raise what is neither a click error nor an exit."""
         given = ["-b", self.servers, *arguments]
         if arguments[0] == "consume":
             given += SHORT_FETCHES

@@ -1,6 +1,7 @@
-"""Two brokers for the commands that ask some; topics and groups have names of their own.
+"""Two brokers for the commands that talk to a cluster.
 
-Of a module, and no longer: simulated runs in this process want to be alone in it.
+Each test has topics and groups of its own. The brokers live for one module, because simulated runs
+must be alone in this process.
 """
 
 from collections.abc import Iterator
@@ -19,5 +20,5 @@ def brokers() -> Iterator[ThreadedCluster]:
 
 @pytest.fixture
 def understudy(brokers: ThreadedCluster) -> Command:
-    """The command, with the addresses of those brokers."""
+    """Return the command, which talks to these brokers."""
     return Command(brokers.bootstrap_servers)

@@ -33,7 +33,7 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 @attrs.define
 class LiveBrowser:
-    """Made by `live_browser`. What its page asks for is in `requests`."""
+    """A running browser; `requests` has what its page has asked for."""
 
     _writes_to: int
     _reads_from: int
@@ -61,7 +61,7 @@ class LiveBrowser:
             self._note(answer)
 
     def attach(self) -> None:
-        """To a page of its own."""
+        """Open a page, and talk to it."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
         self._session = attached["sessionId"]
@@ -84,7 +84,7 @@ class LiveBrowser:
         self.call("Emulation.setEmulatedMedia", features=[scheme])
 
     def ask(self, expression: str) -> Any:
-        """Its value, in the page."""
+        """Return the value of a JavaScript expression in the page."""
         answer = self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
@@ -92,7 +92,7 @@ class LiveBrowser:
         return answer["result"].get("value")
 
     def until(self, expression: str, *, seconds: float = PATIENCE_SECONDS) -> Any:
-        """Its value once that is true."""
+        """Return the value of the expression once it is true."""
         deadline = time.monotonic() + seconds
         while not (value := self.ask(f"Boolean(document.body) && ({expression})")):
             page = self.ask("document.body?.innerText")
@@ -101,7 +101,7 @@ class LiveBrowser:
         return value
 
     def press(self, key: str, *, code: str | None = None) -> None:
-        """A key, as of a keyboard."""
+        """Press a key of the keyboard."""
         text = {"Enter": "\r", " ": " "}.get(key, "")
         for kind in ("keyDown", "keyUp"):
             self.call(

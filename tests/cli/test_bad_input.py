@@ -1,4 +1,4 @@
-"""Every command, of what cannot be: one clear line, exit code 1 or 2, no traceback."""
+"""Every command with impossible input: one clear line, exit code 1 or 2, no traceback."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ WITHOUT_BROKERS = {
 
 
 def ending(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, list[str]]:
-    """Its exit code, and what it said on standard error; nothing else may be raised."""
+    """Return the exit code and standard error of a command; nothing else may be raised."""
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     said = capsys.readouterr()
@@ -107,7 +107,7 @@ def test_an_impossible_session_timeout_is_refused_although_a_broker_was_killed(
 
 
 def test_every_command_for_a_cluster_takes_the_same_addresses() -> None:
-    """`-b`, and how long to wait: but for two that have a time of their own, and `promote`."""
+    """They take `-b` and `--timeout`, except two that have a time of their own, and `promote`."""
     for name, command in LEAVES.items():
         options = {option for each in command.params for option in each.opts}
         if "--bootstrap-server" in options:

@@ -1,4 +1,4 @@
-"""Completion: the script for each shell, and what Tab finds."""
+"""Completion: the script for each shell, and the names that Tab offers."""
 
 import os
 import shutil

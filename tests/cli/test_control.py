@@ -1,4 +1,4 @@
-"""`understudy up --control`, as a process that is steered over HTTP, and one of processes."""
+"""`understudy up --control`, in one process and isolated: nodes are controlled over HTTP."""
 
 import contextlib
 import json
@@ -40,7 +40,7 @@ def ask(url: str, method: str = "GET", body: object = None) -> tuple[int, Any]:
 
 
 def files_of(pid: int) -> list[Path]:
-    """The files that the process has open, where the system shows them (/proc)."""
+    """Return the files that the process has open, if the system shows them (/proc)."""
     found = []
     for each in Path(f"/proc/{pid}/fd").glob("*"):
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile
@@ -50,7 +50,7 @@ def files_of(pid: int) -> list[Path]:
 
 @attrs.frozen
 class Controlled:
-    """A cluster of two brokers with a topic `t` of both, and where it is steered."""
+    """A cluster of two brokers with a topic `t` on both, and the URL of its control."""
 
     process: subprocess.Popen[str]
     addresses: list[str]
@@ -72,7 +72,7 @@ class Controlled:
         return given
 
     def produce(self, broker: int) -> int:
-        """The error's number."""
+        """Return the error code."""
         answered = trio.run(self.client.produce, self.addresses[broker - 1], "t", b"value")
         return int(answered.error_code)
 

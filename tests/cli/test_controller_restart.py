@@ -22,7 +22,7 @@ def found(port: int) -> list[MetadataResponseTopic]:
 
 
 def topics(cluster: IsolatedCluster, *, wanted: set[str]) -> dict[str | None, bytes]:
-    """Name to topic id, once every broker tells the same, and tells `wanted`."""
+    """Return the topic ids by name, once every broker shows the same, with `wanted` among them."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     answers: list[dict[str | None, bytes]] = []
     while time.monotonic() < deadline:

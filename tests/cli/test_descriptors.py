@@ -42,7 +42,7 @@ def many_descriptors_here() -> Iterator[None]:
 
 
 def is_refused(connection: socket.socket) -> bool:
-    """Whether the broker has closed it; one that is served is silent until it is asked."""
+    """Return whether the broker has closed it; an accepted connection is silent until it is used."""
     connection.settimeout(0.2)
     try:
         return connection.recv(1) == b""
@@ -53,7 +53,7 @@ def is_refused(connection: socket.socket) -> bool:
 
 
 def flood(port: int) -> list[socket.socket]:
-    """Connect until the broker refuses, and as often again: it stays so."""
+    """Connect until the broker refuses, and as often again: it keeps refusing."""
     held: list[socket.socket] = []
     while len(held) < LIMIT:
         held += [socket.create_connection((HOST, port), timeout=TIMEOUT) for _ in range(100)]

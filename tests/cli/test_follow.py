@@ -1,4 +1,4 @@
-"""`understudy follow` as a process, killed at any moment; and the end of a copy as one."""
+"""`understudy follow` as a process, killed at any moment, and the promotion of its copy."""
 
 import json
 import random
@@ -161,7 +161,7 @@ def sample(url: str, name: str) -> float:
 
 
 def why_not_written(servers: str) -> str:
-    """By a copy that is only read."""
+    """Return why a produce request to a read-only copy is refused."""
     said: list[str] = []
     producer = Producer({"bootstrap.servers": servers})
     producer.produce("t", b"x", partition=0, on_delivery=lambda error, _: said.append(str(error)))
@@ -171,7 +171,7 @@ def why_not_written(servers: str) -> str:
 
 
 async def spread(servers: list[str]) -> None:
-    """The copy's partitions to all brokers, as reassignments do it."""
+    """Reassign the copy's partitions to all brokers."""
     partitions = [TopicPartition("t", number) for number in range(2)]
     async with Admin(servers) as admin:
 

@@ -1,4 +1,4 @@
-"""`understudy follow`: what its flags ask of a mirror, and its exit codes."""
+"""`understudy follow`: the mirror's options for each flag, and the exit codes."""
 
 from pathlib import Path
 from typing import Any

@@ -26,7 +26,7 @@ Shape: TypeAlias = "dict[str, Shape] | list[Shape] | None"
 
 
 def parsed(text: str) -> Shape:
-    """`[{topic, partitions: [{leader}]}]`; None is of any kind."""
+    """Return the shape of a text such as `[{topic, partitions: [{leader}]}]`; None is any value."""
     tokens = iter(TOKEN.findall(text))
 
     def value(token: str) -> Shape:
@@ -53,7 +53,7 @@ def parsed(text: str) -> Shape:
 
 
 def documented() -> dict[str, Shape]:
-    """By command, as the page's table says."""
+    """Return the shape of each command's JSON, from the table of the page."""
     answer = PAGE.read_text(encoding="utf-8").partition("## JSON")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `([\w -]+)` \|[^`]*`([^`]+)`", answer, re.MULTILINE)
     return {name: parsed(shape) for name, shape in rows}

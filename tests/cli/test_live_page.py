@@ -1,4 +1,4 @@
-"""`understudy up --ui`, as a browser has it: what is shown, what its buttons do, and to whom it talks."""
+"""`understudy up --ui` in a browser: what it shows, what its buttons do, and its only host."""
 
 import json
 import re
@@ -41,7 +41,7 @@ def understudy(*arguments: str) -> str:
 
 @pytest.fixture(scope="module", params=one_in(2, ["isolated", "one process"]))
 def served(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
-    """The page's URL, and a broker to ask, of a cluster that has a topic."""
+    """Yield the URL of the page of a cluster with a topic, and the address of a broker."""
     flags = ["--isolated"] if request.param == "isolated" else []
     with running("up", "--any-port", "--ui", "0", *QUICK, *flags) as process:
         bootstrap = ",".join(row[2] for row in table_of(process, 3))
@@ -97,7 +97,7 @@ def test_a_leader_is_killed_by_its_button_and_another_one_is_shown(
 
 
 def looks_well(browser: LiveBrowser) -> None:
-    """In the light and in the dark, wide and narrow; and everything has a name."""
+    """Check the page in light and dark, wide and narrow; every control has a name."""
     papers = set()
     for width in (WIDE, PHONE):
         for dark in (False, True):

@@ -1,4 +1,4 @@
-"""Where answers are written: one place, for people and for programs."""
+"""Answers for people and for programs are written in one place."""
 
 import io
 import json

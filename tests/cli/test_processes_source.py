@@ -19,7 +19,7 @@ SEEN = SeenReplica(leader_epoch=4, high_watermark=1180, epochs=())
 
 @attrs.define
 class Protocol:
-    """Answers as Kafka's protocol does, which has no high watermark of a follower."""
+    """A source with what Kafka's protocol shows: no high watermark of a follower."""
 
     partitions: Sequence[ObservedPartition] = ()
     answers: bool = True

@@ -1,4 +1,4 @@
-"""`understudy promote`: what it says was not copied, and how far it is, where a person looks."""
+"""`understudy promote`: the offsets that were not copied, and its progress on a terminal."""
 
 import io
 import sys

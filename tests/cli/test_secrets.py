@@ -1,4 +1,4 @@
-"""A password that a cluster is given is read by nobody but its owner."""
+"""Only its owner can read a password that a cluster is given."""
 
 import stat
 import subprocess
@@ -53,7 +53,7 @@ def test_arguments_without_secrets_are_not_changed() -> None:
 
 @linux
 def test_a_command_shows_no_password_in_its_arguments() -> None:
-    """One that does nothing but say which arguments it shows."""
+    """The command only prints the arguments that it shows."""
     code = (
         "import sys; from pathlib import Path\n"
         "from replication.cli.options import hide_in_arguments\n"
@@ -67,7 +67,7 @@ def test_a_command_shows_no_password_in_its_arguments() -> None:
 
 
 def family_of(pid: int) -> Iterator[int]:
-    """The process and all that come from it."""
+    """Return a process and all its descendants."""
     yield pid
     for task in (PROC / str(pid) / "task").iterdir():
         for child in (task / "children").read_text().split():

@@ -73,7 +73,7 @@ class BadLuck:
 
 
 def in_sync(cluster: IsolatedCluster) -> dict[int, set[int]]:
-    """Each partition's ISR, as some broker that answers tells."""
+    """Return each partition's ISR, as the first broker that answers knows it."""
     for port in cluster.ports[: cluster.brokers]:
         with contextlib.suppress(OSError):
             for topic in fetch_metadata(HOST, port).topics:

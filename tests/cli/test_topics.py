@@ -1,4 +1,4 @@
-"""`understudy topic`: kafka-topics' words, Kafka's lines, and what stands there afterwards."""
+"""`understudy topic`: the flags and lines of kafka-topics, and the topics afterwards."""
 
 import pytest
 

@@ -21,7 +21,7 @@ SECONDS = 60.0
 
 
 def run(shell: str, servers: str) -> "subprocess.CompletedProcess[bytes]":
-    """By a shell, which knows `understudy`, and says of which process it was interrupted."""
+    """Run a line of shell, which knows `understudy`, with `pipefail`."""
     python, *module = UNDERSTUDY
     script = f"set -o pipefail\nunderstudy() {{ '{python}' {' '.join(module)} \"$@\"; }}\n{shell}"
     environment = os.environ | {"UNDERSTUDY_BOOTSTRAP_SERVER": servers}
@@ -35,7 +35,7 @@ def run(shell: str, servers: str) -> "subprocess.CompletedProcess[bytes]":
 
 
 def test_through_pipes(brokers: ThreadedCluster) -> None:
-    """Every byte there and back; and who reads no more ends the one who writes, in silence."""
+    """Every byte comes back; a reader that leaves ends the writer without a message."""
     brokers.create_topic("pipes")
     servers = brokers.bootstrap_servers
     lines = b"".join(bytes([number % 255 or 1]) * 900 + b"\n" for number in range(3000))

@@ -1,4 +1,4 @@
-"""`understudy verify` of live brokers, one of which is away: what it says, and its exit code."""
+"""`understudy verify` of live brokers, one of which is down: its output and its exit code."""
 
 import json
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ NOT_LED = "it has no leader (of its brokers away: 2)"
 
 @pytest.fixture(scope="module")
 def brokers() -> Iterator[ThreadedCluster]:
-    """Broker 2 is away, and with it t-1."""
+    """Two brokers, of which broker 2 is down; so t-1 has no leader."""
     with ThreadedCluster(brokers=2, config={"auto.create.topics.enable": "false"}) as cluster:
         understudy = Command(cluster.bootstrap_servers)
         understudy("topic", "create", "t", "--replica-assignment", "1,2")
@@ -95,7 +95,7 @@ def test_the_sizes_and_times_of_kafkas_tool_are_those_of_the_fetches(
 
 
 def fetches_of(brokers: ThreadedCluster, topic: str) -> float:
-    """That broker 1 was asked for."""
+    """Return the number of fetches that broker 1 has answered."""
 
     async def read(cluster: Cluster) -> float:
         name = metric(FETCHES, topic)

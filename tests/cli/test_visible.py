@@ -1,4 +1,4 @@
-r"""What others have named or written is shown by commands, and does nothing to a terminal.
+r"""Foreign names and records are shown by commands, and have no effect on a terminal.
 
 A group, its member and records that would clear a screen, change a title, or turn text around.
 """
@@ -112,7 +112,7 @@ def test_records_are_shown_on_a_terminal_and_written_to_a_pipe() -> None:
 
 @pytest.fixture(scope="module")
 def hostile(brokers: ThreadedCluster) -> str:
-    """A topic with such a record, and such a group with such a member, which is static: it stays."""
+    """Create a topic with such a record, and such a group with such a member, which is static."""
     brokers.create_topic("hostile")
     servers = brokers.bootstrap_servers
     lines = f"{EVIL}=v{EVIL}".replace("\r", "").encode()

@@ -1,4 +1,4 @@
-"""A stock server.properties loads; what is wrong with another one is said in one line."""
+"""A stock server.properties loads; a wrong one is refused with one line."""
 
 import contextlib
 

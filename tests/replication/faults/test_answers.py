@@ -1,4 +1,4 @@
-"""An error that a rule gives: in every API and version, where it belongs, and only there."""
+"""The error of a rule stands in the right place of every API and version, and only there."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -94,7 +94,7 @@ def test_every_answer_of_every_version_has_a_place_for_an_error(api: Api) -> Non
 
 
 def of_two_topics(api: Api, version: int) -> Any:
-    """A request that names two topics, as its version has them."""
+    """Return a request of this version that names two topics."""
     request = sample(api.request)
     for places in NAMES[api.key]:
         for outer in getattr(request, places.within) if places.within else [request]:
@@ -120,7 +120,7 @@ def named(item: Any, name: str, topic_id: bytes) -> Any:
 
 
 def given(message: Any, version: int) -> Iterator[tuple[str, set[int]]]:
-    """Each topic of an answer, and the errors that it has."""
+    """Return the errors of each topic in an answer."""
     kind: type = type(message)
     for field in fields_of(kind):
         items = getattr(message, field.name)

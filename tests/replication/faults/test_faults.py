@@ -1,4 +1,4 @@
-"""Fault rules at real brokers, on virtual time: what clients meet, and what is in the log."""
+"""Fault rules at real brokers on virtual time: what clients see, and what is in the log."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ LATER = 60_000
 
 
 async def send(stage: Scene, value: str, *, acks: int = -1, timeout_ms: int = 1_000) -> Outcome:
-    """Once."""
+    """Send one batch without a retry; return its outcome."""
     batch = SentRecords(T0, (value,), acks=acks)
     await stage.client.send(batch, timeout_ms=timeout_ms)
     assert batch.outcome is not None

@@ -1,4 +1,4 @@
-"""When a rule fires, beside a naive twin that keeps what is left to be done."""
+"""Triggers fire as their naive twin does, which counts down."""
 
 import random
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from replication.faults.rules.rule import (
 
 @attrs.define
 class Naive:
-    """Counts down, and forgets."""
+    """A trigger that counts down the matching requests."""
 
     trigger: Trigger
     chance: random.Random

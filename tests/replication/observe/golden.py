@@ -40,7 +40,7 @@ def descriptions(version: int) -> list[dict[str, Any]]:
 
 
 def sample(kind: type[Event]) -> Event:
-    """An event with a different value in every field."""
+    """Return an event with a different value in every field."""
     return kind(
         **{
             field.name: _value(field.type, 7 + i, field.name)
@@ -58,7 +58,7 @@ def _value(kind: Any, number: int, name: str) -> Any:
 
 
 def plain(event: Event) -> dict[str, Any]:
-    """The fields as JSON has them."""
+    """Return the fields in the form of JSON."""
     fields = attrs.asdict(event, recurse=False)
     return {
         name: value.hex()
@@ -71,7 +71,7 @@ def plain(event: Event) -> dict[str, Any]:
 
 
 def missing() -> list[type[Event]]:
-    """The events without a golden record of their present version."""
+    """Return the events without a golden record of their present version."""
     return [
         kind
         for kind in EVENTS

@@ -1,4 +1,4 @@
-"""Registries in Prometheus' text form, as Prometheus' own parser reads it; and a slice at a time."""
+"""Registries in Prometheus's text format, which its own parser reads, written in slices."""
 
 import math
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""How a cluster stands, read from its nodes: through a failover, a follower that lags, a cut."""
+"""The state of a cluster, read from its nodes: a failover, a follower that lags, a cut."""
 
 import json
 from collections.abc import AsyncIterator
@@ -56,7 +56,7 @@ async def logs_of(state: StateReader) -> dict[int, str]:
 
 
 def drawn(replica: ObservedReplica) -> str:
-    """By epochs; one without records is left out."""
+    """Return the log drawn by its epochs, without those that have no records."""
     assert replica.epochs is not None
     assert replica.log_end_offset is not None
     starts = [each.start_offset for each in replica.epochs]
@@ -142,7 +142,7 @@ async def test_a_follower_that_lags_leaves_with_its_lag_as_the_reason(world: Wor
 
 @played
 async def test_a_leader_that_is_cut_off_is_deposed_and_was_fenced(world: World) -> None:
-    """It asks for an ISR of itself alone, which the controller never hears."""
+    """It asks for an ISR of itself alone; the request never reaches the controller."""
     async with watched(world, replica_lag_time_max_ms="500", broker_session_timeout_ms="3000") as (
         stage,
         state,

@@ -1,4 +1,4 @@
-"""How a cluster stands, asked over Kafka's protocol alone: what is known, and what is not."""
+"""The state of a cluster over Kafka's protocol alone: what is known, and what is not."""
 
 from collections.abc import Awaitable, Callable
 

@@ -42,7 +42,7 @@ CUT = LogTruncated(
 
 @attrs.frozen
 class Scrape:
-    """One, asked by the names that dashboards use."""
+    """One scrape, read by the names that dashboards use."""
 
     families: dict[str, Metric]
 

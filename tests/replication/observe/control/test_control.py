@@ -30,14 +30,14 @@ DESCRIPTION = json.loads(json.dumps(description_of(OPERATIONS)))
 
 @attrs.define
 class Controlled:
-    """A cluster behind its control, and what of that has been used."""
+    """A cluster with its control API, and the operations that were used."""
 
     url: str
     cluster: Cluster
     used: set[tuple[str, int]] = attrs.field(factory=set)
 
     async def ask(self, method: str, path: str, body: object = None, *, raw: bytes = b"") -> Any:
-        """Its status and its answer, which is as described."""
+        """Return the status and the answer, which agrees with the description."""
         data = raw if body is None else json.dumps(body).encode()
         async with asking(f"{self.url}{path}", method=method, body=data) as answer:
             text = await answer.body()

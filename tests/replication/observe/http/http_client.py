@@ -33,7 +33,7 @@ class Answer:
         return whole
 
     async def until(self, text: str) -> str:
-        """Everything up to and with `text`."""
+        """Return everything up to `text`, inclusive."""
         received = ""
         while text not in received:
             part = await self.chunk()
@@ -65,7 +65,7 @@ async def asking(
     headers: Mapping[str, str] | None = None,
     body: bytes = b"",
 ) -> AsyncIterator[Answer]:
-    """The answer, once its headers have come; hung up at the end of the block."""
+    """Yield the answer once its headers have come; close the connection after the block."""
     parts = urlsplit(url)
     assert parts.hostname is not None
     assert parts.port is not None
