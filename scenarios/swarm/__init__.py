@@ -2,10 +2,9 @@
 
 runner      one run: draw it, play it, check it
 faults      the table of all that may happen, in the words of stories
-generator   the lines of one run, drawn from that table
+generator   the lines of one run, drawn from that table, some within a loss budget
 situation   what a fault finds in the cluster when it is drawn
-settings, clients   the cluster of a run, and our own clients in it
-loss_budget lines that would lose too much, left out of some runs
+settings    the cluster of a run, and our own clients in it
 markers     situations with names, counted in every run
 shrinking   the shortest story that still fails in the same way
 """
