@@ -1,4 +1,4 @@
-"""What must hold in every run, watched from beside the cluster.
+"""The invariants of every run, watched from beside the cluster.
 
     id    rule                                                        where
     I1    log start <= high watermark <= log end; the first segment   offsets

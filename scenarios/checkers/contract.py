@@ -1,4 +1,4 @@
-"""What a cluster promises, and when it may lose committed records all the same.
+"""The promises of a cluster, and when it may lose committed records all the same.
 
 A loss is allowed only after the controller has held one of these elections:
 

@@ -1,4 +1,4 @@
-"""What must be true in the end, once every node is up, connected and idle.
+"""The invariants of the end, once every node is up, connected and idle.
 
 converged   the replicas in sync have all records, know that these are committed, and have the
             same leader epochs
@@ -162,7 +162,7 @@ async def until_answered(cluster: SimulatedCluster) -> None:
         return not any(sum(waiting(each).values()) for each in cluster.brokers.values())
 
     with contextlib.suppress(NotInTimeError):
-        await cluster.until(is_answered, what="everybody is answered")
+        await cluster.until(is_answered, what="every request is answered")
 
 
 def waiting(broker: Broker) -> dict[str, int]:
@@ -199,7 +199,7 @@ BESIDE_FETCHERS = 4
 
 @attrs.frozen(kw_only=True)
 class BrokerResources:
-    """What one broker holds."""
+    """The resources that one broker holds."""
 
     node: str
     fetchers: int
@@ -215,7 +215,7 @@ class BrokerResources:
 
 @attrs.frozen(kw_only=True)
 class ClusterResources:
-    """What the cluster holds, at one moment."""
+    """The resources that the cluster holds, at one moment."""
 
     tasks: Mapping[str, int]
     """The number of tasks of each kind."""
@@ -231,7 +231,7 @@ def left_over(before: ClusterResources, after: ClusterResources) -> Iterator[Wro
             yield Wrong(LEFT_OVER, f"{now} tasks of {kind}, and there were {was}")
     fetchers = sum(each.fetchers for each in after.brokers)
     if (fetching := after.tasks.get(FETCHING, 0)) > fetchers:
-        yield Wrong(LEFT_OVER, f"{fetching} tasks fetch, and {fetchers} have somebody to follow")
+        yield Wrong(LEFT_OVER, f"{fetching} tasks fetch, and {fetchers} have a leader to follow")
     if after.waiting_fetches > fetchers:
         yield Wrong(LEFT_OVER, f"{after.waiting_fetches} fetches wait, of {fetchers} fetchers")
     for each in after.brokers:
@@ -251,7 +251,7 @@ def _of_one(burden: BrokerResources) -> Iterator[Wrong]:
             " end has closed them",
         )
     if burden.watches:
-        yield Wrong(LEFT_OVER, f"{burden.node} has {burden.watches} watches, for nobody")
+        yield Wrong(LEFT_OVER, f"{burden.node} has {burden.watches} watches, without a request")
 
 
 # Taking it down.

@@ -1,4 +1,4 @@
-"""What the rules check, the state of one replica and the batches of its log, and what they yield.
+"""The values that rules check, one replica's state and the batches of its log, and what they yield.
 
     disk   [0-4 e0][5-5 e0][6-9 e1]     read once each, as the log grows
     held    0-4 e0  5-5 e0  6-9 e1
@@ -57,7 +57,7 @@ class Batch(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where a batch lies: in the segment of that base, at these bytes."""
+    """The place of a batch: in the segment of that base, at these bytes."""
 
     segment: Offset
     start: int

@@ -1,4 +1,4 @@
-"""What the commands of a story act on: its world, its cluster, its client.
+"""The state that the commands of a story act on: its world, its cluster, its client.
 
 The cluster is opened by the first command and ends with the story. What is sent in the background
 belongs to a nursery that ends before the cluster does.
@@ -190,7 +190,7 @@ class Stage:
         cluster = self.cluster
         await cluster.until(
             lambda: not self._starting_or_stopping or not cluster.is_running(CONTROLLER),
-            what="everybody is up, or down",
+            what="every node is up, or down",
         )
         return cluster.is_running(CONTROLLER)
 
@@ -204,7 +204,7 @@ class Stage:
             registrations = [each.metadata.image.partition(partition) for each in brokers.values()]
             return leader in brokers and all(each == registrations[0] for each in registrations)
 
-        await cluster.until(is_led, what=f"somebody leads {partition}")
+        await cluster.until(is_led, what=f"a broker leads {partition}")
 
     def ask_in_background(self, ask: Callable[[], Awaitable[object]]) -> None:
         """Ask in the background, and ignore Kafka's errors."""

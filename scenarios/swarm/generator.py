@@ -4,7 +4,7 @@
     produce t-0 ... &
     kill b2   cut b1 b2   ...       rows of the table (`scenarios.swarm.faults`), as they are drawn
     run 500ms
-    recover  wait whole  ...        all is well again: then everybody catches up
+    recover  wait whole  ...        all is well again: then all replicas catch up
 
 A line is drawn when the one before it has been carried out, by what is up, down, cut or paused
 then. Everything is drawn from one stream of chance, and the run of a seed is always the same: so

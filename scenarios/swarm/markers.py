@@ -135,7 +135,7 @@ def markers_of(entries: Iterable[TraceEntry]) -> Counter[str]:
 
 @attrs.define
 class _Reading:
-    """What later events need to know of the events so far."""
+    """The facts of the events so far that later events need."""
 
     _proposed: dict[TopicPartition, bool] = attrs.field(factory=dict)  # whether a replica joins
     _leads: dict[tuple[str, TopicPartition], LeaderEpoch] = attrs.field(factory=dict)

@@ -117,7 +117,7 @@ class OurClients:
                 yield line.replace("{number}", str(number)).replace("{group}", self.group)
 
     def draining(self, situation: Situation) -> Iterator[str]:
-        """Yield the lines after which everybody has been given everything, and is gone."""
+        """Yield the lines after which every client has received everything, and has ended."""
         if not self.kinds:
             return
         for partition in situation.partitions:  # what one replica alone has acked is there to read
@@ -198,14 +198,14 @@ CONTROLLER_FAILS = 0.5
 MOST_STEPS_WITH_CLIENTS = 20
 """Clients of ours cost as much again as all the rest of a run."""
 NOT_WITH_CLIENTS = ("bit-rot", "topic-made-again")
-"""Faults under which nobody judges what our clients make of it."""
+"""Faults under which the records of our clients are not judged."""
 ACKS = ("all", "{all|1}", "{all|all|1|0}")
 WAYS = (("once",), ("once", "again"), ("once", "numbered"), ("numbered",), ("again", "numbered"))
 
 
 @attrs.frozen(kw_only=True)
 class RunPlan:
-    """What a run is before its first line: its cluster, its clients, and how often each fault."""
+    """The plan of a run before its first line: its cluster, its clients, and how often each fault."""
 
     is_contest: bool
     steps: int

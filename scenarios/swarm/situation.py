@@ -1,7 +1,7 @@
-"""What the generator knows of a run by now, and what a fault may need to find there.
+"""The situation of a run, as the generator knows it, and what a fault may need to find there.
 
 A need is a function of a `Situation`. It returns the roles that a fault's lines name, or None
-where nobody is in the state for that fault: nothing is stopped that is down, and nothing is
+if no node or client is in the state for that fault: nothing is stopped that is down, and nothing is
 resumed that is not paused. Chance decides among several that are.
 """
 

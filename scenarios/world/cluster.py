@@ -77,7 +77,7 @@ def partition_directory(name: str, partition: TopicPartition) -> str:
 
 @attrs.define(eq=False)
 class _SimulatedMachine:
-    """What one incarnation of a node runs on (`cluster.Machine`)."""
+    """The machine that one incarnation of a node runs on (`cluster.Machine`)."""
 
     seams: Seams
     end: Callable[[], None]

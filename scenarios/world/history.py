@@ -62,7 +62,7 @@ class Polled:
 
 @attrs.frozen(kw_only=True)
 class History:
-    """What happened with one partition, in the order of the answers."""
+    """The history of one partition, in the order of the answers."""
 
     sends: Sequence[Sent]
     polls: Sequence[Polled]

@@ -1,4 +1,4 @@
-"""What happened in a simulation, and a hash of it by which two runs are compared.
+"""The events of a simulation, and a hash of them by which two runs are compared.
 
     0.000000 b1   broker_registered broker=1 broker_epoch=5
     0.104312 b2   became_follower partition=t-0 leader=1 ...

@@ -577,11 +577,11 @@ IN_THE_END = ClusterResources(
         ({"tasks": {"replication.a": 4}}, "4 tasks of replication.a, and there were 3"),
         ({"tasks": {}}, "0 tasks of replication.a, and there were 3"),
         ({"tasks": {"replication.a": 3, "replication.b": 1}}, "1 tasks of replication.b"),
-        ({"tasks": {"replication.a": 3, FETCHING: 3}}, "3 tasks fetch, and 2 have somebody"),
+        ({"tasks": {"replication.a": 3, FETCHING: 3}}, "3 tasks fetch, and 2 have a leader"),
         ({"waiting_fetches": 3}, "3 fetches wait, of 2 fetchers"),
         ({"brokers": [attrs.evolve(B1_HOLDS, connections=7)]}, "b1 has 7 connections open"),
         ({"brokers": [attrs.evolve(B1_HOLDS, deserted=1)]}, "b1 serves 1 of 3 connections"),
-        ({"brokers": [attrs.evolve(B1_HOLDS, watches=1)]}, "b1 has 1 watches, for nobody"),
+        ({"brokers": [attrs.evolve(B1_HOLDS, watches=1)]}, "b1 has 1 watches, without a request"),
     ],
 )
 def test_nothing_is_left_over_after_a_fault(otherwise: Any, beginning: str) -> None:

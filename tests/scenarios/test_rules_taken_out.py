@@ -60,7 +60,7 @@ from tests.mutants.planting import planted
 Mistake = Callable[[pytest.MonkeyPatch], None]
 
 REPLACED: dict[str, tuple[object, str, object]] = {
-    "a divergence is not told": (log_reader, "diverging_end", lambda *_, **__: None),
+    "a leader answers no divergence": (log_reader, "diverging_end", lambda *_, **__: None),
     "a new leader tells its log end at once": (
         list_offsets,
         "_check_available",
@@ -409,7 +409,7 @@ CASES: list[tuple[str, str, str | Mistake]] = [
         "a-follower-that-comes-back-keeps-what-was-committed",
         logs_are_cut_to_their_high_watermark,
     ),
-    ("S02", "two-logs-of-one-length", "a divergence is not told"),
+    ("S02", "two-logs-of-one-length", "a leader answers no divergence"),
     ("S03", "two-elections-in-quick-succession", an_unknown_epoch_ends_where_the_next_begins),
     ("S04", "a-leader-that-has-written-nothing-yet", "a leader epoch begins in the epoch cache"),
     (
@@ -418,7 +418,7 @@ CASES: list[tuple[str, str, str | Mistake]] = [
         a_divergence_brings_a_high_watermark,
     ),
     ("S08", "a-fetch-that-diverges-is-no-progress", "a fetch that diverges is no progress"),
-    ("S09", "two-logs-with-nothing-in-common", "a divergence is not told"),
+    ("S09", "two-logs-with-nothing-in-common", "a leader answers no divergence"),
     ("S11", "an-answer-that-comes-too-late", a_leader_acts_on_a_late_divergence),
     ("S12", "an-answer-that-comes-too-late", "a response is for its request"),
     (
@@ -449,14 +449,14 @@ CASES: list[tuple[str, str, str | Mistake]] = [
         "a-segment-that-ends-where-the-committed-records-do",
         "a consumer reads committed records only",
     ),
-    ("S27", "a-leader-that-was-stopped-wakes-up-deposed", "a divergence is not told"),
+    ("S27", "a-leader-that-was-stopped-wakes-up-deposed", "a leader answers no divergence"),
     ("S27", "a-leader-that-was-stopped-wakes-up-deposed", who_was_asked_to_leave_has_left),
     (
         "S28",
         "a-request-of-another-leader-epoch-is-refused",
         "a fetch of an earlier epoch is refused",
     ),
-    ("S29", "a-consumer-that-read-what-was-lost-afterwards", "a divergence is not told"),
+    ("S29", "a-consumer-that-read-what-was-lost-afterwards", "a leader answers no divergence"),
     (
         "S30",
         "a-joining-replica-has-reached-the-present-leader-epoch",
@@ -481,14 +481,14 @@ CASES: list[tuple[str, str, str | Mistake]] = [
     (
         "S39",
         "an-unclean-election-after-which-the-logs-are-the-same-again",
-        "a divergence is not told",
+        "a leader answers no divergence",
     ),
     (
         "S40",
         "a-log-that-begins-later-on-every-replica",
         "a follower does not start over out of range",
     ),
-    ("S41", "a-leader-that-grew-while-its-follower-was-away", "a divergence is not told"),
+    ("S41", "a-leader-that-grew-while-its-follower-was-away", "a leader answers no divergence"),
     (
         "S43",
         "what-is-not-committed-is-not-deleted",
@@ -580,7 +580,7 @@ CASES: list[tuple[str, str, str | Mistake]] = [
         "an-empty-disk-under-a-broker-that-was-about-to-join",
         "a leader is in sync, or eligible",
     ),
-    ("S27", "a-leader-that-is-neither-well-nor-dead", "a divergence is not told"),
+    ("S27", "a-leader-that-is-neither-well-nor-dead", "a leader answers no divergence"),
     ("S30", "a-leader-again-that-missed-a-leader-epoch", positions_outlive_a_missed_leader_epoch),
     ("S35", "a-minimum-lowered-while-nobody-leads", who_was_eligible_stays_so),
     (

@@ -222,7 +222,7 @@ b2  []         down, 00000000000000000000.log is damaged at byte 0: 35 bytes aft
         ("cluster brokers=1\nproduce", "produce PARTITION acks="),
         ("cluster brokers=1\nproduce t-0 ack=all one", "does not take ack"),
         ("cluster brokers=1\nproduce t-0 sequence=1 one", "epoch= and sequence= with as="),
-        ("cluster brokers=1\nagain one", "nobody has sent 'one'"),
+        ("cluster brokers=1\nagain one", "'one' was not sent before"),
         ("cluster brokers=1\nhold b1 c DANCE", "there is no API 'DANCE'"),
         ("cluster brokers=1\npower-cut b1 leaving=hope", "leaving=whole|first-part|zeroes"),
         ("cluster brokers=1\nspoil b1 x", "b1 is up: nobody takes its disk"),
@@ -241,7 +241,7 @@ b2  []         down, 00000000000000000000.log is damaged at byte 0: 35 bytes aft
         ("cluster brokers=1\nfetch t-0 from=b7", "there is no broker 'b7'"),
         ("cluster brokers=1\nepoch-end t-0 first", "'first' is no number"),
         ("cluster brokers=1\nload t-0", "takes 2 words, not 1"),
-        ("cluster brokers=1\nloaded p1", "nobody is called 'p1'"),
+        ("cluster brokers=1\nloaded p1", "no producer in the background is called 'p1'"),
         (
             "cluster brokers=1\ntopic t replicas=b1\nload t-0 p\nload t-0 p",
             "p is at work already",

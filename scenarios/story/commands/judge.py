@@ -1,4 +1,4 @@
-"""What came of a partition: `ledger t-0`, `verify t-0` and, once the cluster is idle, `judge t-0`.
+"""The account of a partition: `ledger t-0`, `verify t-0` and, once the cluster is idle, `judge t-0`.
 
 The ledger has what the producer was promised, against what consumers read. Loss is counted there,
 not judged: acks=1 promises no more than that the leader has it.

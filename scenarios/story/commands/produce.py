@@ -92,7 +92,7 @@ async def again(stage: Stage, words: Words, options: Options) -> list[str]:
     (value,) = exactly(words, 1, options)
     found = [batch for batch in stage.batches if value in batch.values]
     if not found:
-        raise ScriptError(f"nobody has sent {value!r}")
+        raise ScriptError(f"{value!r} was not sent before")
     return await _send(stage, found[0], timeout_ms, to, in_background=in_background)
 
 
@@ -176,7 +176,7 @@ async def loaded(stage: Stage, words: Words, options: Options) -> list[str]:
     within = options.pop("within", None)
     (name,) = exactly(words, 1, options)
     if name not in stage.work:
-        raise ScriptError(f"nobody is called {name!r}")
+        raise ScriptError(f"no producer in the background is called {name!r}")
     work = stage.work[name]
     await stage.cluster.until(lambda: work.done, what=f"{name} has done its work")
     if work.gave_up is not None:

@@ -1,4 +1,4 @@
-"""What our clients did and received, in the order in which it happened.
+"""The acts of our clients and the records that they received, in the order in which both happened.
 
 Began       a reader begins to read a partition: it was assigned, or sought
 Given       a reader received a record
@@ -56,7 +56,7 @@ Happening: TypeAlias = Began | Given | Lost | Committed
 class Ending(enum.Enum):
     COMMITTED = "committed"
     ABORTED = "aborted"
-    UNKNOWN = "nobody knows"
+    UNKNOWN = "outcome unknown"
 
 
 @attrs.define(eq=False, kw_only=True)
