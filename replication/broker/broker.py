@@ -3,8 +3,8 @@
     lock and load logs ─> register ─> follow metadata up to the registration
         ─> replicas take their roles ─> serve ─> heartbeats until unfenced ─> ready
 
-Rule 1: nothing is served before the replicas know their roles, and nobody is sent here
-before we serve: an unfenced broker is one that answers.
+Rule 1: nothing is served before the replicas know their roles, and no client is sent here before
+that: a broker is unfenced when it answers.
 
 Rule 2: while the controller is away the broker goes on with what it last knew. It leads,
 follows and serves; what needs the controller is asked again until it is back.
@@ -142,10 +142,10 @@ class Broker:
             self._scope.cancel()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until `shut_down` or cancelled; started when the broker is unfenced and serves.
+        """Run until `shut_down` or cancelled; `started` when the broker is unfenced and serves.
 
-        What the world did (a port in use, a directory of somebody else's, a disk that
-        failed) is raised as it is, not in a group.
+        A failure of the environment (a port in use, another node's directory, a failed disk) is
+        raised as it is, not in an exception group.
         """
         clean = False
         self._loop = trio.lowlevel.current_trio_token()
@@ -180,7 +180,7 @@ class Broker:
     # Starting.
 
     async def _listen(self) -> list[Listener]:
-        """Take the ports first: who cannot have them should not touch the logs."""
+        """Open the listeners, before the logs are touched: a port may be in use."""
         listeners: list[Listener] = []
         advertised = {each.name: each for each in self.config.advertised_broker_listeners}
         for each in self.config.broker_listeners:
@@ -394,7 +394,7 @@ class Broker:
     # Stopping.
 
     async def _leave(self) -> None:
-        """Give away leadership while everything still runs; then serve nobody."""
+        """Give away leadership while everything still runs; then stop serving."""
         self.sink(
             ControlledShutdownStarted(
                 broker=self.broker_id, broker_epoch=self.lifecycle.broker_epoch
@@ -446,5 +446,5 @@ class Broker:
             registration_timeout_ms=self.config.initial_broker_registration_timeout_ms,
             metadata_offset=lambda: self.metadata.image.offset,
             directory_failure_timeout_ms=self.config.log_dir_failure_timeout_ms,
-            on_untold_directory=self._stop_because,
+            on_unreported_directory=self._stop_because,
         )

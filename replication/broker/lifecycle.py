@@ -57,7 +57,7 @@ class BrokerState(enum.Enum):
     PENDING_CONTROLLED_SHUTDOWN = 6
 
 
-class UntoldDirectoryError(UnderstudyError):
+class UnreportedDirectoryError(UnderstudyError):
     """The controller did not learn in time that a log directory is lost."""
 
 
@@ -83,7 +83,7 @@ class BrokerLifecycle:
     """The offset of the last metadata record applied here."""
 
     directory_failure_timeout_ms: int
-    on_untold_directory: Callable[[UntoldDirectoryError], None]
+    on_unreported_directory: Callable[[UnreportedDirectoryError], None]
     log_dirs: Sequence[bytes] = ()
     """The ids of those online at the start, of a broker with several (KIP-858)."""
     offline_log_dirs: dict[bytes, float] = attrs.field(factory=dict, init=False)
@@ -148,13 +148,13 @@ class BrokerLifecycle:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             for directory_id in self.offline_log_dirs:
-                nursery.start_soon(self._expect_to_be_told, directory_id)
+                nursery.start_soon(self._expect_acknowledgement, directory_id)
             await self._send_heartbeats()
 
     async def _send_heartbeats(self) -> None:
         while not self._may_stop.is_set():
             sent_at = self.clock.now()
-            # Before the call: who is in a hurry during it must not be forgotten after it.
+            # Before the call, so that a request for another heartbeat during it counts after it.
             self._hurry = trio.Event()
             heartbeat = self._heartbeat()
             answer = await self._call(heartbeat)
@@ -199,15 +199,18 @@ class BrokerLifecycle:
         self.offline_log_dirs[directory_id] = self.clock.now()
         self._hurry.set()
         if self._nursery is not None:
-            self._nursery.start_soon(self._expect_to_be_told, directory_id)
+            self._nursery.start_soon(self._expect_acknowledgement, directory_id)
 
-    async def _expect_to_be_told(self, directory_id: bytes) -> None:
-        """BrokerLifecycleManager.OfflineDirBrokerFailureEvent."""
+    async def _expect_acknowledgement(self, directory_id: bytes) -> None:
+        """Stop the broker if the controller does not learn of the lost log directory in time.
+
+        (BrokerLifecycleManager.OfflineDirBrokerFailureEvent.)
+        """
         deadline = self.offline_log_dirs[directory_id] + self.directory_failure_timeout_ms / 1000
         await self.clock.sleep_until(deadline)
         if directory_id not in self._acknowledged:
-            self.on_untold_directory(
-                UntoldDirectoryError(
+            self.on_unreported_directory(
+                UnreportedDirectoryError(
                     f"broker {self.broker_id} could not tell its controller of a lost log directory"
                     f" for {self.directory_failure_timeout_ms / 1000:g} s"
                     " (log.dir.failure.timeout.ms)"

@@ -178,7 +178,7 @@ class LogJobs:
             self._on_log_start_moved(partition.topic_partition)
 
     def _on_log_start_moved(self, topic_partition: TopicPartition) -> None:
-        """Send the new log start to who fetches here, and with our own next fetch."""
+        """Send the new log start to waiting followers, and with this broker's own next fetch."""
         self.fetches.check(topic_partition)
         self.fetchers.log_start_moved(topic_partition)
 

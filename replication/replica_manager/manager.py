@@ -1,4 +1,4 @@
-"""The replicas of one broker, and the tasks that look after them (the package's map: __init__)."""
+"""The replicas of one broker, and their tasks; `__init__` has a map of the package."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial

@@ -83,7 +83,7 @@ async def delete_acls(
 async def _ask_controller(
     node: BrokerNode, request: CreateAclsRequest | DeleteAclsRequest
 ) -> object:
-    """KafkaError where nobody keeps ACLs, or the controller is away."""
+    """Return the controller's answer; raise KafkaError without an authorizer or a controller."""
     if node.config.authorizer is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, _DISABLED)
     try:

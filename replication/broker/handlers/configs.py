@@ -1,7 +1,7 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: a topic's or a broker's settings.
 
 A broker answers for itself and for topics. Asked for another broker, it refuses, as Kafka
-does: nobody knows a node's file but the node.
+does: only a node knows its own properties file.
 
 What is to be altered is looked at here first, and what a broker is set to is judged here
 alone, for the same reason; the rest is the controller's (ConfigAdminManager):
@@ -211,7 +211,7 @@ async def _ask_controller(node: BrokerNode, request: Request) -> list[AlterConfi
 async def _check_resource(
     node: BrokerNode, resource: Resource, changes: list[ConfigChange], *, keeps_others: bool
 ) -> None:
-    """KafkaError where it cannot be altered, or a broker not to that."""
+    """Raise KafkaError if the resource cannot be altered, or a broker cannot have these settings."""
     name = resource.resource_name
     if resource.resource_type == ConfigResourceType.TOPIC:
         return

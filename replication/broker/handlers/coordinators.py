@@ -1,8 +1,8 @@
-"""FindCoordinator and InitProducerId: producers and groups ask who looks after them.
+"""FindCoordinator and InitProducerId: the coordinators of groups and transactions, producer ids.
 
-A group is looked after by the leader of its partition of `__consumer_offsets`, and a
-transactional id by that of `__transaction_state`; these topics are made when somebody first
-asks. An idempotent producer needs nobody: any broker gives it an id of its own (KIP-98).
+The coordinator of a group is the leader of its partition of `__consumer_offsets`, that of a
+transactional id the leader of its partition of `__transaction_state`; the first FindCoordinator
+creates these topics. An idempotent producer needs no coordinator: any broker gives it an id (KIP-98).
 """
 
 from functools import partial
@@ -32,7 +32,6 @@ from storage.types import TopicPartition
 
 MANY_KEYS_SINCE = 4  # KIP-699
 FENCING_HAS_A_NAME_SINCE = 4  # KIP-588
-NOBODY = -1
 _TOPICS = {GROUP: GROUP_METADATA_TOPIC, TRANSACTION: TRANSACTION_STATE_TOPIC}
 
 
@@ -49,7 +48,7 @@ async def find_coordinator(
     else:
         explanation = f"no key is of type {request.key_type}"
         found = await in_steps(
-            each_of(lambda key: _nobody(key, explanation, ErrorCode.INVALID_REQUEST), keys)
+            each_of(lambda key: _no_coordinator(key, explanation, ErrorCode.INVALID_REQUEST), keys)
         )
     if many:
         return FindCoordinatorResponse(coordinators=found)
@@ -66,27 +65,27 @@ async def find_coordinator(
 def _coordinator(view: View, topic: str, key: str) -> Coordinator:
     image = view.image.topics.get(topic)
     if image is None:
-        return _nobody(key, f"{topic} could not be made yet")
+        return _no_coordinator(key, f"{topic} could not be made yet")
     number = partition_for(key, len(image.partitions))
     leader, _ = view.leader(TopicPartition(topic, number))
     endpoint = view.endpoint(leader)
     if endpoint is None:
-        return _nobody(key, f"{topic}-{number} has no leader")
+        return _no_coordinator(key, f"{topic}-{number} has no leader")
     return Coordinator(key=key, node_id=leader, host=endpoint.host, port=endpoint.port)
 
 
-def _nobody(
+def _no_coordinator(
     key: str, explanation: str, error: ErrorCode = ErrorCode.COORDINATOR_NOT_AVAILABLE
 ) -> Coordinator:
     return Coordinator(
-        key=key, node_id=NOBODY, host="", port=-1, error_code=error, error_message=explanation
+        key=key, node_id=-1, host="", port=-1, error_code=error, error_message=explanation
     )
 
 
 async def init_producer_id(
     node: BrokerNode, context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
-    """Give a new id at epoch 0, or the next epoch of a transactional id.
+    """Return a new producer id at epoch 0, or the next epoch of a transactional id.
 
     A producer without a transactional id that asks for the next epoch (KIP-360) gets a new id.
     """

@@ -5,8 +5,8 @@
                   │           └ reads, or waits until min.bytes are there
                   └ every partition wanted, named now or in an earlier request (KIP-227)
 
-Partitions that cannot be named, or that nobody has heard of, are answered without being
-read, and stand after those that were. From version 13 on topics go by id; every partition
+Partitions that the metadata does not have, or whose topic id it does not have, are answered without
+a read, behind those that were read. From version 13 on topics go by id; every partition
 is then asked and answered by id alone (KIP-516).
 """
 
@@ -260,7 +260,7 @@ def _partition(
 
 def _error(error: ErrorCode, version: int) -> ErrorCode:
     if error is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # an old client asks elsewhere, as it should
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # which makes an old client look for the leader
     return error
 
 

@@ -1,7 +1,8 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: members speak with their coordinator.
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: the requests of members to their coordinator.
 
-A join waits for its group, as long as a rebalance may take, and a sync for the leader. The
-connection is theirs meanwhile, as it is in Kafka: who heartbeats on it is not late.
+A join waits for its group, as long as a rebalance may take, and a sync for the leader's assignment.
+Other requests on the same connection wait meanwhile, as in Kafka; a member whose heartbeat waits
+there is not late.
 """
 
 import trio

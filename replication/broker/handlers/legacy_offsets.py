@@ -4,9 +4,9 @@
     written         9:00        10:00      now
     asked for 10:30, two of them:  200? no, 10:00 is the last not after it: [100, 0]
 
-What can be answered is where segments begin, and the log's end; each counts as old as its
-segment's file, the end as of now. The answer is descending. A consumer is shown no offset
-above the high watermark: it stands in for those that are.
+The possible answers are the base offsets of segments and the log's end. A base offset has the time
+at which its segment's file was written, the end has the present time. The offsets are in descending
+order. A consumer gets the high watermark in place of the offsets above it.
 """
 
 from functools import partial

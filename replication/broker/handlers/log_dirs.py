@@ -1,11 +1,11 @@
-"""DescribeLogDirs: what lies in each log directory here, how large it is, how much more fits.
+"""DescribeLogDirs: the logs in each log directory, their sizes, and the space of its volume.
 
-    directory     online: its volume's size and room, and what is asked for of what lies there
+    directory     online: the size of its volume and the space left, and the logs asked for
                   offline: KAFKA_STORAGE_ERROR, and nothing else
     partition     the bytes of its segments; how far its end is behind its high watermark,
                   -1 where no replica runs on it
 
-The metadata log lies beside the others, and is nobody's topic: it is left out, as Kafka's is.
+The metadata log lies beside the others, but belongs to no topic: it is left out, as in Kafka.
 (KafkaApis.handleDescribeLogDirsRequest, ReplicaManager.describeLogDirs.)
 """
 

@@ -1,13 +1,13 @@
-"""Metadata and DescribeCluster: who is there, and who leads what.
+"""Metadata and DescribeCluster: the brokers, the topics, and the leaders of their partitions.
 
-A client is shown only brokers that it can use: registered, not fenced, and with an endpoint
-on the listener it came in by. A replica elsewhere is offline; a leader elsewhere makes its
-partition LEADER_NOT_AVAILABLE (KRaftMetadataCache). Any live broker may be named as the
-controller, since each forwards to it: we name ourselves, which this client has reached.
+A client sees only brokers that it can use: registered, not fenced, and with an endpoint on the
+listener of its connection. A replica on another broker is offline; a leader there makes its
+partition LEADER_NOT_AVAILABLE (KRaftMetadataCache). Any live broker may be named as the controller,
+since each forwards to it: the answer names this broker, which the client has reached.
 
-A topic that does not exist is made on the way where `auto.create.topics.enable` and the
-client allow it. Kafka answers UNKNOWN_TOPIC_OR_PARTITION meanwhile and lets the client
-ask again; we wait as long as a creation usually takes, and so mostly answer once.
+An unknown topic is created if `auto.create.topics.enable` and the client allow it. Kafka answers
+UNKNOWN_TOPIC_OR_PARTITION meanwhile, and the client asks again; this broker waits as long as a
+creation usually takes, so that most requests are answered once.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,7 @@
-"""CreatePartitions, ElectLeaders and reassignments: the controller decides, as for topics.
+"""CreatePartitions, ElectLeaders and reassignments, which this broker forwards to the controller.
 
-A topic's growth is answered once this broker knows of it too. Elections and reassignments
-are answered at once, as Kafka answers them: the client looks at the metadata afterwards.
+CreatePartitions is answered once this broker's metadata has the new partitions. Elections and
+reassignments are answered at once, as in Kafka: the client looks at the metadata afterwards.
 """
 
 from replication.broker.handlers.node import BrokerNode

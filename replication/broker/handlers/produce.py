@@ -1,10 +1,10 @@
-"""Produce: records in, where they came to lie out.
+"""Produce: records are appended, and the answer has their offsets.
 
-What is wrong with a whole partition's bytes (not one batch of version 2) is refused here,
-as ProduceRequest.validateRecords does; what is wrong with the batch is the log's to say.
-acks=0 has no answer, so an error in it closes the connection (KafkaApis).
+Bytes that are not exactly one batch of version 2 are refused here, as in
+ProduceRequest.validateRecords; the log checks the batch itself. A request with acks=0 has no
+answer, so an error in it closes the connection (KafkaApis).
 
-What would open a transaction is asked about first (KIP-890): `TransactionVerification`.
+A batch that would open a transaction is verified first (KIP-890): `TransactionVerification`.
 """
 
 from collections.abc import Mapping

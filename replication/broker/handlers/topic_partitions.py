@@ -3,8 +3,8 @@
     topics a (3 partitions), b (2), limit 4    a-0 a-1 a-2 b-0    next: b, 1
     cursor b, 1                                b-1                next: none
 
-A page ends where `response_partition_limit` is reached, or what this broker allows. A topic
-that does not exist takes no room in it, and of all topics there is none that does not exist.
+A page ends where `response_partition_limit` is reached, or the limit of this broker. An unknown
+topic takes no room in it; a request for all topics names none that is unknown.
 (DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.)
 """
 
@@ -105,7 +105,7 @@ def _topic(
 def _partition(
     view: View, number: int, partition: PartitionRegistration
 ) -> DescribeTopicPartitionsResponsePartition:
-    """Describe a partition. There is no error where nobody leads: a leader of -1 says so."""
+    """Return the description of a partition; one without a leader has leader -1, and no error."""
     has_leader = view.endpoint(partition.leader) is not None
     return DescribeTopicPartitionsResponsePartition(
         partition_index=number,

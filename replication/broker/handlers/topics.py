@@ -1,8 +1,8 @@
-"""CreateTopics and DeleteTopics: the controller decides, this broker carries the question.
+"""CreateTopics and DeleteTopics, which this broker forwards to the controller.
 
-The answer is held back until this broker's own image shows the change, so that a client
-that now asks us for the topic's leader finds it. If that takes longer than the client is
-willing to wait, it has the controller's answer all the same: the topic is made.
+The answer waits until this broker's own metadata has the change, so that a client that asks this
+broker for the topic's leader next finds it. If that takes longer than the request's timeout, the
+client gets the controller's answer all the same: the topic is created.
 """
 
 from collections.abc import Iterable

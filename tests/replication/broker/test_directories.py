@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from replication.broker.lifecycle import UntoldDirectoryError
+from replication.broker.lifecycle import UnreportedDirectoryError
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.events import BrokerStopped, LogDirectoryFailed
 from replication.metadata.rules.image import PartitionRegistration
@@ -168,7 +168,7 @@ async def test_a_broker_that_cannot_tell_of_its_lost_disk_ends_in_good_order_wit
         )
         assert 30 <= stage.cluster.clock.now() - lost_at < 35
         failure = stage.cluster.failures[victim]
-        assert isinstance(failure, UntoldDirectoryError)
+        assert isinstance(failure, UnreportedDirectoryError)
         assert "\n" not in str(failure)
         (stopped,) = [each for each in world.trace.entries if isinstance(each.event, BrokerStopped)]
         assert stopped.event == BrokerStopped(broker=victim, clean=True)

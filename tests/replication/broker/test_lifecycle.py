@@ -12,7 +12,7 @@ from replication.broker.lifecycle import (
     BrokerLifecycle,
     BrokerState,
     RegistrationRefusedError,
-    UntoldDirectoryError,
+    UnreportedDirectoryError,
 )
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.metadata.rules.records import Endpoint
@@ -27,7 +27,7 @@ from tests.replication.controller.controllers import FakeController
 CLOCK = TrioClock()
 
 
-def raise_it(error: UntoldDirectoryError) -> None:
+def raise_it(error: UnreportedDirectoryError) -> None:
     raise error
 
 
@@ -35,7 +35,7 @@ def lifecycle_of(
     controller: FakeController,
     *,
     metadata_offset: int = 100,
-    on_untold_directory: Callable[[UntoldDirectoryError], None] = raise_it,
+    on_unreported_directory: Callable[[UnreportedDirectoryError], None] = raise_it,
 ) -> BrokerLifecycle:
     return BrokerLifecycle(
         broker_id=1,
@@ -50,7 +50,7 @@ def lifecycle_of(
         registration_timeout_ms=60_000,
         metadata_offset=lambda: metadata_offset,
         directory_failure_timeout_ms=30_000,
-        on_untold_directory=on_untold_directory,
+        on_unreported_directory=on_unreported_directory,
     )
 
 
@@ -217,12 +217,12 @@ async def test_a_lost_directory_must_be_told_in_time(
     def answer(_: Any) -> BrokerHeartbeatResponse | None:
         return None if 3 < CLOCK.now() < 5 + away_until else BrokerHeartbeatResponse()
 
-    def stop(error: UntoldDirectoryError) -> None:
+    def stop(error: UnreportedDirectoryError) -> None:
         stopped.append((CLOCK.now(), str(error)))
 
     stopped: list[tuple[float, str]] = []
     controller = FakeController(answer)
-    lifecycle = lifecycle_of(controller, on_untold_directory=stop)
+    lifecycle = lifecycle_of(controller, on_unreported_directory=stop)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run_for, lifecycle, 60)
         await CLOCK.sleep(5)
@@ -242,7 +242,8 @@ async def test_a_directory_that_was_lost_before_the_first_heartbeat_counts_from_
 ) -> None:
     stopped: list[float] = []
     lifecycle = lifecycle_of(
-        FakeController(lambda _: None), on_untold_directory=lambda _: stopped.append(CLOCK.now())
+        FakeController(lambda _: None),
+        on_unreported_directory=lambda _: stopped.append(CLOCK.now()),
     )
     lifecycle.lose_directory(b"lost")
     await CLOCK.sleep(10)
