@@ -6,7 +6,7 @@ import trio
 from trio.testing import MockClock
 
 from replication.config import BrokerConfig
-from replication.coordinator.log import CoordinatorLog
+from replication.coordinator.log import LONG_RECORDS, CoordinatorLog
 from replication.coordinator.rules import KeyAndValue
 from replication.errors import ErrorCode
 from replication.transactions.coordinator import TransactionShard
@@ -15,8 +15,9 @@ from replication.transactions.rules.transaction import Transaction
 from storage.batch.compression import Codec
 from storage.batch.record_batch import NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader
 from storage.batch.records import Record, encode_batch
-from tests.replication.leader.leader_side import LOCAL, TOPIC_ID
+from tests.replication.leader.leader_side import LOCAL, REMOTE, TOPIC_ID, registration
 from tests.replication.replica_manager.replica_manager_side import CLOCK, TP, Node, inline
+from tests.replication.replica_manager.test_loop_stalls import Counting
 
 EMPTY = Transaction(transactional_id="kept", producer_id=7, producer_epoch=0, timeout_ms=60_000)
 
@@ -77,3 +78,35 @@ async def test_the_last_record_of_an_id_counts_and_a_tombstone_deletes_it(
         await shard.log.read(read_batch, shard.load, chunk_bytes=100, offload=inline)
     found = {name: slot.current.producer_id for name, slot in shard.slots.items()}
     assert found == {"kept": 11, "back": 10}
+
+
+@pytest.mark.parametrize("leads_on", [True, False])
+async def test_a_long_batch_is_encoded_away_from_the_loop_and_checked_after_it(
+    autojump_clock: MockClock, leads_on: bool
+) -> None:
+    """Another broker may lead by then, and have written."""
+    node = Node(config=BrokerConfig(node_id=LOCAL))
+    async with node.running(), trio.open_nursery() as nursery:
+        await node.lead(isr=(LOCAL,))
+        offload = node.manager.offload = Counting()
+        log = log_of(node)
+        nursery.start_soon(log.run)
+        records = [KeyAndValue(b"key %d" % each, b"value") for each in range(LONG_RECORDS + 1)]
+
+        async def lose() -> None:
+            offload.meanwhile = trio.lowlevel.checkpoint
+            await node.learn(registration(leader=REMOTE, leader_epoch=2, partition_epoch=2))
+
+        if not leads_on:
+            offload.meanwhile = lose
+        before = offload.calls
+        submission = log.submit(records)
+        await submission.wait()
+        log.close()
+        assert offload.calls > before
+        if leads_on:
+            assert submission.error is ErrorCode.NONE
+            assert node.state().log_end_offset == LONG_RECORDS + 1
+        else:
+            assert submission.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert node.state().log_end_offset == 0
