@@ -47,6 +47,7 @@ _SCIENTIFIC_BELOW: Final = -3
 
 Format: TypeAlias = Callable[[ConsumerRecord], bytes]
 PRINTED = {"timestamp": False, "partition": False, "offset": False, "headers": False}
+PRINTED |= {"key": False, "value": True}
 LITERALS = {
     "key.separator": "\t",
     "line.separator": "\n",
@@ -192,9 +193,6 @@ def _packs_to(code: str, number: float, wanted: bytes) -> bool:
         return struct.pack(code, number) == wanted
     except OverflowError:
         return False  # rounded beyond the largest float
-
-
-PRINTED |= {"key": False, "value": True}
 
 
 def by_properties(given: Mapping[str, str], kinds: Deserialisers) -> Format:
