@@ -336,7 +336,7 @@ class StoryClient:
         async with closing(await self.connect_to_leader(partition)) as client:
             data = await fetch(client)
         if data.preferred_read_replica >= 0:
-            address = await self._find_broker(partition, data.preferred_read_replica)
+            address = await self._find(partition, data.preferred_read_replica)
             async with closing(await self._connect(address)) as client:
                 data = await fetch(client)
         end = end_of(data)
@@ -414,30 +414,25 @@ class StoryClient:
                 with contextlib.suppress(
                     PeerUnavailableError
                 ):  # the leader died, and this broker does not know
-                    return await self._connect(await self._find_leader(partition))
+                    return await self._connect(await self._find(partition))
                 await self.seams.clock.sleep(pause)
                 pause = min(2 * pause, LONGEST_RETRY_SECONDS)
         raise PeerUnavailableError(f"{partition} was led by nobody for {PATIENCE_MS} ms")
 
-    async def _find_leader(self, partition: TopicPartition) -> Address:
+    async def _find(self, partition: TopicPartition, broker_id: int | None = None) -> Address:
+        """Return the address of a broker, by default of the partition's leader."""
         metadata = await self.ask_somebody(lambda client: _metadata(client, partition))
-        leaders = [
-            each.leader_id
+        wanted = [
+            each.leader_id if broker_id is None else broker_id
             for topic in metadata.topics
             for each in topic.partitions
             if topic.name == partition.topic and each.partition_index == partition.partition
         ]
         for broker in metadata.brokers:
-            if broker.node_id in leaders:
+            if broker.node_id in wanted:
                 return broker.host, broker.port
-        raise PeerUnavailableError(f"nobody leads {partition}")
-
-    async def _find_broker(self, partition: TopicPartition, broker_id: int) -> Address:
-        metadata = await self.ask_somebody(lambda client: _metadata(client, partition))
-        for broker in metadata.brokers:
-            if broker.node_id == broker_id:
-                return broker.host, broker.port
-        raise PeerUnavailableError(f"nobody knows broker {broker_id}")
+        missing = "leader" if broker_id is None else f"broker {broker_id}"
+        raise PeerUnavailableError(f"the metadata of {partition} has no address of its {missing}")
 
     async def ask_somebody(
         self, ask: Callable[[RpcClient], Awaitable[T]], among: Sequence[Address] = ()

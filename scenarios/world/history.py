@@ -6,7 +6,6 @@
     inconsistent   an offset has two values
     duplicate      a value has two offsets
     refused        a value that was certainly not written was read
-    lost           an acked value was never read, though a later one was
     unseen         an acked value is not among what is read in the end
     skipped        a consumer skipped a value that others read
     backwards      a consumer received an offset again, or an earlier one
@@ -109,14 +108,6 @@ def refused(history: History) -> Iterator[str]:
             yield f"{' '.join(sorted(there))} was refused before it was written, and read"
 
 
-def lost(history: History) -> Iterator[str]:
-    read = {value for _, value in history.reads}
-    end = max((offset for offset, _ in history.reads), default=-1)
-    for offset, value in history.acked:
-        if history.log_start <= offset <= end and value not in read:
-            yield f"{value} was acked at {offset} and read by nobody, who read to {end}"
-
-
 def unseen(history: History) -> Iterator[str]:
     there = {value for _, value in history.final}
     for offset, value in history.acked:
@@ -168,7 +159,6 @@ CHECKS: tuple[Callable[[History], Iterator[str]], ...] = (
     inconsistent,
     duplicate,
     refused,
-    lost,
     unseen,
     skipped,
     backwards,
@@ -177,7 +167,7 @@ CHECKS: tuple[Callable[[History], Iterator[str]], ...] = (
 )
 
 
-OF_WHOLE_LOGS = (lost, unseen, skipped)
+OF_WHOLE_LOGS = (unseen, skipped)
 
 
 def anomalies(history: History) -> list[str]:
