@@ -397,17 +397,18 @@ class Log:
         local.open_segments.trim()
         appended = 0
         try:
-            with local.retryable():
-                if not self._begun:
-                    self._begin()
-                for group in groups(batches, local.config.segment_bytes):
-                    self._make_ready(group, wall_ms)
-                    self._append_group(records, group)
-                    appended += len(group)
+            if not self._begun:
+                self._begin()
+            for group in groups(batches, local.config.segment_bytes):
+                self._make_ready(group, wall_ms)
+                self._append_group(records, group)
+                appended += len(group)
         except ShortageError:
             if not appended:
                 raise
             batches = batches[:appended]  # a follower goes on from there
+        except OSError as error:  # as `retryable`, which would cost a twentieth of a small append
+            raise local.fail(error) from error
         self.on_moved()
         # While a thread writes the epochs, two would meet in one file; the next append asks again.
         if flush and self.flush_is_due and not self.leader_epoch_cache.is_being_written:
