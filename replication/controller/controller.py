@@ -36,7 +36,13 @@ from replication.config import BrokerConfig, ListenerConfig
 from replication.controller import log_service
 from replication.controller.metrics import ControllerMetrics
 from replication.controller.rules.acls import create_acls, delete_acls
-from replication.controller.rules.brokers import BrokerSessions, fence_expired, heartbeat, register
+from replication.controller.rules.brokers import (
+    BrokerSessions,
+    fence,
+    heartbeat,
+    is_change,
+    register,
+)
 from replication.controller.rules.configs import (
     alter_configs,
     election_rules,
@@ -268,7 +274,11 @@ class Controller:
             return handle
 
         def decided_by(decide: Decide) -> Handler:
-            return of(lambda request: self._carry_out(lambda image: decide(image, request)))
+            async def handle(_: RequestContext, request: Any) -> Any:
+                size = await in_steps(size_of(request))
+                return await self._carry_out(lambda image: decide(image, request), size.items)
+
+            return handle
 
         def read_by(read: Callable[[MetadataLog, Any], Any]) -> Handler:
             async def handle(_: RequestContext, request: Any) -> Any:
@@ -316,50 +326,50 @@ class Controller:
     async def broker_registration(
         self, request: BrokerRegistrationRequest
     ) -> BrokerRegistrationResponse:
+        now_ms = self.seams.clock.now_ms()
+
         def decide(image: MetadataImage) -> Decision[BrokerRegistrationResponse]:
-            known = image.broker(request.broker_id)
-            decision = register(
+            return register(
                 image,
                 request,
                 sessions=self.sessions,
                 rules_of=self._election_rules,
-                now_ms=self.seams.clock.now_ms(),
+                now_ms=now_ms,
             )
+
+        def decided(image: MetadataImage, decision: Decision[BrokerRegistrationResponse]) -> None:
+            known = image.broker(request.broker_id)
             same = known is not None and known.incarnation_id == request.incarnation_id
             if decision.answer.error_code == ErrorCode.NONE and not same:
                 self.sessions.begin(request.broker_id)
-            return decision
 
-        return await self._carry_out(decide)
+        return await self._carry_out(decide, self._partition_count(), decided)
 
     async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-        decision = self._heartbeat(self.image, request)
-        if decision.answer.error_code == ErrorCode.NONE:
-            self.sessions.touch(
-                request.broker_id,
-                now_ms=self.seams.clock.now_ms(),
-                metadata_offset=request.current_metadata_offset,
-            )
-        if not decision.records:  # a broker stays alive however long a decision takes
-            await self.log.wait_until_synced(self.log.log_end_offset)
-            return decision.answer
-
         def decide(image: MetadataImage) -> Decision[BrokerHeartbeatResponse]:
-            decision = self._heartbeat(image, request)
+            return heartbeat(image, request, sessions=self.sessions, rules_of=self._election_rules)
+
+        def decided(image: MetadataImage, decision: Decision[BrokerHeartbeatResponse]) -> None:
             if any(
                 isinstance(record, BrokerRegistrationChangeRecord) and record.in_controlled_shutdown
                 for record in decision.records
             ):
                 last = image.offset + len(decision.records)
                 self.sessions.shutdown_began(request.broker_id, last)
-            return decision
 
-        return await self._carry_out(decide)
-
-    def _heartbeat(
-        self, image: MetadataImage, request: BrokerHeartbeatRequest
-    ) -> Decision[BrokerHeartbeatResponse]:
-        return heartbeat(image, request, sessions=self.sessions, rules_of=self._election_rules)
+        now_ms = self.seams.clock.now_ms()
+        answer = None
+        if not is_change(self.image, request, sessions=self.sessions):
+            # A broker stays alive however long a decision takes.
+            answer = decide(self.image).answer
+        if answer is None or answer.error_code == ErrorCode.NONE:
+            self.sessions.touch(
+                request.broker_id, now_ms=now_ms, metadata_offset=request.current_metadata_offset
+            )
+        if answer is None:
+            return await self._carry_out(decide, self._partition_count(), decided)
+        await self.log.wait_until_synced(self.log.log_end_offset)
+        return answer
 
     async def answer_client(self, request: Any) -> Any:
         """Answer a request that a broker forwards for one of its clients (`limits.LIMITED`)."""
@@ -367,8 +377,9 @@ class Controller:
         decide = self._client_decisions()[key]
         size = await in_steps(size_of(request))
         try:
+            items = work_of(request, size, self.image)
             return await self._carry_out(
-                lambda image: decide(image, request), work=work_of(request, size, self.image)
+                lambda image: decide(image, request), items, of_client=True
             )
         except TooManyRecordsError:
             return await too_large(key, request)
@@ -379,22 +390,28 @@ class Controller:
 
     # Decisions into the log, and out of it.
 
-    async def _carry_out(self, decide: Callable[[MetadataImage], Decision[A]], work: int = 0) -> A:
+    async def _carry_out(
+        self,
+        decide: Callable[[MetadataImage], Decision[A]],
+        items: int,
+        decided: Callable[[MetadataImage, Decision[A]], None] | None = None,
+        *,
+        of_client: bool = False,
+    ) -> A:
         """Decide, append the records, and return the answer once they are synced.
 
-        `work` is the number of items in a client's request, and 0 for a request of a broker: a
-        decision about many items is made away from the loop.
+        `items` is how many a decision looks at: those of a request, or the partitions there are.
+        `decided` is called with the image and the decision before the next one is made.
         """
         async with self._deciding:
             image = self.image
-            if work <= STEP:
-                decision = decide(image)
-            else:
-                decision = await self.seams.offload(lambda: decide(image))
-            if work and len(decision.records) > MAX_RECORDS:
+            decision = await self._made(lambda: decide(image), items)
+            if of_client and len(decision.records) > MAX_RECORDS:
                 raise TooManyRecordsError
+            if decided is not None:
+                decided(image, decision)
             try:
-                await self._append_decided(decision)
+                await self._append(decision.records, cause=decision.cause)
             except KafkaStorageError as error:
                 # `_sync` ends the controller, and the client's connection closes.
                 raise PeerUnavailableError("this controller cannot write its log") from error
@@ -402,9 +419,16 @@ class Controller:
                 raise PeerUnavailableError(f"this controller cannot write now: {error}") from error
             end = self.log.log_end_offset
         await self.log.wait_until_synced(end)
-        if work and decision.records:
+        if of_client and decision.records:
             await self._wait_for_brokers(end)
         return decision.answer
+
+    async def _made(self, decide: Callable[[], A], items: int) -> A:
+        """Return what `decide` returns; about many items it is called away from the loop."""
+        return decide() if items <= STEP else await self.seams.offload(decide)
+
+    def _partition_count(self) -> int:
+        return sum(len(topic.partitions) for topic in self.image.topics.values())
 
     async def _wait_for_brokers(self, end: Offset) -> None:
         """Wait until every broker has fetched the log below `end` (rule 4)."""
@@ -422,30 +446,22 @@ class Controller:
         self._fetched.set()
         self._fetched = trio.Event()
 
-    async def _append_decided(self, decision: Decision[A]) -> None:
-        records = decision.records
-        if 0 < len(records) <= STEP:
-            self._append(records, cause=decision.cause)
-        elif records:
-            before = self.image
-            prepared = await self.seams.offload(lambda: self.log.prepare(records))
-            events: list[Event] = []
-            if self.sink is not ignore:
-                found = partial(events_of, records, before, prepared.image, cause=decision.cause)
-                events = await self.seams.offload(lambda: list(found()))
-            self.log.append_prepared(prepared)
-            self._counted.appended(records, end=self.log.log_end_offset)
-            self._events.extend((prepared.image.offset, event) for event in events)
-
-    def _append(
+    async def _append(
         self, records: Sequence[MetadataRecord], *, cause: str, silent_ms: int = -1
     ) -> None:
+        if not records:
+            return
         before = self.image
-        after = self.log.append(records)
-        self._counted.appended(records, end=self.log.log_end_offset)
+        prepared = await self._made(lambda: self.log.prepare(records), len(records))
+        events: list[Event] = []
         if self.sink is not ignore:
-            events = events_of(records, before, after, cause=cause, silent_ms=silent_ms)
-            self._events.extend((after.offset, event) for event in events)
+            found = partial(
+                events_of, records, before, prepared.image, cause=cause, silent_ms=silent_ms
+            )
+            events = await self._made(lambda: list(found()), len(records))
+        self.log.append_prepared(prepared)
+        self._counted.appended(records, end=self.log.log_end_offset)
+        self._events.extend((prepared.image.offset, event) for event in events)
 
     async def _begin_epoch(self) -> None:
         """Write the first records of this leader epoch, and elect leaders where there are none."""
@@ -463,7 +479,7 @@ class Controller:
         records += one_minimum(self.image, self.config)
         records += feature_levels(self.image, self.config)
         records += elections_of_leaderless(self.image, self._election_rules)
-        self._append(records, cause="controller started")
+        await self._append(records, cause="controller started")
         await self._sync_once()
         self.sessions.restart(self.image, self.seams.clock.now_ms())
         if known is None:
@@ -499,7 +515,7 @@ class Controller:
         while True:
             try:
                 async with self._deciding:
-                    self._fence_expired(clock.now_ms())
+                    await self._fence_expired(clock.now_ms())
             except ShortageError:
                 await clock.sleep(SHORTAGE_PAUSE_SECONDS)
                 continue
@@ -510,28 +526,29 @@ class Controller:
                 wait_ms = min(timeout_ms, max(1, expiry_ms + 1 - clock.now_ms()))
             await clock.sleep(wait_ms / 1000)
 
-    def _fence_expired(self, now_ms: int) -> None:
-        while True:
-            fencing = fence_expired(
-                self.image, sessions=self.sessions, rules_of=self._election_rules, now_ms=now_ms
+    async def _fence_expired(self, now_ms: int) -> None:
+        """Fence the brokers whose sessions have expired, each by a decision of its own."""
+        while expired := self.sessions.expired(self.image, now_ms):
+            image, broker = self.image, self.image.brokers[expired[0]]
+            silent_ms = self.sessions.silent_ms(broker.broker_id, now_ms)
+            records = await self._made(
+                partial(fence, image, broker, self._election_rules), self._partition_count()
             )
-            if fencing is None:
-                return
-            silent_ms = self.sessions.silent_ms(fencing.broker.broker_id, now_ms)
-            self._append(fencing.records, cause="session expired", silent_ms=silent_ms)
+            await self._append(records, cause="session expired", silent_ms=silent_ms)
 
     async def _balance_leaders(self) -> None:
         while True:
             await self.seams.clock.sleep(self.config.leader_imbalance_check_interval_seconds)
             async with self._deciding:
-                elections = balanced(
+                decide = partial(
+                    balanced,
                     self.image,
                     rules_of=self._election_rules,
                     imbalance_percentage=self.config.leader_imbalance_per_broker_percentage,
                 )
-                if elections:
-                    with suppress(ShortageError):
-                        self._append(elections, cause="leaders balanced")
+                elections = await self._made(decide, self._partition_count())
+                with suppress(ShortageError):
+                    await self._append(elections, cause="leaders balanced")
 
     def _election_rules(self, topic: TopicImage) -> ElectionRules:
         return election_rules(self.image, self.config)(topic)

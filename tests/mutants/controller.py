@@ -53,14 +53,14 @@ MUTANTS = (
         (
             Edit(
                 ELECTION,
-                "    if len(wanted.isr) >= _min_isr(wanted, rules):\n"
+                "    if wanted.elr and len(wanted.isr) >= _min_isr(wanted, rules):\n"
                 "        wanted = attrs.evolve(wanted, elr=())\n",
                 "",
             ),
             Edit(
                 ELECTION,
                 "    if len(wanted.isr) >= _min_isr(wanted, rules):\n"
-                "        return attrs.evolve(wanted, elr=())\n",
+                "        return attrs.evolve(wanted, elr=()) if wanted.elr else wanted\n",
                 "    if len(wanted.isr) >= _min_isr(wanted, rules):\n        return wanted\n",
             ),
         ),

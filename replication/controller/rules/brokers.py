@@ -19,7 +19,8 @@ Rule 3: only an unfenced broker has a session. A fenced one may register again a
 """
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import attrs
 
@@ -204,28 +205,55 @@ def heartbeat(
     broker = image.broker(request.broker_id)
     if broker is None or not is_current_incarnation(image, request.broker_id, request.broker_epoch):
         return Decision(BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
-    now, then = _state(broker), _next_state(image, broker, request, sessions)
-    cause = "asked to be fenced"
-    records: tuple[MetadataRecord, ...] = ()
-    if now is not then:
-        match then:
-            case BrokerControlState.UNFENCED:
-                records = unfence(image, broker, rules_of)
-            case BrokerControlState.CONTROLLED_SHUTDOWN:
-                records = begin_shutdown(image, broker, rules_of)
-            case BrokerControlState.FENCED | BrokerControlState.SHUTDOWN_NOW:
-                records = () if broker.fenced else fence(image, broker, rules_of)
-        if then is BrokerControlState.SHUTDOWN_NOW:
-            cause = "controlled shutdown"
-    if not records:  # one change at a time: the next heartbeat repeats the request
-        records = lose_directories(image, broker, request.offline_log_dirs, rules_of)
-        cause = "log directory offline"
+    then = _next_state(image, broker, request, sessions)
     answer = BrokerHeartbeatResponse(
         is_caught_up=request.current_metadata_offset >= broker.broker_epoch,
         is_fenced=then in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW),
         should_shut_down=then is BrokerControlState.SHUTDOWN_NOW,
     )
-    return Decision(answer, records, cause)
+    change = _change(broker, request, then)
+    if change is None:
+        return Decision(answer)
+    return Decision(answer, change.records(image, broker, rules_of), change.cause)
+
+
+def is_change(
+    image: MetadataImage, request: BrokerHeartbeatRequest, *, sessions: BrokerSessions
+) -> bool:
+    """Return whether the decision about a heartbeat has records, without making them."""
+    broker = image.broker(request.broker_id)
+    if broker is None or not is_current_incarnation(image, request.broker_id, request.broker_epoch):
+        return False
+    return _change(broker, request, _next_state(image, broker, request, sessions)) is not None
+
+
+@attrs.frozen
+class _Change:
+    """What a heartbeat changes: the function that makes the records, and the cause in events."""
+
+    records: Callable[[MetadataImage, BrokerRegistration, RulesOf], tuple[MetadataRecord, ...]]
+    cause: str
+
+
+def _change(
+    broker: BrokerRegistration, request: BrokerHeartbeatRequest, then: BrokerControlState
+) -> _Change | None:
+    if then is not _state(broker):
+        match then:
+            case BrokerControlState.UNFENCED:
+                return _Change(unfence, "asked to be fenced")
+            case BrokerControlState.CONTROLLED_SHUTDOWN:
+                return _Change(begin_shutdown, "asked to be fenced")
+            case BrokerControlState.FENCED:
+                return _Change(fence, "asked to be fenced")
+            case BrokerControlState.SHUTDOWN_NOW:
+                if not broker.fenced:
+                    return _Change(fence, "controlled shutdown")
+    # One change at a time: the next heartbeat repeats the request.
+    if set(broker.directories).isdisjoint(request.offline_log_dirs):
+        return None
+    lose = partial(lose_directories, offline=request.offline_log_dirs)
+    return _Change(lose, "log directory offline")
 
 
 def _state(broker: BrokerRegistration) -> BrokerControlState:
@@ -296,24 +324,3 @@ def begin_shutdown(
         broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True
     )
     return change, *elections_without(image, broker.broker_id, rules_of)
-
-
-@attrs.frozen
-class Fencing:
-    """A broker whose session has expired, and the records that fence it."""
-
-    broker: BrokerRegistration
-    records: tuple[MetadataRecord, ...]
-
-
-def fence_expired(
-    image: MetadataImage, *, sessions: BrokerSessions, rules_of: RulesOf, now_ms: int
-) -> Fencing | None:
-    """Return the fencing of the longest silent broker; None where no session has expired.
-
-    The next one is found with these records applied.
-    """
-    for broker_id in sessions.expired(image, now_ms):
-        broker = image.brokers[broker_id]
-        return Fencing(broker, fence(image, broker, rules_of))
-    return None

@@ -38,12 +38,10 @@ from storage.types import TopicId
 
 
 def lose_directories(
-    image: MetadataImage, broker: BrokerRegistration, offline: list[bytes], rules_of: RulesOf
+    image: MetadataImage, broker: BrokerRegistration, rules_of: RulesOf, *, offline: list[bytes]
 ) -> tuple[MetadataRecord, ...]:
-    """Return the records for the directories in `offline`; none where they are known already."""
+    """Return the records for the directories in `offline` that are not known to be lost."""
     lost = frozenset(offline) & frozenset(broker.directories)
-    if not lost:
-        return ()
     online = tuple(each for each in broker.directories if each not in lost)
     return (
         BrokerDirectoriesRecord(broker.broker_id, broker.broker_epoch, online),

@@ -86,9 +86,11 @@ class Wish:
     """The id of a broker that was not shut down cleanly."""
 
     def made(self, partition: PartitionRegistration) -> PartitionRegistration:
-        wishes = attrs.asdict(self, filter=lambda _, value: value is not None)
-        wishes.pop("lost_its_tail", None)
-        return attrs.evolve(partition, **wishes)
+        wishes = {field: value for field in _WISHED if (value := getattr(self, field)) is not None}
+        return attrs.evolve(partition, **wishes) if wishes else partition
+
+
+_WISHED = ("isr", "replicas", "adding", "removing", "leader_recovery_state")
 
 
 def after(
@@ -112,7 +114,7 @@ def after(
         wanted = attrs.evolve(wanted, isr=partition.isr)
     wanted = _elected(wanted, election, is_active, eligible=rules.eligible)
     # The minimum may have become smaller while there was no leader: then this leader commits alone.
-    if len(wanted.isr) >= _min_isr(wanted, rules):
+    if wanted.elr and len(wanted.isr) >= _min_isr(wanted, rules):
         wanted = attrs.evolve(wanted, elr=())
     return _with_last_known(wanted, partition, eligible=rules.eligible)
 
@@ -124,7 +126,7 @@ def _with_eligible(
     lost_its_tail: int | None,
 ) -> PartitionRegistration:
     if len(wanted.isr) >= _min_isr(wanted, rules):
-        return attrs.evolve(wanted, elr=())
+        return attrs.evolve(wanted, elr=()) if wanted.elr else wanted
     eligible = {*before.isr, *wanted.elr} - {*wanted.isr, lost_its_tail}
     return attrs.evolve(wanted, elr=_in_order(wanted, eligible))
 
@@ -156,7 +158,7 @@ def _elected(
     for replica in _candidates(wanted, election):
         if replica in electorate and is_active(replica):
             if wanted.isr:
-                return attrs.evolve(wanted, leader=replica)
+                return wanted if replica == wanted.leader else attrs.evolve(wanted, leader=replica)
             others = tuple(each for each in wanted.elr if each != replica)
             return attrs.evolve(wanted, leader=replica, isr=(replica,), elr=others)
     risked = _at_risk(wanted, election, eligible=eligible)
@@ -192,7 +194,7 @@ def _with_last_known(
 ) -> PartitionRegistration:
     """Keep the leader under which the ISR became empty, until there is a leader again."""
     if wanted.leader != NO_LEADER:
-        return attrs.evolve(wanted, last_known_elr=())
+        return attrs.evolve(wanted, last_known_elr=()) if wanted.last_known_elr else wanted
     if not (eligible and before.isr and not wanted.isr):
         return wanted
     # Without a leader but with an ISR: eligible leader replicas have just been turned on,

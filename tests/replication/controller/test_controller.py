@@ -1,13 +1,16 @@
 """The controller on virtual time: sessions, fencing, elections, and what a restart keeps."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import attrs
 import pytest
 import trio
 
 from replication.controller.controller import Controller
+from replication.controller.rules.brokers import BrokerSessions, heartbeat, is_change
+from replication.controller.rules.election import ElectionRules
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.events import (
     BrokerFenced,
@@ -20,7 +23,14 @@ from replication.events import (
     TopicCreated,
 )
 from replication.metadata.rules.image import MetadataImage, apply_batches
-from replication.metadata.rules.records import METADATA_PARTITION, METADATA_TOPIC_ID
+from replication.metadata.rules.records import (
+    METADATA_PARTITION,
+    METADATA_TOPIC_ID,
+    BrokerDirectoriesRecord,
+    MetadataRecord,
+    PartitionRecord,
+    TopicRecord,
+)
 from replication.net.rpc import RpcClient
 from replication.net.seams import Offload
 from replication.steps import STEP
@@ -34,6 +44,7 @@ from storage.errors import InconsistentMetadataError, KafkaStorageError, LogDire
 from storage.testing import DiskCosts, Fault
 from storage.types import TopicPartition
 from tests.replication.broker.stage import played, played_in
+from tests.replication.controller import images
 from tests.replication.controller.images import partition_of
 from tests.replication.controller.running_controller import (
     CONFIG,
@@ -568,3 +579,62 @@ async def test_while_a_large_decision_is_made_heartbeats_are_answered_and_change
         held.let_go.set()
     assert answered == [STEP + 1, 1]
     assert len(controller.image.topics) == STEP + 2
+
+
+@pytest.mark.parametrize("fields", [{"want_shut_down": True}, {"want_fence": True}, {}])
+@played
+async def test_elections_in_many_partitions_are_made_away_from_the_loop(
+    world: World, fields: dict[str, Any]
+) -> None:
+    """A broker shuts down, asks to be fenced, or is silent; another one's heartbeats go on."""
+    async with running(world) as controller, trio.open_nursery() as nursery:
+        first, second = await join(controller, 1, 2)
+        await create_topic(controller, "orders", *[(1, 2)] * (STEP + 1))
+        held = Held(controller.seams.offload)
+        controller.seams = attrs.evolve(controller.seams, offload=held)
+        if fields:
+            nursery.start_soon(partial(first.heartbeat, **fields))
+        else:
+            nursery.start_soon(second.keep_alive, world.node("controller"))
+        await held.waiting.wait()
+        beat = await second.heartbeat()
+        assert (beat.error_code, beat.is_fenced) == (ErrorCode.NONE, False)
+        assert partition_of(controller.image, "orders").leader == 1
+        held.let_go.set()
+        await world.node("controller").clock.sleep(0.1)
+        partitions = controller.image.topics["orders"].partitions.values()
+        assert {each.leader for each in partitions} == {2}
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("offline", [[], [bytes(16)], [b"another directory"]])
+@pytest.mark.parametrize("wants", ["", "want_fence", "want_shut_down"])
+@pytest.mark.parametrize("applied", [0, 9])
+@pytest.mark.parametrize("leads", [True, False])
+@pytest.mark.parametrize("broker", [{"fenced": True}, {"in_controlled_shutdown": True}, {}])
+def test_a_heartbeat_is_a_change_where_its_decision_has_records(
+    offline: list[bytes], wants: str, applied: int, leads: bool, broker: dict[str, bool]
+) -> None:
+    registered = attrs.evolve(
+        images.registered(1), in_controlled_shutdown=broker.get("in_controlled_shutdown", False)
+    )
+    records: list[MetadataRecord] = [
+        attrs.evolve(registered, fenced=broker.get("fenced", False)),
+        BrokerDirectoriesRecord(1, 7, (bytes(16),)),
+        TopicRecord("orders", images.ORDERS),
+        PartitionRecord(images.ORDERS, 0, (1,), (1,), 1 if leads else NO_LEADER),
+    ]
+    image = images.after(MetadataImage(), records)
+    request = BrokerHeartbeatRequest(
+        broker_id=1,
+        broker_epoch=7,
+        current_metadata_offset=applied,
+        want_fence=wants == "want_fence",
+        want_shut_down=wants == "want_shut_down",
+        offline_log_dirs=offline,
+    )
+    sessions = BrokerSessions(9_000)
+    decision = heartbeat(
+        image, request, sessions=sessions, rules_of=lambda _: ElectionRules(min_insync_replicas=1)
+    )
+    assert is_change(image, request, sessions=sessions) == bool(decision.records)
