@@ -47,6 +47,7 @@ def produce(producer: Producer, topic: str, count: int) -> int:
     return sum(acked)
 
 
+@pytest.mark.deep
 def test_no_metadata_is_lost_and_data_goes_on_flowing(tmp_path: Path) -> None:
     with IsolatedCluster(tmp_path, brokers=3, config=CONFIG) as cluster:
         cluster.wait_until_ready(PATIENCE_SECONDS)

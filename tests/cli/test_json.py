@@ -278,7 +278,9 @@ RUNS: Mapping[str, Callable[[Place], Any]] = {
 @pytest.mark.parametrize(
     "command",
     [
-        pytest.param(each, marks=[pytest.mark.deep] if each == "scenario replay" else [])
+        pytest.param(
+            each, marks=[pytest.mark.deep] if each in ("scenario replay", "scenario swarm") else []
+        )
         for each in DOCUMENTED
     ],
 )

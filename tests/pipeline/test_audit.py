@@ -75,7 +75,8 @@ WAYS: dict[str, tuple[list[bytes], list[bytes]]] = {
 }
 
 
-def test_every_way_to_part_is_found_as_verify_finds_it(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.deep
+def test_every_divergence_is_found_as_verify_finds_it(spark: Any, tmp_path: Path) -> None:
     for partition, (ours, theirs) in WAYS.items():
         write_replica(tmp_path / "a", partition, *ours)
         write_replica(tmp_path / "b", partition, *theirs)

@@ -168,6 +168,7 @@ def test_a_topic_that_vanishes_under_a_query_is_named_or_gone_on_without(
         query.stop()
 
 
+@pytest.mark.deep
 def test_a_damaged_batch_ends_a_stream_by_file_and_offset_or_is_skipped(
     spark: Any, tmp_path: Path
 ) -> None:

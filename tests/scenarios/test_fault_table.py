@@ -156,6 +156,7 @@ def test_some_runs_have_our_clients() -> None:
     assert not [*nobody.beginning(random.Random(1), ["b1"]), *nobody.judgement()]
 
 
+@pytest.mark.deep
 def test_a_run_with_all_of_our_clients() -> None:
     seed = next(seed for seed in range(1, 400) if clients_of(seed) == tuple(KINDS))
     run = run_seed(seed)

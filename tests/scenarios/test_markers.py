@@ -188,6 +188,7 @@ def test_a_situation_is_recognised_by_its_events(events: list[Event], reached: l
     assert sorted(markers_of(entries)) == sorted(reached)
 
 
+@pytest.mark.deep
 def test_the_swarm_counts_runs_and_fails_where_all_is_to_be_reached_and_is_not() -> None:
     asked = ["swarm", "--seeds", "1", "--from", "3", "--jobs", "1"]
     result = CliRunner().invoke(command, asked)

@@ -197,6 +197,7 @@ def test_what_is_shorter(line: str, shorter: str) -> None:
     assert ("cluster brokers=1", shorter) in list(simpler(("cluster brokers=1", line)))
 
 
+@pytest.mark.deep
 def test_the_swarm_writes_the_shortest_story_of_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

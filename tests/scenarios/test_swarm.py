@@ -27,7 +27,7 @@ SOME = 7
 AT_0 = AckedBatch(0)
 
 
-@pytest.mark.parametrize("seed", one_in(25, range(1, 201)))
+@pytest.mark.parametrize("seed", one_in(40, range(1, 201)))
 def test_nothing_goes_wrong(seed: int) -> None:
     run = run_seed(seed)
     assert not run.wrong, f"{run.replay_command}\n{run.traceback}"
@@ -134,7 +134,7 @@ def test_records_of_a_deleted_topic_are_gone(
 # At the prompt.
 
 
-def test_a_swarm_tells_how_it_went() -> None:
+def test_a_swarm_prints_how_it_went() -> None:
     result = CliRunner().invoke(command, ["swarm", "--seeds", "2", "--from", "5", "--jobs", "2"])
     assert result.exit_code == 0, result.output
     assert "2 seeds from 5, 0 failed: " in result.output

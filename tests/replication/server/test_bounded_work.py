@@ -70,6 +70,7 @@ async def test_a_long_list_leaves_its_neighbour_room(place: int) -> None:
     assert {name: each for name, each in allocated.items() if each > 1} == {}
 
 
+@pytest.mark.deep
 async def test_requests_about_everything_leave_their_neighbour_room() -> None:
     """A broker with 1,000 partitions; done in one go, much takes more than a hundred lines for each."""
     most = 100 * MANY
