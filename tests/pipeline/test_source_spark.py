@@ -25,6 +25,7 @@ def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.deep
 def test_it_is_found_without_being_registered(spark: Any, log_dir: Path) -> None:
     # A session of its own knows only what Spark has found by the name of a module.
     found = spark.newSession().read.format("understudy").load(str(log_dir))
