@@ -29,6 +29,7 @@ from replication.leader.rules.fetch_data import (
     TopicIdPartition,
     Wanted,
 )
+from replication.leader.rules.fetch_session.context import FetchContext
 from replication.metadata.rules.image import MetadataImage
 from replication.net.pace import in_steps
 from replication.server.server import RequestContext
@@ -58,10 +59,25 @@ async def fetch(node: BrokerNode, context: RequestContext, request: FetchRequest
     params = _params(node, context, request)
     if params.from_follower:
         await _catch_up_with(node, context, request)
+    asked, readable, unreadable = await in_steps(_asked(node, context, request, params))
+    answers: Answers = []
+    if readable or (asked.session is not None and asked.session.any_settled):
+        answers = await node.replica_manager.fetch.fetch(params, readable, asked.session)
+    response = await in_steps(_response(node, context, asked, answers + unreadable))
+    if len(readable) + len(unreadable) > STEP:  # so much is not let go of in one turn of the loop
+        del answers, readable, unreadable
+        await trio.lowlevel.checkpoint()
+    return response
+
+
+def _asked(
+    node: BrokerNode, context: RequestContext, request: FetchRequest, params: FetchParams
+) -> Steps[tuple[FetchContext, Wanted, Answers]]:
+    """Return the context of the request, what to read for it, and the answers known already."""
     image = node.metadata.image
-    wanted = await in_steps(_wanted(image, request, version=context.version))
-    forgotten = await in_steps(_forgotten(image, request, version=context.version))
-    finding = node.fetch_sessions.new_context(
+    wanted = yield from _wanted(image, request, version=context.version)
+    forgotten = yield from _forgotten(image, request, version=context.version)
+    asked = yield from node.fetch_sessions.new_context(
         session_id=request.session_id,
         session_epoch=request.session_epoch,
         is_follower=params.from_follower,
@@ -72,22 +88,20 @@ async def fetch(node: BrokerNode, context: RequestContext, request: FetchRequest
         now_ms=node.clock.now_ms(),
         terms=node.replica_manager.fetch.terms(params),
     )
-    asked = await in_steps(finding)
-    readable, unreadable = await in_steps(_sort_out(image, await in_steps(asked.wanted())))
-    answers: Answers = []
-    if readable or (asked.session is not None and asked.session.any_settled):
-        answers = await node.replica_manager.fetch.fetch(params, readable, asked.session)
-    due = await in_steps(asked.response(answers + unreadable))
-    response = FetchResponse(
+    readable, unreadable = yield from _sort_out(image, (yield from asked.wanted()))
+    return asked, readable, unreadable
+
+
+def _response(
+    node: BrokerNode, context: RequestContext, asked: FetchContext, answers: Answers
+) -> Steps[FetchResponse]:
+    due = yield from asked.response(answers)
+    return FetchResponse(
         error_code=due.error,
         session_id=due.session_id,
-        responses=await in_steps(_topics(node, context, due.partitions)),
+        responses=(yield from _topics(node, context, due.partitions)),
         node_endpoints=_endpoints(node, context, due.partitions),
     )
-    if len(wanted) > STEP:  # so much is not let go of in one turn of the loop
-        del due, answers, unreadable
-        await trio.lowlevel.checkpoint()
-    return response
 
 
 # The request.

@@ -159,8 +159,10 @@ class FetchSession:
 
     def update(self, wanted: Wanted, forgotten: Sequence[TopicIdPartition]) -> Steps[None]:
         """Apply the partitions that a request adds, changes and forgets."""
-        yield from each_of(self._want, wanted)
-        yield from each_of(self._forget, forgotten)
+        if wanted:
+            yield from each_of(self._want, wanted)
+        if forgotten:
+            yield from each_of(self._forget, forgotten)
 
     def _want(self, pair: tuple[TopicIdPartition, FetchInfo]) -> None:
         key = partition_key(pair[0])
@@ -205,6 +207,8 @@ class FetchSession:
 
     def wanted(self, topic_names: Mapping[TopicId, str]) -> Steps[Wanted]:
         """Return the partitions that are not settled, in the session's order, with names found by now."""
+        if not self.unsettled:
+            return []
         self.unsettled, self._most_unsettled = without_holes(self.unsettled, self._most_unsettled)
         unsettled = sorted(self.unsettled.values(), key=_PLACE)
         if self.unnamed:
@@ -228,6 +232,8 @@ class FetchSession:
 
     def changed(self, answers: Answers) -> Steps[Answers]:
         """Return the answers that say something new."""
+        if not answers:
+            return []
         is_news = yield from each_of(self._is_news, answers)
         return list(compress(answers, is_news))
 
