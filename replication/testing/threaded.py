@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import attrs
 import trio
@@ -35,11 +35,14 @@ from replication.cluster.interface import NotInTimeError
 from replication.events import Event, EventSink
 from replication.faults.impairments import Impairments
 from replication.metadata.rules.image import MetadataImage, PartitionRegistration
+from replication.net.pace import COLLECTIONS
 from replication.testing.faults import ThreadedFaults
 from replication.testing.portal import ClusterStoppedError, Portal
 from storage.types import TopicPartition
 
 KEPT = 10_000
+_ADMIN: Final = {"request_timeout_ms": 10_000}
+"""A broker that is frozen and not fenced yet may be asked: another is, before the call's 60 s end."""
 
 
 @attrs.define(eq=False)
@@ -136,8 +139,9 @@ class ThreadedCluster:
         if self._thread is not None:
             raise ClusterStoppedError("a cluster is started once: make another")
         self._thread = threading.Thread(target=self._run, name="understudy", daemon=True)
-        self._thread.start()
-        self._up.wait()
+        with COLLECTIONS.held():  # rule 3 there
+            self._thread.start()
+            self._up.wait()
         self._raise_mistake()
         return self
 
@@ -374,7 +378,7 @@ async def _create_topic(
         name=name, partitions=partitions, replication_factor=replication_factor, configs=configs
     )
     cluster = running.cluster
-    async with cluster.admin() as admin:
+    async with cluster.admin(**_ADMIN) as admin:
         (topic_id,) = (await admin.create_topics([new])).values()
 
     await _until_every_broker(
@@ -385,7 +389,7 @@ async def _create_topic(
 async def _delete_topic(running: _Running, name: str) -> None:
     cluster = running.cluster
     topic_id = cluster.image.topic_id(name)
-    async with cluster.admin() as admin:
+    async with cluster.admin(**_ADMIN) as admin:
         await admin.delete_topics([name])
     if topic_id is not None:
         await _until_every_broker(

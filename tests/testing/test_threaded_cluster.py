@@ -1,5 +1,6 @@
 """A cluster in a thread: called from plain functions, and from inside another trio loop."""
 
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -237,3 +238,23 @@ def test_fault_rules_are_added_from_outside_and_gone_with_a_reset(
         cluster.faults.add("PRODUCE")  # type: ignore[arg-type]
     with pytest.raises(FaultRuleError, match=r"^error: "):
         cluster.faults.add(api="PRODUCE", error="NO_SUCH")
+
+
+def test_nothing_is_collected_while_brokers_start() -> None:
+    """With a collection due at every hundredth object, a start would see hundreds."""
+    seen: list[str] = []
+
+    def note(phase: str, _: dict[str, int]) -> None:
+        seen.append(phase)
+
+    before, (threshold, *others) = gc.isenabled(), gc.get_threshold()
+    gc.callbacks.append(note)
+    gc.set_threshold(100, *others)
+    try:
+        with ThreadedCluster(brokers=1):
+            assert gc.isenabled() is before
+            during = len(seen)
+    finally:
+        gc.set_threshold(threshold, *others)
+        gc.callbacks.remove(note)
+    assert during < 50

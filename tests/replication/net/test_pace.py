@@ -6,7 +6,15 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from replication.net.pace import LONG, MOST_PAUSES, WORK, RequestWork, Turns, in_steps
+from replication.net.pace import (
+    COLLECTIONS,
+    LONG,
+    MOST_PAUSES,
+    WORK,
+    RequestWork,
+    Turns,
+    in_steps,
+)
 from replication.steps import STEP, Steps, each_of
 
 
@@ -178,3 +186,21 @@ async def test_a_free_turn_is_taken_without_giving_way() -> None:
         nursery.start_soon(other)
         async with turns:
             assert turned == []
+
+
+@pytest.mark.parametrize("were_on", [True, False])
+def test_the_collector_is_as_it_was_after_the_last_holder(were_on: bool) -> None:
+    def fail() -> None:
+        with COLLECTIONS.held():
+            with COLLECTIONS.held():
+                assert not gc.isenabled()
+            assert not gc.isenabled(), "another one still holds it"
+            raise ValueError("no cluster")
+
+    (gc.enable if were_on else gc.disable)()
+    try:
+        with pytest.raises(ValueError, match="no cluster"):
+            fail()
+        assert gc.isenabled() == were_on
+    finally:
+        gc.enable()
