@@ -3,6 +3,8 @@
 An event is frozen, and handed to the sink of the object that reports it. The human log, the
 journal, the reports and the checkers read the same values.
 
+The file is long because it is one catalogue, from which docs/events.md is made.
+
     a broker ──> sink ──fan_out──> structlog, journal, a scenario's trace
 
 Rule 1: a `name` never changes; a field may be added with a default, which raises `version`.

@@ -64,7 +64,7 @@ class FailoverMoment:
 
 @attrs.frozen
 class DemoFailover:
-    """What the demo did and when; the rest is read from the controller's journal."""
+    """The actions of the demo and their times; the controller's journal has the rest."""
 
     victim: int
     topic: str

@@ -1,4 +1,4 @@
-"""What the demo produces through a stock client, and what became of every record.
+"""The demo's records, produced through a stock client, and the outcome of each.
 
 confluent-kafka produces the records and reads them back. A record's key is its number, its value is
 one line of a file. The client knows the brokers only by their addresses, as any program of a user

@@ -28,7 +28,7 @@ from replication.steps import Steps, each_of
 from storage.types import NO_OFFSET, TopicPartition
 
 LOOKING_AT_A_GROUP = 4
-"""What it takes to look at one group, in items of a list."""
+"""The work of looking at one group, in items of a list."""
 
 Tombstones: TypeAlias = dict[TopicPartition, KeyAndValue]
 

@@ -22,7 +22,7 @@ from storage.manager.log_manager import LogManager
 from storage.types import TopicPartition
 
 CONFIGURING_A_TOPIC = 32
-"""What it takes to find the settings in force for one topic, in items of a list."""
+"""The work of finding the settings in force for one topic, in items of a list."""
 
 
 @attrs.define(eq=False, kw_only=True)

@@ -96,7 +96,7 @@ class DelayedFetch:
 
     @property
     def woken(self) -> Wanted:
-        """What the session asks for of settled partitions that have moved."""
+        """The partitions that were settled in the session and have moved, with their fetch infos."""
         return [cached.wanted for each, cached in self.unsettled.items() if each in self.moved]
 
     def note(self, wanted: Wanted, answers: Answers) -> None:

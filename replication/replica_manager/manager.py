@@ -34,7 +34,7 @@ from storage.types import Offset, TopicPartition
 
 SHORTEST_PAUSE_SECONDS = 0.001
 PROPOSING = 4
-"""What it takes to propose an ISR change, by a task of its own, in items of a list."""
+"""The work of proposing an ISR change, by a task of its own, in items of a list."""
 
 
 @attrs.define(eq=False, kw_only=True)

@@ -75,7 +75,7 @@ class OurClients:
 
     kinds: tuple[str, ...]
     group: str
-    """What all members of the group have in common."""
+    """The settings that all members of the group have in common."""
     initial_delay_ms: int
 
     @classmethod

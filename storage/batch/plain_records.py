@@ -59,7 +59,7 @@ _DELTAS: Final = {
 
 
 class Alike(NamedTuple):
-    """What is different in each."""
+    """The fields that differ from record to record."""
 
     timestamps: Sequence[int]
     keys: Sequence[bytes | None]

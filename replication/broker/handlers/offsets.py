@@ -49,7 +49,7 @@ from storage.types import TopicPartition
 SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 OFFSET_NOT_AVAILABLE_SINCE = 5  # KIP-207
 LOOK_UP = 16
-"""What it takes to answer for one partition, in items of a list: files may have to be read."""
+"""The work of answering for one partition, in items of a list: files may have to be read."""
 
 
 async def list_offsets(

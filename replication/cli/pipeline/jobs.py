@@ -1,4 +1,4 @@
-"""What the jobs on Spark share: where their answer goes, how far they are, and `bundle`.
+"""The parts that all jobs on Spark share: output, progress, and `bundle`.
 
 An answer goes to standard output, or into files by the endings of their names. The progress goes to
 standard error, as a bar on a terminal: Spark runs a job inside one call that blocks, so another

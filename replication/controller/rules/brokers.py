@@ -229,7 +229,7 @@ def is_change(
 
 @attrs.frozen
 class _Change:
-    """What a heartbeat changes: the function that makes the records, and the cause in events."""
+    """The change that a heartbeat causes: a function that makes its records, and the cause in events."""
 
     records: Callable[[MetadataImage, BrokerRegistration, RulesOf], tuple[MetadataRecord, ...]]
     cause: str

@@ -1,4 +1,4 @@
-"""What happened and what is: the page's timeline of events, and the newest state beside it.
+"""The board of the page: its timeline of events, and the newest state beside it.
 
     put(state), a few times a second         news(position 7) -> all that changed after 7
     each item has the version at which         a partition that changed ten times meanwhile

@@ -53,7 +53,7 @@ from storage.types import NO_OFFSET, Offset
 
 @attrs.define
 class Unpacking:
-    """What may still be decompressed of one file."""
+    """The bytes that may still be decompressed of one file."""
 
     _left: int = DECOMPRESSED_AT_LEAST
 
