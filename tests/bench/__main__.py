@@ -5,7 +5,7 @@ import sys
 
 BENCHMARKS = (
     *("start_up", "plugin", "catch_up", "wire", "columnar", "cleaner"),
-    *("append", "read", "timestamp", "many_partitions", "fetch_rounds", "acks"),
+    *("append", "read", "timestamp", "many_partitions", "fetch_rounds", "acks", "record_calls"),
     *(
         "recovery",
         "clients",
