@@ -58,7 +58,8 @@ class PartitionDecision:
         # A leader may be deposed before it has recovered; then the next one recovers instead.
         if not recovers or now.leader in (NO_LEADER, was.leader, *was.isr, *was.elr):
             return ""
-        return "last known" if now.leader in was.last_known_elr else "unclean"
+        eligible = set(was.elr) & set(now.replicas) - self.registered
+        return "last known" if now.leader in was.last_known_elr and not eligible else "unclean"
 
 
 @attrs.define(eq=False)

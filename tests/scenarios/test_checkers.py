@@ -406,6 +406,27 @@ def test_the_ledger_accounts_for_every_value() -> None:
     ]
 
 
+# b2 forgets on a lying disk, and is up before b1 is: unclean elections are permitted.
+UNCLEAN_BESIDE_AN_ELIGIBLE_REPLICA = """\
+cluster brokers=2 broker.session.timeout.ms=3000 min.insync.replicas=2 unclean.leader.election.enable=true
+topic t replicas=b1,b2
+hold b1 c BROKER_HEARTBEAT
+lie b2
+run 4s
+stop b2
+power-cut b2
+start b2 &
+run 20ms
+events leader_elected
+"""
+
+
+def test_an_unclean_election_beside_an_eligible_replica_may_lose_records() -> None:
+    (step,) = run_story(parse(UNCLEAN_BESIDE_AN_ELIGIBLE_REPLICA)).actual.steps
+    assert "leader=2" in step.answer[-1]
+    assert "cause=unclean" in step.answer[-1]
+
+
 # S50: everybody has what was acked, and nobody may have synced it.
 BLACKOUT = """\
 cluster brokers=3 min.insync.replicas=2 log.flush.interval.messages={flush}

@@ -17,6 +17,7 @@ from replication.controller.rules import (
     brokers as controller_brokers,
     decisions as controller_decisions,
     election,
+    events,
     reassignment,
 )
 from replication.controller.rules.election import Election, ElectionRules, Wish, after
@@ -358,6 +359,10 @@ def who_was_eligible_stays_so(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(controller_decisions, "after", changed)
 
 
+def every_last_leader_is_elected_as_such(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(events, "_surely_whole", lambda *_: [])
+
+
 def a_minimum_is_lowered_before_roles_are_taken(planting: pytest.MonkeyPatch) -> None:
     honest = RoleChanges.apply
 
@@ -482,6 +487,11 @@ CASES: list[tuple[str, str, str | Mistake]] = [
         "S39",
         "an-unclean-election-after-which-the-logs-are-the-same-again",
         "a leader answers no divergence",
+    ),
+    (
+        "S39",
+        "a-last-leader-that-waits-for-an-eligible-replica",
+        every_last_leader_is_elected_as_such,
     ),
     (
         "S40",

@@ -3,7 +3,7 @@
 They are emitted when the high watermark has passed the records, so that they are durable.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from replication.events import (
     BrokerFenced,
@@ -121,7 +121,7 @@ def _partition_changed(
             leader=now.leader,
             leader_epoch=now.leader_epoch,
             isr=now.isr,
-            cause=_cause(was, now),
+            cause=_cause(was, now, _surely_whole(was, now, before, after)),
             previous_leader=was.leader,
         )
     if record.isr is not None:
@@ -134,7 +134,32 @@ def _partition_changed(
         )
 
 
-def _cause(was: PartitionRegistration, now: PartitionRegistration) -> str:
+def _surely_whole(
+    was: PartitionRegistration,
+    now: PartitionRegistration,
+    before: MetadataImage,
+    after: MetadataImage,
+) -> list[int]:
+    """Return the replicas that were eligible and still were when the leader was elected.
+
+    A broker that has not been shut down cleanly leaves the ELR by the same decision by which it
+    registers. A clean one that registers leads to no election: it was fenced, and stays so.
+    """
+    return [
+        replica
+        for replica in was.elr
+        if replica in now.replicas and _epoch(replica, before) == _epoch(replica, after)
+    ]
+
+
+def _epoch(broker_id: int, image: MetadataImage) -> int:
+    broker = image.broker(broker_id)
+    return -1 if broker is None else broker.broker_epoch
+
+
+def _cause(
+    was: PartitionRegistration, now: PartitionRegistration, eligible: Collection[int]
+) -> str:
     """Return how this leader was elected, as `replication.controller.rules.election` names it."""
     if now.leader in was.isr:
         return "clean"
@@ -142,4 +167,4 @@ def _cause(was: PartitionRegistration, now: PartitionRegistration) -> str:
         return "eligible"
     if now.leader_recovery_state is LeaderRecoveryState.RECOVERED:
         return "clean"  # it joined the ISR by the same change, which completed a reassignment
-    return "last known" if now.leader in was.last_known_elr else "unclean"
+    return "last known" if now.leader in was.last_known_elr and not eligible else "unclean"
