@@ -191,19 +191,6 @@ class ReplicaFetcherManager:
     def add_failed_partition(self, partition: TopicPartition) -> None:
         self.failed.add(partition)
 
-    def maybe_update_topic_ids(
-        self,
-        leaders: Mapping[TopicPartition, int],
-        topic_id_of: Callable[[str], TopicId | None],
-    ) -> None:
-        """Pass on topic ids that were unknown when their partitions were added."""
-        for tp, leader_id in leaders.items():
-            fetcher_id = fetcher_id_for(tp, self.num_fetchers_per_broker)
-            fetcher = self.fetchers.get(FetcherKey(leader_id, fetcher_id))
-            topic_id = topic_id_of(tp.topic)
-            if fetcher is not None and topic_id is not None:
-                fetcher.partitions.update_topic_ids({tp: topic_id})
-
     def fetch_state(self, partition: TopicPartition) -> PartitionFetchState | None:
         """Return how far `partition` has come; None if no fetcher follows it."""
         states = (each.partitions.states.get(partition) for each in self.fetchers.values())

@@ -29,7 +29,7 @@ from replication.follower.rules.fetch_state import (
 from replication.metrics import Meter, MetricName, MetricsRegistry
 from replication.net.seams import NodeClock
 from storage.errors import ShortageError, StorageError
-from storage.types import LeaderEpoch, TopicId, TopicPartition
+from storage.types import LeaderEpoch, TopicPartition
 
 _GROUP = "kafka.server"
 _UNKNOWN_LAG = -1
@@ -177,14 +177,6 @@ class FollowedPartitions:
 
     def remove_all(self) -> dict[TopicPartition, PartitionFetchState]:
         return self.remove(self.states.partitions())
-
-    def update_topic_ids(self, topic_ids: Mapping[TopicPartition, TopicId]) -> None:
-        """Take topic ids that were unknown when their partitions were added."""
-        for tp, topic_id in topic_ids.items():
-            state = self.states.get(tp)
-            if state is not None:
-                self.states.update(tp, attrs.evolve(state, topic_id=topic_id))
-        self._changed.set()
 
     def log_start_moved(self, partition: TopicPartition) -> None:
         """Send the new log start with the next request; no fetch response has moved it."""

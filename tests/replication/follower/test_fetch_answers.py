@@ -175,19 +175,8 @@ async def test_topic_ids_are_used_only_when_every_topic_has_one(autojump_clock: 
     it.follow(leader=committed((0, 0, 3)))
     await it.work()
     it.leader.topic_ids = {"t": b"t" * 16}
-    it.fetcher.partitions.update_topic_ids({T0: b"t" * 16, T1: b"t" * 16})
-    assert it.fetcher.partitions.states.get(T1) is None
+    it.fetcher.partitions.remove([T0])
+    it.add()
     await it.work()
     assert it.leader.fetch_versions == [12, 17]
     assert it.local().log_end_offset == 4
-
-
-@pytest.mark.conformance("FT-29")
-async def test_a_topic_id_can_be_added_later(autojump_clock: MockClock) -> None:
-    it = following()
-    it.follow(leader=committed((0, 0, 3)))
-    before = it.state()
-    it.fetcher.partitions.update_topic_ids({T0: b"t" * 16, T1: b"u" * 16})
-    assert it.state().topic_id == b"t" * 16
-    assert it.state().fetch_offset == before.fetch_offset
-    assert it.fetcher.partitions.states.get(T1) is None

@@ -75,7 +75,9 @@ def remove(it: Following, tp: TopicPartition) -> None:
 
 
 def learn_id(it: Following, tp: TopicPartition) -> None:
-    it.fetcher.partitions.update_topic_ids({tp: tp.topic.encode() * 16})
+    """The partition is added again, as after a topic was created anew."""
+    it.leader.topic_ids[tp.topic] = tp.topic.encode() * 16
+    new_epoch(it, tp)
 
 
 def throttle(it: Following, tp: TopicPartition) -> None:

@@ -211,23 +211,6 @@ async def test_a_leader_that_listens_elsewhere_gets_a_new_fetcher(
         assert FetcherStopped(leader=1, fetcher_id=0, cause="leader moved") in it.events
 
 
-@pytest.mark.conformance("FM-4")
-@pytest.mark.conformance("FM-5")
-async def test_topic_ids_reach_only_who_follows(autojump_clock: MockClock) -> None:
-    other, unknown = TopicPartition("u", 0), TopicPartition("v", 0)
-    ids = {"t": b"t" * 16, "u": b"u" * 16, "v": b"v" * 16}
-    async with managed() as it:
-        it.follow(T0)
-        it.follow(other, leader=B2)
-        it.manager.maybe_update_topic_ids({T0: 1, other: 2, unknown: 1, T1: 7}, ids.get)
-        for tp in (T0, other):
-            state = it.manager.fetch_state(tp)
-            assert state is not None
-            assert state.topic_id == ids[tp.topic]
-        assert it.manager.fetch_state(unknown) is None
-        assert set(it.manager.fetchers) == {FetcherKey(1, 0), FetcherKey(2, 0)}
-
-
 # -- metrics ------------------------------------------------------------------
 
 
