@@ -12,13 +12,11 @@ from typing import Final, NamedTuple
 
 from replication.config import BrokerConfig
 from replication.errors import ErrorCode
+from replication.java_hash import java_string_hash, place_of
 from replication.wire.create_topics import CreatableTopic, CreatableTopicConfig
 
 GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
-
-_WORD: Final = 1 << 32
-_LEAST: Final = -(1 << 31)
 
 
 def offsets_topic(config: BrokerConfig) -> CreatableTopic:
@@ -89,15 +87,5 @@ def write_error(error: ErrorCode) -> ErrorCode:
 
 
 def partition_for(key: str, partitions: int) -> int:
-    """Return Utils.abs(hash) % partitions; the only hash without a positive twin counts as 0."""
-    value = java_hash(key)
-    return (0 if value == _LEAST else abs(value)) % partitions
-
-
-def java_hash(text: str) -> int:
-    """Return java.lang.String.hashCode: over the UTF-16 code units, in 32 bits with a sign."""
-    units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
-    value = 0
-    for unit in units:
-        value = (31 * value + unit) % _WORD
-    return value - _WORD if value >= -_LEAST else value
+    """Return the partition, of so many, that keeps a group or a transactional id."""
+    return place_of(java_string_hash(key), partitions)

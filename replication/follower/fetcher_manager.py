@@ -44,11 +44,10 @@ from replication.follower.rules.fetch_state import (
     InitialFetchState,
     PartitionFetchState,
 )
+from replication.java_hash import java_pair_hash, place_of
 from replication.metrics import Gauge, MetricName, MetricsRegistry
 from replication.net.seams import NodeClock, Transport
-from storage.types import TopicId, TopicPartition
-
-_INT_BITS = 32
+from storage.types import TopicPartition
 
 
 class FetcherKey(NamedTuple):
@@ -60,24 +59,9 @@ MakeFetcher = Callable[[BrokerEndPoint, int, set[TopicPartition]], ReplicaFetche
 """Makes the fetcher for a leader and a fetcher id; it adds the partitions that fail to the set."""
 
 
-def java_string_hash(text: str) -> int:
-    """Return Java's String.hashCode: over UTF-16 code units, wrapping at 32 bits, signed."""
-    units = text.encode("utf-16-be")
-    value = 0
-    for at in range(0, len(units), 2):
-        value = 31 * value + int.from_bytes(units[at : at + 2], "big")
-    return _signed(value)
-
-
 def fetcher_id_for(partition: TopicPartition, num_fetchers: int) -> int:
-    """Return the fetcher that follows `partition` (Utils.abs: the least int becomes 0)."""
-    value = _signed(31 * java_string_hash(partition.topic) + partition.partition)
-    return (0 if value == -(2 ** (_INT_BITS - 1)) else abs(value)) % num_fetchers
-
-
-def _signed(value: int) -> int:
-    value &= 2**_INT_BITS - 1
-    return value - 2**_INT_BITS if value >> (_INT_BITS - 1) else value
+    """Return the number of the fetcher that follows `partition`."""
+    return place_of(java_pair_hash(partition.topic, partition.partition), num_fetchers)
 
 
 def _to_begin_again(

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from replication.coordinator.rules import java_hash, partition_for
+from replication.coordinator.rules import partition_for
 from replication.errors import ProtocolError
 from replication.groups.rules.group import subscribed_topics
 from replication.groups.rules.offsets import CommittedOffset
@@ -125,19 +125,6 @@ def test_a_group_that_no_coordinator_could_have_written_is_refused() -> None:
     ):
         with pytest.raises(ProtocolError, match="a group"):
             parse(*group_record("g", value))
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("", 0),
-        ("hello", 99162322),
-        ("polygenelubricants", -(2**31)),
-        ("\U0001f600", 1772899),
-    ],
-)
-def test_strings_hash_as_javas_do(name: str, expected: int) -> None:
-    assert java_hash(name) == expected
 
 
 def test_a_group_lives_where_kafka_looks_for_it() -> None:
