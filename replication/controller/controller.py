@@ -56,7 +56,7 @@ from replication.controller.rules.election import ElectionRules
 from replication.controller.rules.events import events_of
 from replication.controller.rules.isr_changes import alter_partition
 from replication.controller.rules.partitions import balanced, create_partitions, elect_leaders
-from replication.controller.rules.reassignments import (
+from replication.controller.rules.reassignment_requests import (
     alter_partition_reassignments,
     list_partition_reassignments,
 )

@@ -7,7 +7,8 @@ brokers          registration, heartbeats, sessions, fencing, controlled shutdow
 directories      log directories of brokers (KIP-858)
 topics           CreateTopics, DeleteTopics, AllocateProducerIds; topic_names checks a name
 partitions       CreatePartitions, ElectLeaders, the balance of leaders
-reassignments    AlterPartitionReassignments; reassignment holds its steps (KIP-455)
+reassignment     a partition moves to other brokers, step by step (KIP-455);
+                 reassignment_requests answers AlterPartitionReassignments
 configs, acls, scram    configuration, ACLs and SCRAM credentials
 events           the events that follow from the records of a decision
 """

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from replication.controller.rules.election import ElectionRules
 from replication.controller.rules.partitions import balanced, create_partitions, elect_leaders
-from replication.controller.rules.reassignments import (
+from replication.controller.rules.reassignment_requests import (
     alter_partition_reassignments,
     list_partition_reassignments,
 )

@@ -1,4 +1,4 @@
-"""The reassignment of partitions to other brokers (KIP-455; `reassignment.py` has its steps).
+"""The requests that reassign partitions to other brokers (KIP-455; `reassignment.py` has the steps).
 
     AlterPartitionReassignments   begins, changes or, with null, cancels a reassignment; it is
                                   complete at once where all wanted replicas are in sync already
