@@ -1,0 +1,228 @@
+"""The records of consumer groups (KIP-848) in `__consumer_offsets`, in Kafka's bytes.
+
+    key     3  group            the group epoch, and a hash of the topics that it reads
+            4  group            the topics themselves, as Kafka 4.0 keeps them
+            5  group, member    what the member asked for
+            6  group            the assignment epoch
+            7  group, member    the target assignment of the member
+            8  group, member    the current assignment of the member, and its epoch
+           16  group, pattern   the topics that a regular expression matches
+    value   version 0, which is flexible; none: a tombstone
+
+Rule 1: values are written as Kafka 4.1 writes them. The two tagged fields that Kafka 4.3 has added
+are read, and written where they are set; an older broker skips them.
+
+Rule 2: a value of another version is refused, since its key is known.
+
+(Kafka: GroupCoordinatorRecordHelpers, CoordinatorRecordType, and the JSON schemas of these names.)
+"""
+
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
+
+import attrs
+
+from replication.coordinator.rules import KeyAndValue
+from replication.errors import ProtocolError
+from replication.wire.codec import decode_versioned, encode_versioned, version_of
+from replication.wire.schema import Kind, array, int8, int32, int64, octets, string, struct, uuid
+
+_VALUE_VERSION: Final = 0
+
+
+@attrs.define(kw_only=True)
+class WholeGroupKey:
+    group_id: str = string()
+
+
+@attrs.define(kw_only=True)
+class PartOfGroupKey:
+    """The key of a member or of a regular expression."""
+
+    group_id: str = string()
+    name: str = string()
+
+
+@attrs.define(kw_only=True)
+class ConsumerGroupMetadataValue:
+    epoch: int = int32()
+    metadata_hash: int = int64(tag=0)
+
+
+@attrs.define(kw_only=True)
+class RacksOfPartition:
+    partition: int = int32()
+    racks: list[str] = array(Kind.STRING)
+
+
+@attrs.define(kw_only=True)
+class SubscribedTopicMetadata:
+    topic_id: bytes = uuid()
+    topic_name: str = string()
+    num_partitions: int = int32()
+    partition_metadata: list[RacksOfPartition] = array(RacksOfPartition)
+
+
+@attrs.define(kw_only=True)
+class ConsumerGroupPartitionMetadataValue:
+    topics: list[SubscribedTopicMetadata] = array(SubscribedTopicMetadata)
+
+
+@attrs.define(kw_only=True)
+class ClassicProtocol:
+    name: str = string()
+    metadata: bytes = octets()
+
+
+@attrs.frozen(kw_only=True)
+class ClassicMemberMetadata:
+    """What only a member that uses the classic protocol has."""
+
+    session_timeout_ms: int = int32()
+    supported_protocols: list[ClassicProtocol] = array(ClassicProtocol)
+
+
+@attrs.define(kw_only=True)
+class ConsumerGroupMemberMetadataValue:
+    instance_id: str | None = string(nullable="0+", default=None)
+    rack_id: str | None = string(nullable="0+", default=None)
+    client_id: str = string()
+    client_host: str = string()
+    subscribed_topic_names: list[str] = array(Kind.STRING)
+    subscribed_topic_regex: str | None = string(nullable="0+", default=None)
+    rebalance_timeout_ms: int = int32(default=-1)
+    server_assignor: str | None = string(nullable="0+", default=None)
+    classic_member_metadata: ClassicMemberMetadata | None = struct(
+        ClassicMemberMetadata, nullable="0+", default=None, tag=0
+    )
+
+
+@attrs.define(kw_only=True)
+class ConsumerGroupTargetAssignmentMetadataValue:
+    assignment_epoch: int = int32()
+    assignment_timestamp: int = int64(tag=0)
+    """The end of the computation, in milliseconds; 0 where it is not known (KIP-1263)."""
+
+
+@attrs.define(kw_only=True)
+class TargetTopicPartitions:
+    topic_id: bytes = uuid()
+    partitions: list[int] = array(Kind.INT32)
+
+
+@attrs.define(kw_only=True)
+class ConsumerGroupTargetAssignmentMemberValue:
+    topic_partitions: list[TargetTopicPartitions] = array(TargetTopicPartitions)
+
+
+@attrs.define(kw_only=True)
+class CurrentTopicPartitions:
+    topic_id: bytes = uuid()
+    partitions: list[int] = array(Kind.INT32)
+    assignment_epochs: list[int] | None = array(
+        Kind.INT32, nullable="0+", null_by_default=True, tag=0
+    )
+    """The member epoch at which each of `partitions` was assigned; None where it is not known."""
+
+
+@attrs.define(kw_only=True)
+class ConsumerGroupCurrentMemberAssignmentValue:
+    member_epoch: int = int32()
+    previous_member_epoch: int = int32()
+    state: int = int8()
+    assigned_partitions: list[CurrentTopicPartitions] = array(CurrentTopicPartitions)
+    partitions_pending_revocation: list[CurrentTopicPartitions] = array(CurrentTopicPartitions)
+
+
+@attrs.define(kw_only=True)
+class ConsumerGroupRegularExpressionValue:
+    topics: list[str] = array(Kind.STRING)
+    version: int = int64()
+    """The offset of the metadata in which the topics were looked up."""
+    timestamp: int = int64()
+
+
+ConsumerGroupValue: TypeAlias = (
+    ConsumerGroupMetadataValue
+    | ConsumerGroupPartitionMetadataValue
+    | ConsumerGroupMemberMetadataValue
+    | ConsumerGroupTargetAssignmentMetadataValue
+    | ConsumerGroupTargetAssignmentMemberValue
+    | ConsumerGroupCurrentMemberAssignmentValue
+    | ConsumerGroupRegularExpressionValue
+)
+
+KEY_VERSIONS: Final = MappingProxyType[type[ConsumerGroupValue], int](
+    {
+        ConsumerGroupMetadataValue: 3,
+        ConsumerGroupPartitionMetadataValue: 4,
+        ConsumerGroupMemberMetadataValue: 5,
+        ConsumerGroupTargetAssignmentMetadataValue: 6,
+        ConsumerGroupTargetAssignmentMemberValue: 7,
+        ConsumerGroupCurrentMemberAssignmentValue: 8,
+        ConsumerGroupRegularExpressionValue: 16,
+    }
+)
+_KINDS: Final = {version: kind for kind, version in KEY_VERSIONS.items()}
+_WHOLE_GROUP: Final = frozenset(
+    {
+        ConsumerGroupMetadataValue,
+        ConsumerGroupPartitionMetadataValue,
+        ConsumerGroupTargetAssignmentMetadataValue,
+    }
+)
+
+
+class ConsumerGroupEntry(NamedTuple):
+    """A record of a group; `name` is the member or pattern, or "" where it is of the whole group.
+
+    Without a value it is a tombstone.
+    """
+
+    group_id: str
+    kind: type[ConsumerGroupValue]
+    name: str
+    value: ConsumerGroupValue | None
+
+
+def record_of(group_id: str, value: ConsumerGroupValue, name: str = "") -> KeyAndValue:
+    """Return the record of a value; `name` is the member or the pattern, if it is of one."""
+    key = _key(type(value), group_id, name)
+    return KeyAndValue(key, encode_versioned(value, _VALUE_VERSION, flexible=True))
+
+
+def tombstone_of(group_id: str, kind: type[ConsumerGroupValue], name: str = "") -> KeyAndValue:
+    """Return the record that deletes a value."""
+    return KeyAndValue(_key(kind, group_id, name), None)
+
+
+def parse(key: bytes | None, value: bytes | None) -> ConsumerGroupEntry | None:
+    """Return the entry of a record; None where the key is of another protocol.
+
+    It raises ProtocolError for bytes that no coordinator has written.
+    """
+    version = version_of(key)
+    assert key is not None, "a key with a version is there"
+    kind = _KINDS.get(version)
+    if kind is None:
+        return None
+    name = ""
+    if kind in _WHOLE_GROUP:
+        group_id = decode_versioned(WholeGroupKey, key, version).group_id
+    else:
+        part = decode_versioned(PartOfGroupKey, key, version)
+        group_id, name = part.group_id, part.name
+    return ConsumerGroupEntry(group_id, kind, name, None if value is None else _read(kind, value))
+
+
+def _key(kind: type[ConsumerGroupValue], group_id: str, name: str) -> bytes:
+    if kind in _WHOLE_GROUP:
+        return encode_versioned(WholeGroupKey(group_id=group_id), KEY_VERSIONS[kind])
+    return encode_versioned(PartOfGroupKey(group_id=group_id, name=name), KEY_VERSIONS[kind])
+
+
+def _read(kind: type[ConsumerGroupValue], value: bytes) -> ConsumerGroupValue:
+    version = version_of(value)
+    if version != _VALUE_VERSION:
+        raise ProtocolError(f"{kind.__name__} of version {version}")
+    return decode_versioned(kind, value, version, flexible=True)
