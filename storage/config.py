@@ -44,21 +44,32 @@ class LogConfig:
     message_timestamp_before_max_ms: int = LONG_MAX
     message_timestamp_after_max_ms: int = 3_600_000
     preallocate: bool = False
+    # Computed once: they are read for every append.
+    is_compacted: bool = attrs.field(init=False, eq=False, repr=False)
+    """Whether a cleaner keeps of each key the last record."""
+    stamps_append_time: bool = attrs.field(init=False, eq=False, repr=False)
+    """Whether records get the leader's time instead of the producer's."""
+    max_segment_ms: int = attrs.field(init=False, eq=False, repr=False)
+    """How long a segment may stay active; compaction must reach it in time (KIP-354)."""
 
-    @property
-    def is_compacted(self) -> bool:
-        """Whether a cleaner keeps of each key the last record."""
+    @is_compacted.default
+    def _has_policy_compact(self) -> bool:
         return "compact" in self.cleanup_policy
+
+    @stamps_append_time.default
+    def _has_type_log_append_time(self) -> bool:
+        return self.message_timestamp_type == "LogAppendTime"
+
+    @max_segment_ms.default
+    def _until_it_must_roll_ms(self) -> int:
+        if self.is_compacted:
+            return min(self.segment_ms, self.max_compaction_lag_ms)
+        return self.segment_ms
 
     @property
     def is_deleted(self) -> bool:
         """Records go when they are old or too many, not only when a newer one has their key."""
         return "delete" in self.cleanup_policy
-
-    @property
-    def stamps_append_time(self) -> bool:
-        """Whether records get the leader's time instead of the producer's."""
-        return self.message_timestamp_type == "LogAppendTime"
 
     @property
     def target_codec(self) -> Codec | None:
@@ -79,12 +90,3 @@ class LogConfig:
             Codec.ZSTD: self.compression_zstd_level,
         }
         return levels.get(codec)
-
-    @property
-    def max_segment_ms(self) -> int:
-        """How long a segment may stay active; compaction must reach it in time (KIP-354)."""
-        return (
-            min(self.segment_ms, self.max_compaction_lag_ms)
-            if self.is_compacted
-            else self.segment_ms
-        )

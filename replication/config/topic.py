@@ -137,7 +137,11 @@ class TopicConfig:
                 return given.get(name, key.spec.default)
             return getattr(broker, key.broker_key.replace(".", "_"))
 
-        log = {each.name: value(each.name.replace("_", ".")) for each in attrs.fields(LogConfig)}
+        log = {
+            each.name: value(each.name.replace("_", "."))
+            for each in attrs.fields(LogConfig)
+            if each.init
+        }
         log["cleanup_policy"] = frozenset(log["cleanup_policy"])
         return cls(
             log=LogConfig(**log),

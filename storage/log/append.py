@@ -130,37 +130,31 @@ def analyze(records: memoryview, leader_epoch: LeaderEpoch | None = None) -> lis
     """
     batches: list[PlacedBatch] = []
     last_offset = NO_OFFSET
-    for position, header in _walk(records):
-        if leader_epoch is not None and header.leader_epoch > leader_epoch:
-            break  # KAFKA-18723: sent by a broker that does not lead in our epoch any more
-        before, last_offset = last_offset, header.last_offset
-        if header.last_offset_delta < 0 or last_offset <= before:
-            raise OffsetsOutOfOrderError(
-                f"offsets {header.base_offset} to {last_offset} after {before}"
-            )
-        check_sound(records, position, header)
-        if (
-            header.is_control and header.has_producer
-        ):  # it will be asked for when the batch is written: too late
-            marker_of(header, records[position : position + header.size])
-        batches.append(PlacedBatch(position, header))
-    return batches
-
-
-def _walk(records: memoryview) -> Iterator[tuple[int, BatchHeader]]:
     following = 0
     try:
         for position, header in walk(records):
-            yield position, header
+            if leader_epoch is not None and header.leader_epoch > leader_epoch:
+                break  # KAFKA-18723: sent by a broker that does not lead in our epoch any more
+            before, last_offset = last_offset, header.last_offset
+            if header.last_offset_delta < 0 or last_offset <= before:
+                raise OffsetsOutOfOrderError(
+                    f"offsets {header.base_offset} to {last_offset} after {before}"
+                )
+            check_sound(records, position, header)
+            if header.is_control and header.has_producer:
+                # It will be asked for when the batch is written: too late.
+                marker_of(header, records[position : position + header.size])
+            batches.append(PlacedBatch(position, header))
             following = position + header.size
     except CorruptRecordError as error:
-        magic = sound_magic(records[following:])
+        magic = sound_magic(records[following:])  # None where a batch of ours is broken
         if magic is None:
             raise
         # Asking for it again changes nothing, unlike what a wire has damaged.
         raise UnsupportedFormatError(
             f"the leader has a batch of magic {magic}: only magic {MAGIC} is replicated"
         ) from error
+    return batches
 
 
 def check_sound(records: memoryview, position: int, header: BatchHeader) -> None:

@@ -152,7 +152,7 @@ class LocalLog:
             active.created_ms = wall_ms
         return (
             # A batch that is too large for any has a segment of its own.
-            active.size > max(0, self.config.segment_bytes - size)
+            (active.size > 0 and active.size + size > self.config.segment_bytes)
             or (active.size > 0 and self._is_old(active, max_timestamp, wall_ms))
             or active.indexes_full
             or not active.holds_offset(last_offset)
@@ -160,9 +160,9 @@ class LocalLog:
 
     def _is_old(self, active: Segment, max_timestamp: int, wall_ms: int | None) -> bool:
         limit = self.config.max_segment_ms
-        jitter = min(self.config.segment_jitter_ms, limit)
-        if jitter > 0:
+        if self.config.segment_jitter_ms > 0 and limit > 0:
             # Spread over logs and segments, and the same in every run.
+            jitter = min(self.config.segment_jitter_ms, limit)
             name = f"{self.topic_partition}/{active.base_offset}"
             limit -= zlib.crc32(name.encode()) % jitter
         return active.waited_for_roll_ms(wall_ms=wall_ms, max_timestamp=max_timestamp) > limit
@@ -232,7 +232,7 @@ class LocalLog:
         max_offset = min(max_offset_exclusive, self.log_end_offset)
         if start_offset >= max_offset:
             return FetchDataInfo(self.offset_metadata(start_offset))
-        with self.retryable():
+        try:
             bound = self.offset_metadata(max_offset)
             found, first = self._find(start_offset, max_bytes, bound=bound, min_one=min_one)
             if passes_empty and first is not None:
@@ -245,6 +245,10 @@ class LocalLog:
                     found, _ = self._find(offset, max_bytes, bound=bound, min_one=min_one)
                 if self.config.is_compacted or self.compaction_gaps.below:
                     found = self._ended_with_records(found, bound)
+        except ShortageError:
+            raise
+        except OSError as error:  # as `retryable`, which takes a tenth of a read
+            raise self.fail(error) from error
         return found
 
     def _find(

@@ -374,10 +374,11 @@ class Log:
         if not batches:
             return LogAppendInfo(log_start_offset=self.log_start_offset)
         first, last = batches[0].header, batches[-1].header
-        if first.base_offset < self.log_end_offset:
+        log_end_offset = self.local.log_end_offset
+        if first.base_offset < log_end_offset:
             raise UnexpectedAppendOffsetError(
                 f"{self.topic_partition}: offsets {first.base_offset} to {last.last_offset}"
-                f" would be appended where the log ends at {self.log_end_offset}",
+                f" would be appended where the log ends at {log_end_offset}",
                 first_offset=first.base_offset,
                 last_offset=last.last_offset,
             )
@@ -400,8 +401,7 @@ class Log:
             if not self._begun:
                 self._begin()
             for group in groups(batches, local.config.segment_bytes):
-                self._make_ready(group, wall_ms)
-                self._append_group(records, group)
+                self._append_group(records, group, wall_ms)
                 appended += len(group)
         except ShortageError:
             if not appended:
@@ -429,36 +429,23 @@ class Log:
         self.hooks.marks_relied_on(self.topic_partition)
         self._begun = True
 
-    def _make_ready(self, batches: list[PlacedBatch], wall_ms: int | None) -> None:
-        """Roll the active segment if `batches` need that, and open the files that they go to."""
-        first, last = batches[0], batches[-1]
-        if self.local.must_roll(
-            last.end - first.position,
-            last_offset=last.header.last_offset,
-            max_timestamp=max([header.max_timestamp for _, header in batches]),
-            wall_ms=wall_ms,
-        ):
-            self.roll(
-                first_offset=first.header.base_offset,
-                last_offset=last.header.last_offset,
-                wall_ms=wall_ms,
-            )
-        self.segments.active.open_for_append(batches)
-
-    def _append_group(self, records: memoryview, batches: list[PlacedBatch]) -> None:
+    def _append_group(
+        self, records: memoryview, batches: list[PlacedBatch], wall_ms: int | None
+    ) -> None:
         """Append what fits one segment: one write of one view."""
-        view = records[batches[0].position : batches[-1].end]
-        latest = self.leader_epoch_cache.latest_entry
-        epoch, start = (NO_LEADER_EPOCH, 0) if latest is None else latest
-        for _, header in batches:
-            if header.leader_epoch >= 0 and (
-                header.leader_epoch != epoch or header.base_offset < start
-            ):
-                # Flushed before the recovery point passes it. Until then a crash has these
-                # batches read again, and they say their epochs themselves.
-                self.leader_epoch_cache.assign(header.leader_epoch, header.base_offset)
-                epoch, start = header.leader_epoch, header.base_offset
         local = self.local
+        (start, first), (at, last) = batches[0], batches[-1]
+        view = records[start : at + last.size]
+        last_offset = last.last_offset
+        max_timestamp = first.max_timestamp
+        for _, header in batches[1:]:  # none in a small append
+            max_timestamp = max(max_timestamp, header.max_timestamp)
+        if local.must_roll(
+            len(view), last_offset=last_offset, max_timestamp=max_timestamp, wall_ms=wall_ms
+        ):
+            self.roll(first_offset=first.base_offset, last_offset=last_offset, wall_ms=wall_ms)
+        self.segments.active.open_for_append(batches)
+        self._note_epochs(batches)
         try:
             local.append(view, batches)
             for position, header in batches:
@@ -470,6 +457,19 @@ class Log:
             self.producers.update_map_end_offset(local.log_end_offset)
         except OSError as error:  # also for want of a descriptor: the records are in the file
             raise local.fail(error) from error
+
+    def _note_epochs(self, batches: list[PlacedBatch]) -> None:
+        """Note the leader epochs that begin with `batches`."""
+        latest = self.leader_epoch_cache.latest_entry
+        epoch, start = (NO_LEADER_EPOCH, 0) if latest is None else latest
+        for _, header in batches:
+            if header.leader_epoch >= 0 and (
+                header.leader_epoch != epoch or header.base_offset < start
+            ):
+                # Flushed before the recovery point passes it. Until then a crash has these
+                # batches read again, and they say their epochs themselves.
+                self.leader_epoch_cache.assign(header.leader_epoch, header.base_offset)
+                epoch, start = header.leader_epoch, header.base_offset
 
     def roll(
         self,
@@ -511,14 +511,15 @@ class Log:
         `passes_empty`: the reader is a consumer, whose answer begins with a batch that has a record
         for it, where one follows (`storage.log.empty_batches`).
         """
-        self.local.check_usable()
-        self.local.open_segments.trim()
-        if not self.log_start_offset <= start_offset <= self.log_end_offset:
+        local = self.local
+        local.check_usable()
+        local.open_segments.trim()
+        if not self.log_start_offset <= start_offset <= local.log_end_offset:
             raise OffsetOutOfRangeError(
                 f"offset {start_offset} of {self.topic_partition}, which holds"
-                f" {self.log_start_offset} to {self.log_end_offset}"
+                f" {self.log_start_offset} to {local.log_end_offset}"
             )
-        return self.local.read(
+        return local.read(
             start_offset,
             max_bytes,
             max_offset_exclusive=max_offset_exclusive,
@@ -546,7 +547,7 @@ class Log:
         """Return where that leader epoch ended here (OffsetsForLeaderEpoch), exclusive, with the largest
         epoch up to it that this log has.
         """
-        return self.leader_epoch_cache.end_offset_for(epoch, self.log_end_offset)
+        return self.leader_epoch_cache.end_offset_for(epoch, self.local.log_end_offset)
 
     def offset_for_timestamp(
         self,

@@ -286,8 +286,10 @@ class Segment:
         before_the_last = batches[-1][0] - batches[0][0]
         if self.size == 0 and before_the_last > self.index_interval_bytes:
             self._make_room_in_indexes()
-        if any(header.is_control for _, header in batches):
-            assert self.transaction_index is not None, "it is open now, where it exists"
+        for _, header in batches:
+            if header.is_control:
+                assert self.transaction_index is not None, "it is open now, where it exists"
+                return
 
     def open_files(self) -> None:
         """Open what `truncate_to` will change, so that no shortage interrupts it."""
