@@ -62,6 +62,7 @@ class _SocketConnection:
     peer: str
     socket: socket.socket
     moved: int = 0
+    gathers_up_to: int = 0
 
     async def receive_into(self, buffer: memoryview) -> int:
         return self.socket.recv_into(buffer)

@@ -114,11 +114,10 @@ def _allocate(size: int) -> memoryview:
 async def send_parts(connection: Connection, parts: Sequence[Part]) -> None:
     """Send `parts` in order: runs of buffers gathered, file regions from their files.
 
-    A connection with `gathers_up_to` gets up to so many bytes of small regions among the buffers:
-    sent by themselves they would need another system call, and wake the peer once more.
+    Small regions go among the buffers, as far as the connection gathers them.
     """
     run: list[Buffer] = []
-    room = most = getattr(connection, "gathers_up_to", 0)
+    room = most = connection.gathers_up_to
     for part in parts:
         if isinstance(part, bytes | bytearray | memoryview):
             run.append(part)

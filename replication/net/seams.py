@@ -78,6 +78,13 @@ class Connection(Protocol):
     def moved(self) -> int:
         """The number of bytes sent and received; it grows while something moves."""
 
+    @property
+    def gathers_up_to(self) -> int:
+        """The bytes of small file regions that are better sent among the buffers around them.
+
+        Sent by itself, a small region needs another system call, and wakes the peer once more.
+        """
+
     async def receive_into(self, buffer: memoryview) -> int:
         """Receive at least one byte; return the count, 0 at the end. PeerUnavailableError if broken."""
 

@@ -23,6 +23,10 @@ class WrappedConnection:
     def moved(self) -> int:
         return self.inner.moved
 
+    @property
+    def gathers_up_to(self) -> int:
+        return self.inner.gathers_up_to
+
     async def receive_into(self, buffer: memoryview) -> int:
         return await self.inner.receive_into(buffer)
 

@@ -27,7 +27,7 @@ import enum
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import attrs
 import trio
@@ -248,6 +248,7 @@ class SimulatedConnection:
     other: "SimulatedConnection | None" = attrs.field(default=None, init=False)
     closed: bool = attrs.field(default=False, init=False)
     moved: int = attrs.field(default=0, init=False)
+    gathers_up_to: ClassVar[int] = 0
     _receivers: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
     _senders: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
     _sending: bool = attrs.field(default=False, init=False)

@@ -49,6 +49,10 @@ class NotedConnection:
     def moved(self) -> int:
         return self.inner.moved
 
+    @property
+    def gathers_up_to(self) -> int:
+        return self.inner.gathers_up_to
+
     async def receive_into(self, buffer: memoryview) -> int:
         if len(buffer) >= LARGE:
             self.notes.received_into.add(id(buffer.obj))

@@ -8,9 +8,11 @@ import trio
 
 from replication.errors import PeerUnavailableError
 from replication.net.detach import DetachableFileSystem, DetachableTransport, DetachedDiskError
+from replication.net.framing import send_parts
 from replication.net.tcp import TcpTransport
 from storage.errors import LogDirectoryLockedError
 from storage.filesystem import OsFileSystem
+from storage.log.file_region import FileRegion
 
 
 async def test_a_detached_broker_flushes_nothing_when_cancelled(tmp_path: Path) -> None:
@@ -84,6 +86,21 @@ async def test_detaching_wakes_tasks_that_wait_for_the_network() -> None:
         nursery.start_soon(expect_unavailable, lambda: there.send_buffers([bytes(50_000_000)]))
         await trio.testing.wait_all_tasks_blocked()
         transport.detach()
+
+
+async def test_a_node_sends_a_small_region_with_the_buffers_around_it(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"batch")
+    file = OsFileSystem().open_for_reading(str(tmp_path / "log"))
+    transport = DetachableTransport(TcpTransport())
+    listener = await TcpTransport().listen("127.0.0.1", 0)
+    connection = await transport.connect("127.0.0.1", listener.port)
+    peer = await listener.accept()
+    await send_parts(connection, [b"header ", FileRegion(file, 0, 5), b" end"])
+    room = memoryview(bytearray(100))
+    count = await peer.receive_into(room)
+    assert bytes(room[:count]) == b"header batch end", "in one piece, not in three"
+    for each in (listener, peer, connection, file):
+        each.close()
 
 
 def test_the_next_incarnation_takes_the_lock_and_reads_the_files(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ class Held:
     peer: str
     closed: bool = False
     moved: int = 0
+    gathers_up_to: int = 0
 
     async def receive_into(self, buffer: memoryview) -> int:
         raise NotImplementedError
