@@ -10,6 +10,9 @@ once, in order, and never changed. Every replica's log is compared with that lis
 After an election that may have lost records (`contract`) the list begins anew, with the log of the
 new leader, and a replica that acts in an earlier leader epoch is not compared with it.
 
+The list has gaps: what the new leader had let go of before the election, and what was deleted
+before it was first seen. Another replica may still have it, and nothing is compared there.
+
 I4, LogMatching   below its high watermark a replica has what was committed, and nothing else
 I6, StrongIsr     a member of the controller's ISR or ELR has all of it, whatever its own high
                   watermark is: it may lead next. This is what every leader, even one that
@@ -49,36 +52,37 @@ class CommittedLog:
     since: LeaderEpoch = 0
     """The leader epoch at which the list begins; replicas in an earlier one are not compared."""
     batches: list[Batch] = attrs.field(factory=list, init=False)
-    _compacted_end: Offset | None = attrs.field(default=None, init=False)
-    _index: dict[Offset, int] = attrs.field(factory=dict, init=False)
+    _is_compacted: bool = attrs.field(default=False, init=False)
+    _least_end: Offset = attrs.field(default=0, init=False)
 
     @property
     def end(self) -> Offset:
-        if self._compacted_end is not None:
-            return self._compacted_end
-        return self.batches[-1].last_offset + 1 if self.batches else 0
+        noted = self.batches[-1].last_offset + 1 if self.batches else 0
+        return max(self._least_end, noted)
 
     def compact(self) -> None:
         """Keep only the end of the list: compaction changes each replica's batches by itself."""
-        if self._compacted_end is None:
-            self._compacted_end = self.end
+        if not self._is_compacted:
+            self._is_compacted = True
+            self._least_end = self.end
             self.batches.clear()
-            self._index.clear()
 
     def note(self, held: Held, *, log_start: Offset, high_watermark: Offset) -> str:
         """Add the batches below `high_watermark`; return how they differ from what was committed."""
-        if self._compacted_end is not None:
-            self._compacted_end = max(self._compacted_end, high_watermark)
+        # Whatever was deleted had been committed.
+        end = high_watermark if self._is_compacted else log_start
+        self._least_end = max(self._least_end, end)
+        if self._is_compacted:
             return ""
         differs = self.compare(held, log_start=log_start, until=high_watermark)
         if not differs:
             for batch in held.batches[held.agreed :]:
                 if batch.last_offset >= high_watermark:
                     break
-                if batch.last_offset >= log_start:
-                    if batch.base_offset < self.end:
-                        return f"it has {drawn([batch])}, where {drawn(self.batches[-1:])} was committed"
-                    self._index[batch.base_offset] = len(self.batches)
+                if batch.last_offset >= log_start and not self._is_in_gap(batch):
+                    last = self.batches[-1:]
+                    if last and batch.base_offset <= last[0].last_offset:
+                        return f"it has {drawn([batch])}, where {drawn(last)} was committed"
                     self.batches.append(batch)
                 held.agreed += 1
         return differs
@@ -92,7 +96,9 @@ class CommittedLog:
         while index < len(self.batches) and self.batches[index].last_offset < until:
             expected = self.batches[index]
             if expected.last_offset >= log_start:
-                while at < len(held.batches) and held.batches[at].last_offset < log_start:
+                while at < len(held.batches) and (
+                    held.batches[at].last_offset < log_start or self._is_in_gap(held.batches[at])
+                ):
                     at += 1
                 found = held.batches[at : at + 1]
                 if found != [expected]:
@@ -102,13 +108,15 @@ class CommittedLog:
         held.agreed = at
         return ""
 
+    def _is_in_gap(self, batch: Batch) -> bool:
+        """Return whether the list goes on behind a batch, and has nothing of its offsets."""
+        index = bisect_left(self.batches, batch.base_offset, key=_last_offset)
+        return index < len(self.batches) and batch.last_offset < self.batches[index].base_offset
+
     def _next(self, held: Held, log_start: Offset) -> int:
         """Return the index of the first batch that `held` was not compared with."""
-        if held.agreed:
-            known = self._index.get(held.batches[held.agreed - 1].base_offset)
-            if known is not None:
-                return known + 1
-        return bisect_left(self.batches, log_start, key=_last_offset)
+        compared = held.batches[held.agreed - 1].last_offset + 1 if held.agreed else 0
+        return bisect_left(self.batches, max(log_start, compared), key=_last_offset)
 
 
 def below(committed: CommittedLog, replica: OnlineReplica, held: Held) -> Iterator[Wrong]:

@@ -162,6 +162,32 @@ def test_committed_is_what_was_first_seen_below_a_high_watermark() -> None:
     assert [each.base_offset for each in log.batches] == [0, 3, 4, 6]
 
 
+def test_nothing_is_compared_where_the_list_has_a_gap() -> None:
+    """Below the log start of the first replica that was seen, and where it had deleted since."""
+    log, whole = CommittedLog(), held(A, B, C, D)
+    assert not log.note(held(B), log_start=3, high_watermark=4)
+    assert not log.note(held(D), log_start=6, high_watermark=8)
+    assert [each.base_offset for each in log.batches] == [3, 6]
+    assert not log.compare(held(A, B, C, D), log_start=0, until=8)
+    for high_watermark in (3, 6, 8):
+        assert not log.note(whole, log_start=0, high_watermark=high_watermark)
+    assert whole.agreed == 4
+    assert [each.base_offset for each in log.batches] == [3, 6]
+    for lacks in (held(A, C, D), held(A, B, C), held(A, B, (4, 3, 1), (7, 1, 1))):
+        assert log.compare(lacks, log_start=0, until=8)
+        lacks.agreed = 0
+        assert log.note(lacks, log_start=0, high_watermark=8)
+
+
+def test_what_was_deleted_before_it_was_seen_counts_as_committed() -> None:
+    log, replica = committed_is(A, B), now(FOLLOWER, log_start=0, log_end=5)
+    assert not log.note(held(), log_start=6, high_watermark=6)
+    assert log.end == 6
+    assert rules(committed.may_lead(log, replica, held(A, B, (4, 1, 1)), standing="is in the ISR"))
+    assert not log.note(held(A, B, C), log_start=0, high_watermark=6)
+    assert [each.base_offset for each in log.batches] == [0, 3, 4]
+
+
 def test_only_the_end_of_a_compacted_log_is_compared() -> None:
     log = committed_is(A, B, C, D)
     log.compact()

@@ -38,6 +38,7 @@ from replication.leader.rules.replica_selector import PartitionView
 from replication.metadata.rules.image import MetadataDelta, MetadataImage, PartitionRegistration
 from replication.replica_manager.followed import LocalReplicas
 from replication.replica_manager.roles import RoleChanges
+from scenarios.checkers.committed import CommittedLog
 from scenarios.story.runner import run_story
 from scenarios.story.script import ScriptError, StoryChangedError, find_story, read_story
 from scenarios.world.clock import SimulatedClock
@@ -79,6 +80,7 @@ REPLACED: dict[str, tuple[object, str, object]] = {
     "a log directory of another broker is taken": (LogDirectory, "_compare", lambda *_, **__: None),
     "time is what the wall clock says": (SimulatedClock, "now_ms", SimulatedClock.wall_ms),
     "no batch is recognised as a duplicate": (ProducerState, "find_duplicate", lambda *_: None),
+    "what was committed has no gaps": (CommittedLog, "_is_in_gap", lambda *_: False),
     "a follower does not start over out of range": (
         LocalReplicas,
         "truncate_fully_and_start_at",
@@ -624,6 +626,8 @@ CASES: list[tuple[str, str, str | Mistake]] = [
     ("S53", "a-bit-rots-where-nobody-looks", "wrong bytes are not reported"),
     ("S43", "what-one-log-keeps-every-log-need-not", a_failed_retention_is_not_noticed),
     ("S22", "a-cut-that-came-undone", "a high watermark is written down over a cut"),
+    ("S44", "a-deletion-that-came-undone", "what was committed has no gaps"),
+    ("S44", "deleted-as-soon-as-it-was-committed", "what was committed has no gaps"),
 ]
 
 
