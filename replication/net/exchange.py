@@ -31,6 +31,7 @@ from replication.wire.frames import (
     decode_response_in_steps,
     encode_request,
     encode_request_in_steps,
+    encode_short_request,
 )
 from replication.wire.schema import Part
 
@@ -70,6 +71,15 @@ class Exchange:
     def frame(self, call: SentRequest, message: object) -> list[Part]:
         """Return the parts of the frame that carries `message`."""
         return encode_request(
+            message,
+            version=call.version,
+            correlation_id=call.correlation_id,
+            client_id=self.client_id,
+        )
+
+    def short_frame(self, call: SentRequest, message: object) -> list[Part] | None:
+        """Return the parts of the same frame; None for a message that takes steps."""
+        return encode_short_request(
             message,
             version=call.version,
             correlation_id=call.correlation_id,

@@ -146,7 +146,10 @@ class RpcClient:
 
     async def _encode(self, request: object, *, version: int) -> tuple[SentRequest, list[Part]]:
         call = self._exchange.number(request, version)
-        return call, await in_steps(self._exchange.frame_in_steps(call, request))
+        parts = self._exchange.short_frame(call, request)
+        if parts is None:
+            parts = await in_steps(self._exchange.frame_in_steps(call, request))
+        return call, parts
 
     async def _send(self, call: SentRequest, parts: list[Part], waiting: _Waiting | None) -> None:
         async with self._sending:

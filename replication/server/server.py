@@ -63,6 +63,7 @@ from replication.wire.frames import (
     decode_request,
     decode_request_in_steps,
     encode_response_in_steps,
+    encode_short_response,
     refusal,
 )
 from replication.wire.schema import Part
@@ -262,13 +263,12 @@ class Server:
         watch.answer = watch.sending = self.clock.now()
         if response is None:
             return request, None
-        parts = await in_steps(
-            encode_response_in_steps(
-                response,
-                version=_version_of(header, response),
-                correlation_id=header.correlation_id,
+        version, number = _version_of(header, response), header.correlation_id
+        parts = encode_short_response(response, version=version, correlation_id=number)
+        if parts is None:
+            parts = await in_steps(
+                encode_response_in_steps(response, version=version, correlation_id=number)
             )
-        )
         watch.sending = self.clock.now()
         return request, parts
 

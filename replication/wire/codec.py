@@ -19,8 +19,8 @@ allocate is bounded by what it carries.
 Rule 2: nothing but ProtocolError leaves `decode`. Bytes after the last field are ignored,
 as Kafka does; unknown tags are skipped; null where the version allows none is an error.
 
-Rule 3: what is long is read and written in steps (`replication.steps`), by the same source with
-pauses in it. The answers of one are those of the other.
+Rule 3: what is long is read and written in steps (`replication.steps`), by functions from the same
+source with pauses in them. The results of both are the same.
 
 Rule 4: records are not touched. Reading hands out views of the frame; writing gives them
 back as parts of their own, between the joined rest.
@@ -35,7 +35,7 @@ from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
 from replication.errors import ProtocolError
-from replication.steps import Steps
+from replication.steps import Steps, at_once
 from replication.wire.decoder_source import decoder_source
 from replication.wire.encoder_source import encoder_source
 from replication.wire.schema import Part
@@ -43,24 +43,35 @@ from replication.wire.schema import Part
 Message = TypeVar("Message")
 MakeSource: TypeAlias = Callable[..., tuple[str, dict[str, Any]]]
 
+FEW_ITEMS = 64
+"""The items that the arrays of a message have together that is written without pauses."""
+
 _VERSION = struct.Struct(">h")
 _BROKEN = (struct.error, IndexError, UnicodeDecodeError)
 
 
 def encode(message: object, *, version: int, flexible: bool) -> list[Part]:
     """Return the parts of `message` at `version`; none for a message without fields."""
+    parts = encode_short(message, version=version, flexible=flexible)
+    if parts is None:
+        return at_once(encode_in_steps(message, version=version, flexible=flexible))
+    return parts
+
+
+def encode_short(message: object, *, version: int, flexible: bool) -> list[Part] | None:
+    """Return the same parts; None for a message whose arrays have more than `FEW_ITEMS` items."""
     kind: Any = type(message)
-    write: Callable[[Any], list[Part]] = _compiled(
-        encoder_source, kind, version, flexible=flexible, in_steps=False
+    parts: list[Part] | None = _compiled(encoder_source, kind, version, flexible, False)(
+        message, FEW_ITEMS
     )
-    return write(message)
+    return parts
 
 
 def encode_in_steps(message: object, *, version: int, flexible: bool) -> Steps[list[Part]]:
     """Return the same parts, cut smaller."""
     kind: Any = type(message)
     write: Callable[[Any], Steps[list[Part]]] = _compiled(
-        encoder_source, kind, version, flexible=flexible, in_steps=True
+        encoder_source, kind, version, flexible, True
     )
     return write(message)
 
@@ -70,12 +81,11 @@ def decode(
 ) -> Message:
     """Return the message of class `kind` at `position`; raise ProtocolError if none is there."""
     hashable: Any = kind
-    read = _compiled(decoder_source, hashable, version, flexible=flexible, in_steps=False)
+    read = _compiled(decoder_source, hashable, version, flexible, False)
     try:
-        message, _ = read(frame, position, len(frame))
+        message: Message = read(frame, position, len(frame))[0]
     except _BROKEN as broken:
         raise ProtocolError(f"not a {kind.__name__} v{version}: {broken}") from broken
-    assert isinstance(message, kind)
     return message
 
 
@@ -90,7 +100,7 @@ def decode_in_steps(
 ) -> Steps[Message]:
     """Return the same message; raise ProtocolError where its arrays have too many items, too."""
     hashable: Any = kind
-    read = _compiled(decoder_source, hashable, version, flexible=flexible, in_steps=True)
+    read = _compiled(decoder_source, hashable, version, flexible, True)
     try:
         message, _ = yield from read(frame, position, len(frame), most_items)
     except _BROKEN as broken:
@@ -127,7 +137,11 @@ def decode_versioned(
 
 @cache
 def _compiled(
-    make_source: MakeSource, kind: type[Any], version: int, *, flexible: bool, in_steps: bool
+    make_source: MakeSource,
+    kind: type[Any],
+    version: int,
+    flexible: bool,  # noqa: FBT001 - keywords would take a third of the look-up
+    in_steps: bool,  # noqa: FBT001
 ) -> Any:
     """Return the function, or generator function, that writes or reads `kind` at `version`."""
     source, names = make_source(kind, version, flexible=flexible, in_steps=in_steps)

@@ -148,12 +148,15 @@ class _DecoderSource(Source):
             self.run.append((code, 2 if code == "h" else 4, name))
             self.flush()
             return name
-        # Nearly every varint has one byte: read it in the run, and go back for the others.
+        self.varint(name)
+        self.line(f"{name} -= 1")
+        return name
+
+    def varint(self, name: str) -> None:
+        """Read a varint: its first byte in the run, the others, which few have, behind it."""
         self.run.append(("B", 1, name))
         self.flush()
         self.line(f"if {name} > 127: {name}, position = read_uvarint(frame, position - 1)")
-        self.line(f"{name} -= 1")
-        return name
 
     def sized(self, name: str, kind: Kind, target: str, *, nullable: bool) -> None:
         """Read a string, bytes or records behind their length."""
@@ -253,12 +256,12 @@ class _DecoderSource(Source):
         source.names = self.names
         source.line(f"def {name}(m0, frame, position, limit):")
         source.indent += 1
-        source.line("count, position = read_uvarint(frame, position)")
+        source.varint("count")
         source.line(f"if count > {MAX_TAGS}: raise too_many_tags(count)")
         source.line("for _ in range(count):")
         source.indent += 1
-        source.line("tag, position = read_uvarint(frame, position)")
-        source.line("size, position = read_uvarint(frame, position)")
+        source.varint("tag")
+        source.varint("size")
         source.line("end = position + size")
         source.line("if end > limit: raise bad_length('a tagged field', size, limit - position)")
         for field in tagged:

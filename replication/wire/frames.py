@@ -12,12 +12,13 @@ frame; it is valid as long as the frame's memory is.
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cache
 
 import attrs
 
 from replication.errors import ErrorCode, ProtocolError
-from replication.steps import Steps, at_once
+from replication.steps import Steps
 from replication.wire import codec
 from replication.wire.api_versions import ApiVersion, ApiVersionsResponse
 from replication.wire.apis import API, Api, ApiKey, api_numbered, api_of
@@ -54,7 +55,7 @@ _ERROR_CODE = struct.Struct(">h")
 _NO_TAGS = b"\0"
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define
 class RequestHeader:
     """The header of every request; `api_key` may be unknown."""
 
@@ -72,78 +73,131 @@ class UnsupportedApiVersionError(ProtocolError):
         self.header = header
 
 
+@attrs.frozen(eq=False)
+class _Form:
+    """The frames of one version of an API."""
+
+    api: Api
+    flexible: bool
+    request_tags: bytes
+    response_tags: bytes
+
+
+_FORMS: dict[tuple[int, int], _Form] = {}
+
+
+def _form_numbered(number: int, version: int) -> _Form | None:
+    """Return the frames of an API at `version`; None where that is not served."""
+    if known := _FORMS.get((number, version)):
+        return known
+    api = api_numbered(number)
+    if api is None or not api.serves(version):
+        return None
+    flexible = api.is_flexible(version)
+    _FORMS[number, version] = form = _Form(
+        api,
+        flexible,
+        request_tags=_NO_TAGS if flexible else b"",
+        response_tags=_NO_TAGS if api.response_header_is_flexible(version) else b"",
+    )
+    return form
+
+
+def _find_form_of(message_class: type, version: int) -> _Form:
+    form = _form_numbered(api_of(message_class).key, version)
+    assert form is not None, f"{message_class.__name__} has no version {version} here"
+    return form
+
+
+_form_of: Callable[[type, int], _Form] = cache(_find_form_of)
+
+
 def encode_request(
     request: object, *, version: int, correlation_id: int, client_id: str | None
 ) -> list[Part]:
     """Return the parts of a request frame, its length in front."""
-    return at_once(
-        encode_request_in_steps(
-            request, version=version, correlation_id=correlation_id, client_id=client_id
-        )
-    )
+    form = _form_of(type(request), version)
+    body = codec.encode(request, version=version, flexible=form.flexible)
+    return _request(form, version, correlation_id, client_id, body)
+
+
+def encode_short_request(
+    request: object, *, version: int, correlation_id: int, client_id: str | None
+) -> list[Part] | None:
+    """Return the same parts; None for a request that is to be written in steps."""
+    form = _form_of(type(request), version)
+    body = codec.encode_short(request, version=version, flexible=form.flexible)
+    return None if body is None else _request(form, version, correlation_id, client_id, body)
 
 
 def encode_request_in_steps(
     request: object, *, version: int, correlation_id: int, client_id: str | None
 ) -> Steps[list[Part]]:
-    """Return the parts of a request frame; a long one is written in steps."""
-    api = api_of(type(request))
-    assert api.serves(version), f"{api.key.name} has no version {version} here"
-    flexible = api.is_flexible(version)
-    body = yield from codec.encode_in_steps(request, version=version, flexible=flexible)
+    """Return the same parts, with pauses on the way."""
+    form = _form_of(type(request), version)
+    body = yield from codec.encode_in_steps(request, version=version, flexible=form.flexible)
+    return _request(form, version, correlation_id, client_id, body)
+
+
+def _request(
+    form: _Form, version: int, correlation_id: int, client_id: str | None, body: list[Part]
+) -> list[Part]:
     name = b"" if client_id is None else client_id.encode()
-    tags = _NO_TAGS if flexible else b""
-    header_size = _REQUEST_HEADER.size + len(name) + len(tags)
-    header = _REQUEST.pack(
-        header_size + total_size(body),
-        api.key,
-        version,
-        correlation_id,
-        -1 if client_id is None else len(name),
-    )
-    return _behind(header + name + tags, body)
+    size = _REQUEST_HEADER.size + len(name) + len(form.request_tags) + total_size(body)
+    length = -1 if client_id is None else len(name)
+    header = _REQUEST.pack(size, form.api.key, version, correlation_id, length)
+    return _behind(header + name + form.request_tags, body)
 
 
 def encode_response(response: object, *, version: int, correlation_id: int) -> list[Part]:
     """Return the parts of a response frame, its length in front; records are not copied."""
-    return at_once(
-        encode_response_in_steps(response, version=version, correlation_id=correlation_id)
-    )
+    form = _form_of(type(response), version)
+    body = codec.encode(response, version=version, flexible=form.flexible)
+    return _response(form, correlation_id, body)
+
+
+def encode_short_response(
+    response: object, *, version: int, correlation_id: int
+) -> list[Part] | None:
+    """Return the same parts; None for a response that is to be written in steps."""
+    form = _form_of(type(response), version)
+    body = codec.encode_short(response, version=version, flexible=form.flexible)
+    return None if body is None else _response(form, correlation_id, body)
 
 
 def encode_response_in_steps(
     response: object, *, version: int, correlation_id: int
 ) -> Steps[list[Part]]:
-    """Return the parts of a response frame; a long one is written in steps."""
-    api = api_of(type(response))
-    assert api.serves(version), f"{api.key.name} has no version {version} here"
-    body = yield from codec.encode_in_steps(
-        response, version=version, flexible=api.is_flexible(version)
-    )
-    tags = _NO_TAGS if api.response_header_is_flexible(version) else b""
-    size = _CORRELATION_ID.size + len(tags) + total_size(body)
-    return _behind(_RESPONSE.pack(size, correlation_id) + tags, body)
+    """Return the same parts, with pauses on the way."""
+    form = _form_of(type(response), version)
+    body = yield from codec.encode_in_steps(response, version=version, flexible=form.flexible)
+    return _response(form, correlation_id, body)
+
+
+def _response(form: _Form, correlation_id: int, body: list[Part]) -> list[Part]:
+    size = _CORRELATION_ID.size + len(form.response_tags) + total_size(body)
+    return _behind(_RESPONSE.pack(size, correlation_id) + form.response_tags, body)
 
 
 def decode_request(frame: memoryview) -> tuple[RequestHeader, object]:
     """Return header and message; raise UnsupportedApiVersionError if it is not served."""
-    header, api, flexible, position = _request_body(frame)
+    header, form, position = _request_body(frame)
     message: object = codec.decode(
-        api.request, frame, position, version=header.api_version, flexible=flexible
+        form.api.request, frame, position, version=header.api_version, flexible=form.flexible
     )
     return header, message
 
 
 def decode_request_in_steps(frame: memoryview) -> Steps[tuple[RequestHeader, object]]:
     """Return header and message; a long request is read in steps."""
-    header, api, flexible, position = _request_body(frame)
+    header, form, position = _request_body(frame)
     message: object = yield from codec.decode_in_steps(
-        api.request,
+        form.api.request,
         frame,
         position,
         version=header.api_version,
-        flexible=flexible,
-        most_items=MAX_ITEMS_OF.get(api.key, MAX_ITEMS),
+        flexible=form.flexible,
+        most_items=MAX_ITEMS_OF.get(form.api.key, MAX_ITEMS),
     )
     return header, message
 
@@ -190,7 +244,10 @@ def refusal(header: RequestHeader) -> list[Part] | None:
 
 def total_size(parts: Iterable[Part]) -> int:
     """Return the size of all parts in bytes."""
-    return sum(map(size_of, parts))
+    size = 0
+    for part in parts:
+        size += len(part) if type(part) is bytes else size_of(part)
+    return size
 
 
 def _behind(header: bytes, body: list[Part]) -> list[Part]:
@@ -203,32 +260,29 @@ def _behind(header: bytes, body: list[Part]) -> list[Part]:
     return body
 
 
-def _request_body(frame: memoryview) -> tuple[RequestHeader, Api, bool, int]:
-    """Return the header, the API, whether the body is flexible, and where it begins."""
+def _request_body(frame: memoryview) -> tuple[RequestHeader, _Form, int]:
+    """Return the header, how the request is framed, and where its body begins."""
     header, position = _request_header(frame)
-    api = api_numbered(header.api_key)
-    if api is None or not api.serves(header.api_version):
+    form = _form_numbered(header.api_key, header.api_version)
+    if form is None:
         raise UnsupportedApiVersionError(header)
-    flexible = api.is_flexible(header.api_version)
-    if flexible:
-        position = _skip_tags(frame, position)
-    return header, api, flexible, position
+    return header, form, _behind_tags(frame, position) if form.request_tags else position
 
 
 def _response_body(frame: memoryview, api_key: ApiKey, version: int) -> tuple[int, int, bool, int]:
     """Return the correlation id, and the body's version, whether it is flexible, and its place."""
-    api = API[api_key]
-    assert api.serves(version), f"{api.key.name} has no version {version} here"
+    form = _form_numbered(api_key, version)
+    assert form is not None, f"{api_key.name} has no version {version} here"
     try:
         (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
     except struct.error as broken:
         raise ProtocolError(f"a response of {len(frame)} bytes") from broken
     position = _CORRELATION_ID.size
-    if api.response_header_is_flexible(version):
-        position = _skip_tags(frame, position)
+    if form.response_tags:
+        position = _behind_tags(frame, position)
     if api_key is ApiKey.API_VERSIONS and _was_downgraded(frame, position):
-        version = 0
-    return correlation_id, version, api.is_flexible(version), position
+        return correlation_id, 0, form.api.is_flexible(0), position
+    return correlation_id, version, form.flexible, position
 
 
 def _request_header(frame: memoryview) -> tuple[RequestHeader, int]:
@@ -243,15 +297,13 @@ def _request_header(frame: memoryview) -> tuple[RequestHeader, int]:
             position += length
     except (struct.error, UnicodeDecodeError) as broken:
         raise ProtocolError(f"not a request header: {broken}") from broken
-    header = RequestHeader(
-        api_key=key, api_version=version, correlation_id=correlation_id, client_id=client_id
-    )
-    return header, position
+    return RequestHeader(key, version, correlation_id, client_id), position
 
 
-def _skip_tags(frame: memoryview, position: int) -> int:
+def _behind_tags(frame: memoryview, position: int) -> int:
+    """Return the end of the tagged section of a header, of which nothing is known."""
     try:
-        return skip_tags(frame, position)
+        return position + 1 if frame[position] == 0 else skip_tags(frame, position)
     except IndexError as broken:
         raise ProtocolError("a header that ends within its tags") from broken
 

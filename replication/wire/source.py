@@ -79,5 +79,12 @@ class Source:
             return self.least_size(wire.items)
         return self.least_size(wire.kind)
 
+    def has_fixed_size(self, items: Kind | type) -> bool:
+        """Return whether such an item has the same size always, but for its tagged fields."""
+        if isinstance(items, Kind):
+            return items in FIXED_SIZES
+        fields = self.fields(items)
+        return bool(fields) and all(field.wire.kind in FIXED_SIZES for field in fields)
+
     def text(self) -> str:
         return "\n".join(self.lines) + "\n"

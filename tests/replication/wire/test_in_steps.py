@@ -9,9 +9,17 @@ import pytest
 from replication.errors import ProtocolError
 from replication.steps import STEP, Steps, T, at_once
 from replication.wire.apis import Api
-from replication.wire.codec import decode, decode_in_steps, encode, encode_in_steps
+from replication.wire.codec import (
+    FEW_ITEMS,
+    decode,
+    decode_in_steps,
+    encode,
+    encode_in_steps,
+    encode_short,
+)
 from replication.wire.decoder_source import STEP_BYTES
 from replication.wire.describe_producers import DescribeProducersRequest, DescribeProducersTopic
+from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from replication.wire.frames import MAX_ITEMS
 from replication.wire.metadata import MetadataRequest, MetadataRequestTopic
 from replication.wire.primitives import MAX_TAGS, uvarint
@@ -56,6 +64,15 @@ def test_a_message_is_the_same_in_steps(api: Api, message: type, version: int) -
         read: object = decode(message, memoryview(body), version=version, flexible=flexible)
         steps = read_in_steps(message, memoryview(body), version, flexible=flexible)
         assert at_once(steps) == read
+
+
+def test_a_message_of_few_items_is_written_without_steps() -> None:
+    for count in (FEW_ITEMS, FEW_ITEMS + 1):
+        topics = [FetchTopic(topic_id=bytes(16), partitions=[FetchPartition()] * (count - 1))]
+        message = FetchRequest(topics=topics)
+        short = encode_short(message, version=17, flexible=True)
+        parts = at_once(encode_in_steps(message, version=17, flexible=True))
+        assert short == (parts if count == FEW_ITEMS else None)
 
 
 def test_pauses_come_by_the_bytes_read_and_by_the_items_written() -> None:

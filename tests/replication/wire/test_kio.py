@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from replication.steps import at_once
 from replication.wire.apis import API, Api, ApiKey
-from replication.wire.codec import decode, encode
+from replication.wire.codec import decode, encode, encode_in_steps
 from replication.wire.frames import decode_request, decode_response, encode_request, encode_response
 from replication.wire.schema import Part
 from tests.replication.wire.kio_oracle import (
@@ -61,6 +62,8 @@ def test_our_bytes_are_kios_bytes(api: Api, message: type, version: int) -> None
         mine = ours(entity, message, version)
         written = joined(encode(mine, version=version, flexible=flexible))
         assert written == expected
+        in_steps = encode_in_steps(mine, version=version, flexible=flexible)
+        assert joined(at_once(in_steps)) == expected
         read: object = decode(message, memoryview(expected), version=version, flexible=flexible)
         assert read == mine
         assert joined(encode(read, version=version, flexible=flexible)) == expected
