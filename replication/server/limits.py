@@ -20,6 +20,7 @@ from replication.net.pace import in_steps
 from replication.server.server import Handler, RequestContext
 from replication.steps import Steps
 from replication.wire.apis import API, ApiKey
+from replication.wire.create_acls import CreateAclsRequest
 from replication.wire.create_partitions import CreatePartitionsRequest
 from replication.wire.create_topics import CreateTopicsRequest
 from replication.wire.delete_acls import DeleteAclsRequest
@@ -124,6 +125,8 @@ def work_of(request: Any, size: Size, image: MetadataImage) -> int:
         case CreatePartitionsRequest():
             asked = sum(max(0, topic.count) for topic in request.topics)
             return 1 + size.items + min(asked, MAX_RECORDS)
+        case CreateAclsRequest():
+            return 1 + size.items + len(image.security.acls)
         case DeleteAclsRequest():
             return 1 + size.items * len(image.security.acls)
         case ElectLeadersRequest(topic_partitions=None):

@@ -23,19 +23,17 @@ import trio
 
 from storage.batch.records import Record, encode_batch
 from storage.types import TopicPartition
-from tests.replication.server.filled import FILLED, filled
-from tests.replication.server.hostile import (
-    ACCEPTED,
-    HOSTILE,
+from tests.replication.server.attacked import (
     TOPIC,
     Attacked,
     Cost,
     Hostile,
     attacked,
     frame_of,
-    produce,
     timed,
 )
+from tests.replication.server.filled import FILLED, filled
+from tests.replication.server.hostile import ACCEPTED, HOSTILE, produce
 from tests.replication.server.long_lists import long_lists
 
 MOST_MS = 50.0
@@ -93,7 +91,7 @@ async def listed(rows: Callable[[], AsyncIterator[Stall]]) -> list[Stall]:
 
 
 async def measure(hostile: Hostile) -> Cost:
-    async with attacked(unauthorised=hostile.unauthorised) as stage:
+    async with attacked(sender=hostile.sender) as stage:
         await stage.prepare(hostile, hostile.measured)
         freeze()
         return await stage.send(hostile.frame(hostile.measured), timed())

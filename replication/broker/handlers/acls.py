@@ -6,7 +6,7 @@ from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
 from replication.metadata.rules.image import MetadataImage
 from replication.net.pace import in_steps
 from replication.server.server import RequestContext
-from replication.steps import Steps
+from replication.steps import Steps, each_of
 from replication.wire.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from replication.wire.delete_acls import (
     DeleteAclsFilterResult,
@@ -46,13 +46,14 @@ def _found(image: MetadataImage, request: DescribeAclsRequest) -> Steps[Describe
             )
             key = (acl.resource_type, acl.resource_name, acl.pattern_type)
             found.setdefault(key, []).append(described)
-    return DescribeAclsResponse(
-        resources=[
-            DescribeAclsResource(
-                resource_type=kind, resource_name=name, pattern_type=pattern, acls=acls
-            )
-            for (kind, name, pattern), acls in found.items()
-        ]
+    resources = yield from each_of(_resource, [*found.items()])
+    return DescribeAclsResponse(resources=resources)
+
+
+def _resource(found: tuple[tuple[int, str, int], list[AclDescription]]) -> DescribeAclsResource:
+    (kind, name, pattern), acls = found
+    return DescribeAclsResource(
+        resource_type=kind, resource_name=name, pattern_type=pattern, acls=acls
     )
 
 

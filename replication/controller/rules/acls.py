@@ -5,7 +5,13 @@ from collections.abc import Callable
 from replication.controller.rules.decisions import Decision
 from replication.errors import ErrorCode
 from replication.metadata.rules.image import MetadataImage
-from replication.metadata.rules.records import AclRecord, MetadataRecord, RemoveAclRecord
+from replication.metadata.rules.records import (
+    MAX_RECORDS,
+    TOO_LARGE,
+    AclRecord,
+    MetadataRecord,
+    RemoveAclRecord,
+)
 from replication.security.rules.acls import Acl, AclFilter, fault_of
 from replication.wire.create_acls import (
     AclCreation,
@@ -43,12 +49,23 @@ def create_acls(
 
 
 def delete_acls(image: MetadataImage, request: DeleteAclsRequest) -> Decision[DeleteAclsResponse]:
+    """Delete the ACLs that a filter matches; the answer lists the matches of each filter.
+
+    All filters together may have as many matches as one request may add records. Kafka counts an ACL
+    once, however many filters match it, and its answer is then out of all proportion to the request.
+    """
     gone: dict[bytes, None] = {}
     results: list[DeleteAclsFilterResult] = []
+    room = MAX_RECORDS
     for each in request.filters:
         wanted = filter_of(each)
         found = {key: acl for key, acl in image.security.acls.items() if wanted.matches(acl)}
         gone |= dict.fromkeys(found)
+        room -= len(found)
+        if room < 0:
+            error = ErrorCode.POLICY_VIOLATION
+            refused = DeleteAclsFilterResult(error_code=error, error_message=TOO_LARGE)
+            return Decision(DeleteAclsResponse(filter_results=[refused] * len(request.filters)))
         results.append(DeleteAclsFilterResult(matching_acls=[_matching(a) for a in found.values()]))
     records = tuple(RemoveAclRecord(key) for key in gone)
     return Decision(DeleteAclsResponse(filter_results=results), records)

@@ -48,7 +48,7 @@ from tests.replication.replica_manager.replica_manager_side import (
     Controller,
     Node,
 )
-from tests.replication.server.hostile import counted
+from tests.replication.server.attacked import counted
 
 T = TypeVar("T")
 

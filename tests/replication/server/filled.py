@@ -77,16 +77,8 @@ from storage.batch.records import Record, encode_batch
 from storage.producers.snapshot import ProducerState
 from storage.types import TopicPartition
 from tests.replication.broker.clients import Client
-from tests.replication.server.hostile import (
-    ADMIN,
-    TOPIC,
-    Attacked,
-    Cost,
-    attacked,
-    create_partitions,
-    frame_of,
-    names,
-)
+from tests.replication.server.attacked import ADMIN, TOPIC, Attacked, Cost, attacked, frame_of
+from tests.replication.server.hostile import create_partitions, names
 
 READER, WRITER = "reader", "writer"
 """The group that has read every partition, and the transactional id that writes to all of them."""
@@ -145,7 +137,7 @@ async def filled(
         _fill(broker, others)
         yield Filled(
             cluster,
-            unauthorised=False,
+            sender=None,
             partitions=partitions,
             others=others,
             producer=(given.producer_id, given.producer_epoch),

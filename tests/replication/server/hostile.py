@@ -1,37 +1,31 @@
-"""Requests that ask for as much work as they can, and what each costs a running broker.
+"""Requests that ask for as much work as they can.
 
     HOSTILE      the requests, by name: a message made as large as `count` asks
     ACCEPTED     requests that are granted, and what the broker then has to do
-    attacked     a cluster of one broker, and a neighbour that asks it for something small
-    send         one of the requests, on a connection of its own; the answer is read and dropped
 
 `tests/replication/server/test_bounded_work.py` counts the steps between two looks at the
 sockets, and what is allocated. `make bench ARGS=stalls` measures the same requests, larger, in
 processor time. A request belongs here when a few bytes of it ask for work; add a row.
 """
 
-import sys
-import time
-import tracemalloc
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
-from types import FrameType, MappingProxyType
-from typing import Any, cast
-
-import attrs
-import trio
-
-from replication.cluster.cluster import Cluster, open_cluster
-from replication.config.security import STANDARD_AUTHORIZER, Introduction, Login
-from replication.net import production_seams
-from replication.net.seams import Connection, Seams
-from replication.net.secure import introduced
-from replication.wire.api_versions import ApiVersionsRequest
-from replication.wire.apis import api_of
+from replication.security.rules.acls import (
+    WILDCARD,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from replication.wire.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
+from replication.wire.create_acls import AclCreation, CreateAclsRequest
 from replication.wire.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from replication.wire.create_topics import CreatableTopic, CreateTopicsRequest
+from replication.wire.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from replication.wire.describe_acls import DescribeAclsRequest
+from replication.wire.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic
-from replication.wire.frames import encode_request
 from replication.wire.list_offsets import (
     MAX_TIMESTAMP,
     ListOffsetsPartition,
@@ -43,57 +37,8 @@ from replication.wire.produce import PartitionProduceData, ProduceRequest, Topic
 from storage.batch.compression import Codec, compress
 from storage.batch.record_batch import HEADER_SIZE
 from storage.batch.records import Record, encode_batch
-from tests.replication.broker.clients import Client
-from tests.replication.broker.stage import QUICK
+from tests.replication.server.attacked import ADMIN, EVE, TOPIC, Hostile
 from tests.storage.logs import claiming
-
-TOPIC = "there"
-"""The one topic of an attacked cluster; it has one partition."""
-
-
-def with_logins(**passwords: str) -> dict[str, str]:
-    """Return the properties of a cluster that admin and these users can log in to."""
-    users = "".join(f' user_{name}="{password}"' for name, password in passwords.items())
-    login = f'PlainLoginModule required username="admin" password="top" user_admin="top"{users};'
-    return {
-        "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,INSIDE:SASL_PLAINTEXT",
-        "inter.broker.listener.name": "INSIDE",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "sasl.mechanism.inter.broker.protocol": "PLAIN",
-        "sasl.mechanism.controller.protocol": "PLAIN",
-        "listener.name.inside.plain.sasl.jaas.config": login,
-        "listener.name.controller.plain.sasl.jaas.config": login,
-    }
-
-
-WITH_AUTHORIZER = {
-    "authorizer.class.name": STANDARD_AUTHORIZER,
-    "super.users": "User:admin",
-}
-WITH_ACLS = with_logins(eve="e") | WITH_AUTHORIZER
-ADMIN = Introduction(protocol="SASL_PLAINTEXT", login=Login("PLAIN", "admin", "top"))
-EVE = Introduction(protocol="SASL_PLAINTEXT", login=Login("PLAIN", "eve", "e"))
-"""A user who has logged in and whom no ACL allows anything."""
-
-
-@attrs.frozen(kw_only=True)
-class Hostile:
-    """One request; `request(count)` makes it."""
-
-    request: Callable[[int], object]
-    tested: int = 5_000
-    """The count with which steps are counted; done in one go, it takes more than `MOST_STEPS`."""
-    measured: int = 99_000
-    """The count with which the benchmark measures time."""
-    version: int | None = None
-    """The newest, if None."""
-    before: Callable[[int], object] | None = None
-    """A request that prepares the broker for it."""
-    unauthorised: bool = False
-    """Whether Eve sends it to a broker with ACLs."""
-
-    def frame(self, count: int) -> bytes:
-        return frame_of(self.request(count), self.version)
 
 
 def names(count: int, pattern: str = "topic-%d") -> list[str]:
@@ -180,6 +125,64 @@ def names_with_dots(count: int) -> CreateTopicsRequest:
     return CreateTopicsRequest(topics=topics, timeout_ms=30_000, validate_only=True)
 
 
+def create_acls(count: int) -> CreateAclsRequest:
+    return CreateAclsRequest(
+        creations=[
+            AclCreation(
+                resource_type=ResourceType.TOPIC,
+                resource_name=name,
+                principal="User:eve",
+                host=WILDCARD,
+                operation=Operation.READ,
+                permission_type=Permission.ALLOW,
+            )
+            for name in names(count)
+        ]
+    )
+
+
+def delete_acls(filters: list[str | None]) -> DeleteAclsRequest:
+    """Delete the ACLs of each named topic; None names all of them."""
+    return DeleteAclsRequest(
+        filters=[
+            DeleteAclsFilter(
+                resource_type_filter=ResourceType.ANY,
+                resource_name_filter=name,
+                pattern_type_filter=PatternType.ANY,
+                principal_filter=None,
+                host_filter=None,
+                operation=Operation.ANY,
+                permission_type=Permission.ANY,
+            )
+            for name in filters
+        ]
+    )
+
+
+def describe_acls() -> DescribeAclsRequest:
+    return DescribeAclsRequest(
+        resource_type_filter=ResourceType.ANY,
+        resource_name_filter=None,
+        pattern_type_filter=PatternType.ANY,
+        principal_filter=None,
+        host_filter=None,
+        operation=Operation.ANY,
+        permission_type=Permission.ANY,
+    )
+
+
+def alter_credentials(count: int) -> AlterUserScramCredentialsRequest:
+    return AlterUserScramCredentialsRequest(
+        deletions=[],
+        upsertions=[
+            ScramCredentialUpsertion(
+                name=name, mechanism=1, iterations=4096, salt=b"salt", salted_password=bytes(32)
+            )
+            for name in names(count, "user-%d")
+        ],
+    )
+
+
 HOSTILE: dict[str, Hostile] = {
     "Produce, records that are not there": Hostile(
         request=produce_claimed_records, tested=1_000_000, measured=30_000_000
@@ -229,7 +232,7 @@ HOSTILE: dict[str, Hostile] = {
     "Metadata, names to be created": Hostile(
         request=lambda count: metadata(count, creates=True), tested=6_000, measured=300_000
     ),
-    "Metadata, unauthorised names": Hostile(request=metadata, tested=2_000, unauthorised=True),
+    "Metadata, unauthorised names": Hostile(request=metadata, tested=2_000, sender=EVE),
 }
 
 
@@ -239,242 +242,36 @@ ACCEPTED: dict[str, Hostile] = {
         tested=500,
         measured=9_999,
     ),
+    "CreateAcls": Hostile(request=create_acls, measured=9_999, sender=ADMIN),
+    "DescribeAcls of all": Hostile(
+        request=lambda _: describe_acls(), before=create_acls, measured=9_999, sender=ADMIN
+    ),
+    "Metadata, by the first ACLs": Hostile(
+        request=lambda _: metadata(1), before=create_acls, measured=9_999, sender=EVE
+    ),
+    "DeleteAcls, one filter": Hostile(
+        request=lambda _: delete_acls([None]), before=create_acls, measured=9_999, sender=ADMIN
+    ),
+    "DeleteAcls, a filter for each": Hostile(
+        request=lambda count: delete_acls([*names(count)]),
+        before=create_acls,
+        tested=1_000,
+        measured=3_000,
+        sender=ADMIN,
+    ),
+    "DeleteAcls, all by each filter": Hostile(
+        request=lambda count: delete_acls([None] * count),
+        before=create_acls,
+        tested=500,
+        measured=1_000,
+        sender=ADMIN,
+    ),
+    "AlterUserScramCredentials": Hostile(request=alter_credentials, measured=9_999, sender=ADMIN),
+    "DescribeUserScramCredentials of all": Hostile(
+        request=lambda _: DescribeUserScramCredentialsRequest(users=None),
+        before=alter_credentials,
+        measured=9_999,
+        sender=ADMIN,
+    ),
 }
-"""Requests that change the cluster, so that each is sent once: the broker acts on the change."""
-
-
-# What it costs.
-
-
-MOST_STEPS = 50_000
-"""The lines that may be run between two looks at the sockets; they take some 10 ms."""
-
-
-def most_allocated(frame_bytes: int, answer_bytes: int = 0) -> int:
-    """Return how many bytes such a request may take: its share, its answer's, what any takes."""
-    return (1 << 20) + 80 * frame_bytes + 8 * answer_bytes
-
-
-@attrs.define(eq=False)
-class Turns(trio.abc.Instrument):
-    """The longest turn of the loop: what runs between two looks at the sockets."""
-
-    read: Callable[[], float]
-    """A count, or a clock."""
-    longest: float = 0
-    _began: float | None = None
-
-    def after_io_wait(self, timeout: float) -> None:
-        self._began = self.read()
-
-    def before_io_wait(self, timeout: float) -> None:
-        if self._began is not None:
-            self.longest = max(self.longest, self.read() - self._began)
-
-
-@attrs.define(eq=False)
-class Steps:
-    """How many lines of Python one thread runs; each round of a comprehension is one."""
-
-    count: int = 0
-
-    def enter(self, _frame: FrameType, _event: str, _argument: object) -> Any:
-        """Count in this frame too; for `sys.settrace`."""
-        return self._note
-
-    def _note(self, _frame: FrameType, event: str, _argument: object) -> Any:
-        if event == "line":
-            self.count += 1
-        return self._note
-
-    def read(self) -> float:
-        return self.count
-
-
-@attrs.frozen(kw_only=True)
-class Cost:
-    """What one request cost, as far as it was counted, weighed or timed."""
-
-    frame_bytes: int = 0
-    answer_bytes: int = 0
-    """0 where the broker closed the connection instead."""
-    neighbours_answers: int = 0
-    """How often the neighbour was answered meanwhile."""
-    neighbours_wait: float = 0.0
-    """The longest that it waited for one, in seconds."""
-    steps: int = 0
-    """The lines of the longest turn."""
-    allocated: int = 0
-    """The most memory that was taken at once."""
-    seconds: float = 0.0
-    """The processor time of the longest turn."""
-
-
-@attrs.define(eq=False)
-class Neighbour:
-    """Another connection, which asks for something small again and again."""
-
-    address: str
-    client: Client
-    answers: int = 0
-    longest_wait: float = 0.0
-
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        asked = ApiVersionsRequest(client_software_name="neighbour", client_software_version="1")
-        async with self.client.connected(self.address) as connection:
-            await connection.call(asked, version=3, timeout_ms=600_000)
-            task_status.started()
-            while True:
-                began = time.perf_counter()
-                await connection.call(asked, version=3, timeout_ms=600_000)
-                self.longest_wait = max(self.longest_wait, time.perf_counter() - began)
-                self.answers += 1
-
-
-@attrs.frozen
-class Attacked:
-    """A cluster that requests of `HOSTILE` are sent to."""
-
-    cluster: Cluster
-    unauthorised: bool
-
-    @property
-    def address(self) -> str:
-        return self.cluster.bootstrap_list[0]
-
-    def seams(self, introduction: Introduction) -> Seams:
-        return (
-            introduced(production_seams(), introduction)
-            if self.unauthorised
-            else (production_seams())
-        )
-
-    async def prepare(self, hostile: Hostile, count: int) -> None:
-        """Send what `hostile` needs to be sent before it."""
-        if hostile.before is not None:
-            message = hostile.before(count)
-            await self.send(frame_of(message), nullcontext({}))
-
-    async def send(self, frame: bytes, watch: AbstractContextManager[dict[str, Any]]) -> Cost:
-        """Send it, read its answer, and return what that cost, as `watch` sees it."""
-        host, _, port = self.address.rpartition(":")
-        connection = await self.seams(EVE).transport.connect(host, int(port))
-
-        async def exchange() -> int:
-            await connection.send_buffers([frame])
-            return await drop_answer(connection)
-
-        try:
-            return attrs.evolve(await self.endured(exchange, watch), frame_bytes=len(frame))
-        finally:
-            connection.close()
-
-    async def endured(
-        self,
-        work: Callable[[], Awaitable[int | None]],
-        watch: AbstractContextManager[dict[str, Any]],
-    ) -> Cost:
-        """Return what `work` cost beside a neighbour; it returns the bytes of an answer, if any."""
-        neighbour = Neighbour(self.address, Client(self.seams(ADMIN)))
-        async with trio.open_nursery() as nursery:
-            await nursery.start(neighbour.run)
-            with watch as measured:
-                answer_bytes = await work()
-            cost = Cost(
-                answer_bytes=answer_bytes or 0,
-                neighbours_answers=neighbour.answers,
-                neighbours_wait=neighbour.longest_wait,
-                **measured,
-            )
-            nursery.cancel_scope.cancel()
-        return cost
-
-
-@contextmanager
-def counted() -> Iterator[dict[str, int]]:
-    """The steps of the longest turn, when the block ends."""
-    measured: dict[str, int] = {}
-    steps = Steps()
-    with turns_of(steps.read) as turns:
-        tracer = sys.gettrace()  # coverage has one
-        sys.settrace(steps.enter)
-        try:
-            yield measured
-        finally:
-            sys.settrace(tracer)
-    measured["steps"] = int(turns.longest)
-
-
-@contextmanager
-def weighed() -> Iterator[dict[str, int]]:
-    """The most memory that was taken at once, when the block ends."""
-    measured: dict[str, int] = {}
-    tracemalloc.start()
-    try:
-        before, _ = tracemalloc.get_traced_memory()
-        yield measured
-        measured["allocated"] = tracemalloc.get_traced_memory()[1] - before
-    finally:
-        tracemalloc.stop()
-
-
-@contextmanager
-def timed() -> Iterator[dict[str, float]]:
-    """The processor time of the longest turn, when the block ends."""
-    measured: dict[str, float] = {}
-    with turns_of(time.thread_time) as turns:
-        yield measured
-    measured["seconds"] = turns.longest
-
-
-@contextmanager
-def turns_of(read: Callable[[], float]) -> Iterator[Turns]:
-    turns = Turns(read)
-    trio.lowlevel.add_instrument(turns)
-    try:
-        yield turns
-    finally:
-        trio.lowlevel.remove_instrument(turns)
-
-
-def frame_of(request: object, version: int | None = None) -> bytes:
-    """Return the whole request, with its length; of the newest version, if None."""
-    if version is None:
-        version = api_of(type(request)).max_version
-    parts = encode_request(request, version=version, correlation_id=1, client_id="hostile")
-    return b"".join(cast("list[bytes]", parts))
-
-
-async def drop_answer(connection: Connection) -> int:
-    """Receive one frame and keep nothing of it; return its size, 0 where none comes."""
-    buffer = memoryview(bytearray(1 << 16))
-    held = 0
-    while held < 4:
-        count = await connection.receive_into(buffer[held:])
-        if count == 0:
-            return 0
-        held += count
-    size = 4 + int.from_bytes(buffer[:4], "big")
-    left = size - held
-    while left:
-        count = await connection.receive_into(buffer)
-        if count == 0:
-            return 0
-        left -= count
-    return size
-
-
-@asynccontextmanager
-async def attacked(
-    *, unauthorised: bool = False, properties: Mapping[str, str] = MappingProxyType({})
-) -> AsyncIterator[Attacked]:
-    """A cluster of one broker with `TOPIC`, as `Hostile.unauthorised` asks for."""
-    async with open_cluster(
-        brokers=1,
-        listeners=["INSIDE"] if unauthorised else ["PLAINTEXT"],
-        properties=QUICK | (WITH_ACLS if unauthorised else {}) | dict(properties),
-    ) as cluster:
-        stage = Attacked(cluster, unauthorised)
-        await Client(stage.seams(ADMIN)).create_topic(stage.address, TOPIC, replicas=1)
-        await cluster.until(lambda: cluster.leader(TOPIC, 0) is not None, what="it has a leader")
-        yield stage
+"""Requests that change the cluster, or are about such a change, so that each is sent once."""

@@ -16,7 +16,7 @@ from replication.broker.handlers import broker_handlers
 from replication.wire.apis import API, ApiKey
 from replication.wire.frames import MAX_ITEMS, MAX_ITEMS_OF
 from replication.wire.schema import Field, Kind, fields_of
-from tests.replication.server.hostile import TOPIC, Hostile
+from tests.replication.server.attacked import TOPIC, Hostile
 
 Path = tuple[str, ...]
 

@@ -52,7 +52,7 @@ from replication.wire.refusals import refused
 from storage.types import TopicPartition
 from tests.replication.broker.clients import Client
 from tests.replication.broker.stage import QUICK
-from tests.replication.server.hostile import WITH_AUTHORIZER, with_logins
+from tests.replication.server.attacked import WITH_AUTHORIZER, with_logins
 
 PROPERTIES = QUICK | with_logins(alice="a") | WITH_AUTHORIZER
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER

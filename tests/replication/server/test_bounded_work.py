@@ -9,10 +9,7 @@ import trio
 
 from replication.server.limits import LIMITED
 from tests.deep import one_in
-from tests.replication.server.filled import FILLED, filled
-from tests.replication.server.hostile import (
-    ACCEPTED,
-    HOSTILE,
+from tests.replication.server.attacked import (
     MOST_STEPS,
     Cost,
     Hostile,
@@ -21,13 +18,15 @@ from tests.replication.server.hostile import (
     most_allocated,
     weighed,
 )
+from tests.replication.server.filled import FILLED, filled
+from tests.replication.server.hostile import ACCEPTED, HOSTILE
 from tests.replication.server.long_lists import long_lists
 
 
 @pytest.mark.parametrize("hostile", one_in(2, HOSTILE.values()), ids=HOSTILE)
 async def test_a_request_leaves_its_neighbour_room(hostile: Hostile) -> None:
     frame = hostile.frame(hostile.tested)
-    async with attacked(unauthorised=hostile.unauthorised) as stage:
+    async with attacked(sender=hostile.sender) as stage:
         await stage.prepare(hostile, hostile.tested)
         weighed_cost = await stage.send(frame, weighed())  # first: it also compiles the codec
         cost = await stage.send(frame, counted())
@@ -39,7 +38,8 @@ async def test_a_request_leaves_its_neighbour_room(hostile: Hostile) -> None:
 @pytest.mark.deep
 @pytest.mark.parametrize("hostile", ACCEPTED.values(), ids=ACCEPTED)
 async def test_a_change_that_is_granted_leaves_the_neighbour_room(hostile: Hostile) -> None:
-    async with attacked() as stage:
+    async with attacked(sender=hostile.sender) as stage:
+        await stage.prepare(hostile, hostile.tested)
         cost = await stage.send(hostile.frame(hostile.tested), counted())
     assert cost.steps <= MOST_STEPS
 

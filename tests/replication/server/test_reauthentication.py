@@ -35,7 +35,7 @@ from replication.wire.sasl_handshake import SaslHandshakeRequest
 from scenarios.world.world import World
 from tests.replication.broker.stage import QUICK, name_of, played_in
 from tests.replication.net.counting import Counting
-from tests.replication.server.hostile import with_logins
+from tests.replication.server.attacked import with_logins
 
 PORT = 9092
 CREDENTIAL = ScramCredential.of(SHA_256, password="sesame", salt=b"salt")
