@@ -20,11 +20,11 @@ A loss is allowed only after the controller has held one of these elections:
     unnamed      the same for a replica that lost its power or its disk before it joined the ISR,
                  where fetches carry no broker epoch (below version 15, KIP-903): its leader may
                  have proposed it for what its former process had. This ends when the replica is
-                 seen to have everything
+                 seen to have everything that was committed, and as much as a leader counts it for
 
 An ISR may outlive one of the last three and have two kinds of members: those that truncated to
-the new leader's log, and those that have not heard of the election and still have everything. If
-one of the latter leads next, the other members lack what it shows until they are seen to have it.
+the new leader's log, and those that have not done so yet and still have everything. If one of the
+latter leads next, the other members lack what it shows until they are seen to have it.
 
 These excuse no loss: any number of kills, pauses and network cuts; power cuts of fewer than
 min.insync.replicas of the members, because a broker that registers after one leaves ISR and ELR;

@@ -39,7 +39,7 @@ from scenarios.checkers.leadership import Decided
 from scenarios.checkers.observed import InvariantViolatedError, OnlineReplica, Wrong
 from scenarios.checkers.replicas import Replicas, Watched
 from scenarios.world.client import BatchAnswered, RecordsGiven
-from scenarios.world.cluster import SimulatedCluster, node_name
+from scenarios.world.cluster import SimulatedCluster, node_id_of, node_name
 from scenarios.world.trace import (
     SIMULATOR,
     BitFlipped,
@@ -418,15 +418,22 @@ class Checkers:
         if now.is_leader and decided and now.leader_epoch < decided.registration.leader_epoch:
             self.contract.led_still(now.partition, at=self._now)
         if now.is_leader and self._is_compared(log, now):
-            if (
-                before
-                and before.life == now.life
-                and before.leader_epoch < log.since < now.leader_epoch
-            ):
-                # It does not know the leader epoch that other members have followed (`Contract`).
+            if before and self._may_have_kept(log, before, now):
                 for name in set(map(node_name, now.isr)) - {now.node}:
                     self.contract.followed_a_loss(now.partition, name)
             self._judge(committed.below(log, now, watched.held))
+
+    def _may_have_kept(self, log: CommittedLog, before: OnlineReplica, now: OnlineReplica) -> bool:
+        """Return whether a new leader may still have what other members of the ISR truncated."""
+        if before.life != now.life or now.leader_epoch <= log.since:
+            return False
+        followed = before.leader_epoch == log.since and not before.is_leader
+        return before.leader_epoch < log.since or (followed and self._isr_outlives_a_loss)
+
+    @property
+    def _isr_outlives_a_loss(self) -> bool:
+        """Whether the ISR may stay as it is when a leader is elected that lacks records."""
+        return self._may_be_unsure or not self.decisions.fetches_are_named
 
     def _leads(self, replica: OnlineReplica) -> Iterator[Wrong]:
         leader_epoch = replica.partition, replica.leader_epoch
@@ -475,9 +482,17 @@ class Checkers:
     ) -> None:
         wrongs = list(committed.may_lead(log, now, watched.held, standing=standing))
         if not wrongs:
-            self.contract.caught_up(now.partition, now.node)
+            if self.contract.is_unproven(now.partition, now.node) and not self._is_overrated(now):
+                self.contract.caught_up(now.partition, now.node)
         elif not self._is_excused(now.partition, now.node):
             self._judge(wrongs)
+
+    def _is_overrated(self, replica: OnlineReplica) -> bool:
+        """Return whether a leader counts a replica for what a former process of it had."""
+        broker_id = node_id_of(replica.node)
+        leaders = [each.replica.leadership for each in self.replicas.of(replica.partition)]
+        counted = [each.followers.get(broker_id) for each in leaders if each is not None]
+        return any(each is not None and each.log_end_offset > replica.log_end for each in counted)
 
     def _is_excused(self, partition: TopicPartition, node: str) -> bool:
         unsure = self._may_be_unsure and self.contract.is_unsure(partition, node)

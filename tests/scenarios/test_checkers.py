@@ -346,6 +346,82 @@ run 100ms
     )
 
 
+# b2 had fetched `one` before its disk was replaced, and nothing was committed then.
+COUNTED_FOR_WHAT_IT_WAS = """\
+cluster brokers=3 min.insync.replicas=2 understudy.inter.broker.fetch.version=11
+topic t replicas=b1,b2,b3
+stop b2
+stop b3
+produce t-0 acks=1 one
+hold b1 c ALTER_PARTITION
+start b2
+run 300ms
+cut b1 b2
+stop b2
+wipe b2
+start b2
+heal b1 c
+run 300ms
+show t-0
+"""
+
+# b1 joins the ISR with an empty disk, and leads; nobody truncates before b3 leads.
+NOBODY_HAS_TRUNCATED = """\
+cluster brokers=3 min.insync.replicas=2 understudy.inter.broker.fetch.version=11
+topic t replicas=b2,b1,b3
+produce t-0 acks=all one
+stop b1
+produce t-0 acks=all two
+hold b2 c ALTER_PARTITION
+start b1
+run 300ms
+cut b1 b2 b3
+stop b1
+wipe b1
+start b1
+heal b2 c
+run 300ms
+reassign t-0 b1,b2,b3
+elect t-0 preferred
+run 300ms
+reassign t-0 b3,b1,b2
+elect t-0 preferred
+run 300ms
+show t-0
+"""
+
+
+@pytest.mark.parametrize(
+    ("story", "state"),
+    [
+        pytest.param(
+            COUNTED_FOR_WHAT_IT_WAS,
+            [
+                "t-0: b1 leads in epoch 0, isr b1 b2, osr b3",
+                "b1  [e0: 0-0]  HW 1  LEO 1  leads",
+                "b2  []         HW 0  LEO 0  follows",
+            ],
+            id="counted",
+        ),
+        pytest.param(
+            NOBODY_HAS_TRUNCATED,
+            [
+                "t-0: b3 leads in epoch 2, isr b2 b1 b3",
+                "b3  [e0: 0-1][e2: 2-]  HW 2  LEO 2  leads",
+                "b1  [e1: 0-]           HW 0  LEO 0  follows",
+            ],
+            id="led",
+        ),
+    ],
+)
+def test_who_joined_for_what_it_was_is_excused_until_it_has_that(
+    story: str, state: list[str]
+) -> None:
+    """Fetches of version 11 name no process (KIP-903)."""
+    (step,) = run_story(parse(story)).actual.steps
+    assert set(state) <= set(step.answer)
+
+
 def test_a_deposed_leader_that_does_not_know_it_is_not_judged() -> None:
     """b1 sleeps while b2 commits and is led by itself again: it led, and has not, `two`."""
     run_story(
