@@ -33,8 +33,8 @@ from replication.replica_manager.jobs import flush_log
 from replication.steps import Steps
 from storage.batch.record_batch import HEADER_SIZE
 from storage.cleaner.cleaner import Cleaning
-from storage.cleaner.filter import CleanerStats
 from storage.cleaner.offset_map import OffsetMap
+from storage.cleaner.record_walk import CleanerStats
 from storage.errors import (
     CleaningAbortedError,
     CorruptRecordError,

@@ -8,7 +8,9 @@
     candidates.py    how dirty a log is, and up to where it may be cleaned
     cleaner.py       one round over one log: fill the map, copy what stays, segments in groups
     offset_map.py    key -> last offset, in memory of a fixed size
-    filter.py        the records of a batch that stay, and the batch written anew
+    record_walk.py   the keys and offsets of records, and which records stay
+    columns.py       the same for many batches at a time, where numpy is installed
+    filter.py        the batch that takes the place of a batch, written anew or not
     transactions.py  which transactions were aborted, which have nothing left
 
 Which log is cleaned next, and what is checkpointed, decides `storage.manager.cleaner_manager`; how

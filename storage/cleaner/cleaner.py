@@ -39,12 +39,20 @@ from typing import Final, Protocol, TypeVar
 import attrs
 
 from storage.batch.batch_stream import DamagedLogError
-from storage.batch.record_batch import BatchHeader, read_header
+from storage.batch.record_batch import HEADER_SIZE, BatchHeader, read_header
 from storage.batch.records import read_marker
 from storage.batch.spare_room import CHUNK_SIZE
 from storage.cleaner.candidates import DirtyRange
-from storage.cleaner.filter import BatchFilter, CleanerStats, LastRecord, places, records_of
+from storage.cleaner.filter import BatchFilter, LastRecord
 from storage.cleaner.offset_map import OffsetMap
+from storage.cleaner.record_walk import (
+    CleanerStats,
+    MakeWalk,
+    RecordWalk,
+    SoundBatch,
+    best_walk,
+    sound_batch,
+)
 from storage.cleaner.transactions import CleanedTransactions
 from storage.config import LogConfig
 from storage.errors import (
@@ -72,7 +80,7 @@ from storage.log.segment import (
     Segment,
 )
 from storage.log.segment_file import read_batches
-from storage.types import NO_OFFSET, Buffer, Offset
+from storage.types import Buffer, Offset
 
 _WRITE_BYTES: Final = 1 << 20
 
@@ -195,6 +203,8 @@ class Cleaning:
     plan: CleaningPlan
     offset_map: OffsetMap
     read_bytes: int = CHUNK_SIZE
+    # Called in `advance`: it may import much.
+    make_walk: MakeWalk = best_walk
     stats: CleanerStats = attrs.field(factory=CleanerStats)
     # Set on the loop, looked at anywhere: the log is being cut or deleted.
     aborted: bool = False
@@ -203,20 +213,10 @@ class Cleaning:
     done: bool = False
     _transactions: CleanedTransactions = attrs.field(factory=CleanedTransactions)
     _aborted_in_log: list[AbortedTransaction] = attrs.field(init=False, factory=list)
-    _filter: BatchFilter = attrs.field(init=False)
     _writing: Offset | None = None
     _work: Generator[int] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._filter = BatchFilter(
-            offset_map=self.offset_map,
-            transactions=self._transactions,
-            last_records=self.plan.last_records,
-            round_end=self.plan.dirty.first_uncleanable_offset,
-            wall_ms=self.plan.wall_ms,
-            delete_retention_ms=self.plan.config.delete_retention_ms,
-            stats=self.stats,
-        )
         self._work = self._run()
 
     @property
@@ -279,13 +279,23 @@ class Cleaning:
 
     def _run(self) -> Generator[int]:
         self._read_aborted()
-        yield from self._index()
+        walk = self.make_walk(self.offset_map)
+        yield from self._index(walk)
         config = self.plan.config
+        judge = BatchFilter(
+            walk=walk,
+            transactions=self._transactions,
+            last_records=self.plan.last_records,
+            round_end=self.plan.dirty.first_uncleanable_offset,
+            wall_ms=self.plan.wall_ms,
+            delete_retention_ms=config.delete_retention_ms,
+            stats=self.stats,
+        )
         sources = [each for each in self.plan.sources if each.base_offset < self.end_offset]
         for members in group(
             sources, segment_bytes=config.segment_bytes, index_bytes=config.segment_index_bytes
         ):
-            yield from self._copy(members)
+            yield from self._copy(members, judge)
             self.ready = members
             yield 0
 
@@ -313,7 +323,7 @@ class Cleaning:
 
     # Into the map.
 
-    def _index(self) -> Iterator[int]:
+    def _index(self, walk: RecordWalk) -> Iterator[int]:
         transactions = CleanedTransactions()
         dirty = self.plan.dirty
         first_dirty = dirty.first_dirty_offset
@@ -322,41 +332,22 @@ class Cleaning:
         for source in self.plan.sources:
             if source.next_base_offset <= first_dirty:
                 continue
-            for header, batch in self._batches(source, position):
-                if not self._index_batch(transactions, header, batch):
+            for batches in self._batches(source, walk.bytes_at_once, position):
+                data = [each for each in batches if _may_replace(transactions, each)]
+                if not walk.enter(data, first_dirty):
                     return
-                self.stats.bytes_indexed += len(batch)
-                yield len(batch)
+                if (last_offset := batches[-1].header.last_offset) >= first_dirty:
+                    self.offset_map.saw(last_offset)
+                size = sum(len(each.batch) for each in batches)
+                self.stats.bytes_indexed += size
+                yield size
             # Over the gap that an earlier compaction left behind the last batch.
             self.offset_map.saw(source.next_base_offset - 1)
             position = 0
 
-    def _index_batch(
-        self, transactions: CleanedTransactions, header: BatchHeader, batch: memoryview
-    ) -> bool:
-        """Enter the keys of a batch; return whether the map had room for them."""
-        data = records_of(header, batch)
-        if header.is_control:
-            transactions.on_control_batch(header, read_marker(batch))
-        elif not transactions.on_batch(header):
-            offset_map, first_dirty = self.offset_map, self.plan.dirty.first_dirty_offset
-            base_offset, most, put = header.base_offset, offset_map.most, offset_map.put
-            last = NO_OFFSET
-            for _, _, _, _, offset_delta, key, _ in places(data, header.record_count):
-                offset = base_offset + offset_delta
-                if key is not None and offset >= first_dirty:
-                    if offset_map.size >= most:
-                        offset_map.saw(last)
-                        return False
-                    put(key, offset)
-                    last = offset
-        if header.last_offset >= self.plan.dirty.first_dirty_offset:
-            self.offset_map.saw(header.last_offset)
-        return True
-
     # Out of the old segments.
 
-    def _copy(self, members: Sequence[SourceSegment]) -> Iterator[int]:
+    def _copy(self, members: Sequence[SourceSegment], judge: BatchFilter) -> Iterator[int]:
         """Copy what stays of `members` into one `.cleaned` segment."""
         self._writing = members[0].base_offset
         writer = self._writer(members[0].base_offset)
@@ -365,13 +356,13 @@ class Cleaning:
                 self._transactions.add_aborted(
                     self._aborted_between(source.base_offset, source.next_base_offset)
                 )
-                for header, batch in self._batches(source):
-                    kept = self._filter.keep(header, batch)
-                    if kept is not None:
-                        writer.add(kept)
-                        self.stats.bytes_written += len(kept)
+                for batches in self._batches(source, judge.walk.bytes_at_once):
+                    for kept in judge.keep(batches):
+                        if kept is not None:
+                            writer.add(kept)
+                            self.stats.bytes_written += len(kept)
                     writer.add_aborted(self._transactions.take_met())
-                    yield len(batch)
+                    yield sum(len(each.batch) for each in batches)
             with _being_there(members[-1]) as path:
                 modified_ms = self.log.local.file_system.modified_ms(path)
             writer.finish(modified_ms=modified_ms)
@@ -392,18 +383,37 @@ class Cleaning:
         )
 
     def _batches(
-        self, source: SourceSegment, position: int = 0
-    ) -> Iterator[tuple[BatchHeader, memoryview]]:
+        self, source: SourceSegment, bytes_at_once: int, position: int = 0
+    ) -> Iterator[list[SoundBatch]]:
+        """Yield the batches of `source`, so many together that their records are `bytes_at_once`."""
         with _being_there(source) as path:
             file = self.log.local.file_system.open_for_reading(path)
+        together: list[SoundBatch] = []
+        size = 0
         try:
             for batch in read_batches(file, position, source.size, chunk_size=self.read_bytes):
-                yield batch.header, batch.data
+                found = sound_batch(batch.header, batch.data)
+                together.append(found)
+                size += HEADER_SIZE + len(found.records)
                 position = batch.position + batch.header.size
+                if size >= bytes_at_once:
+                    yield together
+                    together, size = [], 0
+            if together:
+                yield together
         finally:
             file.close()
         if position != source.size:
             raise CorruptRecordError(f"{path}: no whole batch at byte {position} of {source.size}")
+
+
+def _may_replace(transactions: CleanedTransactions, batch: SoundBatch) -> bool:
+    """Return whether the keys of `batch` replace earlier ones."""
+    header = batch.header
+    if header.is_control:
+        transactions.on_control_batch(header, read_marker(batch.batch))
+        return False
+    return not transactions.on_batch(header)
 
 
 @contextlib.contextmanager

@@ -23,9 +23,9 @@ except ImportError:  # pragma: no cover
     from hashlib import md5  # type: ignore[assignment,unused-ignore]  # the same function
 
 SLOT_SIZE: Final = 24
+CELLS_PER_SLOT: Final = 3
 LOAD_FACTOR: Final = 0.9
 
-_CELLS: Final = 3
 _halves = struct.Struct("=qq").unpack
 
 
@@ -38,7 +38,8 @@ class OffsetMap:
         self.size = 0
         # The last offset that has been looked at, with or without a key.
         self.latest_offset: Offset = NO_OFFSET
-        self._cells = memoryview(mmap.mmap(-1, self.slots * SLOT_SIZE)).cast("q")
+        # Three for each slot: the offset, and the two halves of the hash.
+        self.cells = memoryview(mmap.mmap(-1, self.slots * SLOT_SIZE)).cast("q")
 
     @property
     def is_full(self) -> bool:
@@ -52,12 +53,12 @@ class OffsetMap:
         """`key` was last seen at `offset`."""
         assert self.size < self.slots, "a full map would be searched for ever"
         high, low = _halves(md5(key).digest())  # noqa: S324 - Kafka's choice; nothing secret
-        cells = self._cells
-        cell = low % self.slots * _CELLS
+        cells = self.cells
+        cell = low % self.slots * CELLS_PER_SLOT
         while cells[cell]:
             if cells[cell + 1] == high and cells[cell + 2] == low:
                 break
-            cell += _CELLS
+            cell += CELLS_PER_SLOT
             if cell == len(cells):
                 cell = 0
         else:
@@ -69,12 +70,12 @@ class OffsetMap:
     def get(self, key: bytes) -> Offset:
         """-1 for a key that is not in it."""
         high, low = _halves(md5(key).digest())  # noqa: S324 - Kafka's choice; nothing secret
-        cells = self._cells
-        cell = low % self.slots * _CELLS
+        cells = self.cells
+        cell = low % self.slots * CELLS_PER_SLOT
         while found := cells[cell]:
             if cells[cell + 1] == high and cells[cell + 2] == low:
                 return int(found - 1)
-            cell += _CELLS
+            cell += CELLS_PER_SLOT
             if cell == len(cells):
                 cell = 0
         return NO_OFFSET

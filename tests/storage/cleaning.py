@@ -13,6 +13,7 @@ from storage.batch.records import (
 from storage.cleaner.candidates import dirty_range
 from storage.cleaner.cleaner import Cleaning, plan
 from storage.cleaner.offset_map import OffsetMap
+from storage.cleaner.record_walk import MakeWalk, best_walk
 from storage.config import LogConfig
 from storage.log.log import Log
 from storage.types import Offset
@@ -27,7 +28,12 @@ def compacted(**changes: Any) -> LogConfig:
 
 
 def begin(
-    log: Log, *, checkpoint: Offset | None = None, wall_ms: int = WALL_MS, memory: int = 1 << 16
+    log: Log,
+    *,
+    checkpoint: Offset | None = None,
+    wall_ms: int = WALL_MS,
+    memory: int = 1 << 16,
+    walk: MakeWalk = best_walk,
 ) -> Cleaning:
     """A round over all that may be cleaned, due or not."""
     dirty = dirty_range(
@@ -39,7 +45,7 @@ def begin(
         last_stable_offset=log.last_stable_offset,
         wall_ms=wall_ms,
     )
-    return Cleaning(plan=plan(log, dirty, wall_ms), offset_map=OffsetMap(memory))
+    return Cleaning(plan=plan(log, dirty, wall_ms), offset_map=OffsetMap(memory), make_walk=walk)
 
 
 def finish(cleaning: Cleaning, *, budget: int = 1) -> Cleaning:

@@ -1,1 +1,1 @@
-"""Batches as Arrow columns, for notebooks and for Spark; the only room of storage with numpy."""
+"""Batches as Arrow columns, for notebooks and for Spark; compaction uses their vectors too."""

@@ -189,27 +189,34 @@ def _long_varints(data: Bytes, positions: Integers, bits: int) -> tuple[Integers
 def read_fields(data: Bytes, bodies: Bodies) -> Fields:
     """Take every record apart; CorruptRecordError where one does not fill its length."""
     ends = bodies.starts + bodies.lengths
+    fields, position = read_all_but_headers(data, bodies)
+    header_counts, position = varints(data, position)
+    headers = None
+    if header_counts.any():
+        headers, position = _read_headers(data, position, ends, header_counts)
+    if (position != ends).any():
+        raise CorruptRecordError("a record's fields are not as long as the record")
+    return attrs.evolve(fields, headers=headers)
+
+
+def read_all_but_headers(data: Bytes, bodies: Bodies) -> tuple[Fields, Integers]:
+    """Take every record apart up to its headers; return where those begin, too."""
     timestamp_deltas, position = varints(data, bodies.starts + 1, bits=64)
     offset_deltas, position = varints(data, position)
     key_lengths, key_starts = varints(data, position)
     _check_lengths(key_lengths, data.size)
     value_lengths, value_starts = varints(data, key_starts + np.maximum(key_lengths, 0))
     _check_lengths(value_lengths, data.size)
-    header_counts, position = varints(data, value_starts + np.maximum(value_lengths, 0))
-    headers = None
-    if header_counts.any():
-        headers, position = _read_headers(data, position, ends, header_counts)
-    if (position != ends).any():
-        raise CorruptRecordError("a record's fields are not as long as the record")
-    return Fields(
+    fields = Fields(
         timestamp_deltas=timestamp_deltas,
         offset_deltas=offset_deltas,
         key_starts=key_starts,
         key_lengths=key_lengths,
         value_starts=value_starts,
         value_lengths=value_lengths,
-        headers=headers,
+        headers=None,
     )
+    return fields, value_starts + np.maximum(value_lengths, 0)
 
 
 def _still_going(descending_counts: Integers, step: int) -> int:

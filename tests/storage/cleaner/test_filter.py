@@ -14,8 +14,17 @@ from storage.batch.records import (
     encode_batch,
 )
 from storage.batch.varint import varint
-from storage.cleaner.filter import BatchFilter, CleanerStats, places
+from storage.cleaner.columns import ByColumn
+from storage.cleaner.filter import BatchFilter
 from storage.cleaner.offset_map import SLOT_SIZE, OffsetMap
+from storage.cleaner.record_walk import (
+    CleanerStats,
+    MakeWalk,
+    OneByOne,
+    SoundBatch,
+    places,
+    sound_batch,
+)
 from storage.cleaner.transactions import CleanedTransactions
 from storage.errors import CorruptRecordError
 from storage.log.index.transaction_index import AbortedTransaction
@@ -86,15 +95,23 @@ def test_records_that_lie_are_corrupt(data: bytes, count: int, reason: str) -> N
         list(places(data, count))
 
 
-def test_nothing_is_remembered_of_each_record_of_a_batch() -> None:
+@pytest.mark.parametrize(
+    ("walk", "count"),
+    [
+        pytest.param(OneByOne, 50_000, id="one by one"),
+        pytest.param(ByColumn, 500_000, id="by column"),
+    ],
+)
+def test_nothing_is_remembered_of_each_record_of_a_batch(walk: MakeWalk, count: int) -> None:
     """A small batch may inflate to millions of them."""
-    count = 50_000
     batch = encode_batch([Record(timestamp=1, key=b"k", value=b"v")] * count, base_offset=7)
     offset_map = OffsetMap(1 << 12)
-    offset_map.put(b"k", 7 + count // 2)
+    records_walk = walk(offset_map)
+    before = encode_batch([Record(timestamp=1, key=b"k")], base_offset=7 + count // 2)
+    assert records_walk.enter([sound(before)], 0)
     offset_map.saw(7 + count - 1)
     judge = BatchFilter(
-        offset_map=offset_map,
+        walk=records_walk,
         transactions=CleanedTransactions(),
         last_records={},
         round_end=7 + count,
@@ -104,13 +121,17 @@ def test_nothing_is_remembered_of_each_record_of_a_batch() -> None:
     )
     tracemalloc.start()
     try:
-        kept = judge.keep(read_header(batch), memoryview(batch))
+        (kept,) = judge.keep([sound(batch)])
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert kept is not None
     assert read_header(kept).record_count == count // 2
     assert most < 4 * len(batch)
+
+
+def sound(batch: bytes) -> SoundBatch:
+    return sound_batch(read_header(batch), memoryview(batch))
 
 
 ABORTED = AbortedTransaction(producer_id=7, first_offset=10, last_offset=15, last_stable_offset=16)

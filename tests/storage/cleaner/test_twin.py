@@ -8,6 +8,8 @@ from hypothesis import given, strategies as st
 from storage.batch.compression import Codec
 from storage.batch.record_batch import check_crc, walk
 from storage.batch.records import decode_batch
+from storage.cleaner.columns import ByColumn
+from storage.cleaner.record_walk import MakeWalk, OneByOne
 from storage.log.log import Log
 from storage.types import Offset
 from tests.storage.cleaning import Pair, clean, compacted, end_transaction, pairs, put, roll
@@ -102,8 +104,16 @@ class Twin:
         ]
 
 
-@given(script=scripts, memory=st.sampled_from([1 << 12, 24 * 4]))
-def test_compaction_leaves_what_the_naive_twin_leaves(script: list[tuple], memory: int) -> None:  # type: ignore[type-arg]  # steps of several shapes
+@given(
+    script=scripts,
+    memory=st.sampled_from([1 << 12, 24 * 4]),
+    walk=st.sampled_from([OneByOne, ByColumn]),
+)
+def test_compaction_leaves_what_the_naive_twin_leaves(
+    script: list[tuple],  # type: ignore[type-arg]  # steps of several shapes
+    memory: int,
+    walk: MakeWalk,
+) -> None:
     log, twin = begin_log(), Twin()
     checkpoint, wall_ms = 0, WALL_MS
     sequences = dict.fromkeys((*PRODUCERS, *TRANSACTIONAL), 0)
@@ -127,7 +137,9 @@ def test_compaction_leaves_what_the_naive_twin_leaves(script: list[tuple], memor
             case ("clean", later):
                 wall_ms += later
                 starts = log.segments.base_offsets
-                round_ = clean(log, checkpoint=checkpoint, wall_ms=wall_ms, memory=memory)
+                round_ = clean(
+                    log, checkpoint=checkpoint, wall_ms=wall_ms, memory=memory, walk=walk
+                )
                 end = round_.end_offset
                 if end:
                     copied = next((each for each in starts if each >= end), end)

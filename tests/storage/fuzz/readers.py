@@ -28,7 +28,7 @@ from storage.checkpoint import (
     read_partition_metadata,
     write_clean_shutdown,
 )
-from storage.cleaner.filter import places
+from storage.cleaner.record_walk import places
 from storage.errors import (
     CheckpointError,
     CorruptIndexError,
