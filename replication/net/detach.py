@@ -15,14 +15,14 @@ same disk and network.
 Rule 2: closing always works. It changes nothing that lasts, and cleanup does it most.
 """
 
-from collections.abc import Callable, Sequence
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, ParamSpec, TypeVar
 
 import attrs
 
 from replication.errors import PeerUnavailableError
 from replication.net.seams import Connection, Listener, Transport
-from replication.net.wrapped import WrappedConnection, WrappedListener
+from replication.net.wrapped import WrappedListener
 from storage.filesystem import File, FileSystem, Lock, Space
 from storage.log.file_region import FileRegion
 from storage.types import Buffer
@@ -75,23 +75,30 @@ class DetachableTransport:
         return opened
 
 
-@attrs.define(eq=False)
-class _Connection(WrappedConnection):
+@attrs.define(eq=False, init=False)
+class _Connection:
+    """A connection that its transport closes; the bytes go straight to the one inside.
+
+    After `detach` that one is closed, and can neither send nor receive.
+    """
+
+    inner: Connection
+    peer: str
+    gathers_up_to: int
+    receive_into: Callable[[memoryview], Coroutine[Any, Any, int]]
+    send_buffers: Callable[[Sequence[Buffer]], Coroutine[Any, Any, None]]
+    send_region: Callable[[FileRegion], Coroutine[Any, Any, None]]
     _transport: DetachableTransport
 
-    async def receive_into(self, buffer: memoryview) -> int:
-        self._transport.check()
-        count = await self.inner.receive_into(buffer)
-        self._transport.check()  # bytes that came with the kill were never seen
-        return count
+    def __init__(self, inner: Connection, transport: DetachableTransport) -> None:
+        self.inner, self._transport = inner, transport
+        self.peer, self.gathers_up_to = inner.peer, inner.gathers_up_to
+        self.receive_into = inner.receive_into
+        self.send_buffers, self.send_region = inner.send_buffers, inner.send_region
 
-    async def send_buffers(self, buffers: Sequence[Buffer]) -> None:
-        self._transport.check()
-        await self.inner.send_buffers(buffers)
-
-    async def send_region(self, region: FileRegion) -> None:
-        self._transport.check()
-        await self.inner.send_region(region)
+    @property
+    def moved(self) -> int:
+        return self.inner.moved
 
     def close(self) -> None:
         self._transport.forget(self)

@@ -13,10 +13,12 @@ decoded into slices of that buffer, and records are written to their file from i
 Rule 3: the receiver may keep a frame, unless it set `reuse_buffer`: then the frame is valid until
 the next one is received. Fetchers set it, for they have appended by then, and faulting in fresh
 pages for every megabyte costs more than the copy it avoids. A buffer above `KEPT_BYTES` is freed
-all the same: the connection may stay open for long.
+all the same: the connection may stay open for long. A frame that came with its length as a whole
+stays where it is.
 """
 
 import mmap
+import struct
 from collections.abc import Sequence
 
 import attrs
@@ -28,11 +30,13 @@ from replication.wire.schema import Part
 from storage.log.file_region import FileRegion
 from storage.types import Buffer
 
-LENGTH_SIZE = 4
+_LENGTH = struct.Struct(">i")
+LENGTH_SIZE = _LENGTH.size
 LAZY_BYTES = 64 * 1024
 READ_AHEAD_BYTES = 1024
 KEPT_BYTES = 16 * 1024 * 1024
 DEFAULT_MAX_FRAME_BYTES = 100 * 1024 * 1024  # socket.request.max.bytes
+_BUFFERS = (bytes, bytearray, memoryview)
 
 
 class FrameTooLargeError(ProtocolError):
@@ -47,25 +51,44 @@ class FrameReader:
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
     reuse_buffer: bool = attrs.field(default=False, kw_only=True)
     _kept: memoryview = attrs.field(init=False, factory=lambda: memoryview(b""))
-    _room_ahead: memoryview = attrs.field(
+    _ahead: memoryview = attrs.field(
         init=False, factory=lambda: memoryview(bytearray(READ_AHEAD_BYTES))
     )
-    _ahead: memoryview = attrs.field(init=False, factory=lambda: memoryview(b""))
-    """The received bytes in that room that belong to no frame yet."""
+    _begin: int = attrs.field(init=False, default=0)
+    """From here to `_end`, the bytes in that room belong to no frame yet."""
+    _end: int = attrs.field(init=False, default=0)
 
     async def receive_frame(self) -> memoryview | None:
         """Return the next frame without its length, writable; None if the peer has closed.
 
         After a cancellation the stream may be inside a frame: close the connection.
         """
-        size = await self._receive_length()
-        if size is None:
-            return None
+        while self._end - self._begin < LENGTH_SIZE:
+            begin, end = self._begin, self._end
+            self._ahead[: end - begin] = self._ahead[begin:end]
+            self._begin, self._end = 0, end - begin
+            count = await self.connection.receive_into(self._ahead[self._end :])
+            if count == 0:
+                if self._end == 0:
+                    return None
+                raise self._cut_short("inside a frame's length")
+            self._end += count
+        (size,) = _LENGTH.unpack_from(self._ahead, self._begin)
+        if not 0 <= size <= self.max_frame_bytes:
+            raise self._refused(size)
+        begin = self._begin + LENGTH_SIZE
+        end = begin + size
+        if end > self._end or not self.reuse_buffer:
+            return await self._moved(begin, size)
+        self._begin = end
+        return self._ahead[begin:end]
+
+    async def _moved(self, begin: int, size: int) -> memoryview:
+        """Return the frame that begins there, and that has not come as a whole or will be kept."""
         frame = self._room_for(size)
-        filled = min(size, len(self._ahead))
-        if filled:
-            frame[:filled] = self._ahead[:filled]
-            self._ahead = self._ahead[filled:]
+        self._begin = min(begin + size, self._end)
+        filled = self._begin - begin
+        frame[:filled] = self._ahead[begin : self._begin]
         while filled < size:
             count = await self.connection.receive_into(frame[filled:])
             if count == 0:
@@ -73,33 +96,18 @@ class FrameReader:
             filled += count
         return frame
 
-    async def _receive_length(self) -> int | None:
-        while len(self._ahead) < LENGTH_SIZE:
-            held = len(self._ahead)
-            self._room_ahead[:held] = self._ahead
-            count = await self.connection.receive_into(self._room_ahead[held:])
-            self._ahead = self._room_ahead[: held + count]
-            if count == 0:
-                if held == 0:
-                    return None
-                raise self._cut_short("inside a frame's length")
-        size = int.from_bytes(self._ahead[:LENGTH_SIZE], "big", signed=True)
-        self._ahead = self._ahead[LENGTH_SIZE:]
-        if size < 0:
-            raise ProtocolError(f"{self.connection.peer} announced a frame of {size} bytes")
-        if size > self.max_frame_bytes:
-            raise FrameTooLargeError(
-                f"{self.connection.peer} announced a frame of {size} bytes;"
-                f" the limit is {self.max_frame_bytes}"
-            )
-        return size
-
     def _room_for(self, size: int) -> memoryview:
         if not self.reuse_buffer or size > KEPT_BYTES:
             return _allocate(size)
         if len(self._kept) < size:
             self._kept = _allocate(max(size, LAZY_BYTES))
         return self._kept[:size]
+
+    def _refused(self, size: int) -> ProtocolError:
+        announced = f"{self.connection.peer} announced a frame of {size} bytes"
+        if size < 0:
+            return ProtocolError(announced)
+        return FrameTooLargeError(f"{announced}; the limit is {self.max_frame_bytes}")
 
     def _cut_short(self, where: str) -> PeerUnavailableError:
         return PeerUnavailableError(f"{self.connection.peer} closed the connection {where}")
@@ -119,7 +127,7 @@ async def send_parts(connection: Connection, parts: Sequence[Part]) -> None:
     run: list[Buffer] = []
     room = most = connection.gathers_up_to
     for part in parts:
-        if isinstance(part, bytes | bytearray | memoryview):
+        if isinstance(part, _BUFFERS):
             run.append(part)
             continue
         assert isinstance(part, FileRegion), "bytes are in memory or in a file"

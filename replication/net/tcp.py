@@ -15,7 +15,10 @@ frame followed by another one would be read as garbage, or worse, not as garbage
 Rule 3: one task sends and one task receives at a time; who shares a connection takes turns.
 
 Rule 4: receiving lets other tasks run, and so does a send that has to wait; one that the kernel
-takes at once does not. A request and its answer are then one round of the loop each, not two.
+takes at once does not. A request and its answer are then one round of the loop each, not two. Bytes
+behind a read that filled its buffer have nearly always come too, so the next read is tried before
+it waits; the one after that waits again, because a peer that never stops sending must not keep the
+other tasks waiting.
 
 Connections leave some of the descriptors of this process to the files of its nodes:
 
@@ -67,34 +70,55 @@ class TcpConnection:
     _socket: trio.socket.SocketType
     peer: str
     moved: int = attrs.field(init=False, default=0)
+    _descriptor: int = attrs.field(init=False)
+    """The number of the socket; -1 once it is closed."""
+    _may_have_more: bool = attrs.field(init=False, default=False)
     _sending: bool = attrs.field(init=False, default=False)
 
+    def __attrs_post_init__(self) -> None:
+        self._descriptor = self._socket.fileno()
+
     async def receive_into(self, buffer: memoryview) -> int:
-        assert len(buffer) > 0, "an empty buffer would make waiting look like the end"
+        assert buffer, "an empty buffer would make waiting look like the end"
+        at_once, self._may_have_more = self._may_have_more, False
         try:
-            return await self._receive(buffer)
+            while True:
+                # Not tried first: a peer that was answered has most often not asked again yet.
+                if not at_once:
+                    if self._descriptor < 0:
+                        raise self._was_closed()
+                    await trio.lowlevel.wait_readable(self._descriptor)
+                    self._may_have_more = True
+                try:
+                    count = os.readv(self._descriptor, [buffer])
+                except BlockingIOError:
+                    at_once = False
+                    continue
+                self.moved += count
+                if count < buffer.nbytes:
+                    self._may_have_more = False
+                return count
         except (trio.ClosedResourceError, OSError) as error:
             raise self._unavailable(error) from error
 
     async def send_buffers(self, buffers: Sequence[Buffer]) -> None:
-        await self._whole_or_closed(self._send_all, buffers)
+        assert not self._sending, "two tasks may not send on one connection at once"
+        try:
+            sent = os.writev(self._descriptor, buffers[:IOV_MAX])
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            raise self._closed_by(error) from error
+        self.moved += sent
+        if rest := _behind(buffers, sent):
+            await self._whole_or_closed(self._send_all, rest)
 
     async def send_region(self, region: FileRegion) -> None:
         await self._whole_or_closed(self._send_region, region)
 
     def close(self) -> None:
+        self._descriptor = -1
         self._socket.close()
-
-    async def _receive(self, buffer: memoryview) -> int:
-        # Not tried first: a peer that was answered has most often not asked again yet.
-        while True:
-            await trio.lowlevel.wait_readable(self._open_descriptor())
-            try:
-                count = os.readv(self._socket.fileno(), [buffer])
-            except BlockingIOError:
-                continue
-            self.moved += count
-            return count
 
     async def _send_region(self, region: FileRegion) -> None:
         if region.file.descriptor() is None:
@@ -104,16 +128,14 @@ class TcpConnection:
             await self._send_file(region)
 
     async def _send_all(self, buffers: Sequence[Buffer]) -> None:
-        await trio.lowlevel.checkpoint_if_cancelled()
-        pending: Sequence[Buffer] = buffers
-        while pending:
+        while buffers:
             try:
-                sent = os.writev(self._socket.fileno(), pending[:IOV_MAX])
+                sent = os.writev(self._descriptor, buffers[:IOV_MAX])
             except BlockingIOError:
                 await trio.lowlevel.wait_writable(self._socket)
             else:
                 self.moved += sent
-                pending = _behind(pending, sent)
+                buffers = _behind(buffers, sent)
 
     async def _send_file(self, region: FileRegion) -> None:
         sent = 0
@@ -132,7 +154,7 @@ class TcpConnection:
             descriptor = region.file.descriptor()
         assert descriptor is not None, "a file has a descriptor for as long as it is open"
         position, size = region.position + skip, min(region.size - skip, SENDFILE_BYTES)
-        if (sent := os.sendfile(self._socket.fileno(), descriptor, position, size)) == 0:
+        if (sent := os.sendfile(self._descriptor, descriptor, position, size)) == 0:
             raise region_lost(region, f"ends at {position}")
         self.moved += sent
         return sent
@@ -141,26 +163,28 @@ class TcpConnection:
         assert not self._sending, "two tasks may not send on one connection at once"
         self._sending = True
         try:
-            self._open_descriptor()
             await send(what)
         except (trio.ClosedResourceError, OSError) as error:
-            self.close()
-            raise self._unavailable(error) from error
+            raise self._closed_by(error) from error
         except BaseException:
             self.close()
             raise
         finally:
             self._sending = False
 
-    def _open_descriptor(self) -> int:
-        if (descriptor := self._socket.fileno()) < 0:
-            raise PeerUnavailableError(f"the connection to {self.peer} was closed")
-        return descriptor
+    def _closed_by(self, error: Exception) -> PeerUnavailableError:
+        """Close the connection, of which only a part may have been sent; return what to raise."""
+        unavailable = self._unavailable(error)
+        self.close()
+        return unavailable
 
     def _unavailable(self, error: Exception) -> PeerUnavailableError:
-        if isinstance(error, trio.ClosedResourceError):
-            return PeerUnavailableError(f"the connection to {self.peer} was closed")
+        if self._descriptor < 0:
+            return self._was_closed()
         return PeerUnavailableError(f"lost the connection to {self.peer}: {error}")
+
+    def _was_closed(self) -> PeerUnavailableError:
+        return PeerUnavailableError(f"the connection to {self.peer} was closed")
 
 
 @attrs.define(eq=False)
@@ -200,7 +224,7 @@ class TcpListener:
 def _behind(buffers: Sequence[Buffer], sent: int) -> Sequence[Buffer]:
     """Return the unsent rest of `buffers`, which is nearly always empty."""
     for index, buffer in enumerate(buffers):
-        size = len(buffer) if isinstance(buffer, bytes) else memoryview(buffer).nbytes
+        size = len(buffer) if type(buffer) is bytes else memoryview(buffer).nbytes
         if sent < size:
             return [memoryview(buffer).cast("B")[sent:], *buffers[index + 1 :]]
         sent -= size

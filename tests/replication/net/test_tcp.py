@@ -147,6 +147,24 @@ async def test_closing_wakes_the_tasks_that_wait() -> None:
     assert there.peer.startswith("127.0.0.1:")
 
 
+async def test_every_other_read_of_a_peer_that_never_stops_lets_other_tasks_run() -> None:
+    turns, reads = 0, 64
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with connected(ROOMY) as (here, there), trio.open_nursery() as nursery:
+        await here.send_buffers([bytes(reads * 1024)])
+        nursery.start_soon(count_turns)
+        for _ in range(reads):
+            assert await there.receive_into(memoryview(bytearray(1024))) == 1024
+        nursery.cancel_scope.cancel()
+    assert reads // 3 <= turns < reads, "what has come already is read at once"
+
+
 async def test_two_tasks_cannot_interleave_their_frames() -> None:
     async with connected(TINY) as (here, _), trio.open_nursery() as nursery:
         nursery.start_soon(here.send_buffers, [bytes(50_000_000)])
