@@ -21,7 +21,8 @@ def without_holes(items: dict[Key, Value], most: int) -> tuple[dict[Key, Value],
 
     `most` is the number that the last call returned.
     """
-    most = max(most, len(items))
-    if most <= FEW or 4 * len(items) >= most:
+    count = len(items)
+    most = max(most, count)
+    if most <= FEW or 4 * count >= most:
         return items, most
-    return {key: items[key] for key in items}, len(items)
+    return {key: items[key] for key in items}, count

@@ -193,7 +193,7 @@ class Partition:
                 ErrorCode.FENCED_LEADER_EPOCH if fenced else ErrorCode.UNKNOWN_LEADER_EPOCH,
                 f"{self.topic_partition} is at epoch {self.leader_epoch}",
             )
-        if leader_only:
+        if leader_only and self.leadership is None:
             self._lead()
 
     def _lead(self) -> Leadership:
@@ -334,13 +334,13 @@ class Partition:
         self, params: FetchParams, info: FetchInfo, *, max_bytes: int, min_one: bool, note: bool
     ) -> FetchPartitionData:
         """Read the records that `info` requests; with `note`, record the follower's position."""
-        preferred = self._preferred_replica(params, info)
+        from_follower = params.from_follower
+        preferred = NO_REPLICA if from_follower else self._preferred_replica(params, info)
         if preferred != NO_REPLICA:
             self.check_access(info.current_leader_epoch, leader_only=False)
             idle = self.reader.idle(Isolation.HIGH_WATERMARK)
             return attrs.evolve(idle, preferred_read_replica=preferred)
         self.check_access(info.current_leader_epoch, leader_only=params.leader_only)
-        from_follower = params.from_follower
         if from_follower:
             self._check_follower(params, info)
         log_end = self.log.log_end_offset
@@ -353,7 +353,8 @@ class Partition:
             passes_empty=params.replica_id == CONSUMER_REPLICA_ID,
         )
         if note and from_follower and answer.diverging_epoch is None:
-            self._lead().on_fetch(
+            assert self.leadership is not None, "only a leader may answer a follower"
+            self.leadership.on_fetch(
                 params.replica_id,
                 fetch_offset=info.fetch_offset,
                 log_start_offset=info.log_start_offset,
@@ -385,13 +386,14 @@ class Partition:
 
         Only a leader sends consumers elsewhere: followers could send them around in a circle.
         """
-        if self.leadership is None or params.from_follower or params.client_metadata is None:
+        if self.leadership is None or params.client_metadata is None:
             return NO_REPLICA
         return self.leadership.preferred_replica(params.client_metadata, info.fetch_offset)
 
     def _check_follower(self, params: FetchParams, info: FetchInfo) -> None:
         broker = params.replica_id
-        if broker not in self._lead().followers:
+        assert self.leadership is not None, "only a leader may answer a follower"
+        if broker not in self.leadership.followers:
             # Its metadata may be newer than ours.
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER

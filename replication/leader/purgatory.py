@@ -67,17 +67,9 @@ class _Watch(Generic[Key]):
     """Whether it was woken or cancelled; later changes do not matter."""
     out_of_time: bool = False
 
-    async def until_woken(self) -> None:
-        # A `trio.Event`, which serves any number of tasks, takes twice the steps.
-        def cancelled(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
-            self.leaves = True
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        if self.leaves:  # satisfied before it waits
-            await trio.lowlevel.checkpoint()
-            return
-        self.sleeps = True
-        await trio.lowlevel.wait_task_rescheduled(cancelled)
+    def cancelled(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+        self.leaves = True
+        return trio.lowlevel.Abort.SUCCEEDED
 
     def wake(self) -> None:
         self.leaves = True
@@ -147,7 +139,12 @@ class Purgatory(Generic[Key]):
         began = self._clock.now()
         alarm = self._clock.alarm(began + timeout_ms / 1000, watch.run_out)
         try:
-            await watch.until_woken()
+            if watch.leaves:  # satisfied before it waits
+                await trio.lowlevel.checkpoint()
+            else:
+                # A `trio.Event`, which serves any number of tasks, takes twice the steps.
+                watch.sleeps = True
+                await trio.lowlevel.wait_task_rescheduled(watch.cancelled)
         finally:
             alarm.call_off()
             if (waited := WAITED.get()) is not None:

@@ -26,10 +26,8 @@ its first read on, because what it has read may move while it reads the rest; an
 session may end, or another request may change its terms: then nothing more is settled in it.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import partial
-from typing import TypeAlias
+from collections.abc import Callable, Collection, Hashable
+from typing import Self, TypeAlias
 
 import attrs
 import trio
@@ -56,7 +54,7 @@ from replication.net.seams import NodeClock
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.results import code_of
 from replication.replica_manager.topic_meters import TopicMeters
-from replication.steps import STEP, Steps, at_once
+from replication.steps import STEP, Steps
 from storage.errors import KafkaStorageError, StorageError
 from storage.types import NO_TOPIC_ID, TopicPartition
 
@@ -64,7 +62,7 @@ AskedPartition: TypeAlias = tuple[TopicIdPartition, FetchInfo]
 READ_AT_ONCE = 128
 """The partitions that are read in one turn of the loop; with records they take a few milliseconds."""
 
-Known: TypeAlias = Mapping[AskedPartition, FetchPartitionData]
+Known: TypeAlias = dict[AskedPartition, FetchPartitionData]
 """The answers that a waiting fetch keeps for the partitions that do not move meanwhile."""
 
 
@@ -75,6 +73,10 @@ class _Room:
     limit: int
     min_one: bool
 
+    @classmethod
+    def of(cls, params: FetchParams) -> Self:
+        return cls(params.max_bytes, min_one=not params.hard_max_bytes)
+
     def take(self, size: int) -> None:
         self.min_one = self.min_one and size == 0
         self.limit = max(0, self.limit - size)
@@ -84,9 +86,8 @@ class _Room:
 class DelayedFetch:
     """A wait for `params.min_bytes`, which looks again only at partitions that have moved."""
 
-    hosted: HostedPartitions
+    path: "FetchPath"
     params: FetchParams
-    is_held_back: Callable[[TopicPartition], bool]
     wanted: dict[TopicPartition, FetchInfo] = attrs.field(factory=dict)
     available: dict[TopicPartition, int] = attrs.field(factory=dict)
     total: int = 0
@@ -108,24 +109,30 @@ class DelayedFetch:
                 self.available[topic_partition] = answer.records.size
                 self.total += answer.records.size
 
+    def on_unsettled(self, cached: CachedPartition) -> None:
+        """Watch a partition that was settled in the session as soon as it has moved (Rule 6)."""
+        topic_partition = cached.wanted[0].topic_partition
+        if topic_partition not in self.wanted:
+            self.unsettled[topic_partition] = cached
+            self.wanted[topic_partition] = cached.wanted[1]
+            self.path.purgatory.watch(self, topic_partition)
+
     def satisfied(self) -> bool:
         # The first read has just found too little.
         return False
 
     def satisfied_by(self, key: TopicPartition, /) -> bool:
         self.moved.add(key)
-        partition = self.hosted.find(key)
+        partition = self.path.hosted.find(key)
         if partition is None:
             return True
         before = self.available.get(key, 0)
         others = self.total - before
-        now = partition.available_bytes(
-            self.params, self.wanted[key], enough=self.params.min_bytes - others
+        now = self.path.available_bytes(
+            self.params, partition, self.wanted[key], enough=self.params.min_bytes - others
         )
         if now is None:
             return True
-        if self.is_held_back(key):
-            now = 0
         self.available[key] = now
         self.total = others + now
         return self.total >= self.params.min_bytes
@@ -177,27 +184,44 @@ class FetchPath:
     ) -> Answers:
         if session is not None:
             session.pulse.last_fetch_ms = self.clock.now_ms()
-        delayed = DelayedFetch(self.hosted, params, partial(self._is_held_back, params))
-        if len(wanted) <= READ_AT_ONCE:
-            answers = at_once(self._read(params, wanted, session=session))
-            if self._is_final(params, wanted, session, answers):
-                await trio.lowlevel.checkpoint()
-                return answers
-            delayed.note(wanted, answers)
-            known = at_once(self._known(params, wanted, answers))
-            del answers  # its regions would pin their files
-            with self._noting_unsettled(delayed, session):
-                await self.purgatory.wait(delayed, delayed.wanted, timeout_ms=params.max_wait_ms)
-        else:
-            with self._noting_unsettled(delayed, session), self.purgatory.watching(delayed):
+        if len(wanted) > READ_AT_ONCE:
+            return await self._fetch_many(params, wanted, session)
+        answers = self._read_some(params, wanted, _Room.of(params), session=session, known=None)
+        self.meters.fetch_has_come(answers)
+        if self._is_final(params, wanted, session, answers):
+            await trio.lowlevel.checkpoint()
+            return answers
+        delayed = DelayedFetch(self, params)
+        delayed.note(wanted, answers)
+        known = self._known(params, wanted, answers)
+        del answers  # its regions would pin their files
+        listeners = [] if session is None else session.listeners
+        listeners.append(delayed.on_unsettled)
+        try:
+            await self.purgatory.wait(delayed, delayed.wanted, timeout_ms=params.max_wait_ms)
+        finally:
+            listeners.remove(delayed.on_unsettled)
+        return await self._read_again(params, wanted, session, delayed, known)
+
+    async def _fetch_many(
+        self, params: FetchParams, wanted: Wanted, session: FetchSession | None
+    ) -> Answers:
+        """Do the same in steps (Rule 7)."""
+        delayed = DelayedFetch(self, params)
+        listeners = [] if session is None else session.listeners
+        listeners.append(delayed.on_unsettled)
+        try:
+            with self.purgatory.watching(delayed):
                 answers = await in_steps(
                     self._read(params, wanted, session=session, delayed=delayed)
                 )
                 if self._is_final(params, wanted, session, answers):
                     return answers
-                known = await in_steps(self._known(params, wanted, answers))
+                known = await in_steps(self._known_of_many(params, wanted, answers))
                 del answers
                 await self.purgatory.wait_watched(delayed, timeout_ms=params.max_wait_ms)
+        finally:
+            listeners.remove(delayed.on_unsettled)
         return await self._read_again(params, wanted, session, delayed, known)
 
     def _is_final(
@@ -211,42 +235,30 @@ class FetchPath:
         nothing = not wanted and not (session is not None and session.any_settled)
         return params.max_wait_ms <= 0 or nothing or _is_enough(params, answers)
 
-    def _known(self, params: FetchParams, wanted: Wanted, answers: Answers) -> Steps[Known]:
+    def _known(self, params: FetchParams, wanted: Wanted, answers: Answers) -> Known:
         """Return the answers that hold until their partition moves; those with records are left out."""
-        known: dict[AskedPartition, FetchPartitionData] = {}
-        pairs = list(zip(wanted, answers, strict=True))
-        for start in range(0, len(pairs), STEP):
-            for pair, (asked, answer) in pairs[start : start + STEP]:
-                if not (
-                    answer.records is not None
-                    or self._is_stale(asked, answer)
-                    or self._is_held_back(params, asked.topic_partition)
-                ):
-                    known[pair] = answer
-            yield STEP
+        known: Known = {}
+        throttles = self._throttles(params)
+        for pair, (asked, answer) in zip(wanted, answers, strict=True):
+            if answer.records is not None:
+                continue
+            partition = self.hosted.find(asked.topic_partition)
+            if partition is not None and (
+                # This very fetch has moved it after the read.
+                partition.log.high_watermark != answer.high_watermark
+                or (throttles and self._is_held_back(params, partition))
+            ):
+                continue
+            known[pair] = answer
         return known
 
-    @contextmanager
-    def _noting_unsettled(
-        self, delayed: DelayedFetch, session: FetchSession | None
-    ) -> Iterator[None]:
-        """Watch the partitions that were settled in `session` as soon as they have moved (Rule 6)."""
-        if session is None:
-            yield
-            return
-
-        def on_unsettled(cached: CachedPartition) -> None:
-            topic_partition = cached.wanted[0].topic_partition
-            if topic_partition not in delayed.wanted:
-                delayed.unsettled[topic_partition] = cached
-                delayed.wanted[topic_partition] = cached.wanted[1]
-                self.purgatory.watch(delayed, topic_partition)
-
-        session.listeners.append(on_unsettled)
-        try:
-            yield
-        finally:
-            session.listeners.remove(on_unsettled)
+    def _known_of_many(self, params: FetchParams, wanted: Wanted, answers: Answers) -> Steps[Known]:
+        known: Known = {}
+        for start in range(0, len(wanted), STEP):
+            some = slice(start, start + STEP)
+            known |= self._known(params, wanted[some], answers[some])
+            yield STEP
+        return known
 
     async def _read_again(
         self,
@@ -263,21 +275,35 @@ class FetchPath:
             return await in_steps(self._read(params, session.everything(), known={}))
         if session is not None and (woken := delayed.woken):
             wanted = await in_steps(session.in_order(wanted + woken))
-        return await in_steps(self._read(params, wanted, known=known, moved=delayed.moved))
+        if len(wanted) > READ_AT_ONCE:
+            return await in_steps(self._read(params, wanted, known=known, moved=delayed.moved))
+        return self._read_some(
+            params, wanted, _Room.of(params), session=None, known=known, moved=delayed.moved
+        )
 
-    def _is_held_back(self, params: FetchParams, topic_partition: TopicPartition) -> bool:
+    def _throttles(self, params: FetchParams) -> bool:
+        """Return whether a partition of such a fetch may be throttled at all."""
+        return params.from_follower and self.quota.throttles
+
+    def _is_held_back(self, params: FetchParams, partition: Partition) -> bool:
         """Return whether the partition is throttled (ReplicaManager.shouldLeaderThrottle)."""
-        if not (params.from_follower and self.quota.throttles):
-            return False
-        if not self.quota.holds_back(topic_partition, now_ms=self.clock.now_ms()):
-            return False
-        partition = self.hosted.find(topic_partition)
-        return partition is not None and params.replica_id not in partition.isr
+        now_ms = self.clock.now_ms()
+        return (
+            self.quota.holds_back(partition.topic_partition, now_ms=now_ms)
+            and params.replica_id not in partition.isr
+        )
 
-    def _is_stale(self, asked: TopicIdPartition, answer: FetchPartitionData) -> bool:
-        """Return whether this very fetch has moved the high watermark after the read."""
-        partition = self.hosted.find(asked.topic_partition)
-        return partition is not None and partition.log.high_watermark != answer.high_watermark
+    def available_bytes(
+        self, params: FetchParams, partition: Partition, info: FetchInfo, *, enough: int
+    ) -> int | None:
+        """Return how many bytes a waiting fetch would get of `partition` now.
+
+        As `Partition.available_bytes`, but nothing is available while the partition is throttled.
+        """
+        available = partition.available_bytes(params, info, enough=enough)
+        if available and self._throttles(params) and self._is_held_back(params, partition):
+            return 0
+        return available
 
     def _read(
         self,
@@ -294,7 +320,7 @@ class FetchPath:
         On arrival (`known` is None) note the follower's position too, settle in `session` the
         partitions that have nothing new, and watch each for `delayed`, if given, from its read on.
         """
-        room = _Room(params.max_bytes, min_one=not params.hard_max_bytes)
+        room = _Room.of(params)
         answers: Answers = []
         for start in range(0, len(wanted), READ_AT_ONCE):
             if start and session is not None and not session.may_settle(self.terms(params)):
@@ -319,57 +345,53 @@ class FetchPath:
         *,
         session: FetchSession | None,
         known: Known | None,
-        moved: Collection[TopicPartition],
+        moved: Collection[TopicPartition] = (),
     ) -> Answers:
         answers: Answers = []
+        throttles = self._throttles(params)
         for pair in wanted:
-            partition, info = pair
+            asked = pair[0]
+            topic_partition = asked.topic_partition
             answer = None
-            if known is not None and not (moved and partition.topic_partition in moved):
+            if known is not None and topic_partition not in moved:
                 answer = known.get(pair)
             if answer is None:
-                answer = self._read_one(params, partition, info, room, note=known is None)
-                if session is not None:
-                    self._maybe_settle(session, params, partition, info, answer)
+                answer = self._read_one(
+                    params,
+                    pair,
+                    topic_partition,
+                    room,
+                    session=session,
+                    throttles=throttles,
+                    note=known is None,
+                )
             if answer.records is not None:
                 room.take(answer.records.size)
-            answers.append((partition, answer))
+            answers.append((asked, answer))
         return answers
-
-    def _maybe_settle(
-        self,
-        session: FetchSession,
-        params: FetchParams,
-        asked: TopicIdPartition,
-        info: FetchInfo,
-        answer: FetchPartitionData,
-    ) -> None:
-        partition = self.hosted.find(asked.topic_partition)
-        cached = session.partitions.get(partition_key(asked))  # None: forgotten in a pause
-        if partition is None or cached is None:
-            return
-        if partition.may_settle(params, info, answer):
-            partition.settle(cached, params)
 
     def _read_one(
         self,
         params: FetchParams,
-        asked: TopicIdPartition,
-        info: FetchInfo,
+        pair: AskedPartition,
+        topic_partition: TopicPartition,
         room: _Room,
         *,
+        session: FetchSession | None,
+        throttles: bool,
         note: bool,
     ) -> FetchPartitionData:
-        topic_partition = asked.topic_partition
+        """Read one partition, and settle it in `session` if it has nothing new."""
+        asked, info = pair
         try:
             partition = self.hosted.get(topic_partition)
         except KafkaError as error:
             return FetchPartitionData(error=error.code)
         if asked.topic_id not in (NO_TOPIC_ID, partition.topic_id):
             return FetchPartitionData(error=ErrorCode.INCONSISTENT_TOPIC_ID)
-        held_back = self._is_held_back(params, topic_partition)
+        held_back = throttles and self._is_held_back(params, partition)
         try:
-            return partition.fetch(
+            answer = partition.fetch(
                 params,
                 info,
                 max_bytes=0 if held_back else max(0, min(info.max_bytes, room.limit)),
@@ -383,6 +405,11 @@ class FetchPath:
             return FetchPartitionData(error=ErrorCode.KAFKA_STORAGE_ERROR)
         except StorageError as error:
             return FetchPartitionData(error=code_of(error))
+        if session is not None and partition.may_settle(params, info, answer):
+            cached = session.partitions.get(partition_key(asked))
+            if cached is not None:  # None: forgotten in a pause
+                partition.settle(cached, params)
+        return answer
 
 
 def _is_enough(params: FetchParams, answers: Answers) -> bool:

@@ -256,7 +256,9 @@ class ProducerStateManager:
 
     @property
     def first_unstable_offset(self) -> Offset | None:
-        return min((*self._ongoing, *self._unreplicated), default=None)
+        if not self._ongoing and not self._unreplicated:
+            return None
+        return min((*self._ongoing, *self._unreplicated))
 
     @property
     def oldest_transaction_timestamp(self) -> int | None:
@@ -266,6 +268,8 @@ class ProducerStateManager:
 
     def on_high_watermark_updated(self, high_watermark: Offset) -> None:
         """Note that the transactions that ended below the high watermark are stable."""
+        if not self._unreplicated:
+            return
         for first in [f for f, last in self._unreplicated.items() if last < high_watermark]:
             del self._unreplicated[first]
 

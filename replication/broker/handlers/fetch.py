@@ -11,7 +11,6 @@ is then asked and answered by id alone (KIP-516).
 """
 
 from functools import partial
-from itertools import groupby
 from operator import is_not
 
 import trio
@@ -43,7 +42,7 @@ from replication.wire.fetch import (
     FetchResponse,
     PartitionData,
 )
-from replication.wire.metadata import LeaderIdAndEpoch, NodeEndpoint
+from replication.wire.metadata import NO_CURRENT_LEADER, LeaderIdAndEpoch, NodeEndpoint
 from storage.types import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, TopicId
 
 HARD_LIMIT_UNTIL = 2
@@ -113,12 +112,14 @@ async def _catch_up_with(node: BrokerNode, context: RequestContext, request: Fet
     It may know a topic, or our leader epoch, before we do. After an error it would stay away for
     `replica.fetch.backoff.ms`, while our own metadata is on its way.
     """
-    deadline_ms = node.clock.now_ms() + min(request.max_wait_ms, CATCH_UP_MS)
     image = node.metadata.image
+    deadline_ms = None
     while await in_steps(_is_ahead(image, request, context.version)):
-        left_ms = deadline_ms - node.clock.now_ms()
-        if left_ms <= 0 or not await node.metadata.wait_at_most(
-            partial(is_not, image), timeout_ms=left_ms
+        now_ms = node.clock.now_ms()
+        if deadline_ms is None:
+            deadline_ms = now_ms + min(request.max_wait_ms, CATCH_UP_MS)
+        if now_ms >= deadline_ms or not await node.metadata.wait_at_most(
+            partial(is_not, image), timeout_ms=deadline_ms - now_ms
         ):
             return
         image = node.metadata.image
@@ -126,8 +127,12 @@ async def _catch_up_with(node: BrokerNode, context: RequestContext, request: Fet
 
 def _is_ahead(image: MetadataImage, request: FetchRequest, version: int) -> Steps[bool]:
     """Return whether `request` names a topic, a partition or a leader epoch that `image` lacks."""
+    due = 0
     for topic in request.topics:
-        yield 1
+        due += 1 + len(topic.partitions)
+        if due >= STEP:
+            yield due
+            due = 0
         _, name = _identity(image, topic.topic_id, topic.topic, version)
         known = None if name is None else image.topics.get(name)
         if known is None:
@@ -168,8 +173,12 @@ def _params(node: BrokerNode, context: RequestContext, request: FetchRequest) ->
 def _wanted(image: MetadataImage, request: FetchRequest, *, version: int) -> Steps[Wanted]:
     """Return what the request names; of a partition named twice the last (FetchRequest.fetchData)."""
     wanted: dict[TopicIdPartition, FetchInfo] = {}
+    due = 0
     for topic in request.topics:
-        yield 1
+        due += 1 + len(topic.partitions)
+        if due >= STEP:
+            yield due
+            due = 0
         topic_id, name = _identity(image, topic.topic_id, topic.topic, version)
         for number, asked in enumerate(topic.partitions, start=1):
             info = FetchInfo(
@@ -238,34 +247,37 @@ def _topics(
     node: BrokerNode, context: RequestContext, answers: Answers
 ) -> Steps[list[FetchableTopicResponse]]:
     """Neighbours of one topic share an entry; the order of the session is kept."""
-    view = View(node.metadata.image, context.listener)
-    answer = partial(_partition, view, context.version)
-    topics = []
-    for (topic_id, name), group in groupby(answers, key=lambda pair: pair[0][:2]):
-        partitions = yield from each_of(answer, list(group))
-        topics.append(
-            FetchableTopicResponse(topic=name or "", topic_id=topic_id, partitions=partitions)
-        )
+    topics: list[FetchableTopicResponse] = []
+    last: tuple[TopicId, str | None] | None = None
+    for number, (partition, answer) in enumerate(answers, start=1):
+        topic = partition[:2]
+        if topic != last:
+            topic_id, name = last = topic
+            topics.append(FetchableTopicResponse(topic=name or "", topic_id=topic_id))
+        topics[-1].partitions.append(_partition(node, context, partition, answer))
+        if number % STEP == 0:
+            yield STEP
     return topics
 
 
 def _partition(
-    view: View, version: int, answered: tuple[TopicIdPartition, FetchPartitionData]
+    node: BrokerNode,
+    context: RequestContext,
+    partition: TopicIdPartition,
+    answer: FetchPartitionData,
 ) -> PartitionData:
-    partition, answer = answered
     diverging = answer.diverging_epoch
     aborted = answer.aborted_transactions
-    leader_id, leader_epoch = _leader(view, version, partition, answer)
     return PartitionData(
         partition_index=partition.partition,
-        error_code=_error(answer.error, version),
+        error_code=_error(answer.error, context.version),
         high_watermark=answer.high_watermark,
         last_stable_offset=answer.last_stable_offset,
         log_start_offset=answer.log_start_offset,
         diverging_epoch=NO_DIVERGENCE
         if diverging is None
         else DivergingEpoch(epoch=diverging.leader_epoch, end_offset=diverging.offset),
-        current_leader=LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch),
+        current_leader=_leader(node, context, partition, answer),
         aborted_transactions=None if aborted is None else list(aborted),
         preferred_read_replica=answer.preferred_read_replica,
         records=b"" if answer.records is None else answer.records,
@@ -279,19 +291,25 @@ def _error(error: ErrorCode, version: int) -> ErrorCode:
 
 
 def _leader(
-    view: View, version: int, partition: TopicIdPartition, answer: FetchPartitionData
-) -> tuple[int, int]:
+    node: BrokerNode,
+    context: RequestContext,
+    partition: TopicIdPartition,
+    answer: FetchPartitionData,
+) -> LeaderIdAndEpoch:
     """Return the leader and its epoch, for a client that came to the wrong broker (KIP-951)."""
-    if version < LEADER_HINTS_SINCE or answer.error not in MOVED or partition.topic is None:
-        return -1, -1
-    return view.leader(partition.topic_partition)
+    if answer.error not in MOVED or context.version < LEADER_HINTS_SINCE or partition.topic is None:
+        return NO_CURRENT_LEADER
+    view = View(node.metadata.image, context.listener)
+    leader_id, leader_epoch = view.leader(partition.topic_partition)
+    return LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
 
 
 def _endpoints(node: BrokerNode, context: RequestContext, answers: Answers) -> list[NodeEndpoint]:
-    if not any(answer.error in MOVED for _, answer in answers):
+    moved = [pair for pair in answers if pair[1].error in MOVED]
+    if not moved:
         return []
     view = View(node.metadata.image, context.listener)
-    leaders = {_leader(view, context.version, *pair)[0] for pair in answers} - {-1}
+    leaders = {_leader(node, context, *pair).leader_id for pair in moved} - {-1}
     return [
         NodeEndpoint(node_id=broker_id, host=end.host, port=end.port, rack=rack)
         for broker_id, end, rack in view.brokers()

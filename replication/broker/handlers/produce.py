@@ -20,10 +20,11 @@ from replication.replica_manager import (
     support_of_produce,
     the_one_producer,
 )
+from replication.replica_manager.produce import NO_GUARDS
 from replication.server.guards.records import has_transactional_records
 from replication.server.server import CloseConnectionError, RequestContext
-from replication.steps import Steps, each_of
-from replication.wire.metadata import LeaderIdAndEpoch, NodeEndpoint
+from replication.steps import STEP, Steps, each_of
+from replication.wire.metadata import NO_CURRENT_LEADER, LeaderIdAndEpoch, NodeEndpoint
 from replication.wire.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
@@ -69,12 +70,15 @@ async def produce(
 ) -> ProduceResponse | None:
     entries, results = await in_steps(_sorted_out(node, context, request))
     if entries:
-        refused, guards = await _verify(node, context, request, entries)
-        results |= refused
+        guards = NO_GUARDS
+        if request.transactional_id is not None:
+            refused, guards = await _verify(node, context, request.transactional_id, entries)
+            results |= refused
+            entries = {each: entries[each] for each in entries.keys() - refused.keys()}
         results |= await node.replica_manager.produce.append(
             timeout_ms=request.timeout_ms,
             required_acks=request.acks,
-            entries={each: entries[each] for each in entries.keys() - refused.keys()},
+            entries=entries,
             guards=guards,
         )
     if request.acks == 0:
@@ -90,8 +94,13 @@ def _sorted_out(
     entries: dict[TopicPartition, memoryview] = {}
     results: dict[TopicPartition, ProduceResult] = {}
     lacks_id = request.transactional_id is None and (yield from has_transactional_records(request))
+    due = 0
     for topic in request.topic_data:
+        due += 1
         for data in topic.partition_data:
+            if (due := due + 1) >= STEP:
+                yield due
+                due = 0
             partition = TopicPartition(topic.name, data.index)
             assert isinstance(data.records, memoryview | None), (
                 "a request has its records in memory"
@@ -109,8 +118,9 @@ def _sorted_out(
                 results[partition] = refusal
             else:
                 entries[partition] = data.records
-            yield 1
-        yield 1
+        if due >= STEP:
+            yield due
+            due = 0
     return entries, results
 
 
@@ -128,12 +138,10 @@ def _is_unknown(node: BrokerNode, partition: TopicPartition) -> bool:
 async def _verify(
     node: BrokerNode,
     context: RequestContext,
-    request: ProduceRequest,
+    transactional_id: str,
     entries: Mapping[TopicPartition, memoryview],
 ) -> tuple[Mapping[TopicPartition, ProduceResult], Mapping[TopicPartition, VerificationGuard]]:
     """Return the answers for what may not be appended, and the guards of the rest."""
-    if request.transactional_id is None:
-        return {}, {}
     found = await in_steps(each_of(read_header, list(entries.values())))
     headers = dict(zip(entries, found, strict=True))
     opening = {each: header for each, header in headers.items() if header.is_transactional}
@@ -146,7 +154,7 @@ async def _verify(
     if producer is None:
         return {}, {}
     batches = TransactionalBatches(
-        transactional_id=request.transactional_id,
+        transactional_id=transactional_id,
         producer_id=producer[0],
         producer_epoch=producer[1],
         sequences={each: header.base_sequence for each, header in opening.items()},
@@ -205,8 +213,11 @@ def _response(
     view = View(node.metadata.image, context.listener)
     response = ProduceResponse()
     leaders: set[int] = set()
+    due = 0
     for topic in request.topic_data:
-        yield 1
+        if (due := due + 1) >= STEP:
+            yield due
+            due = 0
         if not topic.partition_data:
             continue
         answer = TopicProduceResponse(name=topic.name)
@@ -214,12 +225,15 @@ def _response(
         for data in topic.partition_data:
             partition = TopicPartition(topic.name, data.index)
             result = results[partition]
-            leader = (-1, -1)
-            if result.error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                leader = view.leader(partition)
-                leaders.add(leader[0])
+            leader = NO_CURRENT_LEADER
+            if result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                leader_id, leader_epoch = view.leader(partition)
+                leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+                leaders.add(leader_id)
             answer.partition_responses.append(_partition(partition, result, leader))
-            yield 1
+            if (due := due + 1) >= STEP:
+                yield due
+                due = 0
     if leaders and context.version >= LEADER_HINTS_SINCE:
         response.node_endpoints = [
             NodeEndpoint(node_id=broker_id, host=end.host, port=end.port, rack=rack)
@@ -230,9 +244,8 @@ def _response(
 
 
 def _partition(
-    partition: TopicPartition, result: ProduceResult, leader: tuple[int, int]
+    partition: TopicPartition, result: ProduceResult, leader: LeaderIdAndEpoch
 ) -> PartitionProduceResponse:
-    leader_id, leader_epoch = leader
     return PartitionProduceResponse(
         index=partition.partition,
         error_code=result.error,
@@ -244,5 +257,5 @@ def _partition(
             for index, message in sorted(result.record_errors.items())
         ],
         error_message=result.error_message,
-        current_leader=LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch),
+        current_leader=leader,
     )

@@ -133,6 +133,7 @@ class IncrementalContext:
     session: FetchSession
     cache: FetchSessionCache
     epoch: int
+    """The session's epoch since this request."""
     topic_names: Mapping[TopicId, str]
 
     def wanted(self) -> Steps[Wanted]:
@@ -141,7 +142,7 @@ class IncrementalContext:
     def response(self, answers: Answers) -> Steps[SessionResponse]:
         """Return what has changed; end the session if too many of its partitions do not exist."""
         session_id = self.session.session_id
-        if self.session.epoch != next_epoch(self.epoch):
+        if self.session.epoch != self.epoch:
             # Another request was accepted while this one waited.
             error = ErrorCode.INVALID_FETCH_SESSION_EPOCH
             return SessionResponse(error=error, session_id=session_id)
@@ -154,6 +155,8 @@ class IncrementalContext:
 
 def _are_unknown(answers: Answers) -> Steps[bool]:
     """Return whether more than `MOST_UNKNOWN` partitions do not exist."""
+    if len(answers) <= MOST_UNKNOWN:
+        return False
     unknown = yield from each_of(lambda pair: pair[1].error in NO_SUCH_TOPIC, answers)
     return sum(unknown) > MOST_UNKNOWN
 
@@ -193,22 +196,24 @@ class FetchManager:
                 uses_topic_ids=version >= FIRST_VERSION_WITH_TOPIC_IDS,
                 now_ms=now_ms,
             )
-        session = self.cache.get(session_id)
-        if session is None:
+        shard = self.cache.shard_of(session_id)
+        session = None if shard is None else shard.get(session_id)
+        if shard is None or session is None:
             return SessionErrorContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != session_epoch:
             return SessionErrorContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != (version >= FIRST_VERSION_WITH_TOPIC_IDS):
             return SessionErrorContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.epoch = next_epoch(session.epoch)  # before a pause: no other request may have it
+        # Before a pause: no other request may have it.
+        epoch = session.epoch = next_epoch(session_epoch)
         yield from session.update(wanted, forgotten)
         if not session.partitions:
-            self.cache.remove(session_id)
+            shard.remove(session_id)
             return SessionlessContext(wanted)
         yield from session.agree_on(terms)
-        if self.cache.get(session_id) is not session:  # it was evicted in a pause
+        if session.has_ended:  # it was evicted in a pause
             return SessionErrorContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        self.cache.touch(session, now_ms)
+        shard.touch(session, now_ms)
         return IncrementalContext(
-            session=session, cache=self.cache, epoch=session_epoch, topic_names=topic_names
+            session=session, cache=self.cache, epoch=epoch, topic_names=topic_names
         )

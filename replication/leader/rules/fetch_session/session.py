@@ -22,7 +22,6 @@ that named it came.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from itertools import compress
 from operator import attrgetter, itemgetter
 from typing import TypeAlias
 
@@ -40,7 +39,7 @@ from replication.leader.rules.fetch_data import (
 from replication.leader.rules.fetch_session import INITIAL_EPOCH, next_epoch
 from replication.leader.rules.isr import Pulse
 from replication.leader.rules.settled import Settled
-from replication.steps import Steps, each_of
+from replication.steps import STEP, Steps, each_of
 from storage.types import NO_OFFSET, NO_TOPIC_ID, Offset, TopicId
 
 PartitionKey: TypeAlias = tuple[TopicId | str | None, int]
@@ -159,10 +158,14 @@ class FetchSession:
 
     def update(self, wanted: Wanted, forgotten: Sequence[TopicIdPartition]) -> Steps[None]:
         """Apply the partitions that a request adds, changes and forgets."""
-        if wanted:
-            yield from each_of(self._want, wanted)
-        if forgotten:
-            yield from each_of(self._forget, forgotten)
+        for number, pair in enumerate(wanted, start=1):
+            self._want(pair)
+            if number % STEP == 0:
+                yield STEP
+        for number, partition in enumerate(forgotten, start=1):
+            self._forget(partition)
+            if number % STEP == 0:
+                yield STEP
 
     def _want(self, pair: tuple[TopicIdPartition, FetchInfo]) -> None:
         key = partition_key(pair[0])
@@ -214,6 +217,8 @@ class FetchSession:
         if self.unnamed:
             yield from each_of(lambda cached: cached.resolve_name(topic_names), unsettled)
             self.unnamed = sum((yield from each_of(_is_unnamed, unsettled)))
+        if len(unsettled) <= STEP:
+            return [cached.wanted for cached in unsettled]
         return (yield from each_of(_WANTED, unsettled))
 
     def everything(self) -> Wanted:
@@ -232,10 +237,13 @@ class FetchSession:
 
     def changed(self, answers: Answers) -> Steps[Answers]:
         """Return the answers that say something new."""
-        if not answers:
-            return []
-        is_news = yield from each_of(self._is_news, answers)
-        return list(compress(answers, is_news))
+        changed = []
+        for number, pair in enumerate(answers, start=1):
+            if self._is_news(pair):
+                changed.append(pair)
+            if number % STEP == 0:
+                yield STEP
+        return changed
 
     def _is_news(self, pair: tuple[TopicIdPartition, FetchPartitionData]) -> bool:
         key, answer = partition_key(pair[0]), pair[1]
