@@ -17,9 +17,10 @@ PACKAGES = ("storage", "replication", "scenarios", "pipeline")
 # Run by name, so that no import line names them.
 ENTRY_POINTS = {
     "replication.cli.__main__",
-    # Declared before a broker serves them (KIP-848).
+    # Written before a broker serves them (KIP-848).
+    "replication.groups.rules.consumer_group.heartbeat",
+    "replication.groups.rules.consumer_group.sessions",
     "replication.wire.consumer_group_describe",
-    "replication.wire.consumer_group_heartbeat",
 }
 IMPORT_FROM = re.compile(r"^\s*from ([\w.]+) import (\([^)]*\)|.*)$", re.MULTILINE)
 IMPORT = re.compile(r"^\s*import ([\w.]+)", re.MULTILINE)
