@@ -27,7 +27,7 @@ session may end, or another request may change its terms: then nothing more is s
 """
 
 from collections.abc import Callable, Collection, Hashable
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 import attrs
 import trio
@@ -73,10 +73,6 @@ class _Room:
     limit: int
     min_one: bool
 
-    @classmethod
-    def of(cls, params: FetchParams) -> Self:
-        return cls(params.max_bytes, min_one=not params.hard_max_bytes)
-
     def take(self, size: int) -> None:
         self.min_one = self.min_one and size == 0
         self.limit = max(0, self.limit - size)
@@ -91,6 +87,7 @@ class DelayedFetch:
     wanted: dict[TopicPartition, FetchInfo] = attrs.field(factory=dict)
     available: dict[TopicPartition, int] = attrs.field(factory=dict)
     total: int = 0
+    known: Known = attrs.field(factory=dict)
     moved: set[TopicPartition] = attrs.field(factory=set)
     unsettled: dict[TopicPartition, CachedPartition] = attrs.field(factory=dict)
     """The partitions that were settled in the session when the fetch came, and are not any more."""
@@ -102,12 +99,14 @@ class DelayedFetch:
 
     def note(self, wanted: Wanted, answers: Answers) -> None:
         """Note what the first read of these partitions has found."""
-        for (_, info), (asked, answer) in zip(wanted, answers, strict=True):
+        for pair, (asked, answer) in zip(wanted, answers, strict=True):
             topic_partition = asked.topic_partition
-            self.wanted[topic_partition] = info
+            self.wanted[topic_partition] = pair[1]
             if answer.records is not None:
                 self.available[topic_partition] = answer.records.size
                 self.total += answer.records.size
+            elif self.path.may_keep(self.params, topic_partition, answer):
+                self.known[pair] = answer
 
     def on_unsettled(self, cached: CachedPartition) -> None:
         """Watch a partition that was settled in the session as soon as it has moved (Rule 6)."""
@@ -186,14 +185,19 @@ class FetchPath:
             session.pulse.last_fetch_ms = self.clock.now_ms()
         if len(wanted) > READ_AT_ONCE:
             return await self._fetch_many(params, wanted, session)
-        answers = self._read_some(params, wanted, _Room.of(params), session=session, known=None)
+        answers = self._read_some(
+            params,
+            wanted,
+            _Room(params.max_bytes, not params.hard_max_bytes),
+            session=session,
+            known=None,
+        )
         self.meters.fetch_has_come(answers)
         if self._is_final(params, wanted, session, answers):
             await trio.lowlevel.checkpoint()
             return answers
         delayed = DelayedFetch(self, params)
         delayed.note(wanted, answers)
-        known = self._known(params, wanted, answers)
         del answers  # its regions would pin their files
         listeners = [] if session is None else session.listeners
         listeners.append(delayed.on_unsettled)
@@ -201,7 +205,7 @@ class FetchPath:
             await self.purgatory.wait(delayed, delayed.wanted, timeout_ms=params.max_wait_ms)
         finally:
             listeners.remove(delayed.on_unsettled)
-        return await self._read_again(params, wanted, session, delayed, known)
+        return await self._read_again(params, wanted, session, delayed)
 
     async def _fetch_many(
         self, params: FetchParams, wanted: Wanted, session: FetchSession | None
@@ -217,12 +221,11 @@ class FetchPath:
                 )
                 if self._is_final(params, wanted, session, answers):
                     return answers
-                known = await in_steps(self._known_of_many(params, wanted, answers))
                 del answers
                 await self.purgatory.wait_watched(delayed, timeout_ms=params.max_wait_ms)
         finally:
             listeners.remove(delayed.on_unsettled)
-        return await self._read_again(params, wanted, session, delayed, known)
+        return await self._read_again(params, wanted, session, delayed)
 
     def _is_final(
         self,
@@ -235,30 +238,16 @@ class FetchPath:
         nothing = not wanted and not (session is not None and session.any_settled)
         return params.max_wait_ms <= 0 or nothing or _is_enough(params, answers)
 
-    def _known(self, params: FetchParams, wanted: Wanted, answers: Answers) -> Known:
-        """Return the answers that hold until their partition moves; those with records are left out."""
-        known: Known = {}
-        throttles = self._throttles(params)
-        for pair, (asked, answer) in zip(wanted, answers, strict=True):
-            if answer.records is not None:
-                continue
-            partition = self.hosted.find(asked.topic_partition)
-            if partition is not None and (
-                # This very fetch has moved it after the read.
-                partition.log.high_watermark != answer.high_watermark
-                or (throttles and self._is_held_back(params, partition))
-            ):
-                continue
-            known[pair] = answer
-        return known
-
-    def _known_of_many(self, params: FetchParams, wanted: Wanted, answers: Answers) -> Steps[Known]:
-        known: Known = {}
-        for start in range(0, len(wanted), STEP):
-            some = slice(start, start + STEP)
-            known |= self._known(params, wanted[some], answers[some])
-            yield STEP
-        return known
+    def may_keep(
+        self, params: FetchParams, topic_partition: TopicPartition, answer: FetchPartitionData
+    ) -> bool:
+        """Return whether `answer`, just read and without records, holds until its partition moves."""
+        partition = self.hosted.find(topic_partition)
+        return partition is None or (
+            # This very fetch may have moved it after the read.
+            partition.log.high_watermark == answer.high_watermark
+            and not self._is_held_back(params, partition)
+        )
 
     async def _read_again(
         self,
@@ -266,27 +255,31 @@ class FetchPath:
         wanted: Wanted,
         session: FetchSession | None,
         delayed: DelayedFetch,
-        known: Known,
     ) -> Answers:
-        """Read what has no answer in `known`, or has moved since, after the wait."""
+        """Read what `delayed` knows no answer of, or has moved since, after the wait."""
         if session is not None and session.terms != self.terms(params):
             # The follower has registered again meanwhile (KIP-903): no answer is what it was, and
             # the position in this fetch is that of a process which is gone.
             return await in_steps(self._read(params, session.everything(), known={}))
-        if session is not None and (woken := delayed.woken):
-            wanted = await in_steps(session.in_order(wanted + woken))
+        if session is not None and delayed.unsettled:
+            wanted = await in_steps(session.in_order(wanted + delayed.woken))
         if len(wanted) > READ_AT_ONCE:
-            return await in_steps(self._read(params, wanted, known=known, moved=delayed.moved))
+            return await in_steps(
+                self._read(params, wanted, known=delayed.known, moved=delayed.moved)
+            )
         return self._read_some(
-            params, wanted, _Room.of(params), session=None, known=known, moved=delayed.moved
+            params,
+            wanted,
+            _Room(params.max_bytes, not params.hard_max_bytes),
+            session=None,
+            known=delayed.known,
+            moved=delayed.moved,
         )
-
-    def _throttles(self, params: FetchParams) -> bool:
-        """Return whether a partition of such a fetch may be throttled at all."""
-        return params.from_follower and self.quota.throttles
 
     def _is_held_back(self, params: FetchParams, partition: Partition) -> bool:
         """Return whether the partition is throttled (ReplicaManager.shouldLeaderThrottle)."""
+        if not (params.from_follower and self.quota.throttles):
+            return False
         now_ms = self.clock.now_ms()
         return (
             self.quota.holds_back(partition.topic_partition, now_ms=now_ms)
@@ -301,7 +294,7 @@ class FetchPath:
         As `Partition.available_bytes`, but nothing is available while the partition is throttled.
         """
         available = partition.available_bytes(params, info, enough=enough)
-        if available and self._throttles(params) and self._is_held_back(params, partition):
+        if available and self._is_held_back(params, partition):
             return 0
         return available
 
@@ -320,7 +313,7 @@ class FetchPath:
         On arrival (`known` is None) note the follower's position too, settle in `session` the
         partitions that have nothing new, and watch each for `delayed`, if given, from its read on.
         """
-        room = _Room.of(params)
+        room = _Room(params.max_bytes, not params.hard_max_bytes)
         answers: Answers = []
         for start in range(0, len(wanted), READ_AT_ONCE):
             if start and session is not None and not session.may_settle(self.terms(params)):
@@ -348,7 +341,6 @@ class FetchPath:
         moved: Collection[TopicPartition] = (),
     ) -> Answers:
         answers: Answers = []
-        throttles = self._throttles(params)
         for pair in wanted:
             asked = pair[0]
             topic_partition = asked.topic_partition
@@ -362,7 +354,6 @@ class FetchPath:
                     topic_partition,
                     room,
                     session=session,
-                    throttles=throttles,
                     note=known is None,
                 )
             if answer.records is not None:
@@ -378,7 +369,6 @@ class FetchPath:
         room: _Room,
         *,
         session: FetchSession | None,
-        throttles: bool,
         note: bool,
     ) -> FetchPartitionData:
         """Read one partition, and settle it in `session` if it has nothing new."""
@@ -389,7 +379,7 @@ class FetchPath:
             return FetchPartitionData(error=error.code)
         if asked.topic_id not in (NO_TOPIC_ID, partition.topic_id):
             return FetchPartitionData(error=ErrorCode.INCONSISTENT_TOPIC_ID)
-        held_back = throttles and self._is_held_back(params, partition)
+        held_back = self._is_held_back(params, partition)
         try:
             answer = partition.fetch(
                 params,

@@ -118,7 +118,8 @@ class LocalReplicas:
             self.on_storage_failure(hosted, error)
             raise
         if records is not None:
-            self.quota.record({partition: len(records)}, now_ms=self.clock.now_ms())
+            if self.quota.throttles:
+                self.quota.record({partition: len(records)}, now_ms=self.clock.now_ms())
             self.bytes_in.mark(hosted, len(records))
         return info
 

@@ -92,10 +92,12 @@ class TopicMeters:
 
     def fetched(self, answers: Answers, *, by_follower: bool) -> None:
         for asked, answer in answers:
-            if answer.records_size and by_follower:
-                self._of_all[REPLICATION_BYTES_OUT].mark(answer.records_size)
-            elif answer.records_size:
-                self._mark(asked.topic, {BYTES_OUT: answer.records_size})
+            if answer.records is None:
+                continue
+            if by_follower:
+                self._of_all[REPLICATION_BYTES_OUT].mark(answer.records.size)
+            else:
+                self._mark(asked.topic, {BYTES_OUT: answer.records.size})
 
     def _mark(self, topic: str | None, marks: Mapping[str, int]) -> None:
         # The clock is read once: that costs more than to count.

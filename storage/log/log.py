@@ -351,7 +351,7 @@ class Log:
         placed = place(
             records,
             batches,
-            first_offset=self.log_end_offset,
+            first_offset=self.local.log_end_offset,
             leader_epoch=leader_epoch,
             append_time=append_time,
         )
@@ -601,7 +601,7 @@ class Log:
     def update_high_watermark(self, offset: Offset) -> bool:
         """Set the high watermark, inside the log; return whether that changed it."""
         return self._set_high_watermark(
-            max(self.log_start_offset, min(offset, self.log_end_offset))
+            max(self.log_start_offset, min(offset, self.local.log_end_offset))
         )
 
     def _set_high_watermark(self, offset: Offset) -> bool:

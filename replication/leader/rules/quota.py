@@ -93,6 +93,8 @@ class ReplicationQuota:
 
     rate: SampledRate = attrs.field(factory=SampledRate)
     bytes_per_second: int = UNLIMITED
+    throttles: bool = attrs.field(default=False, init=False)
+    """Whether any replica is named at all."""
     _throttled: dict[str, frozenset[int] | None] = attrs.field(factory=dict)
     """By topic: the partitions, or None for all of them."""
 
@@ -100,21 +102,18 @@ class ReplicationQuota:
         """Throttle these replicas of `topic`, each `partition:broker` or a star for all; no others."""
         replicas = tuple(replicas)
         if replicas == (EVERY_REPLICA,):
-            self._throttled[topic] = None
-            return
-        pairs = (each.split(":") for each in replicas)
-        ours = frozenset(int(partition) for partition, broker in pairs if int(broker) == broker_id)
+            ours = None
+        else:
+            pairs = (each.split(":") for each in replicas)
+            ours = frozenset(int(number) for number, broker in pairs if int(broker) == broker_id)
         self.forget(topic)
-        if ours:
+        if ours is None or ours:
             self._throttled[topic] = ours
+            self.throttles = True
 
     def forget(self, topic: str) -> None:
         self._throttled.pop(topic, None)
-
-    @property
-    def throttles(self) -> bool:
-        """Whether any replica is named at all."""
-        return bool(self._throttled)
+        self.throttles = bool(self._throttled)
 
     def is_throttled(self, partition: TopicPartition) -> bool:
         numbers = self._throttled.get(partition.topic, frozenset())

@@ -146,7 +146,7 @@ class IncrementalContext:
             # Another request was accepted while this one waited.
             error = ErrorCode.INVALID_FETCH_SESSION_EPOCH
             return SessionResponse(error=error, session_id=session_id)
-        if (yield from _are_unknown(answers)):
+        if len(answers) > MOST_UNKNOWN and (yield from _are_unknown(answers)):
             self.cache.remove(session_id)
             session_id = INVALID_SESSION_ID
         changed = yield from self.session.changed(answers)

@@ -95,7 +95,7 @@ class CachedPartition:
     def is_news(self, answer: FetchPartitionData) -> bool:
         """Return whether `answer` says something new (Rule 1), and remember it if so."""
         changed = (
-            answer.records_size > 0
+            answer.records is not None
             or answer.high_watermark != self.high_watermark
             or answer.log_start_offset != self.log_start_offset
             or answer.preferred_read_replica >= 0
@@ -251,7 +251,7 @@ class FetchSession:
         if cached is None:
             return False  # another request has forgotten it in a pause
         is_news = cached.is_news(answer)
-        if is_news and answer.records_size > 0:
+        if is_news and answer.records is not None:
             cached.place = self._last_place()
         if cached.settled_at is not None:
             self.unsettled.pop(key, None)
