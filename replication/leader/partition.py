@@ -17,8 +17,6 @@ Rule 4: nothing here waits, and a log has one writer at a time: the owner remove
 from its fetcher before it makes it leader.
 """
 
-from functools import partial
-
 import attrs
 
 from replication.errors import ErrorCode, KafkaError
@@ -288,20 +286,18 @@ class Partition:
     def _append_from_leader(
         self, records: memoryview, leader_epoch: LeaderEpoch, wall_ms: int
     ) -> LogAppendInfo:
-        append = partial(
-            self.log.append_as_follower, records, leader_epoch=leader_epoch, wall_ms=wall_ms
-        )
+        log = self.log
         try:
-            return append()
+            return log.append_as_follower(records, leader_epoch=leader_epoch, wall_ms=wall_ms)
         except UnexpectedAppendOffsetError as error:
             # The leader's log starts inside a batch (after DeleteRecords). An empty log
             # may start where that batch does; any other overlap is a divergence.
-            log_end = self.log.log_end_offset
-            empty = log_end == self.log.log_start_offset
+            log_end = log.log_end_offset
+            empty = log_end == log.log_start_offset
             if not (empty and error.first_offset < log_end <= error.last_offset):
                 raise
-            self.log.truncate_fully_and_start_at(error.first_offset)
-            return append()
+            log.truncate_fully_and_start_at(error.first_offset)
+            return log.append_as_follower(records, leader_epoch=leader_epoch, wall_ms=wall_ms)
 
     # Deleting records.
 

@@ -166,20 +166,20 @@ class Purgatory(Generic[Key]):
             return 0
         woken = 0
         for watch in list(watches):
-            if not watch.leaves and self._satisfied(watch, key):
+            if watch.leaves:
+                continue
+            try:
+                satisfied = watch.operation.satisfied_by(key)
+            except Exception as error:
+                # A bug in one operation must not keep the others waiting: it ends its own wait.
+                if self._on_bug is None:
+                    raise
+                self._on_bug(error)
+                satisfied = True
+            if satisfied:
                 watch.wake()
                 woken += 1
         return woken
-
-    def _satisfied(self, watch: _Watch[Key], key: Key) -> bool:
-        try:
-            return watch.operation.satisfied_by(key)
-        except Exception as error:
-            # A bug in one operation must not keep the others waiting: it ends its own wait.
-            if self._on_bug is None:
-                raise
-            self._on_bug(error)
-            return True
 
     def _forget(self, watch: _Watch[Key]) -> None:
         del self._waiting[watch.operation]

@@ -84,8 +84,9 @@ class TopicMeters:
     def fetch_has_come(self, answers: Answers) -> None:
         """Count a fetch that has arrived, by the answers of its first read."""
         counted: dict[str | None, int] = {}
-        for asked, _ in answers:
-            topic = None if self.hosted.find(asked.topic_partition) is None else asked.topic
+        for asked, answer in answers:
+            is_here = answer.error is ErrorCode.NONE or self.hosted.find(asked.topic_partition)
+            topic = asked.topic if is_here else None
             counted[topic] = counted.get(topic, 0) + 1
         for topic, count in counted.items():
             self._mark(topic, {FETCHES: count})

@@ -331,11 +331,13 @@ class Log:
         Raise LongCheckError where checking `records` costs more than `allowance`: the caller
         prepares them elsewhere then.
         """
-        self.local.check_usable()
+        local = self.local
+        local.check_usable()
+        config = local.config
         if isinstance(records, memoryview):
             records = prepare_append(
                 records,
-                self.config,
+                config,
                 wall_ms=wall_ms,
                 from_client=from_client,
                 allowance=allowance,
@@ -347,11 +349,11 @@ class Log:
             duplicate = self.producers.check(header, marker, from_client=from_client, terms=terms)
             if duplicate is not None:
                 return duplicate_info(duplicate, self.log_start_offset)
-        append_time = wall_ms if self.config.stamps_append_time else None
+        append_time = wall_ms if config.stamps_append_time else None
         placed = place(
             records,
             batches,
-            first_offset=self.local.log_end_offset,
+            first_offset=local.log_end_offset,
             leader_epoch=leader_epoch,
             append_time=append_time,
         )

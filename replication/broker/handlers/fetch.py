@@ -219,15 +219,17 @@ def _identity(
 
 def _sort_out(image: MetadataImage, wanted: Wanted) -> Steps[tuple[Wanted, Answers]]:
     """Return those to read, and the answers of those that cannot be."""
+    topics = image.topics
     readable: Wanted = []
     unreadable: Answers = []
     for number, pair in enumerate(wanted, start=1):
         if number % STEP == 0:
             yield STEP
         partition = pair[0]
-        if partition.topic is None:
+        name = partition.topic
+        if name is None:
             unreadable.append((partition, _unknown(ErrorCode.UNKNOWN_TOPIC_ID)))
-        elif image.partition(partition.topic_partition) is None:
+        elif name not in topics or partition.partition not in topics[name].partitions:
             unreadable.append((partition, _unknown(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
         else:
             readable.append(pair)

@@ -223,6 +223,8 @@ class FollowerState:
 
     def keep_times(self) -> None:
         """Copy the times of the pulse, so that its later ones do not count."""
+        if self.pulse is None:
+            return
         self._last_caught_up_ms, self._last_fetch_ms = self.last_caught_up_ms, self.last_fetch_ms
         self.pulse = None
 

@@ -139,7 +139,7 @@ class LogReader:
         """Return the offset up to which a reader at this isolation may see, exclusive."""
         match isolation:
             case Isolation.LOG_END:
-                return self.log.log_end_offset
+                return self.log.local.log_end_offset
             case Isolation.HIGH_WATERMARK:
                 return self.log.high_watermark
             case Isolation.LAST_STABLE:

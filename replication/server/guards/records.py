@@ -11,7 +11,7 @@ from replication.net.pace import in_steps
 from replication.security.rules.acls import Operation, ResourceType
 from replication.server.guards.access import Access, all_refused, sorted_out
 from replication.server.server import CloseConnectionError, Handler
-from replication.steps import Steps
+from replication.steps import STEP, Steps
 from replication.wire.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, FetchTopic
 from replication.wire.produce import ProduceRequest, ProduceResponse, TopicProduceResponse
 from storage.batch.record_batch import (
@@ -119,12 +119,18 @@ def _close_without_acks(request: ProduceRequest) -> None:
 
 def has_transactional_records(request: ProduceRequest) -> Steps[bool]:
     """Return whether the first batch of some partition is transactional."""
+    due = 0
     for topic in request.topic_data:
+        due += 1
         for data in topic.partition_data:
+            if (due := due + 1) >= STEP:
+                yield due
+                due = 0
             if _is_transactional(data.records):
                 return True
-            yield 1
-        yield 1
+        if due >= STEP:
+            yield due
+            due = 0
     return False
 
 
