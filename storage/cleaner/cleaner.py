@@ -79,7 +79,7 @@ from storage.log.segment import (
     TRANSACTION_INDEX_SUFFIX,
     Segment,
 )
-from storage.log.segment_file import read_batches
+from storage.log.segment_file import read_chunks
 from storage.types import Buffer, Offset
 
 _WRITE_BYTES: Final = 1 << 20
@@ -389,18 +389,21 @@ class Cleaning:
         with _being_there(source) as path:
             file = self.log.local.file_system.open_for_reading(path)
         together: list[SoundBatch] = []
-        size = 0
+        size, chunk_size = 0, max(self.read_bytes, bytes_at_once)
         try:
-            for batch in read_batches(file, position, source.size, chunk_size=self.read_bytes):
-                found = sound_batch(batch.header, batch.data)
-                together.append(found)
-                size += HEADER_SIZE + len(found.records)
-                position = batch.position + batch.header.size
-                if size >= bytes_at_once:
+            for chunk in read_chunks(file, position, source.size, chunk_size=chunk_size):
+                for at, header in chunk.batches:
+                    batch = sound_batch(chunk.data, at, header)
+                    together.append(batch)
+                    size += HEADER_SIZE + batch.end - batch.begin
+                    position = chunk.position + at + header.size
+                    if size >= bytes_at_once:
+                        yield together
+                        together, size = [], 0
+                # Those of one chunk are looked at where they stand.
+                if together:
                     yield together
                     together, size = [], 0
-            if together:
-                yield together
         finally:
             file.close()
         if position != source.size:

@@ -1,6 +1,6 @@
 """The walk over the records of many batches at a time, with numpy: see `storage.cleaner.record_walk`.
 
-    batches      [k1 k2 k1][k3 k1]      a MiB of them, decompressed, in one row of bytes
+    batches      [k1 k2 k1][k3 k1]      2 MiB of them, where they were read or decompressed
     columns      offset, key, ...       `storage.batch.columns.vectors` finds them
     digests      of all keys            128 bits each
     slots        of all digests         of the same offset map, 24 bytes each, found together
@@ -32,6 +32,7 @@ from storage.batch.columns.vectors import (
     read_all_but_headers,
     record_bodies,
 )
+from storage.batch.record_batch import BatchHeader
 from storage.batch.records import skip_records
 from storage.cleaner.offset_map import CELLS_PER_SLOT, OffsetMap
 from storage.cleaner.record_walk import (
@@ -43,12 +44,17 @@ from storage.cleaner.record_walk import (
     stays,
 )
 from storage.errors import CorruptRecordError
-from storage.types import NO_OFFSET, Buffer, Offset
+from storage.types import NO_OFFSET, Offset
 
 # What a slot begins with that has a key and no offset yet: an offset of 0 is the least.
 _ENTERED: Final = 1
-_BYTES_AT_ONCE: Final = 1 << 20
+_BYTES_AT_ONCE: Final = 1 << 21
 _RECORDS_MOST: Final = 1 << 14
+
+_SLOTS_AT_FIRST: Final = 1 << 12
+# Where so much of the slots in use is taken, so many times more are used.
+_SPREAD_AT: Final = 0.5
+_SPREAD_BY: Final = 8
 
 # Longer keys are not many, and each word of the longest key is a step for all of them.
 _SHORT_KEY: Final = 256
@@ -69,10 +75,19 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 class _Stretch(NamedTuple):
     """All records of a batch, or some of one that has very many."""
 
-    batch: JudgedBatch
-    records: Buffer
+    judged: JudgedBatch
+    begin: int
+    end: int
     record_count: int
     is_last: bool
+
+    @property
+    def header(self) -> BatchHeader:
+        return self.judged.batch.header
+
+    @property
+    def source(self) -> bytes:
+        return self.judged.batch.source
 
 
 @attrs.frozen
@@ -83,6 +98,7 @@ class _Records:
     data: bytes
     # The first record of each stretch, and the first one after them all.
     borders: Integers
+    begins: Integers
     ends: Integers
     offsets: Integers
     timestamp_deltas: Integers
@@ -109,23 +125,26 @@ class ByColumn:
 
     offset_map: OffsetMap
     bytes_at_once: int = _BYTES_AT_ONCE
+    _slots: "Slots" = attrs.field(init=False)
+
+    @_slots.default
+    def _slots_of_map(self) -> "Slots":
+        return Slots(self.offset_map)
 
     def enter(self, batches: Sequence[SoundBatch], first_dirty_offset: Offset) -> bool:
         """Enter the keys from `first_dirty_offset` on; return whether the map had room for them."""
-        slots, last = Slots(self.offset_map), NO_OFFSET
-        for records in _taken_apart(
-            JudgedBatch(each.header, each.records, drops_tombstones=False) for each in batches
-        ):
+        last = NO_OFFSET
+        for records in _taken_apart(JudgedBatch(each, drops_tombstones=False) for each in batches):
             rows = np.flatnonzero(
                 (records.key_lengths >= 0) & (records.offsets >= first_dirty_offset)
             )
             found, offsets = records.digests(rows), records.offsets[rows]
-            fitting = slots.fitting(found)
-            slots.put(found[:fitting], offsets[:fitting])
+            fitting = self._slots.fitting(found)
+            self._slots.put(found[:fitting], offsets[:fitting])
             if fitting:
                 last = int(offsets[fitting - 1])
             if fitting < rows.size:
-                bases = records.per_record([s.batch.header.base_offset for s in records.stretches])
+                bases = records.per_record([each.header.base_offset for each in records.stretches])
                 self.offset_map.saw(max(last, int(bases[rows[fitting]]) - 1))
                 return False
         return True
@@ -145,8 +164,8 @@ class ByColumn:
         has_key, latest = records.key_lengths >= 0, self.offset_map.latest_offset
         rows = np.flatnonzero(has_key)
         last = np.full(has_key.size, NO_OFFSET, np.int64)
-        last[rows] = Slots(self.offset_map).get(records.digests(rows))
-        drops = [each.batch.drops_tombstones for each in records.stretches]
+        last[rows] = self._slots.get(records.digests(rows))
+        drops = [each.judged.drops_tombstones for each in records.stretches]
         staying: Flags = stays(
             offset=records.offsets,
             last=last,
@@ -159,42 +178,72 @@ class ByColumn:
         return staying
 
 
-@attrs.frozen
+@attrs.define(eq=False)
 class Slots:
-    """The slots of an offset map, searched for many keys at once."""
+    """The slots of an offset map, searched for many keys at once.
+
+    Of the map's memory only so much is used as its keys need, so that the processor's caches hold
+    the map of a small log.
+    """
 
     offset_map: OffsetMap
+    # Those in use; the map's first ones.
     _cells: Integers = attrs.field(init=False)
 
-    @_cells.default
-    def _columns_of_cells(self) -> Integers:
-        return np.frombuffer(self.offset_map.cells, np.int64).reshape(-1, CELLS_PER_SLOT)
+    def __attrs_post_init__(self) -> None:
+        self._cells = self._first(_SLOTS_AT_FIRST)
+
+    def _first(self, count: int) -> Integers:
+        cells = np.frombuffer(self.offset_map.cells, np.int64)
+        return cells[: min(count, self.offset_map.slots) * CELLS_PER_SLOT].reshape(
+            -1, CELLS_PER_SLOT
+        )
 
     def get(self, found: Digest) -> Integers:
         """Return the offset of each key; NO_OFFSET for one that is not in the map."""
-        offsets = np.full(len(found), NO_OFFSET, np.int64)
+        offsets = np.empty(len(found), np.int64)
         rows, slots = np.arange(len(found)), self._first_slots(found)
         while rows.size:
-            cells = self._cells[slots]
-            same = _is_same(cells, found[rows])
-            offsets[rows[same]] = cells[same, 0] - 1
-            going = ~same & (cells[:, 0] != 0)
+            cells = self._cells.take(slots, axis=0)
+            same = _is_same(cells, found)
+            offsets[rows] = np.where(same, cells[:, 0] - 1, NO_OFFSET)
+            going = np.flatnonzero(~same & (cells[:, 0] != 0))
             rows, slots = rows[going], self._next_slots(slots[going])
+            found = found.take(going, axis=0)
         return offsets
 
     def put(self, found: Digest, offsets: Integers) -> None:
         """Enter keys, each of which was last seen at its offset, where there is room for all."""
-        rows, slots = np.arange(len(found)), self._first_slots(found)
-        while rows.size:
-            cells = self._cells[slots]
+        while self.offset_map.size + len(found) > len(self._cells) * _SPREAD_AT:
+            if len(self._cells) == self.offset_map.slots:
+                break
+            self._spread()
+        self._enter(found, offsets)
+
+    def _spread(self) -> None:
+        """Use more slots. What they hold is copied meanwhile: a 16th of the map's memory at most."""
+        entered = self._cells[self._cells[:, 0] != 0]
+        self._cells[:] = 0
+        self._cells = self._first(_SPREAD_BY * len(self._cells))
+        self.offset_map.size = 0
+        for first in range(0, len(entered), _RECORDS_MOST):
+            some = entered[first : first + _RECORDS_MOST]
+            self._enter(np.ascontiguousarray(some[:, 1:]).view(np.uint64), some[:, 0] - 1)
+
+    def _enter(self, found: Digest, offsets: Integers) -> None:
+        slots = self._first_slots(found)
+        while slots.size:
+            cells = self._cells.take(slots, axis=0)
             free = np.flatnonzero(cells[:, 0] == 0)
             if free.size:
-                self._claim(slots[free], found[rows[free]])
-                cells = self._cells[slots]
-            same = _is_same(cells, found[rows])
+                self._claim(slots[free], found.take(free, axis=0))
+                cells = self._cells.take(slots, axis=0)
+            same = _is_same(cells, found)
+            here, going = np.flatnonzero(same), np.flatnonzero(~same)
             # Of records of one key the last one is written last, and stays.
-            self._cells[slots[same], 0] = np.maximum(cells[same, 0], offsets[rows[same]] + 1)
-            rows, slots = rows[~same], self._next_slots(slots[~same])
+            self._cells[slots[here], 0] = np.maximum(cells[here, 0], offsets[here] + 1)
+            slots, offsets = self._next_slots(slots[going]), offsets[going]
+            found = found.take(going, axis=0)
 
     def fitting(self, found: Digest) -> int:
         """Return how many of the keys, from the first on, can be entered before the map is full."""
@@ -211,10 +260,10 @@ class Slots:
         """Put keys into slots that are free; where several want the same slot, one gets it."""
         claims = np.arange(1, slots.size + 1)
         self._cells[slots, 0] = claims
-        got = self._cells[slots, 0] == claims
-        self._cells[slots[got], 1:] = found[got].view(np.int64)
+        got = np.flatnonzero(self._cells[slots, 0] == claims)
+        self._cells[slots[got], 1:] = found.take(got, axis=0).view(np.int64)
         self._cells[slots[got], 0] = _ENTERED
-        self.offset_map.size += int(np.count_nonzero(got))
+        self.offset_map.size += got.size
 
     def _first_slots(self, found: Digest) -> Integers:
         return (found[:, 0] % np.uint64(len(self._cells))).astype(np.int64)
@@ -235,19 +284,23 @@ def _is_same(cells: Integers, found: Digest) -> Flags:
 
 
 def digests(data: bytes, starts: Integers, lengths: Integers) -> Digest:
-    """Return the digest of each key in `data`, behind which there are eight bytes more."""
+    """Return the digest of each key in `data`, which has eight bytes where any key has one."""
     is_long = lengths > _SHORT_KEY
     short = np.where(is_long, 0, lengths)
     # With the length in it: zero bytes at its end make another key.
     found = np.stack((short, ~short), axis=1).view(np.uint64)
-    words: Digest = np.ndarray((len(data) - _WORD + 1,), "<u8", data, 0, (1,))
+    last = len(data) - _WORD
+    words: Digest = np.ndarray((max(last + 1, 0),), "<u8", data, 0, (1,))
     rows: Integers | slice = slice(None)
     for at in range(0, int(short.max(initial=0)), _WORD):
-        left = short - at
+        left, places = short - at, starts + at
         if left.min() <= 0:
             rows = np.flatnonzero(left > 0)
-            left = left[rows]
-        word = words[starts[rows] + at] & _MASKS[np.minimum(left, _WORD)]
+            left, places = left[rows], places[rows]
+        # At the very end of the data a word begins earlier, with bytes that are not of the key.
+        early = np.maximum(places - last, 0)
+        word = words[places - early] >> (early * 8).astype(np.uint64)
+        word &= _MASKS[np.minimum(left, _WORD)]
         for column, mixer in enumerate(_MIXERS):
             found[rows, column] = _mixed(found[rows, column] ^ word, mixer)
     if is_long.any():
@@ -281,34 +334,46 @@ def _taken_apart(batches: Iterable[JudgedBatch]) -> Iterator[_Records]:
         yield _columns(together)
 
 
-def _stretches(batch: JudgedBatch) -> Iterator[_Stretch]:
-    records, left = memoryview(batch.records), batch.header.record_count
+def _stretches(judged: JudgedBatch) -> Iterator[_Stretch]:
+    header, _, source, begin, end = judged.batch
+    left = header.record_count
     while left > _RECORDS_MOST:
-        end = skip_records(records, 0, _RECORDS_MOST)
-        yield _Stretch(batch, records[:end], _RECORDS_MOST, is_last=False)
-        records, left = records[end:], left - _RECORDS_MOST
-    yield _Stretch(batch, records, left, is_last=True)
+        following = skip_records(memoryview(source)[:end], begin, _RECORDS_MOST)
+        yield _Stretch(judged, begin, following, _RECORDS_MOST, is_last=False)
+        begin, left = following, left - _RECORDS_MOST
+    yield _Stretch(judged, begin, end, left, is_last=True)
 
 
 def _columns(stretches: list[_Stretch]) -> _Records:
-    data = b"".join((*(each.records for each in stretches), bytes(_WORD)))
-    bytes_ = np.frombuffer(data, np.uint8)
-    sizes = np.array([len(each.records) for each in stretches])
+    data = stretches[0].source
+    begins = np.array([each.begin for each in stretches])
+    ends = np.array([each.end for each in stretches])
     counts = np.array([each.record_count for each in stretches])
-    ends = np.cumsum(sizes)
+    if any(each.source is not data for each in stretches):
+        data = b"".join([each.source[each.begin : each.end] for each in stretches])
+        sizes = ends - begins
+        ends = np.cumsum(sizes)
+        begins = ends - sizes
+    every_byte = np.frombuffer(data, np.uint8)
     try:
-        bodies = record_bodies(bytes_, ends - sizes, ends, counts)
-        fields, headers_at = read_all_but_headers(bytes_, bodies)
+        bodies = record_bodies(every_byte, begins, ends, counts)
+        fields, headers_at = read_all_but_headers(every_byte, bodies)
     except IndexError as error:
         raise CorruptRecordError("records that end too early") from error
     record_ends = bodies.starts + bodies.lengths
     if (headers_at > record_ends).any():
         raise CorruptRecordError("a key and a value that are longer than their record")
-    bases = np.array([each.batch.header.base_offset for each in stretches], np.int64)
+    bases = np.array([each.header.base_offset for each in stretches], np.int64)
+    borders = _running(counts)
+    # A record begins where the one before it ends, unless it is the first of its stretch.
+    record_begins = np.append(0, record_ends)[:-1]
+    filled = np.flatnonzero(counts)
+    record_begins[borders[filled]] = begins[filled]
     return _Records(
         stretches=stretches,
         data=data,
-        borders=_running(counts),
+        borders=borders,
+        begins=record_begins,
         ends=record_ends,
         offsets=np.repeat(bases, counts) + fields.offset_deltas,
         timestamp_deltas=fields.timestamp_deltas,
@@ -335,11 +400,11 @@ def _kept(records: _Records, staying: Flags) -> Iterator[KeptRecords]:
     if filled.size:
         deltas = np.where(staying, records.timestamp_deltas, LEAST_DELTA)
         latest[filled] = np.maximum.reduceat(deltas, borders[filled])
+    view = memoryview(records.data)
     columns = counts, latest.tolist(), tombstones, _runs(records, staying)
-    for stretch, count, youngest, dead, runs in zip(records.stretches, *columns, strict=True):
-        data = stretch.records
-        if count < stretch.record_count:
-            data = b"".join([records.data[begin:end] for begin, end in runs])
+    for count, youngest, dead, runs in zip(*columns, strict=True):
+        pieces = [view[begin:end] for begin, end in runs]
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         yield KeptRecords(data, count, youngest, has_tombstone=dead > 0)
 
 
@@ -353,8 +418,7 @@ def _runs(records: _Records, staying: Flags) -> Iterator[list[tuple[int, int]]]:
     # Neighbours in two stretches are of two runs.
     begins[firsts[filled]] = staying[firsts[filled]]
     ends[lasts[filled]] = staying[lasts[filled]]
-    record_begins = np.append(0, records.ends[:-1])
-    found = zip(record_begins[begins].tolist(), records.ends[ends].tolist(), strict=True)
+    found = zip(records.begins[begins].tolist(), records.ends[ends].tolist(), strict=True)
     for count in records.counted(begins).tolist():
         yield list(islice(found, count))
 

@@ -82,7 +82,7 @@ class BatchFilter:
         judged = iter(
             self.walk.judge(
                 [
-                    JudgedBatch(each.header, each.records, self._is_past_horizon(each.header))
+                    JudgedBatch(each, self._is_past_horizon(each.header))
                     for each, kept in zip(batches, known, strict=True)
                     if kept is None
                 ],
@@ -104,7 +104,7 @@ class BatchFilter:
         done = self.transactions.on_control_batch(header, read_marker(batch.batch))
         if done and self._is_past_horizon(header):
             return NOTHING
-        data = bytes(batch.records)
+        data = batch.records
         kept = joined(data, places(data, header.record_count))
         # A marker that may go one day is treated as a tombstone is.
         return attrs.evolve(kept, has_tombstone=done)

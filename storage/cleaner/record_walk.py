@@ -51,18 +51,25 @@ class CleanerStats:
 
 
 class SoundBatch(NamedTuple):
-    """A batch whose CRC-32C matches: its bytes, and its records, decompressed."""
+    """A batch whose CRC-32C matches, and its records, decompressed: bytes `begin` to `end` of
+    `source`, which may hold many batches.
+    """
 
     header: BatchHeader
     batch: memoryview
-    records: Buffer
+    source: bytes
+    begin: int
+    end: int
+
+    @property
+    def records(self) -> bytes:
+        return self.source[self.begin : self.end]
 
 
 class JudgedBatch(NamedTuple):
     """A batch of which records may go, and whether its tombstones may."""
 
-    header: BatchHeader
-    records: Buffer
+    batch: SoundBatch
     drops_tombstones: bool
 
 
@@ -121,15 +128,17 @@ def stays(
     return (offset > latest) | (has_key & (offset >= last) & lives)
 
 
-def sound_batch(header: BatchHeader, batch: memoryview) -> SoundBatch:
-    """Return `batch` with its records. Raise CorruptRecordError where it is not sound."""
+def sound_batch(source: bytes, begin: int, header: BatchHeader) -> SoundBatch:
+    """Return the batch at byte `begin` of `source`. Raise CorruptRecordError where it is not sound."""
+    end = begin + header.size
+    batch = memoryview(source)[begin:end]
     if not check_crc(batch):
         raise CorruptRecordError(f"the batch at {header.base_offset} does not match its CRC-32C")
-    records: Buffer = batch[HEADER_SIZE:]
-    if header.codec is not Codec.NONE:
-        # Copied at once: a codec's output may lie in a map of the largest size it might have had.
-        records = bytes(decompress(header.codec, records, max_size=MAX_DECOMPRESSED_SIZE))
-    return SoundBatch(header, batch, records)
+    if header.codec is Codec.NONE:
+        return SoundBatch(header, batch, source, begin + HEADER_SIZE, end)
+    # Copied at once: a codec's output may lie in a map of the largest size it might have had.
+    records = bytes(decompress(header.codec, batch[HEADER_SIZE:], max_size=MAX_DECOMPRESSED_SIZE))
+    return SoundBatch(header, batch, records, 0, len(records))
 
 
 def places(data: bytes, count: int) -> Iterator[RecordPlace]:
@@ -194,10 +203,11 @@ class OneByOne:
         """Enter the keys from `first_dirty_offset` on; return whether the map had room for them."""
         offset_map = self.offset_map
         most, put = offset_map.most, offset_map.put
-        for header, _, records in batches:
-            base_offset = header.base_offset
+        for batch in batches:
+            base_offset = batch.header.base_offset
             last = base_offset - 1
-            for _, _, _, _, offset_delta, key, _ in places(bytes(records), header.record_count):
+            found = places(batch.records, batch.header.record_count)
+            for _, _, _, _, offset_delta, key, _ in found:
                 offset = base_offset + offset_delta
                 if key is not None and offset >= first_dirty_offset:
                     if offset_map.size >= most:
@@ -209,16 +219,17 @@ class OneByOne:
 
     def judge(self, batches: Sequence[JudgedBatch], stats: CleanerStats) -> Iterator[KeptRecords]:
         """Yield which records of each batch stay."""
-        for batch in batches:
-            data = bytes(batch.records)
-            yield joined(data, self._staying(batch, data, stats))
+        for each in batches:
+            data = each.batch.records
+            yield joined(data, self._staying(each, data, stats))
 
     def _staying(
-        self, batch: JudgedBatch, data: bytes, stats: CleanerStats
+        self, judged: JudgedBatch, data: bytes, stats: CleanerStats
     ) -> Iterator[RecordPlace]:
-        base_offset, drops_tombstones = batch.header.base_offset, batch.drops_tombstones
+        header, drops_tombstones = judged.batch.header, judged.drops_tombstones
+        base_offset = header.base_offset
         latest, find = self.offset_map.latest_offset, self.offset_map.get
-        for place in places(data, batch.header.record_count):
+        for place in places(data, header.record_count):
             _, _, _, _, offset_delta, key, has_value = place
             offset = base_offset + offset_delta
             if stays(

@@ -17,7 +17,7 @@ batch must match.
 import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 
 import attrs
 import crc32c
@@ -37,6 +37,7 @@ from storage.batch.record_batch import (
     BatchHeader,
     check_crc,
     read_header,
+    walk,
 )
 from storage.batch.records import Record, decode_batch
 from storage.batch.spare_room import CHUNK_SIZE, LOG_FILE, is_spare_room
@@ -176,24 +177,46 @@ def read_batches(
     """Yield the whole batches between bytes `position` and `end`. Raise DamagedLogError where none
     begins.
     """
+    for chunk in read_chunks(file, position, end, chunk_size=chunk_size):
+        view = memoryview(chunk.data)
+        for at, header in chunk.batches:
+            yield StoredBatch(chunk.position + at, header, view[at : at + header.size])
+
+
+class BatchChunk(NamedTuple):
+    """Whole batches at byte `position` of a file: where each begins in `data`, and its header."""
+
+    position: int
+    data: bytes
+    batches: list[tuple[int, BatchHeader]]
+
+
+def read_chunks(
+    file: File, position: int = 0, end: int | None = None, *, chunk_size: int = CHUNK_SIZE
+) -> Iterator[BatchChunk]:
+    """Yield what `read_batches` does, as many batches together as `chunk_size` bytes hold, and at
+    least one.
+    """
     end = file.size() if end is None else end
-    chunk, chunk_at = memoryview(b""), position
+    size = chunk_size = max(chunk_size, HEADER_SIZE)
     while end - position >= HEADER_SIZE:
-        chunk, chunk_at = _holding(
-            file, chunk, chunk_at, position, HEADER_SIZE, chunk_size=chunk_size
-        )
+        data = file.read(position, size)
+        if len(data) < min(size, end - position):
+            raise OSError(f"{file.path} became shorter while it was read")
+        found = []
         try:
-            header = read_header(chunk, position - chunk_at)
+            # One by one, as there may be damage behind those that are whole.
+            for each in walk(memoryview(data)[: end - position]):
+                found.append(each)  # noqa: PERF402
         except CorruptRecordError:
-            raise _damage(file, position, chunk[position - chunk_at :]) from None
-        if header.size > end - position:
+            if not found:
+                raise _damage(file, position, data) from None
+        if found:
+            yield BatchChunk(position, data, found)
+            at, header = found[-1]
+            position, size = position + at + header.size, chunk_size
+        elif (size := read_header(data).size) > end - position:
             return
-        chunk, chunk_at = _holding(
-            file, chunk, chunk_at, position, header.size, chunk_size=chunk_size
-        )
-        start = position - chunk_at
-        yield StoredBatch(position, header, chunk[start : start + header.size])
-        position += header.size
 
 
 def stands_at(file: File, position: int) -> bool:
@@ -253,19 +276,7 @@ def _crc_of(file: File, position: int, size: int) -> int:
     return crc
 
 
-def _holding(
-    file: File, chunk: memoryview, chunk_at: int, position: int, size: int, *, chunk_size: int
-) -> tuple[memoryview, int]:
-    """Return a chunk that holds `size` bytes from `position` on: the same one, or a new one."""
-    if position + size <= chunk_at + len(chunk):
-        return chunk, chunk_at
-    data = file.read(position, max(size, chunk_size))
-    if len(data) < size:
-        raise OSError(f"{file.path} became shorter while it was read")
-    return memoryview(data), position
-
-
-def _damage(file: File, position: int, data: memoryview) -> DamagedLogError:
+def _damage(file: File, position: int, data: bytes) -> DamagedLogError:
     fields = BatchHeader._make(HEADER.unpack_from(data))
     reason = f"no batch begins here (it would have length {fields.length}, magic {fields.magic})"
     return DamagedLogError(reason, path=file.path, position=position)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from storage.batch.compression import Codec
-from storage.batch.record_batch import HEADER_SIZE, read_header
+from storage.batch.record_batch import HEADER_SIZE, read_header, walk
 from storage.batch.records import Record, encode_batch
 from storage.batch.varint import varint
 from storage.cleaner import columns
@@ -38,12 +38,13 @@ records = st.builds(
     values,
     st.sampled_from([(), (("h", None), ("name", b"value"))]),
 )
+Content = list[tuple[list[tuple[int, Record]], Codec]]
 batches_of_records = st.lists(
     st.tuples(st.lists(records, max_size=8), st.sampled_from([Codec.NONE, Codec.LZ4])), max_size=6
 )
 
 
-def spread(content: list[tuple[list[tuple[int, Record]], Codec]]) -> list[SoundBatch]:
+def spread(content: Content, *, together: bool) -> list[SoundBatch]:
     """Batches of rising offsets, with gaps where records have gone."""
     offset, made = 0, []
     for steps, codec in content:
@@ -55,18 +56,19 @@ def spread(content: list[tuple[list[tuple[int, Record]], Codec]]) -> list[SoundB
         made.append(
             encode_batch(placed, base_offset=base, codec=codec, last_offset_delta=offset - 1 - base)
         )
-    return [sound_batch(read_header(each), memoryview(each)) for each in made]
+    return [
+        sound_batch(data, at, header)
+        for data in ([b"".join(made)] if together else made)
+        for at, header in walk(data)
+    ]
 
 
 def left(
-    walk: RecordWalk, batches: list[SoundBatch], drops: Sequence[bool]
+    each_walk: RecordWalk, batches: list[SoundBatch], drops: Sequence[bool]
 ) -> tuple[CleanerStats, list[object]]:
     stats = CleanerStats()
-    judged = [
-        JudgedBatch(each.header, each.records, drop)
-        for each, drop in zip(batches, drops, strict=False)
-    ]
-    kept = walk.judge(judged, stats)
+    judged = [JudgedBatch(each, drop) for each, drop in zip(batches, drops, strict=False)]
+    kept = each_walk.judge(judged, stats)
     return stats, [
         (bytes(each.data), each.count, each.max_timestamp_delta, each.has_tombstone)
         for each in kept
@@ -79,20 +81,21 @@ def left(
     slots=st.sampled_from([3, 8, 1000]),
     bounds=st.tuples(st.integers(0, 300), st.integers(0, 20_000)),
     drops=st.lists(st.booleans(), min_size=6, max_size=6),
-    at_once=st.sampled_from([1, 3, 1 << 14]),
+    at_once=st.tuples(st.booleans(), st.sampled_from([1, 3, 1 << 14])),
 )
 def test_both_walks_find_and_leave_the_same(
-    content: list[tuple[list[tuple[int, Record]], Codec]],
+    content: Content,
     slots: int,
     bounds: tuple[int, int],
     drops: list[bool],
-    at_once: int,
+    at_once: tuple[bool, int],
 ) -> None:
-    batches, (first_dirty, clean_up_to) = spread(content), bounds
+    (first_dirty, clean_up_to), (together, records_most) = bounds, at_once
+    batches = spread(content, together=together)
     maps = OffsetMap(slots * SLOT_SIZE), OffsetMap(slots * SLOT_SIZE)
     one, many = OneByOne(maps[0]), ByColumn(maps[1])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns, "_RECORDS_MOST", at_once)
+        patch.setattr(columns, "_RECORDS_MOST", records_most)
         assert one.enter(batches, first_dirty) == many.enter(batches, first_dirty)
         assert (maps[0].size, maps[0].latest_offset) == (maps[1].size, maps[1].latest_offset)
         for each in maps:
@@ -129,7 +132,7 @@ def test_slots_are_a_dict_until_the_map_is_full(
 
 def digests_of(names: list[bytes]) -> columns.Digest:
     lengths = np.array([len(each) for each in names], np.int64)
-    return digests(b"".join(names) + bytes(8), np.cumsum(lengths) - lengths, lengths)
+    return digests(b"".join(names) + bytes(7), np.cumsum(lengths) - lengths, lengths)
 
 
 def test_different_keys_have_different_digests() -> None:
@@ -157,6 +160,7 @@ RECORD = encode_batch([Record(timestamp=0, key=b"key", value=b"value")])[HEADER_
 )
 def test_records_that_lie_are_corrupt_to_both(data: bytes, count: int) -> None:
     header = read_header(encode_batch([]))._replace(record_count=count)
-    for walk in (OneByOne(OffsetMap(1 << 10)), ByColumn(OffsetMap(1 << 10))):
+    batch = SoundBatch(header, memoryview(b""), data, 0, len(data))
+    for each in (OneByOne(OffsetMap(1 << 10)), ByColumn(OffsetMap(1 << 10))):
         with pytest.raises(CorruptRecordError):
-            walk.enter([SoundBatch(header, memoryview(b""), data)], 0)
+            each.enter([batch], 0)

@@ -131,7 +131,7 @@ def test_nothing_is_remembered_of_each_record_of_a_batch(walk: MakeWalk, count: 
 
 
 def sound(batch: bytes) -> SoundBatch:
-    return sound_batch(read_header(batch), memoryview(batch))
+    return sound_batch(batch, 0, read_header(batch))
 
 
 ABORTED = AbortedTransaction(producer_id=7, first_offset=10, last_offset=15, last_stable_offset=16)
