@@ -24,27 +24,11 @@ import trio
 
 from replication.errors import PeerUnavailableError
 from replication.net.exchange import Exchange, SentRequest
-from replication.net.framing import DEFAULT_MAX_FRAME_BYTES, LENGTH_SIZE, FrameReader, send_parts
+from replication.net.framing import DEFAULT_MAX_FRAME_BYTES, FrameReader, send_parts
 from replication.net.pace import Turns, in_steps
-from replication.net.sasl import VERSION as LOGIN_VERSION, renew_login
+from replication.net.sasl import VERSION as LOGIN_VERSION, SaslConnection, renew_login
 from replication.net.seams import Connection, NodeClock, Transport
-from replication.wire.apis import ApiKey
-from replication.wire.frames import total_size
 from replication.wire.schema import Part
-
-
-@attrs.define
-class SentRequests:
-    """The requests of one API that a client has sent; bytes without the length field."""
-
-    count: int = 0
-    bytes: int = 0
-    last_bytes: int = 0
-
-    def add(self, size: int) -> None:
-        self.count += 1
-        self.bytes += size
-        self.last_bytes = size
 
 
 @attrs.define(eq=False)
@@ -52,8 +36,13 @@ class _Waiting:
     """A call whose response is awaited."""
 
     call: SentRequest
-    turn: trio.Event = attrs.field(factory=trio.Event)
+    turn: trio.Event | None = None
+    """Set when the caller is the first in line; None while it does not wait for that."""
     out_of_time: bool = False
+
+    def wake(self) -> None:
+        if self.turn is not None:
+            self.turn.set()
 
 
 @attrs.define(eq=False)
@@ -68,14 +57,15 @@ class RpcClient:
     clock: NodeClock = attrs.field(kw_only=True)
     max_frame_bytes: int = attrs.field(default=DEFAULT_MAX_FRAME_BYTES, kw_only=True)
     reuse_buffer: bool = attrs.field(default=False, kw_only=True)
-    request_bytes: dict[ApiKey, SentRequests] = attrs.field(init=False, factory=dict)
     closed: bool = attrs.field(init=False, default=False)
     _reader: FrameReader = attrs.field(init=False)
     _sending: Turns = attrs.field(init=False, factory=Turns)
     _exchange: Exchange = attrs.field(init=False)
     _in_flight: deque[_Waiting] = attrs.field(init=False, factory=deque)
+    _logs_in: bool = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self._logs_in = isinstance(self.connection, SaslConnection)
         self._exchange = Exchange(self.connection.peer, self.client_id)
         self._reader = FrameReader(
             self.connection, self.max_frame_bytes, reuse_buffer=self.reuse_buffer
@@ -120,7 +110,7 @@ class RpcClient:
             self.clock.now() + timeout_ms / 1000, partial(self._close_for_want_of, waiting)
         )
         try:
-            await self._send(call, parts, waiting)
+            await self._send(parts, waiting)
             return await self._receive(waiting)
         except PeerUnavailableError:
             if waiting.out_of_time:
@@ -133,7 +123,7 @@ class RpcClient:
         """Send a request that has no response: Produce with acks=0."""
         call, parts = await self._encode(request, version=version)
         with self.clock.move_on_after(timeout_ms / 1000) as scope:
-            await self._send(call, parts, None)
+            await self._send(parts, None)
         if scope.cancelled_caught:
             raise self._out_of_time(call, timeout_ms)
 
@@ -142,7 +132,7 @@ class RpcClient:
         self.closed = True
         self.connection.close()
         for waiting in self._in_flight:
-            waiting.turn.set()
+            waiting.wake()
 
     async def _encode(self, request: object, *, version: int) -> tuple[SentRequest, list[Part]]:
         call = self._exchange.number(request, version)
@@ -151,19 +141,18 @@ class RpcClient:
             parts = await in_steps(self._exchange.frame_in_steps(call, request))
         return call, parts
 
-    async def _send(self, call: SentRequest, parts: list[Part], waiting: _Waiting | None) -> None:
+    async def _send(self, parts: list[Part], waiting: _Waiting | None) -> None:
         async with self._sending:
             self._check_open()
             try:
-                await renew_login(self.connection, self._ask_at_once)
+                if self._logs_in:
+                    await renew_login(self.connection, self._ask_at_once)
                 if waiting is not None:
                     self._take_place_in_line(waiting)
                 await send_parts(self.connection, parts)
             except BaseException:
                 self.close()
                 raise
-        size = total_size(parts) - LENGTH_SIZE
-        self.request_bytes.setdefault(call.api_key, SentRequests()).add(size)
 
     async def _ask_at_once(self, request: object) -> object:
         """Return the response to a request of the login; the caller has the turn to send."""
@@ -178,31 +167,32 @@ class RpcClient:
             "a second call would overwrite the first one's response"
         )
         self._in_flight.append(waiting)
-        if len(self._in_flight) == 1:
-            waiting.turn.set()
 
     async def _receive(self, waiting: _Waiting) -> object:
         try:
-            response = await self._receive_in_turn(waiting)
+            self._check_open()
+            if self._in_flight[0] is not waiting:
+                await self._wait_for_turn(waiting)
+            frame = await self._reader.receive_frame()
+            if frame is None:
+                raise PeerUnavailableError(
+                    f"{self.connection.peer} closed the connection"
+                    f" instead of answering {waiting.call}"
+                )
+            response = await self._exchange.read_in_turns(waiting.call, frame)
         except BaseException:
             self.close()
             raise
         self._in_flight.popleft()
         if self._in_flight:
-            self._in_flight[0].turn.set()
+            self._in_flight[0].wake()
         return response
 
-    async def _receive_in_turn(self, waiting: _Waiting) -> object:
-        if not waiting.turn.is_set():
-            await waiting.turn.wait()
+    async def _wait_for_turn(self, waiting: _Waiting) -> None:
+        waiting.turn = trio.Event()
+        await waiting.turn.wait()
         self._check_open()
         assert self._in_flight[0] is waiting, "the first in line reads first"
-        frame = await self._reader.receive_frame()
-        if frame is None:
-            raise PeerUnavailableError(
-                f"{self.connection.peer} closed the connection instead of answering {waiting.call}"
-            )
-        return await self._exchange.read_in_turns(waiting.call, frame)
 
     def _check_open(self) -> None:
         if self.closed:

@@ -15,7 +15,6 @@ from replication.net.framing import FrameReader, send_parts
 from replication.net.rpc import RpcClient
 from replication.net.seams import Connection
 from replication.net.tcp import TcpTransport
-from replication.wire.apis import ApiKey
 from replication.wire.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from replication.wire.frames import RequestHeader, decode_request, encode_response
 from replication.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -289,16 +288,6 @@ async def test_with_a_reused_buffer_one_call_at_a_time() -> None:
         await wait_all_tasks_blocked()
         with pytest.raises(AssertionError, match="overwrite"):
             await ask(client, "second")
-
-
-async def test_sent_bytes_are_counted_by_api_without_the_length() -> None:
-    async with client_of(answer_with_its_key) as client:
-        await ask(client, "abc")
-        await ask(client, "abcd")
-    sent = client.request_bytes[ApiKey.FIND_COORDINATOR]
-    header = 2 + 2 + 4 + 2 + len("c")
-    assert (sent.count, sent.last_bytes) == (2, header + 2 + 4)
-    assert sent.bytes == sent.last_bytes * 2 - 1
 
 
 async def test_no_connection_in_time(autojump_clock: MockClock) -> None:
