@@ -304,11 +304,11 @@ class FaultGate:
     sink: EventSink
     name_of: NameOf
     session_of: SessionOf
+    rules: Mapping[int, AddedRule] = attrs.field(init=False)
+    """The rules in force; without any, no request need go through the gate."""
 
-    @property
-    def is_open(self) -> bool:
-        """Whether there are no rules."""
-        return not self.faults.rules
+    def __attrs_post_init__(self) -> None:
+        self.rules = self.faults.rules
 
     async def answer(
         self, header: RequestHeader, request: Any, connection: Connection, respond: Respond

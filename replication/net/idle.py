@@ -3,8 +3,10 @@
     receiving, sending   it is idle while no byte comes or goes
     answering            it is not idle, however long a request takes
 
-When something has moved since the last look, the limit begins anew with this one: a connection
-is closed after the limit where nothing was on its way, and before twice the limit otherwise.
+When a part of a request or an answer has moved since the last look, the limit begins anew with this
+one: a connection is closed after the limit where nothing was on its way, and before twice the limit
+otherwise. A request costs two fields that its server sets; all else is done by the looks, one in
+each limit.
 
 So a peer that never reads its answers loses its connection, too: the kernel's buffers are full,
 and nothing moves. (IdleExpiryManager of Kafka's Selector, which also closes a connection whose
@@ -28,41 +30,36 @@ def idle_limit_seconds(max_idle_ms: int) -> float:
 
 @attrs.define(eq=False)
 class IdleWatch:
-    """A watch that closes `connection` when it has been idle for `max_idle_seconds`."""
+    """A watch that closes `connection` when it has been idle for `max_idle_seconds`.
+
+    Its server sets `answering` while the peer waits for a response, and `since` when that is sent.
+    """
 
     connection: Connection
     clock: NodeClock
     max_idle_seconds: float
-    _answering: bool = attrs.field(init=False, default=False)
+    answering: bool = attrs.field(init=False, default=False)
+    since: float = attrs.field(init=False)
+    """The moment from which on we have waited for the peer to send or to read."""
     _moved: int = attrs.field(init=False, default=0)
-    _since: float = attrs.field(init=False)
     _alarm: Alarm = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.wait_for_peer()
+        self.since = self.clock.now()
         self._set_alarm()
-
-    def answer(self) -> None:
-        """Note that the peer waits for our response."""
-        self._answering = True
-
-    def wait_for_peer(self) -> None:
-        """Note that we wait for the peer to send or to read."""
-        self._answering = False
-        self._since, self._moved = self.clock.now(), self.connection.moved
 
     def stop(self) -> None:
         self._alarm.call_off()
 
     def _set_alarm(self) -> None:
-        self._alarm = self.clock.alarm(self._since + self.max_idle_seconds, self._look)
+        self._alarm = self.clock.alarm(self.since + self.max_idle_seconds, self._look)
 
     def _look(self) -> None:
-        if not self._answering and self.connection.moved == self._moved:
-            if self._since + self.max_idle_seconds <= self.clock.now():
+        now, moved = self.clock.now(), self.connection.moved
+        if self.since + self.max_idle_seconds <= now:
+            if not self.answering and moved == self._moved:
                 self.connection.close()
                 return
-        else:
-            # Something has moved at an unknown moment: the limit begins anew.
-            self._since, self._moved = self.clock.now(), self.connection.moved
+            self.since = now  # something has moved at an unknown moment
+        self._moved = moved
         self._set_alarm()

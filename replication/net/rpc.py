@@ -17,7 +17,7 @@ Numbers, frames and versions are those of every connection (`replication.net.exc
 
 from collections import deque
 from functools import partial
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import attrs
 import trio
@@ -175,10 +175,7 @@ class RpcClient:
                 await self._wait_for_turn(waiting)
             frame = await self._reader.receive_frame()
             if frame is None:
-                raise PeerUnavailableError(
-                    f"{self.connection.peer} closed the connection"
-                    f" instead of answering {waiting.call}"
-                )
+                self._fail_unanswered(waiting.call)
             response = await self._exchange.read_in_turns(waiting.call, frame)
         except BaseException:
             self.close()
@@ -193,6 +190,11 @@ class RpcClient:
         await waiting.turn.wait()
         self._check_open()
         assert self._in_flight[0] is waiting, "the first in line reads first"
+
+    def _fail_unanswered(self, call: SentRequest) -> NoReturn:
+        raise PeerUnavailableError(
+            f"{self.connection.peer} closed the connection instead of answering {call}"
+        )
 
     def _check_open(self) -> None:
         if self.closed:

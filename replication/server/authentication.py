@@ -89,21 +89,24 @@ class Session:
     """The reason to close the connection once the answer is sent."""
     takes_tokens: bool = attrs.field(init=False, default=False)
     """Whether frames are bare tokens now, after a SaslHandshake of version 0."""
+    is_open: bool = attrs.field(init=False)
+    """Whether there is no login: requests to handlers need not be admitted one by one."""
     _sasl: SaslServer = attrs.field(init=False)
     _ends_at: float | None = attrs.field(init=False, default=None)
     _renewed_at: float = attrs.field(init=False, default=-inf)
     _by_certificate: str | None = attrs.field(init=False, default=None)
 
     def __attrs_post_init__(self) -> None:
+        self.is_open = not self.gate.mechanisms
         self._sasl = SaslServer(self.gate.mechanisms)
 
     @property
     def let_in(self) -> bool:
-        return not self.gate.mechanisms or self._sasl.state is SaslState.DONE
+        return self.is_open or self._sasl.state is SaslState.DONE
 
     @property
     def principal(self) -> str:
-        if self.gate.mechanisms:
+        if not self.is_open:
             return ANONYMOUS if self._sasl.username is None else USER + self._sasl.username
         if self._by_certificate is None:
             self._by_certificate = self._named_by_certificate()
@@ -150,7 +153,7 @@ class Session:
 
         It needs SASL. A second one needs logins that expire, and a second since the last one.
         """
-        if not self.gate.mechanisms:
+        if self.is_open:
             return False
         if self._sasl.state is not SaslState.DONE:
             return True

@@ -9,7 +9,8 @@
 
 There are no queues here: the time in which Kafka's request waits for a handler thread is that of
 decoding it and admitting its client; the time in which Kafka's answer waits for a network thread
-is that of encoding it. The remote time is the handler's wait in purgatories: for followers, for
+is that of encoding it. Both are measured where other tasks may run meanwhile: for a long message
+and for a login. Otherwise they belong to the local time and to that of sending. The remote time is the handler's wait in purgatories: for followers, for
 bytes, for deletions. A request whose client disconnects before the answer is counted, not timed.
 
 Kafka measures a request without its four bytes of length but with its header. The header
@@ -19,8 +20,8 @@ or FetchConsumer.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 
 import attrs
@@ -92,14 +93,11 @@ class Stopwatch:
     answer: float = 0.0
     sending: float = 0.0
 
+    sent: float = 0.0
+
     def start(self) -> None:
         self.waited.seconds = 0.0
         self.received = self.handler = self.answer = self.sending = self.now()
-
-    def stop(self) -> Moments:
-        """Note that the answer is sent; return all times."""
-        sent = self.now()
-        return self.received, self.handler, self.answer, self.sending, sent, self.waited.seconds
 
 
 @attrs.define
@@ -108,10 +106,6 @@ class RequestTimes:
 
     count: int = 0
     latest: deque[Moments] = attrs.field(factory=lambda: deque(maxlen=KEPT))
-
-    def add(self, moments: Moments) -> None:
-        self.count += 1
-        self.latest.append(moments)
 
 
 @attrs.frozen
@@ -129,17 +123,27 @@ class PartOfTimes:
         return [1000 * self.seconds(moments) for moments in tuple(self.times.latest)]
 
 
+@attrs.frozen
+class Counts:
+    """The numbers of one kind of requests."""
+
+    name: str
+    bytes: Sizes = attrs.field(factory=Sizes)
+    body_bytes: Sizes = attrs.field(factory=Sizes)
+    times: RequestTimes = attrs.field(factory=RequestTimes)
+
+
 @attrs.define(eq=False)
 class RequestMetrics:
     """Counts, sizes and times by Kafka's request names: Produce, FetchFollower, ..."""
 
     registry: MetricsRegistry | None = None
-    request_bytes: dict[str, Sizes] = attrs.field(factory=dict, init=False)
-    request_body_bytes: dict[str, Sizes] = attrs.field(factory=dict, init=False)
-    times: dict[str, RequestTimes] = attrs.field(factory=dict, init=False)
+    counts: dict[str, Counts] = attrs.field(factory=dict, init=False)
     connections: int = attrs.field(default=0, init=False)
     connections_refused: int = attrs.field(default=0, init=False)
     _requests: Counter[tuple[str, int]] = attrs.field(factory=Counter, init=False)
+    _of_kind: dict[object, tuple[Counts, ...]] = attrs.field(factory=dict, init=False)
+    """The counts by the class of a request, or for fetches by `_BY_A_FOLLOWER`, `_BY_A_CONSUMER`."""
 
     def __attrs_post_init__(self) -> None:
         if self.registry is not None:
@@ -147,21 +151,32 @@ class RequestMetrics:
             self.registry.gauge(CONNECTIONS, lambda: self.connections)
             self.registry.gauge(CONNECTIONS_REFUSED, lambda: self.connections_refused)
 
-    def add(self, header: RequestHeader, request: object, *, frame_size: int) -> None:
-        """Count a request in a frame of `frame_size` bytes, without the bytes of its length."""
-        body_size = frame_size - _header_size(header)
-        for name in _names(request):
-            if name not in self.request_bytes:
-                self._register(name)
-            self._requests[name, header.api_version] += 1
-            self.request_bytes[name].add(frame_size)
-            self.request_body_bytes[name].add(body_size)
+    def received(
+        self, request: object, *, version: int, size: int, header_size: int
+    ) -> tuple[Counts, ...]:
+        """Count a request of `size` bytes, header included; return what `answered` takes."""
+        if isinstance(request, FetchRequest):
+            kind: object = _BY_A_CONSUMER if request.replica.replica_id < 0 else _BY_A_FOLLOWER
+        else:
+            kind = type(request)
+        if kind not in self._of_kind:
+            self._of_kind[kind] = tuple(map(self._counts_of, _names_of(kind)))
+        counts = self._of_kind[kind]
+        for each in counts:
+            self._requests[each.name, version] += 1
+            each.bytes.add(size)
+            each.body_bytes.add(size - header_size)
+        return counts
 
-    def answered(self, request: object, watch: Stopwatch) -> None:
+    def answered(self, counts: Iterable[Counts], watch: Stopwatch) -> None:
         """Count the times of a request whose answer has been sent."""
-        moments = watch.stop()
-        for name in _names(request):
-            self.times[name].add(moments)
+        moments = (
+            *(watch.received, watch.handler, watch.answer, watch.sending, watch.sent),
+            watch.waited.seconds,
+        )
+        for each in counts:
+            each.times.count += 1
+            each.times.latest.append(moments)
 
     # The family of counts, by API and version.
 
@@ -179,21 +194,22 @@ class RequestMetrics:
         for key, count in list(self._requests.items()):
             yield requests_metric(*key), count
 
-    def _register(self, request: str) -> None:
-        times = self.times[request] = RequestTimes()
-        self.request_bytes[request] = Sizes()
-        self.request_body_bytes[request] = Sizes()
-        if self.registry is not None:
-            for part, seconds in TIMES.items():
-                self.registry.distribution(times_metric(part, request), PartOfTimes(times, seconds))
-            for metric, sizes in (
-                ("RequestBytes", self.request_bytes[request]),
-                ("RequestBodyBytes", self.request_body_bytes[request]),
-            ):
-                for attribute, field in _ATTRIBUTES.items():
-                    self.registry.gauge(
-                        metric_name(metric, request, attribute), partial(getattr, sizes, field)
-                    )
+    def _counts_of(self, request: str) -> Counts:
+        if request not in self.counts:
+            self.counts[request] = counts = Counts(request)
+            if self.registry is not None:
+                _register(self.registry, counts)
+        return self.counts[request]
+
+
+def _register(registry: MetricsRegistry, counts: Counts) -> None:
+    for part, seconds in TIMES.items():
+        times = PartOfTimes(counts.times, seconds)
+        registry.distribution(times_metric(part, counts.name), times)
+    for metric, sizes in (("RequestBytes", counts.bytes), ("RequestBodyBytes", counts.body_bytes)):
+        for attribute, field in _ATTRIBUTES.items():
+            name = metric_name(metric, counts.name, attribute)
+            registry.gauge(name, partial(getattr, sizes, field))
 
 
 CONNECTIONS_REFUSED = MetricName("understudy", "Node", "connections_refused_total")
@@ -215,23 +231,20 @@ def metric_name(metric: str, request: str, attribute: str) -> MetricName:
     return MetricName("kafka.network", "RequestMetrics", metric, tags)
 
 
-_BY_A_FOLLOWER, _BY_A_CONSUMER = ("Fetch", "FetchFollower"), ("Fetch", "FetchConsumer")
-
-
-def _names(request: object) -> tuple[str, ...]:
-    if isinstance(request, FetchRequest):
-        return _BY_A_FOLLOWER if request.replica.replica_id >= 0 else _BY_A_CONSUMER
-    kind: type = type(request)
-    return _names_of(kind)
-
-
-@cache
-def _names_of(kind: type) -> tuple[str, ...]:
-    return (kind.__name__.removesuffix("Request"),)
-
-
-def _header_size(header: RequestHeader) -> int:
+def header_size(header: RequestHeader) -> int:
+    """Return the bytes of a request's header."""
     client_id = b"" if header.client_id is None else header.client_id.encode()
     api = api_numbered(header.api_key)
     assert api is not None, "a decoded request has a known API"
     return 10 + len(client_id) + api.is_flexible(header.api_version)
+
+
+_BY_A_FOLLOWER, _BY_A_CONSUMER = ("Fetch", "FetchFollower"), ("Fetch", "FetchConsumer")
+
+
+def _names_of(kind: object) -> tuple[str, ...]:
+    """Return the names under which requests of that kind are counted."""
+    if isinstance(kind, type):
+        return (kind.__name__.removesuffix("Request"),)
+    assert isinstance(kind, tuple), "a fetch is counted under two names"
+    return kind

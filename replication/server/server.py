@@ -23,7 +23,7 @@ version 0 to 2 closes the connection.
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import attrs
 import trio
@@ -47,7 +47,7 @@ from replication.security.rules.principal import ANONYMOUS
 from replication.security.rules.scram import LoginFailedError
 from replication.server.authentication import Gate, Session
 from replication.server.connection_quotas import ConnectionQuotas, ConnectionSlot
-from replication.server.request_metrics import RequestMetrics, Stopwatch
+from replication.server.request_metrics import Counts, RequestMetrics, Stopwatch, header_size
 from replication.wire.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -55,7 +55,7 @@ from replication.wire.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from replication.wire.apis import API, ApiKey, api_numbered
+from replication.wire.apis import API, ApiKey
 from replication.wire.frames import (
     AT_ONCE_BYTES,
     RequestHeader,
@@ -68,8 +68,6 @@ from replication.wire.frames import (
 )
 from replication.wire.schema import Part
 from storage.errors import RegionAbortedError
-from storage.log.file_region import FileRegion
-from storage.types import Buffer
 
 # ApiVersionsRequest.isValid
 _CLIENT_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -122,6 +120,37 @@ Handler: TypeAlias = Callable[[RequestContext, Any], Awaitable[Any]]
 
 class CloseConnectionError(Exception):
     """A handler's request to close the connection without an answer; the message says why."""
+
+
+@attrs.define(eq=False)
+class ServedConnection:
+    """A connection that is served, and what its next request most likely has in common with the last."""
+
+    session: Session
+    slot: ConnectionSlot
+    header_size: int = attrs.field(init=False, default=0)
+    """The bytes of the last request's header."""
+    _context: RequestContext | None = attrs.field(init=False, default=None)
+
+    def context_of(self, header: RequestHeader) -> RequestContext:
+        context = self._context
+        if (
+            context is None
+            or context.api_key != header.api_key
+            or context.version != header.api_version
+            or context.client_id != header.client_id
+            or not self.session.is_open  # then the principal may have changed
+        ):
+            self.header_size = header_size(header)
+            context = self._context = RequestContext(
+                ApiKey(header.api_key),
+                header.api_version,
+                header.client_id,
+                self.session.connection.peer,
+                self.slot.listener,
+                self.session.principal,
+            )
+        return context
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)
@@ -178,7 +207,7 @@ class Server:
         self.metrics.connections += 1
         idle = IdleWatch(connection, self.clock, self.max_idle_seconds)
         try:
-            await self._answer_requests(gate.session(connection), slot, idle)
+            await self._answer_requests(ServedConnection(gate.session(connection), slot), idle)
         except AuthenticationError as error:
             self.sink(ConnectionRefused(peer=connection.peer, cause=str(error)))
         except (PeerUnavailableError, RegionAbortedError):
@@ -194,110 +223,92 @@ class Server:
             self.quotas.free(slot)
             connection.close()
 
-    async def _answer_requests(
-        self, session: Session, slot: ConnectionSlot, idle: IdleWatch
-    ) -> None:
+    async def _answer_requests(self, served: ServedConnection, idle: IdleWatch) -> None:
+        """Answer all requests of a connection; keep no reference to one that was answered."""
+        session, watch = served.session, Stopwatch(self.clock.now, Waited())
         # The frame's buffer is in use until the answer is sent: its records are in the log then.
         reader = FrameReader(
-            session.connection, max_frame_bytes=self.max_request_bytes, reuse_buffer=True
+            session.connection,
+            max_frame_bytes=session.most_bytes(self.max_request_bytes),
+            reuse_buffer=True,
         )
-        watch = Stopwatch(self.clock.now, Waited())
         WAITED.set(watch.waited)  # for this task, and for those that its handlers start
         work = RequestWork()
         WORK.set(work)
         try:
-            while await self._answer_next(reader, session, slot, idle, watch):
-                work.ended()
+            while (frame := await reader.receive_frame()) is not None:
+                idle.answering = True
+                watch.start()
+                served.slot.last_used = watch.received
+                counts, parts = await self._answer(frame, served, watch)
+                idle.answering, idle.since = False, watch.sending
+                if parts is not None:
+                    await send_parts(session.connection, parts)
+                idle.since = watch.sent = self.clock.now()
+                self.metrics.answered(counts, watch)
+                if session.failure is not None:
+                    raise CloseConnectionError(session.failure)
+                if not session.is_open:
+                    reader.max_frame_bytes = session.most_bytes(self.max_request_bytes)
+                del frame, parts
+                if work.pauses:
+                    work.ended()
         finally:
             work.ended()
 
-    async def _answer_next(
-        self,
-        reader: FrameReader,
-        session: Session,
-        slot: ConnectionSlot,
-        idle: IdleWatch,
-        watch: Stopwatch,
-    ) -> bool:
-        """Answer one request and return whether there was one; keep no reference to it."""
-        reader.max_frame_bytes = session.most_bytes(self.max_request_bytes)
-        idle.wait_for_peer()
-        frame = await reader.receive_frame()
-        if frame is None:
-            return False
-        idle.answer()
-        watch.start()
-        slot.last_used = watch.received
-        request, parts = await self._answer(frame, session, watch, listener=slot.listener)
-        idle.wait_for_peer()
-        if parts is not None:
-            # The only regions in an answer are those of a log's files.
-            await send_parts(session.connection, cast("Sequence[Buffer | FileRegion]", parts))
-        if request is not None:
-            self.metrics.answered(request, watch)
-        if session.failure is not None:
-            raise CloseConnectionError(session.failure)
-        return True
-
     async def _answer(
-        self, frame: memoryview, session: Session, watch: Stopwatch, *, listener: str
-    ) -> tuple[object | None, Sequence[Part] | None]:
-        """Return the request, None if it could not be read, and what to send, if anything."""
+        self, frame: memoryview, served: ServedConnection, watch: Stopwatch
+    ) -> tuple[Sequence[Counts], Sequence[Part] | None]:
+        """Return the counts for a request that could be read, and what to send, if anything."""
+        session = served.session
         if session.takes_tokens:
-            return None, await _answer_token(frame, session)
+            return (), await _answer_token(frame, session)
         try:
-            if len(frame) <= AT_ONCE_BYTES:
+            if frame.nbytes <= AT_ONCE_BYTES:
                 header, request = decode_request(frame)
             else:
                 header, request = await in_steps(decode_request_in_steps(frame))
+                watch.handler = self.clock.now()
         except UnsupportedApiVersionError as error:
             if (parts := refusal(error.header)) is None:
                 raise
-            return None, parts
-        self.metrics.add(header, request, frame_size=len(frame))
-        if self.faults is None or self.faults.is_open:
-            response = await self._respond(header, session, watch, listener, request)
+            return (), parts
+        context = served.context_of(header)
+        version, number = header.api_version, header.correlation_id
+        counts = self.metrics.received(
+            request, version=version, size=frame.nbytes, header_size=served.header_size
+        )
+        if self.faults is None or not self.faults.rules:
+            response = await self._respond(context, session, watch, request)
         else:
-            respond = partial(self._respond, header, session, watch, listener)
+            respond = partial(self._respond, context, session, watch)
             response = await self.faults.answer(header, request, session.connection, respond)
         watch.answer = watch.sending = self.clock.now()
         if response is None:
-            return request, None
-        version, number = _version_of(header, response), header.correlation_id
+            return counts, None
+        if context.api_key is ApiKey.API_VERSIONS:
+            version = _version_of(version, response)
         parts = encode_short_response(response, version=version, correlation_id=number)
         if parts is None:
             parts = await in_steps(
                 encode_response_in_steps(response, version=version, correlation_id=number)
             )
-        watch.sending = self.clock.now()
-        return request, parts
+            watch.sending = self.clock.now()
+        return counts, parts
 
     async def _respond(
-        self,
-        header: RequestHeader,
-        session: Session,
-        watch: Stopwatch,
-        listener: str,
-        request: object,
+        self, context: RequestContext, session: Session, watch: Stopwatch, request: object
     ) -> Any:
-        api = api_numbered(header.api_key)
-        assert api is not None, "a decoded request has a known API"
-        answer = await session.admit(request, version=header.api_version)
-        watch.handler = self.clock.now()
-        if answer is not None:
-            return answer
-        if isinstance(request, ApiVersionsRequest):
-            return self.api_versions(request, version=header.api_version)
-        if (handler := self.handlers.get(api.key)) is None:
-            raise ProtocolError(f"{api.key.name} is not served on {listener}")
-        context = RequestContext(
-            api.key,
-            header.api_version,
-            header.client_id,
-            session.connection.peer,
-            listener,
-            session.principal,
-        )
+        handler = self.handlers.get(context.api_key)
+        if handler is None or not session.is_open:
+            answer = await session.admit(request, version=context.version)
+            watch.handler = self.clock.now()
+            if answer is not None:
+                return answer
+            if isinstance(request, ApiVersionsRequest):
+                return self.api_versions(request, version=context.version)
+            if handler is None:
+                raise ProtocolError(f"{context.api_key.name} is not served on {context.listener}")
         return await handler(context, request)
 
     def api_versions(self, request: ApiVersionsRequest, *, version: int) -> ApiVersionsResponse:
@@ -328,11 +339,11 @@ async def _answer_token(frame: memoryview, session: Session) -> Sequence[Part] |
     return [len(token).to_bytes(LENGTH_SIZE, "big") + token]
 
 
-def _version_of(header: RequestHeader, response: object) -> int:
-    """Return the version of the answer: 0 for UNSUPPORTED_VERSION of ApiVersions (KIP-511)."""
+def _version_of(version: int, response: object) -> int:
+    """Return the version of an answer to ApiVersions: 0 for UNSUPPORTED_VERSION (KIP-511)."""
     if (
         isinstance(response, ApiVersionsResponse)
         and response.error_code == ErrorCode.UNSUPPORTED_VERSION
     ):
         return 0
-    return header.api_version
+    return version

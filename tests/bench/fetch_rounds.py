@@ -47,8 +47,9 @@ from replication.metrics import MetricsRegistry
 from replication.net import production_seams
 from replication.net.seams import Connection
 from replication.server.authentication import Gate
+from replication.server.connection_quotas import ConnectionSlot
 from replication.server.request_metrics import Stopwatch
-from replication.server.server import Server
+from replication.server.server import ServedConnection, Server
 from replication.wire.apis import ApiKey
 from replication.wire.fetch import FetchRequest, FetchResponse
 from replication.wire.frames import decode_response, encode_request
@@ -114,9 +115,8 @@ class Endpoint:
         session = Gate(clock=CLOCK).session(_NOBODY)
         watch = Stopwatch(CLOCK.now, Waited())
         watch.start()
-        _, answer = await self.server._answer(
-            memoryview(frame), session, watch, listener="PLAINTEXT"
-        )
+        served = ServedConnection(session, ConnectionSlot(_NOBODY, "PLAINTEXT", "", 0.0))
+        _, answer = await self.server._answer(memoryview(frame), served, watch)
         self.leader_seconds = time.perf_counter() - began
         assert answer is not None, "a fetch is answered"
         received = b"".join(bytes_of(part) for part in answer)

@@ -61,8 +61,8 @@ def consume(bootstrap_servers: str, rack: str) -> list[bytes | None]:
 
 
 def consumer_fetches(cluster: Cluster, broker_id: int) -> int:
-    sizes = cluster.brokers[broker_id].request_metrics.request_bytes.get("FetchConsumer")
-    return 0 if sizes is None else sizes.count
+    counts = cluster.brokers[broker_id].request_metrics.counts.get("FetchConsumer")
+    return 0 if counts is None else counts.bytes.count
 
 
 async def test_a_consumer_reads_from_the_follower_in_its_rack() -> None:

@@ -52,7 +52,7 @@ Nothing is added up while nobody looks but counts, the last 1,024 times of each 
 ## What times are
 
 Of the last 1,024 requests of each API, not of the last five minutes as Kafka's reservoirs are.
-Nothing queues here, so `RequestQueueTimeMs` is reading and admitting, and `ResponseQueueTimeMs` is encoding (`replication/server/request_metrics.py` draws it).
+Nothing queues here, so `RequestQueueTimeMs` is reading a long request or a login, and `ResponseQueueTimeMs` is writing a long response (`replication/server/request_metrics.py` draws it).
 """.strip()
 
 

@@ -127,14 +127,14 @@ async def test_a_fetch_says_only_what_has_changed(version: int, partitions: int)
         await create_topic(cluster, partitions)
         leader, follower = cluster.brokers[1], cluster.brokers[2]
         sent = transports[2].bodies.setdefault(leader.port, [])
-        metric = leader.request_metrics.request_body_bytes
+        metric = leader.request_metrics.counts
 
         def settled() -> bool:
             wanted = FULL[6] if version == 6 else INCREMENTAL[version]
-            return sent[-3:] == [wanted] * 3 and metric["FetchFollower"].last == wanted
+            return sent[-3:] == [wanted] * 3 and metric["FetchFollower"].body_bytes.last == wanted
 
         await cluster.until(settled, what=f"fetches settle at v{version}")
         assert follower.port != leader.port
         if version in FULL:
-            assert max(sent) == metric["FetchFollower"].largest == FULL[version]
+            assert max(sent) == metric["FetchFollower"].body_bytes.largest == FULL[version]
         await trio.lowlevel.checkpoint()

@@ -8,11 +8,7 @@ from replication.leader.purgatory import WAITED, Purgatory, Waited
 from replication.metrics import KEPT, MetricsRegistry
 from replication.net.clock import TrioClock
 from replication.server.request_metrics import TIMES, RequestMetrics, Stopwatch, times_metric
-from replication.wire.apis import ApiKey
 from replication.wire.fetch import FetchRequest
-from replication.wire.frames import RequestHeader
-
-HEADER = RequestHeader(api_key=ApiKey.FETCH, api_version=12, correlation_id=1, client_id="c")
 
 
 class Never:
@@ -39,7 +35,7 @@ async def test_what_a_handler_waits_in_a_purgatory_is_remote(autojump_clock: Moc
         request = FetchRequest()
         watch.start()
         await clock.sleep(1)
-        metrics.add(HEADER, request, frame_size=100)
+        counts = metrics.received(request, version=4, size=100, header_size=11)
         watch.handler = clock.now()
         await clock.sleep(2)
         await purgatory.wait(Never(), ["t-0"], timeout_ms=3000)
@@ -47,7 +43,8 @@ async def test_what_a_handler_waits_in_a_purgatory_is_remote(autojump_clock: Moc
         await clock.sleep(4)
         watch.sending = clock.now()
         await clock.sleep(5)
-        metrics.answered(request, watch)
+        watch.sent = clock.now()
+        metrics.answered(counts, watch)
     expected = [1000, 2000, 3000, 4000, 5000, 15000]
     for name in ("Fetch", "FetchConsumer"):
         times = shown(metrics, name)
@@ -64,7 +61,7 @@ async def test_two_waits_at_once_are_no_longer_than_the_time_they_take(
     purgatory = Purgatory[str](clock=clock)
     watch = Stopwatch(clock.now, Waited())
     WAITED.set(watch.waited)
-    metrics.add(HEADER, FetchRequest(), frame_size=100)
+    counts = metrics.received(FetchRequest(), version=4, size=100, header_size=11)
     watch.start()
 
     async def wait() -> None:
@@ -73,8 +70,8 @@ async def test_two_waits_at_once_are_no_longer_than_the_time_they_take(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait)
         nursery.start_soon(wait)
-    watch.answer = watch.sending = clock.now()
-    metrics.answered(FetchRequest(), watch)
+    watch.answer = watch.sending = watch.sent = clock.now()
+    metrics.answered(counts, watch)
     times = shown(metrics, "Fetch")
     assert times["RemoteTimeMs"] == pytest.approx([1000])
     assert times["LocalTimeMs"] == pytest.approx([0])
@@ -83,8 +80,8 @@ async def test_two_waits_at_once_are_no_longer_than_the_time_they_take(
 def test_the_latest_are_kept_and_all_are_counted() -> None:
     metrics = RequestMetrics(MetricsRegistry(lambda: 0.0))
     watch = Stopwatch(lambda: 0.0, Waited())
-    metrics.add(HEADER, FetchRequest(), frame_size=100)
+    counts = metrics.received(FetchRequest(), version=4, size=100, header_size=11)
     for _ in range(KEPT + 10):
-        metrics.answered(FetchRequest(), watch)
-    assert metrics.times["Fetch"].count == KEPT + 10
+        metrics.answered(counts, watch)
+    assert metrics.counts["Fetch"].times.count == KEPT + 10
     assert len(shown(metrics, "Fetch")["TotalTimeMs"]) == KEPT

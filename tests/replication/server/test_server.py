@@ -289,7 +289,8 @@ async def test_a_request_is_counted_with_its_header_and_without() -> None:
         for version in (1, 9):
             await ask(stream, MetadataRequest(topics=[]), ApiKey.METADATA, version=version)
         metrics = harness.server.metrics
-    whole, body = metrics.request_bytes["Metadata"], metrics.request_body_bytes["Metadata"]
+    counts = metrics.counts["Metadata"]
+    whole, body = counts.bytes, counts.body_bytes
     assert (whole.count, body.count) == (2, 2)
     assert body.total == 4 + 5  # a count; then a compact count, three booleans and no tags
     assert (body.smallest, body.largest, body.last, body.mean) == (4, 5, 5, 4.5)
@@ -341,11 +342,11 @@ async def test_a_connection_that_never_reads_its_answer_is_closed(
         await stream.send_all(2 * asked)
         await CLOCK.sleep(599)
         assert harness.server.metrics.connections == 1
-        assert harness.server.metrics.request_bytes["Metadata"].count == 1
+        assert harness.server.metrics.counts["Metadata"].bytes.count == 1
         # What the kernel took at first has moved since the watch began: twice the limit at most.
         await CLOCK.sleep(602)
         assert harness.server.metrics.connections == 0
-        assert harness.server.metrics.request_bytes["Metadata"].count == 1
+        assert harness.server.metrics.counts["Metadata"].bytes.count == 1
         assert (harness.events, harness.bugs) == ([], [])
 
 
