@@ -1,15 +1,15 @@
-"""Logs that are there already become topics of a cluster: what its metadata has to say of them.
+"""The adoption of existing logs as topics of a cluster, by records in its metadata log.
 
-    copy/controller/log    a controller's, made here where there is none yet
+    copy/controller/log    the controller's log, created if there is none
     copy/broker-1/log      orders-0, orders-1, ...: they keep their topic ids
 
-Rule 1: it is done before the cluster starts, in the controller's own log, and synced. What is
-there already is left as it is, so that the same adoption twice writes nothing.
+Rule 1: the records are written into the controller's log and synced before the cluster starts. Records
+that exist already are not written again, so a second adoption of the same logs writes nothing.
 
 Rule 2: a partition has one replica, on the broker that has the log, and no leader: the controller
 elects it as soon as that broker is up, and so begins a leader epoch after all that were.
 
-Rule 3: a topic that was adopted under another id goes: it is not the one that is there now.
+Rule 3: a topic that was adopted under another id is deleted, because it is not the present one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ from storage.types import NO_BROKER_EPOCH, LeaderEpoch, TopicId
 
 
 class AdoptionError(UnderstudyError):
-    """The controller's log is of another cluster."""
+    """The error for a controller's log that belongs to another cluster."""
 
 
 @attrs.frozen(kw_only=True)
@@ -45,9 +45,9 @@ class AdoptedTopic:
     name: str
     topic_id: TopicId
     configs: Mapping[str, str]
-    """All that is set for it; what was set before and is not among these goes."""
+    """The whole configuration of the topic; any other key that was set before is removed."""
     leader_epochs: Mapping[int, LeaderEpoch]
-    """By partition, an epoch that no later leader epoch may have."""
+    """For each partition, a leader epoch below all later ones."""
 
 
 async def adopt(

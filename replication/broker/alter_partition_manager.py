@@ -1,9 +1,9 @@
-"""Asks the controller to change in-sync replica sets (AlterPartition, KIP-497).
+"""The requests for changes of the ISR to the controller (AlterPartition, KIP-497).
 
     submit ──> the queue, one place for each partition ──> AlterPartition ──> answers
 
-Where the controller gives no answer the queue asks again, for ever. Leadership moves on by
-metadata, and a submitter who has seen it move cancels.
+If the controller does not answer, the queue sends the request again, without end. A submitter that
+learns from the metadata of another leader cancels its request.
 """
 
 import attrs
@@ -25,7 +25,7 @@ from storage.types import TopicId, TopicPartition
 
 @attrs.define(eq=False)
 class _Change:
-    """One partition's place in the queue."""
+    """The requested change of one partition, in the queue."""
 
     topic_id: TopicId
     proposal: IsrProposal

@@ -1,10 +1,10 @@
-"""Tells the controller in which log directory each replica lies (KIP-858, AssignmentsManager).
+"""The reports to the controller about the log directory of each replica (KIP-858, AssignmentsManager).
 
     RoleChanges ── assign ──> the queue ──> AssignReplicasToDirs ──> controller
 
-Rule 1: what is newest about a replica is what is sent; an older word of it is forgotten.
+Rule 1: only the newest report about a replica is sent.
 
-Rule 2: a replica that the controller does not know (any more) needs no place.
+Rule 2: the report about a replica that the controller does not know, or no longer knows, is dropped.
 """
 
 import attrs
@@ -24,7 +24,7 @@ Replica = tuple[TopicId, int]
 
 @attrs.define(eq=False, kw_only=True)
 class Assignments(ControllerQueue[Replica, bytes]):
-    """One for each broker; the queue holds the directory's id for each replica."""
+    """The reports of one broker; the queue holds the id of the directory of each replica."""
 
     def assign(self, topic_id: TopicId, partition: int, directory: bytes) -> None:
         self._put((topic_id, partition), directory)

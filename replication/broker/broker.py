@@ -3,20 +3,19 @@
     lock and load logs ─> register ─> follow metadata up to the registration
         ─> replicas take their roles ─> serve ─> heartbeats until unfenced ─> ready
 
-Rule 1: nothing is served before the replicas know their roles, and no client is sent here before
-that: a broker is unfenced when it answers.
+Rule 1: a broker serves clients when its replicas have their roles, and it is unfenced only then, so that
+no client is sent here before.
 
-Rule 2: while the controller is away the broker goes on with what it last knew. It leads,
-follows and serves; what needs the controller is asked again until it is back.
+Rule 2: while the controller is unavailable, the broker continues with its last metadata: it leads,
+follows and serves, and it repeats its requests to the controller.
 
-Rule 3: a controlled shutdown gives away leadership first, then stops serving, then writes
-checkpoints, and last the marker that says all this happened. A broker that is cancelled
-instead writes nothing; the next start recovers.
+Rule 3: a controlled shutdown moves the leaderships away, stops serving, writes checkpoints, and last
+writes the clean-shutdown marker. A broker that is cancelled writes nothing; its next start recovers.
 
     metadata log ─> MetadataFollower ─> ReplicaManager ─> Broker.metadata ─> handlers
 
-Clients see an image only once the replicas have acted on it, so that a leader which a
-client learned of from this broker is leading.
+Clients see an image after the replicas have acted on it, so that a leader that this broker names to
+clients leads already, if it is this broker.
 """
 
 from collections.abc import Mapping
@@ -75,7 +74,7 @@ METADATA_LOG_CONFIG = LogConfig(segment_bytes=16 << 20)
 
 @attrs.define(eq=False, repr=False, kw_only=True)
 class Broker:
-    """One incarnation of a broker: made, run once, and thrown away."""
+    """One incarnation of a broker, which runs once."""
 
     config: BrokerConfig
     seams: Seams
@@ -88,7 +87,7 @@ class Broker:
     endpoints: list[Endpoint] = attrs.field(factory=list, init=False)
     """Where clients reach this broker; known once it listens."""
     port: int = attrs.field(default=0, init=False)
-    """Of the first listener."""
+    """The port of the first listener."""
     logs: LogManager = attrs.field(init=False)
     replica_manager: ReplicaManager = attrs.field(init=False)
     groups: GroupCoordinator = attrs.field(init=False)
@@ -128,11 +127,11 @@ class Broker:
 
     @property
     def hosted(self) -> Mapping[TopicPartition, Partition]:
-        """Its replicas that are well; none before it has taken up any."""
+        """The online replicas of this broker; empty before its start."""
         return self.replica_manager.hosted.online if self._registered else {}
 
     def shut_down(self, *, patience_seconds: float = CONTROLLED_SHUTDOWN_SECONDS) -> None:
-        """Leave in good order; `run` returns when that is done. One that is still on its way
+        """Shut down cleanly; `run` returns when that is done. A broker that is still starting
         up has nothing to leave in order, and simply stops. `patience_seconds`: how long to wait
         for the controller to let it go.
         """
@@ -197,7 +196,7 @@ class Broker:
         return listeners
 
     def _on_directory_failed(self, directory: str, error: OSError) -> None:
-        """Take note of a failed directory; called where the disk was touched, maybe in a thread."""
+        """Note a failed directory; the caller is whatever used the disk, perhaps in a worker thread."""
         assert self._loop is not None, "the logs are opened by a broker that runs"
         self._loop.run_sync_soon(self._lose_directory, directory, error)
 
@@ -213,7 +212,7 @@ class Broker:
             self._report_lost_directories()
 
     def _report_lost_directories(self) -> None:
-        """Take what lies there offline, and report the directories to the controller."""
+        """Take the replicas in lost directories offline, and report the directories to the controller."""
         self.replica_manager.failures.take_failed_offline()
         lost = {each.directory_id for each in self.logs.directories if each.failure is not None}
         for directory in self.lifecycle.log_dirs:
@@ -314,7 +313,7 @@ class Broker:
         )
 
     async def _follow_metadata(self, nursery: trio.Nursery, logs: LogManager) -> MetadataCache:
-        """Take up the local copy of the metadata, and have the rest of it fetched."""
+        """Load the local copy of the metadata log, and begin to fetch the rest."""
         log_config = attrs.evolve(
             METADATA_LOG_CONFIG, segment_index_bytes=self.config.log_index_size_max_bytes
         )
@@ -362,13 +361,13 @@ class Broker:
             self.metadata.publish(image)
 
     async def _delta(self, known: MetadataImage, image: MetadataImage) -> MetadataDelta:
-        """Return what is new in `image`; many records are compared away from the loop."""
+        """Return the changes in `image`; after many records they are computed in a worker thread."""
         if image.offset - known.offset <= STEP:
             return delta_between(known, image)
         return await self.seams.offload(partial(delta_between, known, image))
 
     async def _read_certificates(self, listeners: list[Listener]) -> None:
-        """Accept and make connections under what this broker is set to now."""
+        """Use the certificates of the present configuration for new connections."""
         current = self.replica_manager.config.current
         try:
             found = await self.seams.offload(partial(read_certificates, current))
@@ -394,7 +393,7 @@ class Broker:
     # Stopping.
 
     async def _leave(self) -> None:
-        """Give away leadership while everything still runs; then stop serving."""
+        """Move the leaderships away while everything still runs; then stop serving."""
         self.sink(
             ControlledShutdownStarted(
                 broker=self.broker_id, broker_epoch=self.lifecycle.broker_epoch
@@ -407,13 +406,13 @@ class Broker:
         await self.replica_manager.shutdown()
 
     def _stop_because(self, error: Exception) -> None:
-        """Shut down in good order: the broker can go on no longer."""
+        """Shut down cleanly, because the broker cannot continue."""
         if self._failure is None:
             self._failure = error
         self.shut_down()
 
     def _fail(self, error: Exception) -> None:
-        """End the broker, with the first failure that it cannot live with."""
+        """End the broker with `error`, unless an earlier failure has ended it."""
         if self._failure is None:
             self._failure = error
         self._scope.cancel()

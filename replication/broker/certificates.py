@@ -13,7 +13,7 @@ from replication.net.tls import client_context
 
 @attrs.frozen
 class Certificates:
-    """What a broker shows and trusts, as it was read at one moment."""
+    """The certificates that a broker presents and trusts, as they were read at one moment."""
 
     accepting: Mapping[str, ssl.SSLContext]
     """The context of each listener with TLS, by its name."""
@@ -25,7 +25,7 @@ NO_CERTIFICATES = Certificates(accepting={}, toward_brokers=None, toward_control
 
 
 def read_certificates(config: BrokerConfig) -> Certificates:
-    """Read every file that `config` names; raise ConfigError where one is of no use."""
+    """Read every file that `config` names; raise ConfigError for a file that cannot be used."""
     contexts = {
         each.name: accepting_context(config.security_of(each.name))
         for each in config.broker_listeners

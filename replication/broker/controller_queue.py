@@ -1,14 +1,14 @@
-"""What a broker has to tell the controller until the controller has answered for it.
+"""The queue of a broker's reports, each of which is sent to the controller until it is answered.
 
     put ──> queue, one place for each key ──> one request in flight ──> answers
               ^                                       │
               └── no answer, or not for all of them: again after 50 ms
 
-Rule 1: one request in flight, carrying what was queued first, `MOST_IN_A_REQUEST` at most: its
-answers wake as many tasks in one turn of the loop.
+Rule 1: one request is in flight, with the oldest reports, at most `MOST_IN_A_REQUEST` of them, because
+its answer wakes as many tasks in one turn of the loop.
 
 Rule 2: an answer about the broker as a whole (stale epoch, not the controller, no
-connection) is no answer for any key: all are sent again, for ever.
+connection) answers no report: all are sent again, without end.
 
 Rule 3: a key that the answer leaves out stays queued.
 
@@ -36,7 +36,7 @@ Report = TypeVar("Report")
 
 @attrs.define(eq=False, kw_only=True)
 class ControllerQueue(ABC, Generic[Key, Report]):
-    """One for each kind of request; `run` sends what is queued."""
+    """The queue for one kind of request; `run` sends the reports."""
 
     broker_id: int
     broker_epoch: Callable[[], int]

@@ -1,4 +1,4 @@
-"""What a cluster of this many brokers is given where nobody said; imports nothing."""
+"""The defaults of a cluster with a given number of brokers. This module imports nothing."""
 
 
 def default_replication_factor(brokers: int) -> int:
@@ -7,9 +7,10 @@ def default_replication_factor(brokers: int) -> int:
 
 
 def default_properties(brokers: int) -> dict[str, str]:
-    """Return the properties of a cluster that is made in one go.
+    """Return the properties of a cluster whose nodes are created together.
 
-    They are as safe as it can be, and as quick to begin as Kafka's own sample server.properties.
+    They replicate as widely as the brokers allow, and start groups without delay, as Kafka's sample
+    server.properties does.
     """
     replicas = str(default_replication_factor(brokers))
     return {

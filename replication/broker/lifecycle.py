@@ -7,19 +7,19 @@
 Rule 1: a registration is one incarnation. Its broker epoch is the offset of the record
 that registered it, so every restart has a larger one, and an older self can be refused.
 
-Rule 2: heartbeats go on whatever the controller answers. A fenced broker that catches up
-is unfenced by the next one; a controller that was away finds us still here.
+Rule 2: heartbeats continue whatever the controller answers. The next one unfences a fenced broker that
+has caught up, and shows a controller that comes back that the broker is still alive.
 
-Rule 3: nothing waits for an interval that need not: the first heartbeat follows the
-catching up, and a shutdown's heartbeats follow each other for two intervals, within which every
-broker that is well has sent the controller what it knows. What takes longer is a broker that is
-not well, or a partition that no other broker can lead: then a heartbeat asks at each interval. None
-follows the grant: it would ask to be unfenced, and the next broker to leave would wait for one that
-is gone.
+Rule 3: heartbeats do not wait for the interval if they need not. The first one is sent when the broker
+has caught up. During a shutdown they follow each other at once for two intervals, in which every healthy
+broker has reported its metadata offset; a shutdown takes longer only if a broker is not healthy or if no
+other broker can lead some partition, and then a heartbeat is sent in each interval. No heartbeat follows
+the controller's permission to stop: it would unfence this broker again, and the next broker that shuts
+down would wait for one that is gone.
 
-Rule 4: a log directory that is lost is named in the next heartbeat. A controller that does not
-know of it would leave us the leader of what lay there: after `log.dir.failure.timeout.ms`
-the broker stops instead (KIP-858).
+Rule 4: the next heartbeat names a log directory that is lost. As long as the controller does not know of
+it, this broker remains the leader of the partitions there; so after `log.dir.failure.timeout.ms` the
+broker stops (KIP-858).
 """
 
 import enum
@@ -48,7 +48,7 @@ CONTROLLER_PATIENCE_SECONDS = 2.0  # of a broker that wants to leave
 
 
 class BrokerState(enum.Enum):
-    """org.apache.kafka.metadata.BrokerState, as far as it applies."""
+    """org.apache.kafka.metadata.BrokerState, without the states that do not occur here."""
 
     NOT_RUNNING = 0
     STARTING = 1
@@ -62,7 +62,7 @@ class UnreportedDirectoryError(UnderstudyError):
 
 
 class RegistrationRefusedError(UnderstudyError):
-    """The controller will not have this broker, and asking again will not change that."""
+    """The error for a broker that the controller refuses for good."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -85,11 +85,11 @@ class BrokerLifecycle:
     directory_failure_timeout_ms: int
     on_unreported_directory: Callable[[UnreportedDirectoryError], None]
     log_dirs: Sequence[bytes] = ()
-    """The ids of those online at the start, of a broker with several (KIP-858)."""
+    """The ids of the log directories that were online at the start; empty for a broker with one (KIP-858)."""
     offline_log_dirs: dict[bytes, float] = attrs.field(factory=dict, init=False)
     """The log directories that have failed since, and when; every heartbeat names them."""
     _acknowledged: set[bytes] = attrs.field(factory=set, init=False)
-    """The failed directories that the controller has answered to."""
+    """The failed directories of which the controller knows."""
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
     broker_epoch: int = attrs.field(default=NO_BROKER_EPOCH, init=False)
     state: BrokerState = attrs.field(default=BrokerState.STARTING, init=False)
@@ -100,9 +100,12 @@ class BrokerLifecycle:
     _hurry: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     async def register(self, *, previous_broker_epoch: int) -> None:
-        """Ask until the controller agrees; RegistrationRefusedError where it never will, or
-        has not within initial.broker.registration.timeout.ms, PeerUnavailableError where no
-        controller has answered at all.
+        """Send the registration until the controller accepts it.
+
+        Raises:
+            RegistrationRefusedError: it refused for good, or did not accept within
+                initial.broker.registration.timeout.ms.
+            PeerUnavailableError: no controller has answered within that time.
         """
         request = self._registration(previous_broker_epoch)
         refusal: ErrorCode | None = None
@@ -193,7 +196,7 @@ class BrokerLifecycle:
         return SHUTDOWN_RETRY_SECONDS if hurried else interval
 
     def lose_directory(self, directory_id: bytes) -> None:
-        """Tell the controller at once that what lies there is offline."""
+        """Report a lost log directory to the controller at once."""
         if directory_id in self.offline_log_dirs:
             return
         self.offline_log_dirs[directory_id] = self.clock.now()
@@ -218,7 +221,7 @@ class BrokerLifecycle:
             )
 
     async def shut_down(self, *, timeout_seconds: float) -> bool:
-        """Give away what this broker leads; whether the controller granted it.
+        """Ask the controller to move the leaderships away; return whether it allowed the shutdown.
 
         A controller that is away cannot take anything over: it is not waited for long.
         """
@@ -234,7 +237,7 @@ class BrokerLifecycle:
     async def _call(
         self, request: BrokerRegistrationRequest | BrokerHeartbeatRequest
     ) -> BrokerRegistrationResponse | BrokerHeartbeatResponse | None:
-        """Return the answer, or None from a controller that is away."""
+        """Return the controller's answer; None if it is unavailable."""
         try:
             answer: BrokerRegistrationResponse | BrokerHeartbeatResponse = await self.channel.call(
                 request, timeout_ms=self.session_timeout_ms

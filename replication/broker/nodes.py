@@ -1,4 +1,4 @@
-"""The nodes of a cluster that is made in one go: their ids, names, places and configurations.
+"""The nodes of a cluster that is created as a whole: their ids, names, directories and configurations.
 
 The controller is node 0, brokers are 1 to N, and each has a directory below the cluster's:
 
@@ -70,5 +70,5 @@ def node_name(node_id: int) -> str:
 
 
 def node_directory(node_id: int) -> str:
-    """Return where a node's data lies below the cluster's directory."""
+    """Return the directory of a node below the cluster's directory."""
     return "controller" if node_id == CONTROLLER_ID else f"broker-{node_id}"

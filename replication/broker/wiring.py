@@ -1,4 +1,4 @@
-"""How a broker's configuration becomes its parts: logs, fetchers, what it serves."""
+"""The parts of a broker, made from its configuration: logs, fetchers, handlers."""
 
 from collections.abc import Callable
 from functools import partial
@@ -50,7 +50,7 @@ from storage.types import TopicId, TopicPartition
 
 @attrs.frozen(eq=False, kw_only=True)
 class Wiring:
-    """What every part of one broker is given."""
+    """The values that all parts of one broker share."""
 
     config: BrokerConfig
     seams: Seams

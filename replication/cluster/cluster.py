@@ -11,15 +11,14 @@
 Rule 1: nodes share the process and nothing else. Each has its own seams, and they talk
 over the transport as they would across machines.
 
-Rule 2: a node that is killed writes nothing from that moment on. Its disk and network are
-detached first and its tasks cancelled after, so no cleanup code can tidy up what a dead
-process would have left lying about. An error of its tasks meanwhile is a consequence of the
-kill, and is dropped.
+Rule 2: a node that is killed writes nothing from that moment on. Its disk and network are detached first,
+and its tasks are cancelled after that, so no cleanup code can write what a killed process would not have
+written. Errors of its tasks meanwhile are consequences of the kill, and are dropped.
 
 Rule 3: a node that starts again keeps its port, so that clients find it where it was.
 
-Rule 4: what is not possible now (a node that is down cannot be killed) is refused with
-NotPossibleError, and nothing has changed.
+Rule 4: an operation that is not possible now (a node that is down cannot be killed) raises
+NotPossibleError, and changes nothing.
 
 Nodes can be frozen, and cut off from each other, in a cluster with impairments:
 
@@ -27,6 +26,8 @@ Nodes can be frozen, and cut off from each other, in a cluster with impairments:
         await cluster.freeze_node(2)
         await cluster.cut([1], [2, 3])
         await cluster.make_whole()
+
+The file is long because a cluster is one object to its users, and each of its methods is short.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -83,7 +84,7 @@ class Machine(Protocol):
         """Take disk and network away; every later call on them fails."""
 
     def abandon(self) -> None:
-        """Close what the dead incarnation left open, once its tasks are gone."""
+        """Close the files that the dead incarnation left open, after its tasks have ended."""
 
 
 @attrs.define(eq=False, init=False)
@@ -117,7 +118,7 @@ class KilledError(UnderstudyError):
 
 @attrs.define(eq=False, repr=False, kw_only=True)
 class _Incarnation:
-    """One life of a node, and the machine that it runs on."""
+    """One incarnation of a node, and the machine on which it runs."""
 
     node: Node
     machine: Machine
@@ -246,8 +247,8 @@ class Cluster:
     def partition(self, topic: str, partition: int) -> PartitionRegistration | None:
         """Return replicas, ISR, leader and epochs of a partition; None if there is none.
 
-        An acknowledgement depends on what the controller has committed, or on what its leader has
-        heard of that from the controller before it died: neither is newer than this.
+        This is at least as new as the metadata on which any acknowledgement has depended: what the
+        controller has committed, or what a leader received of it before the controller died.
         """
         topic_partition = TopicPartition(topic, partition)
         registration = self.image.partition(topic_partition)
@@ -341,7 +342,7 @@ class Cluster:
         await self.start_node(CONTROLLER_ID)
 
     async def kill_broker(self, broker_id: int) -> None:
-        """End a broker as SIGKILL would: it writes nothing more and says goodbye to no peer."""
+        """End a broker as SIGKILL would: it writes and sends nothing more."""
         self.must_be_a_broker(broker_id)
         await self.kill_node(broker_id)
 
@@ -385,8 +386,8 @@ class Cluster:
     async def stop(self) -> None:
         """Stop the brokers, then the controller, which has to move their leaderships.
 
-        No broker stays up, so none waits long for the session of a killed broker to end, nor for
-        a controller that is down.
+        No broker remains, so none waits long for the session of a killed broker to expire, or for a
+        controller that is down.
         """
         async with trio.open_nursery() as nursery:
             for broker_id in self.brokers:
@@ -403,12 +404,12 @@ class Cluster:
         return frozenset() if self.impairments is None else self.impairments.frozen
 
     async def freeze_node(self, node_id: int) -> None:
-        """Hold a node up as SIGSTOP would."""
+        """Freeze a node as SIGSTOP would."""
         self.must_be(node_id, up=True)
         self._impairments().freeze(node_id)
 
     async def thaw_node(self, node_id: int) -> None:
-        """Let a frozen node go on; what fell due meanwhile falls due at once."""
+        """Let a frozen node continue; timers that expired meanwhile fire at once."""
         self.must_be(node_id, up=True)
         self._impairments().thaw(node_id)
 
@@ -429,7 +430,7 @@ class Cluster:
         self._impairments().cut(some, others, one_way=one_way)
 
     async def heal(self) -> None:
-        """Undo every cut; what was held up meanwhile arrives."""
+        """Undo every cut; delayed bytes arrive."""
         self._impairments().heal()
 
     def let_go(self) -> None:
@@ -467,7 +468,7 @@ class Cluster:
 
     def _checked_ids(self, nodes: Iterable[int]) -> list[int]:
         if not isinstance(nodes, Iterable):
-            raise NotPossibleError(f"{nodes!r} is no list of node ids, such as [1, 2]")
+            raise NotPossibleError(f"{nodes!r} is not a list of node ids, such as [1, 2]")
         node_ids = list(nodes)
         for node_id in node_ids:
             self.must_be_one(node_id)
@@ -530,7 +531,7 @@ class Cluster:
             )
 
     def must_be(self, node_id: int, *, up: bool) -> None:
-        """Raise NotPossibleError if a node is down where it must be up, or up instead of down."""
+        """Raise NotPossibleError if a node that must be up is down, or the other way round."""
         self.must_be_one(node_id)
         if self.is_up(node_id) != up:
             raise NotPossibleError(f"{node_name(node_id)} is {'down' if up else 'up'} already")
@@ -554,7 +555,7 @@ class Cluster:
         return incarnation
 
     def _has_failed(self, node_id: int, incarnation: _Incarnation, error: Exception) -> None:
-        """Record what ended a node; the others go on, as they would on other machines."""
+        """Record the error that ended a node; the other nodes continue, as they would on other machines."""
         if not isinstance(error, self.failures_of_a_node):
             raise error
         self.failures[node_id] = error
@@ -612,8 +613,8 @@ async def open_cluster(
         host_of: the host of each node, if they are not all on this machine.
         make_seams: the seams of each node; by default those of `impairments`, or else production's.
         make_sink: the sink of each node's events.
-        impairments: what freezes nodes and cuts them off; without it that is refused.
-        on_bug: the handler of a mistake of ours; by default it is raised.
+        impairments: the impairments that freeze nodes and cut them off; without them that is refused.
+        on_bug: called with an error that is a bug of understudy; by default it is raised.
     """
     if make_seams is None:
         make_seams = _production if impairments is None else impairments.seams

@@ -5,8 +5,8 @@
 
 Nodes are named by their ids; 0 is the controller.
 
-Rule: what is not possible now (a node that is down cannot be killed) is refused with
-NotPossibleError, and nothing has changed.
+Rule: an operation that is not possible now (a node that is down cannot be killed) raises
+NotPossibleError, and changes nothing.
 """
 
 import enum
@@ -21,11 +21,11 @@ from replication.faults.node_faults import Faults
 
 
 class NotInTimeError(UnderstudyError):
-    """A condition did not come true within its time limit."""
+    """The error for a condition that did not become true within its time limit."""
 
 
 class NotPossibleError(UnderstudyError):
-    """An operation does not fit the present state of the cluster; the message names the node."""
+    """The error for an operation that the present state of the cluster does not allow; it names the node."""
 
 
 class NodeStatus(enum.Enum):
@@ -74,10 +74,10 @@ class AnyCluster(Protocol):
         """
 
     async def freeze_node(self, node_id: int) -> None:
-        """Hold a node up as SIGSTOP would."""
+        """Freeze a node as SIGSTOP would."""
 
     async def thaw_node(self, node_id: int) -> None:
-        """Let a frozen node go on."""
+        """Let a frozen node continue."""
 
     def cuts(self) -> Sequence[tuple[int, int]]:
         """Return the pairs (sender, receiver) between which nothing arrives."""
@@ -91,7 +91,7 @@ class AnyCluster(Protocol):
         """
 
     async def heal(self) -> None:
-        """Undo every cut; what was held up meanwhile arrives."""
+        """Undo every cut; delayed bytes arrive."""
 
     async def make_whole(self) -> None:
         """Start, thaw and connect every node, and remove every fault rule. Topics stay."""

@@ -6,7 +6,7 @@
 
 Rule 1: decisions are pure (`replication/controller/rules`) and made one at a time: no other
 decision comes between reading the image and appending the records. A decision about many items is
-made away from the loop, and the others wait for it, except heartbeats that change nothing.
+made in a worker thread, and the others wait for it, except heartbeats that change nothing.
 
 Rule 2: nothing is answered, served or reported before it is synced, not even that nothing
 changes: an answer must not be undone.
@@ -21,6 +21,8 @@ fenced yet costs that much. Kafka's controller answers without waiting for broke
 
 Rule 5: leaving in good order and being killed are the same, since everything that was answered is
 synced. A log that cannot be written ends the controller: `run` raises KafkaStorageError.
+
+The file is long because these rules are about the order of the same few steps.
 """
 
 from collections import deque

@@ -190,14 +190,14 @@ def test_a_frozen_broker_does_not_keep_topics_from_being_made_and_deleted(
 @pytest.mark.parametrize("who", [1, None])
 def test_nodes_to_cut_off_are_given_as_several(cluster: ThreadedCluster, who: Any) -> None:
     with pytest.raises(
-        NotPossibleError, match=rf"^{who} is no list of node ids, such as \[1, 2\]$"
+        NotPossibleError, match=rf"^{who} is not a list of node ids, such as \[1, 2\]$"
     ):
         cluster.partition_network(who)
 
 
 def test_a_single_other_node_is_no_list_of_them(cluster: ThreadedCluster) -> None:
     one: Any = 2
-    with pytest.raises(NotPossibleError, match=r"^2 is no list"):
+    with pytest.raises(NotPossibleError, match=r"^2 is not a list"):
         cluster.partition_network([1], one)
 
 

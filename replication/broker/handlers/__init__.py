@@ -1,4 +1,4 @@
-"""What a broker answers: one module for each group of APIs.
+"""The handlers of a broker: one module for each group of APIs.
 
     metadata.py      Metadata, DescribeCluster
     produce.py       Produce
@@ -18,9 +18,9 @@
     transactions.py  AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers,
                      DescribeTransactions, ListTransactions, DescribeProducers
 
-Every handler is a function of the node, the request's context and the request. It answers
-from what this broker knows, or carries the question to the controller; it never blocks
-the node, and the error of one partition or topic stands beside the others' answers.
+Every handler is a function of the node, the request's context and the request. It answers from the
+state of this broker, or forwards the request to the controller. It never blocks the node, and an error
+of one partition or topic does not affect the answers about the others.
 """
 
 from functools import partial
@@ -79,7 +79,7 @@ from replication.wire.apis import ApiKey
 
 
 def broker_handlers(node: BrokerNode) -> dict[ApiKey, Handler]:
-    """Return what `node` serves."""
+    """Return the handler of each API that `node` serves."""
     handlers: dict[ApiKey, Handler] = {
         ApiKey.PRODUCE: partial(produce, node),
         ApiKey.FETCH: partial(fetch, node),

@@ -1,10 +1,10 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: a topic's or a broker's settings.
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: the configuration of topics and brokers.
 
-A broker answers for itself and for topics. Asked for another broker, it refuses, as Kafka
-does: only a node knows its own properties file.
+A broker describes itself and topics. It refuses a request about another broker, as in Kafka, because
+only a node knows its own properties file.
 
-What is to be altered is looked at here first, and what a broker is set to is judged here
-alone, for the same reason; the rest is the controller's (ConfigAdminManager):
+A change is checked here first, and for the same reason only here can the values of a broker be
+checked; the controller does the rest (ConfigAdminManager):
 
     request ── wrong in itself? ── controller ── answers of both, in the order of the request
 """
@@ -163,7 +163,7 @@ async def alter_configs(
 def _changes(
     resources: Iterable[Any], change_of: Callable[[Any], ConfigChange]
 ) -> Steps[list[list[ConfigChange]]]:
-    """Return what is to be changed, resource by resource."""
+    """Return the requested changes of each resource."""
     changes = []
     for resource in resources:
         changes += [(yield from each_of(change_of, resource.configs))]

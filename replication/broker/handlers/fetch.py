@@ -1,4 +1,4 @@
-"""Fetch: followers replicate with it, consumers read with it.
+"""Fetch: the request by which followers replicate and consumers read.
 
     request ── session ── replicas ── session ── answer
                   │           │           └ only what has changed since it last answered
@@ -107,10 +107,10 @@ def _response(
 
 
 async def _catch_up_with(node: BrokerNode, context: RequestContext, request: FetchRequest) -> None:
-    """Wait for metadata that a follower has and we do not.
+    """Wait for metadata that a follower has and this broker does not.
 
-    It may know a topic, or our leader epoch, before we do. After an error it would stay away for
-    `replica.fetch.backoff.ms`, while our own metadata is on its way.
+    A follower may know a topic, or a leader epoch, earlier than this broker. After an error it would wait for
+    `replica.fetch.backoff.ms`, while the metadata is on its way to this broker.
     """
     image = node.metadata.image
     deadline_ms = None
@@ -171,7 +171,7 @@ def _params(node: BrokerNode, context: RequestContext, request: FetchRequest) ->
 
 
 def _wanted(image: MetadataImage, request: FetchRequest, *, version: int) -> Steps[Wanted]:
-    """Return what the request names; of a partition named twice the last (FetchRequest.fetchData)."""
+    """Return the partitions of the request; the last entry counts for one that is named twice (FetchRequest.fetchData)."""
     wanted: dict[TopicIdPartition, FetchInfo] = {}
     due = 0
     for topic in request.topics:
@@ -218,7 +218,7 @@ def _identity(
 
 
 def _sort_out(image: MetadataImage, wanted: Wanted) -> Steps[tuple[Wanted, Answers]]:
-    """Return those to read, and the answers of those that cannot be."""
+    """Return the partitions to read, and the answers for those that cannot be read."""
     topics = image.topics
     readable: Wanted = []
     unreadable: Answers = []
@@ -248,7 +248,7 @@ def _unknown(error: ErrorCode) -> FetchPartitionData:
 def _topics(
     node: BrokerNode, context: RequestContext, answers: Answers
 ) -> Steps[list[FetchableTopicResponse]]:
-    """Neighbours of one topic share an entry; the order of the session is kept."""
+    """Return an entry for each run of partitions of one topic, in the order of the session."""
     topics: list[FetchableTopicResponse] = []
     last: tuple[TopicId, str | None] | None = None
     for number, (partition, answer) in enumerate(answers, start=1):

@@ -1,7 +1,7 @@
 """OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete: the offsets of groups.
 
-An unknown partition is refused by itself, and the others are committed; so is metadata that is too
-long. (KafkaApis.handleOffsetCommitRequest, OffsetMetadataManager.)
+An unknown partition, or metadata that is too long, is refused, and the offsets of the other partitions
+are committed. (KafkaApis.handleOffsetCommitRequest, OffsetMetadataManager.)
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -136,7 +136,7 @@ def _offsets_to_commit(
     now: int,
     expires: int = -1,
 ) -> Steps[tuple[dict[TopicPartition, ErrorCode], dict[TopicPartition, CommittedOffset]]]:
-    """Return what is wrong with each offset, and those with which nothing is."""
+    """Return the error of each offset that cannot be committed, and the offsets that can."""
     errors: dict[TopicPartition, ErrorCode] = {}
     offsets: dict[TopicPartition, CommittedOffset] = {}
     for topic in topics:
@@ -179,7 +179,7 @@ def _answer_each(
 
 
 def _fault_of(node: BrokerNode, partition: TopicPartition, metadata: str | None) -> ErrorCode:
-    """Return what is wrong with one offset of a commit."""
+    """Return the error of one offset of a commit."""
     if node.metadata.image.partition(partition) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     size = len(metadata or "")
@@ -205,7 +205,7 @@ async def offset_fetch(
 
 
 def _groups(node: BrokerNode, request: OffsetFetchRequest) -> Steps[list[OffsetFetchResponseGroup]]:
-    """Answer all offsets of a group once, however often these are asked for."""
+    """Answer a request for all offsets of a group once, even if it names the group several times."""
     answers = []
     whole: set[str] = set()
     for asked in request.groups:

@@ -1,4 +1,4 @@
-"""ListOffsets 0, which knew of segments only (UnifiedLog.legacyFetchOffsetsBefore).
+"""ListOffsets 0, whose answers are the boundaries of segments (UnifiedLog.legacyFetchOffsetsBefore).
 
     segments   [0 ── 99][100 ── 199][200 ── 250|
     written         9:00        10:00      now

@@ -5,7 +5,7 @@
     partition     the bytes of its segments; how far its end is behind its high watermark,
                   -1 where no replica runs on it
 
-The metadata log lies beside the others, but belongs to no topic: it is left out, as in Kafka.
+The metadata log is in the same directories but belongs to no topic, and is left out, as in Kafka.
 (KafkaApis.handleDescribeLogDirsRequest, ReplicaManager.describeLogDirs.)
 """
 
@@ -59,7 +59,7 @@ def _space(file_system: FileSystem, directory: LogDirectory) -> Space | None:
 
 
 def _asked(request: DescribeLogDirsRequest) -> Steps[set[TopicPartition] | None]:
-    """Return the partitions that are named; None where all are meant."""
+    """Return the partitions that the request names; None for all."""
     if request.topics is None:
         return None
     asked: set[TopicPartition] = set()

@@ -118,7 +118,7 @@ async def describe_cluster(
 
 
 def _is_malformed(request: MetadataRequest) -> Steps[bool]:
-    """Versions 10 and 11 have a field for ids, and names that may be null; neither is served."""
+    """Return whether a request of version 10 or 11 uses ids or null names, which these versions do not support."""
     names_an_id = yield from each_of(
         lambda topic: topic.name is None or topic.topic_id != NO_TOPIC_ID, request.topics or ()
     )

@@ -1,4 +1,4 @@
-"""What the handlers of a broker are given of it."""
+"""The broker as its handlers see it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +24,7 @@ RECONNECT_BACKOFF_MS = 50  # reconnect.backoff.ms of NodeToControllerChannelMana
 
 @attrs.define(eq=False, repr=False, kw_only=True)
 class BrokerNode:
-    """One broker, as far as an answer to a client needs it."""
+    """The parts of one broker that its handlers use."""
 
     broker_id: int
     cluster_id: str
@@ -42,15 +42,15 @@ class BrokerNode:
     producer_ids: ProducerIds
     broker_epoch: Callable[[], int]
     creating: set[str] = attrs.field(factory=set, init=False)
-    """The topics that requests of clients are creating on the way."""
+    """The topics that are being created for clients that named them."""
 
     async def forward(self, request: Any, *, timeout_ms: int) -> Any:
-        """Return the controller's answer; PeerUnavailableError where it gives none.
+        """Return the controller's answer; raise PeerUnavailableError if there is none.
 
-        A controller that is away is waited for as long as the client waits for us. A request
-        that it may have carried out before it died is sent again, as Kafka does: creating a
-        topic twice is then answered with TOPIC_ALREADY_EXISTS. A request whose time is up as it
-        comes is not carried out at all (the deadlines of KafkaEventQueue).
+        If the controller is unavailable, wait for it as long as the client waits. A request that the
+        controller may have carried out before it died is sent again, as in Kafka, so the answer to
+        the creation of a topic may be TOPIC_ALREADY_EXISTS. A request whose timeout has passed
+        already is not sent at all (the deadlines of KafkaEventQueue).
         """
         if timeout_ms <= 0:
             raise PeerUnavailableError(f"the request's timeout is {timeout_ms} ms")

@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch: where a partition's log begins, ends and parts.
+"""ListOffsets and OffsetForLeaderEpoch: the start, the end and the epoch ends of a partition's log.
 
     timestamp   asks for                                             since version
     t >= 0      the first record at or after t                       1
@@ -7,7 +7,7 @@
     -4          the start of what is on this disk (KIP-405)          8
     -5          the end of what is in tiered storage (KIP-1005)      9
 
-Version 0 asks for segments' bounds instead: legacy_offsets.py.
+Version 0 asks for the boundaries of segments instead (legacy_offsets.py).
 """
 
 from collections import Counter
@@ -156,7 +156,7 @@ def _fill(answer: ListOffsetsPartitionResponse, result: ListOffsetsResult, versi
 def _list_segments(
     node: BrokerNode, partition: TopicPartition, replica_id: int, asked: ListOffsetsPartition
 ) -> Steps[ListOffsetsPartitionResponse]:
-    """ListOffsets 0. The end of the log says whether we lead it, and how far it may be seen."""
+    """Answer ListOffsets 0; the look-up of the log end also shows whether this broker leads."""
     yield LOOK_UP
     end = node.replica_manager.offsets.list_offsets(
         partition, timestamp=LATEST, isolation=Isolation.HIGH_WATERMARK, replica_id=replica_id
@@ -188,7 +188,7 @@ def _error(result: ListOffsetsResult, version: int) -> ErrorCode:
 async def offset_for_leader_epoch(
     node: BrokerNode, _: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    """Answer where the leader's log leaves an epoch: KIP-101's question."""
+    """Return the end of a leader epoch in the leader's log, for each partition (KIP-101)."""
     return OffsetForLeaderEpochResponse(topics=await in_steps(_epoch_ends(node, request)))
 
 

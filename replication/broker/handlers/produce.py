@@ -1,4 +1,4 @@
-"""Produce: records are appended, and the answer has their offsets.
+"""Produce: the request that appends records; the answer has their offsets.
 
 Bytes that are not exactly one batch of version 2 are refused here, as in
 ProduceRequest.validateRecords; the log checks the batch itself. A request with acks=0 has no
@@ -49,7 +49,7 @@ LEAST_LENGTH = 14  # of a record of magic 0
 ZSTD_SINCE = 7  # KIP-110
 LEADER_HINTS_SINCE = 10  # KIP-951
 ERRORS_NAMED = 16
-"""The errors of one request that a closed connection's reason names."""
+"""The most errors of one request that the reason for closing its connection names."""
 
 
 def _refused(error: ErrorCode, message: str) -> ProduceResult:
@@ -125,7 +125,7 @@ def _sorted_out(
 
 
 def _is_unknown(node: BrokerNode, partition: TopicPartition) -> bool:
-    """Return whether neither the metadata has `partition` nor, a moment before, our replicas."""
+    """Return whether `partition` is neither in the metadata nor among this broker's replicas."""
     if node.metadata.image.partition(partition) is not None:
         return False
     try:
@@ -165,7 +165,7 @@ async def _verify(
 
 
 def _refusal(records: memoryview, version: int) -> ProduceResult | None:
-    """Return what is wrong with a partition's bytes, as far as their header tells."""
+    """Return the error in a partition's bytes that their header shows; None if there is none."""
     length = int.from_bytes(records[LENGTH_AT:LENGTH_OVERHEAD], "big", signed=True)
     if len(records) >= LENGTH_OVERHEAD and length < LEAST_LENGTH:
         message = f"a batch length of {length}, less than any format has"

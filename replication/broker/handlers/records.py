@@ -1,4 +1,4 @@
-"""DeleteRecords: each partition's log begins at an offset from now on (KIP-107).
+"""DeleteRecords: the request that moves the log start offset of partitions (KIP-107).
 
 A partition that is named twice is moved to the offset that is named last, and answered once
 (KafkaApis.handleDeleteRecordsRequest).
@@ -36,7 +36,7 @@ async def delete_records(
 
 
 def _asked(image: MetadataImage, request: DeleteRecordsRequest) -> Steps[tuple[Offsets, Offsets]]:
-    """Return the offset for each partition that is named, and for each of these that there is."""
+    """Return the offset of each named partition, and the same for those that exist."""
     asked: Offsets = {}
     known: Offsets = {}
     for topic in request.topics:

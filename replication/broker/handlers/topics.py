@@ -113,8 +113,8 @@ async def delete_topics(
 async def create_automatically(node: BrokerNode, names: Iterable[str]) -> dict[str, ErrorCode]:
     """Create those of `names` that do not exist; return the errors of those that were refused.
 
-    What another request is creating is waited for and not asked for again, and more topics than
-    one CreateTopics may make are not asked for at all (AutoTopicCreationManager).
+    A topic that another request is creating is not requested again, only waited for; if there are more
+    topics than one CreateTopics may create, none is requested (AutoTopicCreationManager).
     """
     missing = await in_steps(_missing(node, names))
     new = [name for name in missing if name not in node.creating]
@@ -140,7 +140,7 @@ async def create_automatically(node: BrokerNode, names: Iterable[str]) -> dict[s
 
 
 def _missing(node: BrokerNode, names: Iterable[str]) -> Steps[dict[str, None]]:
-    """Return those of `names` that no topic has and that one may have, each once."""
+    """Return the valid names in `names` that no topic has, each once."""
     topics = node.metadata.image.topics
     missing: dict[str, None] = {}
     for name in names:

@@ -1,5 +1,5 @@
-"""Transactions: what producers ask of their coordinator, coordinators of leaders, and
-administrators of both (KIP-98, KIP-664).
+"""The requests about transactions: from producers to coordinators, from coordinators to leaders, and
+from administrators to both (KIP-98, KIP-664).
 
     AddPartitionsToTxn   AddOffsetsToTxn   EndTxn      the coordinator of the transactional id
     TxnOffsetCommit                                    the coordinator of the group
@@ -113,7 +113,7 @@ async def _add(
 
 
 def _fenced_then(error: ErrorCode, version: int) -> ErrorCode:
-    """Older clients know fencing as INVALID_PRODUCER_EPOCH."""
+    """Return the error for a fenced producer; older clients expect INVALID_PRODUCER_EPOCH."""
     if error is ErrorCode.PRODUCER_FENCED and version < FENCING_HAS_A_NAME_SINCE:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error

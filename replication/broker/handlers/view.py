@@ -1,4 +1,4 @@
-"""The cluster as a client sees it: only what it can reach on the listener it came in by."""
+"""The cluster as a client sees it: the brokers that it can reach on the listener of its connection."""
 
 import attrs
 
