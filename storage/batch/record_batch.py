@@ -187,6 +187,8 @@ class BatchHeader(NamedTuple):
         return next_sequence(self.base_sequence, self.last_offset_delta)
 
 
+_new = tuple.__new__  # a header has the fields of its bytes: `_make` would count them again
+
 # One batch: exactly its bytes.
 Batch: TypeAlias = Buffer
 
@@ -197,7 +199,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
         raise CorruptRecordError(
             f"{len(buffer) - position} bytes are too few for a batch header, which has {HEADER_SIZE}"
         )
-    header = BatchHeader._make(HEADER.unpack_from(buffer, position))
+    header = _new(BatchHeader, HEADER.unpack_from(buffer, position))
     if header.length < MIN_LENGTH or header.magic != MAGIC:
         raise _not_a_batch(position, header.length, header.magic)
     return header
@@ -210,7 +212,7 @@ def walk(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]
     """
     end = len(buffer)
     while end - position >= HEADER_SIZE:
-        header = BatchHeader._make(HEADER.unpack_from(buffer, position))
+        header = _new(BatchHeader, HEADER.unpack_from(buffer, position))
         if header.length < MIN_LENGTH or header.magic != MAGIC:
             raise _not_a_batch(position, header.length, header.magic)
         following = position + LENGTH_OVERHEAD + header.length

@@ -40,7 +40,7 @@ what is written.
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import crc32c
 
@@ -111,15 +111,8 @@ class LogAppendInfo(NamedTuple):
     duplicate: bool = False
 
 
-class PlacedBatch(NamedTuple):
-    """A batch, and where it begins in the buffer that it came in."""
-
-    position: int
-    header: BatchHeader
-
-    @property
-    def end(self) -> int:
-        return self.position + self.header.size
+PlacedBatch: TypeAlias = tuple[int, BatchHeader]
+"""Where a batch begins in the buffer that it came in, and its header."""
 
 
 def analyze(records: memoryview, leader_epoch: LeaderEpoch | None = None) -> list[PlacedBatch]:
@@ -130,12 +123,12 @@ def analyze(records: memoryview, leader_epoch: LeaderEpoch | None = None) -> lis
     """
     batches: list[PlacedBatch] = []
     last_offset = NO_OFFSET
-    following = 0
     try:
-        for position, header in walk(records):
+        for placed in walk(records):
+            position, header = placed
             if leader_epoch is not None and header.leader_epoch > leader_epoch:
                 break  # KAFKA-18723: sent by a broker that does not lead in our epoch any more
-            before, last_offset = last_offset, header.last_offset
+            before, last_offset = last_offset, header.base_offset + header.last_offset_delta
             if header.last_offset_delta < 0 or last_offset <= before:
                 raise OffsetsOutOfOrderError(
                     f"offsets {header.base_offset} to {last_offset} after {before}"
@@ -144,9 +137,9 @@ def analyze(records: memoryview, leader_epoch: LeaderEpoch | None = None) -> lis
             if header.is_control and header.has_producer:
                 # It will be asked for when the batch is written: too late.
                 marker_of(header, records[position : position + header.size])
-            batches.append(PlacedBatch(position, header))
-            following = position + header.size
+            batches.append(placed)
     except CorruptRecordError as error:
+        following = batches[-1][0] + batches[-1][1].size if batches else 0
         magic = sound_magic(records[following:])  # None where a batch of ours is broken
         if magic is None:
             raise
@@ -181,7 +174,7 @@ def validate(
         raise InvalidRecordError(
             f"a batch of magic {records[MAGIC_AT]}: only record batches of magic {MAGIC} are taken"
         )
-    batches = [PlacedBatch(position, header) for position, header in walk(records)]
+    batches = list(walk(records))
     if not batches or (from_client and len(batches) > 1):
         raise InvalidRecordError(f"{len(batches)} batches for a partition, where there must be one")
     for position, header in batches:
@@ -321,7 +314,7 @@ def place(
             leader_epoch=leader_epoch,
             max_timestamp=header.max_timestamp if append_time is None else append_time,
         )
-        placed.append(PlacedBatch(position, stamped))
+        placed.append((position, stamped))
         offset = stamped.next_offset
     return placed
 
@@ -343,9 +336,9 @@ def append_info(
 ) -> LogAppendInfo:
     (start, first), (position, last) = batches[0], batches[-1]
     max_timestamp, record_count = first.max_timestamp, first.record_count
-    for _, header in batches[1:]:  # nearly always none
-        max_timestamp = max(max_timestamp, header.max_timestamp)
-        record_count += header.record_count
+    if len(batches) > 1:
+        max_timestamp = max([header.max_timestamp for _, header in batches])
+        record_count = sum([header.record_count for _, header in batches])
     return LogAppendInfo(
         first_offset=first.base_offset,
         last_offset=last.last_offset,
@@ -373,10 +366,10 @@ def marker_of(header: BatchHeader, batch: memoryview) -> EndTransactionMarker | 
 
 def groups(batches: list[PlacedBatch], segment_bytes: int) -> list[list[PlacedBatch]]:
     """Return `batches` in groups that each fit one segment: nearly always one group."""
-    first, last = batches[0], batches[-1]
+    (start, first), (at, last) = batches[0], batches[-1]
     if len(batches) == 1 or (
-        last.end - first.position <= segment_bytes
-        and last.header.last_offset - first.header.base_offset <= MAX_RELATIVE_OFFSET
+        at + last.size - start <= segment_bytes
+        and last.last_offset - first.base_offset <= MAX_RELATIVE_OFFSET
     ):
         return [batches]
     return list(_split(batches, segment_bytes))
@@ -385,12 +378,15 @@ def groups(batches: list[PlacedBatch], segment_bytes: int) -> list[list[PlacedBa
 def _split(batches: list[PlacedBatch], segment_bytes: int) -> Iterator[list[PlacedBatch]]:
     group: list[PlacedBatch] = []
     for batch in batches:
-        if group and (
-            batch.end - group[0].position > segment_bytes
-            or batch.header.last_offset - group[0].header.base_offset > MAX_RELATIVE_OFFSET
-        ):
-            yield group
-            group = []
+        position, header = batch
+        if group:
+            start, first = group[0]
+            if (
+                position + header.size - start > segment_bytes
+                or header.last_offset - first.base_offset > MAX_RELATIVE_OFFSET
+            ):
+                yield group
+                group = []
         group.append(batch)
     yield group
 
@@ -422,8 +418,8 @@ def recompress(
             if allowance is not None:
                 allowance.spend_bytes(_TIMES_AS_LONG * len(plain))
             batch = with_records(batch, target, compress(target, plain, config.level_of(target)))
-        placed.append(PlacedBatch(len(made), read_header(batch)))
-        check_message_size(placed[-1].header, config)
+        placed.append((len(made), read_header(batch)))
+        check_message_size(placed[-1][1], config)
         made += batch
     return memoryview(made), placed
 

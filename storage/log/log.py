@@ -375,7 +375,7 @@ class Log:
         batches = analyze(records, leader_epoch)
         if not batches:
             return LogAppendInfo(log_start_offset=self.log_start_offset)
-        first, last = batches[0].header, batches[-1].header
+        first, last = batches[0][1], batches[-1][1]
         log_end_offset = self.local.log_end_offset
         if first.base_offset < log_end_offset:
             raise UnexpectedAppendOffsetError(
@@ -440,8 +440,8 @@ class Log:
         view = records[start : at + last.size]
         last_offset = last.last_offset
         max_timestamp = first.max_timestamp
-        for _, header in batches[1:]:  # none in a small append
-            max_timestamp = max(max_timestamp, header.max_timestamp)
+        if len(batches) > 1:
+            max_timestamp = max([header.max_timestamp for _, header in batches])
         if local.must_roll(
             len(view), last_offset=last_offset, max_timestamp=max_timestamp, wall_ms=wall_ms
         ):

@@ -322,35 +322,31 @@ class Segment:
 
         So a follower that catches up appends batches of 16 KiB in four fifths of the time.
         """
-        due: list[tuple[Offset, int, TimestampOffset]] = []
-        youngest, behind = self.max_timestamp, self._bytes_since_index_entry
-        interval = self.index_interval_bytes
+        offsets: list[tuple[Offset, int]] = []
+        times: list[tuple[int, Offset]] = []
+        most_offsets = most_times = latest = 0
+        behind, interval = self._bytes_since_index_entry, self.index_interval_bytes
+        before_the_last = batches[-1][0] - batches[0][0]
+        if behind + before_the_last > interval and not self.indexes_full:
+            most_offsets, most_times = self.offset_index.room, self.time_index.room
+            latest = self.time_index.last_entry.timestamp
+        youngest, its_offset = self.max_timestamp
         for at, header in batches:
-            if header.max_timestamp > youngest.timestamp:
-                youngest = TimestampOffset(header.max_timestamp, header.last_offset)
+            if header.max_timestamp > youngest:
+                youngest, its_offset = header.max_timestamp, header.last_offset
             if behind > interval:
-                due.append((header.last_offset, at + moved_by, youngest))
                 behind = 0
+                if len(offsets) < most_offsets and len(times) < most_times:
+                    offsets.append((header.last_offset, at + moved_by))
+                    if youngest > latest:
+                        latest = youngest
+                        times.append((youngest, its_offset))
             behind += header.size
-        self._max_timestamp, self._bytes_since_index_entry = youngest, behind
-        if due and not self.indexes_full:
-            self._add_entries(due)
-
-    def _add_entries(self, due: list[tuple[Offset, int, TimestampOffset]]) -> None:
-        """Add as many of the entries as there is room for."""
-        offsets, times = self.offset_index, self.time_index
-        latest = times.last_entry.timestamp
-        positions: list[tuple[Offset, int]] = []
-        younger: list[TimestampOffset] = []
-        for offset, position, youngest in due:
-            if len(positions) == offsets.room or len(younger) == times.room:
-                break
-            positions.append((offset, position))
-            if youngest.timestamp > latest:
-                latest = youngest.timestamp
-                younger.append(youngest)
-        offsets.extend(positions)
-        times.extend(younger)
+        self._max_timestamp = TimestampOffset(youngest, its_offset)
+        self._bytes_since_index_entry = behind
+        if offsets:
+            self.offset_index.extend(offsets)
+            self.time_index.extend(times)
 
     def reindex(self, position: int, header: BatchHeader) -> None:
         """Index the batch at `position`: it was just appended, or recovery found it."""

@@ -66,21 +66,24 @@ class TimeIndex(IndexFile):
         if self.entry_count and timestamp < last.timestamp:
             raise CorruptIndexError(f"{self.path}: timestamp {timestamp} after {last.timestamp}")
         if timestamp > last.timestamp:
-            assert self.can_append_offset(offset), "a segment rolls before its offsets overflow"
-            self._write(LAYOUT.pack(timestamp, offset - self.base_offset))
-            self.last_entry = TimestampOffset(timestamp, offset)
+            self._add([(timestamp, offset)])
 
-    def extend(self, entries: Sequence[TimestampOffset]) -> None:
-        """`maybe_append` of each, where each is younger than the one before it."""
+    def extend(self, entries: Sequence[tuple[int, Offset]]) -> None:
+        """Add all of them in one write: each is younger than the one before it, and than the last."""
         if not entries:
             return
-        self.maybe_append(*entries[0])
-        assert len(entries) - 1 <= self.room, "a segment rolls before its time index is full"
-        base, last = self.base_offset, entries[-1]
+        (timestamp, offset), last = entries[0], self.last_entry
+        assert timestamp > last.timestamp, "only what is younger is entered"
+        if self.entry_count and offset < last.offset:
+            raise CorruptIndexError(f"{self.path}: offset {offset} after {last.offset}")
+        assert len(entries) <= self.room, "a segment rolls before its time index is full"
+        self._add(entries)
+
+    def _add(self, entries: Sequence[tuple[int, Offset]]) -> None:
+        base, last = self.base_offset, TimestampOffset(*entries[-1])
         assert self.can_append_offset(last.offset), "a segment rolls before its offsets overflow"
-        if len(entries) > 1:
-            self._write(b"".join([LAYOUT.pack(at, offset - base) for at, offset in entries[1:]]))
-            self.last_entry = last
+        self._write(b"".join([LAYOUT.pack(at, offset - base) for at, offset in entries]))
+        self.last_entry = last
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """Return the greatest entry at or below `timestamp`; (-1, base) where there is none."""
