@@ -1,4 +1,4 @@
-"""Small files that say how far things had come, each replaced in one step.
+"""The small files that record offsets and identities, each of which is replaced in one step.
 
     in a log directory                         holds
     recovery-point-offset-checkpoint           topic partition offset   synced up to here
@@ -17,7 +17,7 @@ Rule 1: a file is written under another name (`.tmp`), synced, renamed over the 
 and its directory synced. A crash leaves the old file or the new one, never a mixture.
 
 Rule 2: an empty file is an empty map. Anything else that does not parse, or is longer than such
-a file can be, is a CheckpointError; what to do about it is the caller's to know.
+a file can be, is a CheckpointError, and the caller decides what to do about it.
 
 The checkpoints are text: a version line, a count line, then one entry a line.
 (Kafka: CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile,
@@ -58,8 +58,8 @@ _INT64_MOST: Final = 2**63 - 1
 
 
 def replace_file(file_system: FileSystem, path: str, data: bytes) -> None:
-    """Make `data` the contents of `path`, all or nothing, also through a crash. ShortageError where
-    it is to be tried again, from the beginning.
+    """Make `data` the contents of `path`, completely or not at all, even in a crash. Raise
+    ShortageError if the caller should try again.
     """
     try:
         _replace_file(file_system, path, data)
@@ -183,7 +183,7 @@ def _write_lines(file_system: FileSystem, path: str, lines: Sequence[str]) -> No
 
 
 def _integer(path: str, line: str, text: str, *, most: int = _INT64_MOST) -> int:
-    """Return the number that `text` is; no number in these files is ever negative."""
+    """Return the number in `text`; these files have no negative numbers."""
     if not _INTEGER.fullmatch(text) or int(text) > most:
         raise _malformed(path, line)
     return int(text)
@@ -254,7 +254,7 @@ class MetaProperties:
 
 
 def read_meta_properties(file_system: FileSystem, log_directory: str) -> MetaProperties | None:
-    """Return what the directory says of its owner; None where it has never been used."""
+    """Return the owner that the directory names; None if it has never been used."""
     path = os.path.join(log_directory, META_PROPERTIES)
     data = read_file(file_system, path)
     if data is None:
@@ -299,7 +299,7 @@ def _parse_properties(text: str) -> dict[str, str]:
 
 @attrs.frozen
 class CleanShutdown:
-    """The marker of a clean shutdown. Its broker epoch is for the next registration; None: not
+    """The marker of a clean shutdown, with the broker epoch for the next registration; None if it is not
     legible.
     """
 
@@ -340,6 +340,6 @@ def write_clean_shutdown(file_system: FileSystem, log_directory: str, broker_epo
 
 
 def remove_clean_shutdown(file_system: FileSystem, log_directory: str) -> None:
-    """Remove the marker: the directory is in use, and from now on a crash is a crash."""
+    """Remove the marker, because the directory is in use and its next end may be a crash."""
     file_system.remove(os.path.join(log_directory, CLEAN_SHUTDOWN))
     file_system.sync_directory(log_directory)

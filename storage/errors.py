@@ -1,9 +1,9 @@
-"""What can go wrong with a log, as a tree.
+"""The errors of logs and of their files, as a tree.
 
     StorageError
     ├── CorruptRecordError            bytes that are not a batch, or whose CRC-32C is wrong
     │   └── ExpansionError              compressed bytes that grow past an allowed size
-    ├── UnsupportedFormatError        a sound batch of another magic than 2: not ours to cut
+    ├── UnsupportedFormatError        a valid batch of another magic than 2, which is never cut
     ├── OffsetOverflowError           offsets that a segment's base cannot express: split it
     ├── InvalidRecordError            a sound batch that a producer may not send
     │   ├── RecordTooLargeError         over max.message.bytes, or too much in too few bytes
@@ -21,7 +21,7 @@
     ├── OffsetOutOfRangeError         a read outside [log start, log end]
     ├── CheckpointError               a checkpoint file that does not parse
     ├── CorruptIndexError             an index file that contradicts itself: rebuild it
-    ├── LogDirectoryError             a directory that is not ours to open
+    ├── LogDirectoryError             a directory that this node must not open
     │   ├── LogDirectoryLockedError     another process holds it
     │   └── InconsistentMetadataError   meta.properties names another cluster or broker
     ├── InconsistentTopicIdError      partition.metadata names another topic of that name
@@ -35,8 +35,8 @@
 A refused append changes nothing. A failed write or sync closes the log to further
 appends at once, and takes its directory offline with it.
 
-A shortage is over when somebody closes a file. What could not begin for want of a descriptor is
-refused, and done when it is asked for again; what was half done fails as any write does.
+A shortage ends when a file is closed anywhere. An operation that could not begin without a descriptor is
+refused and can be repeated; one that was half done fails as any write does.
 """
 
 import contextlib
@@ -119,7 +119,7 @@ class AppendOffsetError(StorageError):
 
 
 class OffsetsOutOfOrderError(AppendOffsetError):
-    """Offsets go back inside what was to be appended."""
+    """The offsets of the batches to append do not increase."""
 
 
 class UnexpectedAppendOffsetError(AppendOffsetError):
@@ -144,7 +144,7 @@ class CorruptIndexError(StorageError):
 
 
 class LogDirectoryError(StorageError):
-    """A directory that is not ours to open."""
+    """A directory that this node must not open."""
 
 
 class LogDirectoryLockedError(LogDirectoryError):

@@ -1,4 +1,4 @@
-"""The disk seam: everything storage asks of an operating system, and nothing else.
+"""The disk seam: all operations of the operating system that storage uses.
 
 Rule 1: paths are strings; a file is read and written at positions, never at a cursor.
 Two readers and a writer therefore share one descriptor without a lock.
@@ -7,13 +7,13 @@ Rule 2: `write` puts all of the buffer there or raises `OSError`; it never copie
 
 Rule 3: a new name lasts through a crash only after `sync_directory` of its parent, and
 bytes only after `sync` of their file. `OsFileSystem` inherits that from the kernel;
-`storage.testing.FaultyFileSystem` makes it so that a test can see who forgot.
+`storage.testing.FaultyFileSystem` simulates it, so that a test finds a missing sync.
 
 Rule 4: what cannot be opened, or listed, for want of descriptors or memory is a `ShortageError`.
 
-Rule 5: what is opened is a regular file. Others may write into a directory of ours: a symbolic
-link in it could lead anywhere, and a pipe would have us wait for ever. Both are an
-`IrregularFileError`. The directory itself may be reached through links: that is its owner's.
+Rule 5: only regular files are opened. Other users may be able to write into a log directory: a symbolic
+link there could lead anywhere, and the opening of a pipe could wait without end. Both are an
+`IrregularFileError`. The path of the directory itself may contain links.
 
 Rule 6: an operation has a cost in seconds. Real disks charge it themselves, so
 `OsFileSystem` reports none; a simulated disk adds it up, and the offload seam sleeps it.
@@ -40,7 +40,7 @@ class Space:
 
     total_bytes: int
     usable_bytes: int
-    """What an ordinary process may still write."""
+    """The bytes that an ordinary process may still write."""
 
 
 class File(Protocol):
@@ -60,22 +60,22 @@ class File(Protocol):
         """Put all of `buffer` at `position`, without copying it."""
 
     def truncate(self, size: int) -> None:
-        """Cut it to `size` bytes, or fill it with zeroes up to there."""
+        """Truncate the file to `size` bytes, or extend it with zeroes."""
 
     def allocate(self, size: int) -> None:
-        """Make it at least `size` bytes long, zeroes at its end, and take the room on the disk."""
+        """Extend the file with zeroes to at least `size` bytes, and reserve the space on the disk."""
 
     def size(self) -> int:
         """Return how many bytes the file has."""
 
     def sync(self) -> None:
-        """Make the bytes last (fsync)."""
+        """Make the bytes durable (fsync)."""
 
     def descriptor(self) -> int | None:
         """Return the descriptor for `sendfile`, or None where there is no real file."""
 
     def close(self) -> None:
-        """Give it back; nothing is synced by that."""
+        """Close the file, without a sync."""
 
 
 class Lock(Protocol):
@@ -85,7 +85,7 @@ class Lock(Protocol):
 
 
 class FileSystem(Protocol):
-    """Names, files, and what makes both last."""
+    """The operations on names and files, and those that make both durable."""
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Open a file for reading and writing. Raise FileNotFoundError where it is missing, unless
@@ -126,10 +126,10 @@ class FileSystem(Protocol):
         """Set when the file was last written; `sync` of the file makes that last."""
 
     def space(self, path: str) -> Space:
-        """Return how large the volume of `path` is, and what is left, in bytes."""
+        """Return the size of the volume of `path` and its free space, in bytes."""
 
     def sync_directory(self, path: str) -> None:
-        """Make the names in `path` last."""
+        """Make the names in `path` durable."""
 
     def lock(self, path: str) -> Lock:
         """Take the lock file `path`. Raise LogDirectoryLockedError where another process holds it."""

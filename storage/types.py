@@ -1,12 +1,11 @@
-"""The field's nouns, as types.
+"""The types of offsets, leader epochs, topic ids and partitions.
 
-    offset          where a record stands in its partition's log; an *end* is exclusive
+    offset          the place of a record in its partition's log; an *end* is exclusive
     leader epoch    the number of the leadership in which it was appended
-    topic id        16 bytes; tells a topic from a later one of the same name (KIP-516)
+    topic id        16 bytes that distinguish a topic from a later one of the same name (KIP-516)
 
-Offsets and epochs are plain integers at run time: they go through arithmetic on every
-line, and a wrapper that must be unwrapped each time hides more than it guards.
-Functions that take two of them take them by keyword.
+Offsets and epochs are plain integers at run time, because almost every line computes with them.
+A function that takes two of them takes them by keyword.
 """
 
 from typing import NamedTuple, TypeAlias
@@ -27,7 +26,7 @@ NO_TOPIC_ID: TopicId = bytes(16)
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic; prints as its directory is named, `topic-0`."""
+    """One partition of one topic; it prints as the name of its directory, `topic-0`."""
 
     topic: str
     partition: int
@@ -38,7 +37,7 @@ class TopicPartition(NamedTuple):
 
 @attrs.frozen(order=True)
 class OffsetAndEpoch:
-    """Where a log stands: `offset` is exclusive, `leader_epoch` that of the record before it."""
+    """The end of a log: `offset` is exclusive, and `leader_epoch` is that of the record before it."""
 
     offset: Offset
     leader_epoch: LeaderEpoch

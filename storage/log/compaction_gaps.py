@@ -1,19 +1,19 @@
-"""Up to where a log's segments may have gaps between them, because compaction ran there.
+"""The offset below which a log may have gaps between its segments, because compaction ran there.
 
     [ 0 ── 99 ][ 140 ── 199 ]│[ 260 ── 300 ][ 301 ──       `compaction-gap-checkpoint`: 200
               gap            │             gap
               compaction     │             the disk has lost what was there
 
-Compaction takes the end of a segment like anything else, so the next one does not begin where it
-ends. What a disk has lost in a crash looks the same, and nothing behind such a gap may stay.
+Compaction may remove the last records of a segment, so that the next one does not begin where it ends.
+Records that a disk lost in a crash leave the same gap, and then nothing after the gap may stay.
 
-Rule 1: before a cleaned segment takes its place everything below its end is on the disk, and so
-is this file, which says so. Below its offset no gap is a loss.
+Rule 1: before a cleaned segment replaces another, everything below its end is synced, and after that
+this file. So no gap below the offset in the file is a loss.
 
-Rule 2: a cut lowers it first: what is appended from there on has not been compacted.
+Rule 2: a truncation lowers it first, because records that are appended later are not compacted.
 
-The file lies in the partition's directory, in the form of Kafka's offset checkpoints. Kafka,
-which takes no gap for a loss, does not look at it.
+The file is in the partition's directory, in the format of Kafka's offset checkpoints. Kafka, for which no
+gap is a loss, does not read it.
 """
 
 import os
@@ -30,7 +30,7 @@ from storage.types import Offset, TopicPartition
 
 @attrs.define
 class CompactionGaps:
-    """What the checkpoint of one log says: `below` as it stands on the disk."""
+    """The checkpoint of one log; `below` is its offset on the disk."""
 
     _checkpoint: OffsetCheckpoint
     _topic_partition: TopicPartition

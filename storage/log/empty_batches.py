@@ -1,24 +1,24 @@
-"""Where a consumer begins to read a log that was compacted: at a batch that has a record for it.
+"""The batches without records in a compacted log, which fetches of consumers skip.
 
     fetch at 4    [0: k0 .. .. .. .. ..][6: ][7: ][8: ]│[9: ][10: k10 .. k12]     answered from 10
                    its records are before 4      empty       records follow
 
-Compaction leaves batches without records, which say what a producer last wrote or how far the log
-goes, and batches whose last records are gone. Some clients advance only by the records that they
-receive (kafkajs, kafka-go). Answered with nothing else, they would ask for the same again for ever.
+Compaction leaves batches without records, which show the last sequence of a producer or the end of the
+log, and batches whose last records are removed. Some clients advance only by the records that they
+receive (kafkajs, kafka-go). A response with nothing but such batches would stop them: they would request
+the same offset again without end.
 
-Rule 1: what has no record for the reader is passed over only where a batch with records follows,
-below the end that it may see. Where none does it is answered as Kafka answers it: a client that
-goes by the headers gets to the end. A batch with a control record is not empty: a reader of what
-is committed needs it.
+Rule 1: batches without records for the reader are skipped only if a batch with records follows, below
+the end that the reader may see. Otherwise the response has them, as in Kafka, so that a client that reads
+headers gets to the end. A batch with a control record is not empty: a read_committed reader needs it.
 
-Rule 2: one call passes at most `MOST_BYTES` of empty batches, 17,000 or so, and notes how far it
-came. The next read at that offset goes on from there.
+Rule 2: one call skips at most `MOST_BYTES` of empty batches, about 17,000, and notes how far it came. The
+next read at that offset continues there.
 
-Rule 3: nor does an answer end with empty batches where records follow. It is looked at from its end
-back to the last batch with records, by way of the offset index, so that little of it is read.
+Rule 3: a response does not end with empty batches if records follow. To find its last batch with records,
+it is searched from its end with the offset index, so that little of it is read.
 
-Followers are given every batch.
+Followers get every batch.
 """
 
 from typing import Final, NamedTuple
@@ -42,13 +42,13 @@ _MOST_REMEMBERED: Final = 64
 
 @attrs.define(eq=False)
 class EmptyBatches:
-    """Where batches without records lie in one log, as far as reads have found out."""
+    """The places of batches without records in one log, as far as reads have found them."""
 
     # There is no record for a reader at the first offset below the second.
     _passed: dict[Offset, Offset] = attrs.field(factory=dict)
 
     def forget(self) -> None:
-        """Forget everything: the log has been cut."""
+        """Forget everything, because the log was truncated."""
         self._passed.clear()
 
     def offset_with_records(

@@ -1,4 +1,4 @@
-"""Which leader epoch began at which offset: it shows where two logs diverge.
+"""The first offset of each leader epoch, from which follows where two logs diverge.
 
     log      [e0: 0-4][e2: 5-11][e6: 12-29]     log end offset 30
     entries  0@0  2@5  6@12
@@ -8,13 +8,13 @@
     end_offset_for(6) = (6, 30)    the latest epoch ends at the log end
     end_offset_for(7) = (-1, -1)   undefined: nothing here is as new
 
-Rule 1: epochs and start offsets both strictly increase. A new entry that says otherwise
-is the truth, and what contradicts it goes.
+Rule 1: epochs and start offsets both strictly increase. If a new entry contradicts older ones, these are
+removed.
 
-Rule 2: what begins with a batch reaches the disk before the recovery point passes that batch:
-until then a crash has it read again, and it says its epoch itself. What begins without one is
-flushed by the leader that begins it. Truncations may reach the disk later as well: a file that still
-holds too much is cut to the log's two ends when it is loaded.
+Rule 2: an epoch that begins with a batch is written to the disk before the recovery point passes that
+batch: until then recovery reads the batch again, which has its epoch. An epoch that begins without a
+batch is flushed by its leader. Truncations may reach the disk later as well: a file with too many entries
+is cut to the two ends of the log when it is loaded.
 
 (KIP-101, KIP-279; LeaderEpochFileCache in Kafka.)
 """
@@ -65,7 +65,7 @@ class LeaderEpochCache:
         return self._entries[-1] if self._entries else None
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """Note that `epoch` has begun at `start_offset`; only the first batch of an epoch is news.
+        """Note that `epoch` has begun at `start_offset`; only the first batch of an epoch changes anything.
 
         It is on the disk after `flush`.
         """
@@ -137,7 +137,7 @@ class LeaderEpochCache:
             self.is_being_written = False
 
     def _assign(self, entry: EpochEntry) -> bool:
-        """Put `entry` at the end, and return whether that is news."""
+        """Put `entry` at the end; return whether that changes anything."""
         latest = self.latest_entry
         if (
             latest is not None

@@ -1,15 +1,15 @@
-"""Which segments have files open, so that a broker of many partitions does not run out of them.
+"""The segments with open files, of which a broker of many partitions closes the oldest.
 
-    opened     a segment that opens one of its files is noted, the last one last
-    trimmed    before an append or a read: those noted first let go, down to `limit`, but only
-               `LOOKS` of them are looked at each time
-    used       one that has let go opens its files again, and is noted again
+    opened     a segment that opens one of its files is appended to the list
+    trimmed    before an append or a read, the first of the list close their files, down to `limit`;
+               at most `LOOKS` of them are looked at each time
+    used       a segment whose files were closed opens them again, and is appended again
 
-Rule 1: a segment with a `FileRegion` on its way keeps its files: its sender has the
+Rule 1: a segment with a `FileRegion` that is being sent keeps its files: the sender uses the
 descriptor, and a truncation must find the region to abort it.
 
-Rule 2: one whose disk fails stays open, too: its own log finds out at its next write, and the log
-that needed room has nothing to do with it.
+Rule 2: a segment whose disk fails stays open, too: its own log notices that at its next write; the log
+that needed descriptors is not affected.
 
 Rule 3: only between operations. Then an index or a file of a segment is held only through
 a region; so this is for the loop alone, and what a worker opens is not noted here.
@@ -41,7 +41,7 @@ def limit_within(descriptors: int | None) -> int:
 
 class Releasable(Protocol):
     def release(self) -> bool:
-        """Close all files until they are needed again; False where they have to stay."""
+        """Close all files until they are needed again; return False if they have to stay open."""
 
 
 @attrs.define(eq=False)
@@ -61,7 +61,7 @@ class OpenSegments:
         self._noted.pop(segment, None)
 
     def trim(self) -> None:
-        """Let the oldest go, as far as `limit` asks and the first `LOOKS` of them can."""
+        """Close the files of the oldest segments down to `limit`, if the first `LOOKS` of them can be closed."""
         excess = len(self._noted) - self.limit
         if excess <= 0:
             return

@@ -1,4 +1,4 @@
-"""One `.log` file at rest, opened by its path alone: for a notebook, and for `storage.tools.dump`.
+"""One `.log` file that is opened by its path, for notebooks and for `storage.tools.dump`.
 
     with storage.open_segment("t-0/00000000000000000000.log") as segment:
         for batch in segment.batches(): ...      headers first; the records when asked for
@@ -7,11 +7,10 @@
 
 Rule 1: nothing is written, no index is needed, and memory holds one batch or one chunk.
 
-Rule 2: a batch that the file ends inside of is the end: a crash leaves one. Anything else
-that is no batch is a DamagedLogError with its place, but for the spare room of a log that was
-not closed (`storage.batch.spare_room`), which is the end too. `find_batch` finds where batches go on,
-and believes no header alone, which may be a value that looks like one: the CRC-32C of the whole
-batch must match.
+Rule 2: an incomplete batch at the end of the file is the end of the log: a crash leaves one. So is the
+spare room of a log that was not closed (`storage.batch.spare_room`). Any other bytes that are no batch
+are a DamagedLogError with their place. `find_batch` finds the next batch after damage; it does not trust a
+header alone, because a value may look like one: the CRC-32C of the whole batch must match.
 """
 
 import os
@@ -150,7 +149,7 @@ class SegmentFile:
                 raise
 
     def close(self) -> None:
-        """Give the file back; the end of a `with` does."""
+        """Close the file; the end of a `with` does it, too."""
         self.file.close()
 
     def __enter__(self) -> Self:
@@ -165,7 +164,7 @@ def open_segment(
 ) -> SegmentFile:
     """Open the `.log` file at `path` for reading. Raise FileNotFoundError where it is missing.
 
-    Nothing is written, locked or mapped, and no index is needed: a broker may be at work on it.
+    Nothing is written, locked or mapped, and no index is needed, so a broker may use the file meanwhile.
     """
     files = OsFileSystem() if file_system is None else file_system
     return SegmentFile(files.open_for_reading(os.fspath(path)), files)

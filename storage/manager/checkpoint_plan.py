@@ -1,17 +1,17 @@
-"""A checkpoint of marks in steps, so that only a rename is done where appends are.
+"""A checkpoint in steps, of which only the rename happens on the event loop.
 
     plan      on the loop: the marks of a directory's logs, as they are now
     prepare   anywhere: write them beside the checkpoint, and sync: the slow part
     publish   on the loop: rename, unless a mark has been lowered since
     settle    anywhere: sync the directory
 
-Rule 1: at no time does the checkpoint, nor the one that a power cut may bring back in its
-place, claim more of a log than there is (`storage.manager.log_manager`, rule 2). What was planned before a
-truncation is not published after it; what is published before one is corrected by it, for
-the directory knows what stands in it from the rename on.
+Rule 1: neither the checkpoint, nor an older one that a power cut may bring back, ever claims more of a
+log than there is (`storage.manager.log_manager`, rule 2). A checkpoint that was planned before a
+truncation is not published after it; one that was published before is corrected by the truncation,
+because the directory knows the contents of its checkpoint from the rename on.
 
-Rule 2: a log that has gone meanwhile may keep its line. One of the same name that comes
-later corrects it before its first append.
+Rule 2: the checkpoint may still name a log that was deleted meanwhile. A later log of the same name
+corrects it before its first append.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Which log is cleaned next, who is at it, and how far each has been cleaned.
+"""The choice of the log that is cleaned next, and how far each log has been cleaned.
 
     idle ── start ──> in progress ── finish ──> idle           checkpoint := end of the round
                           │
@@ -7,16 +7,15 @@
 
 Rule 1: a log is cleaned by one round at a time.
 
-Rule 2: the checkpoint (`cleaner-offset-checkpoint`) never says more of a log than there is: what
-comes later would be taken for clean, and a tombstone could go before what it deletes. It is
-pulled back *before* a log is cut, and before a new log of an old name is first appended to.
+Rule 2: the checkpoint (`cleaner-offset-checkpoint`) never claims more of a log than there is: later
+records would count as clean, and a tombstone could be removed before the record that it deletes. It is
+lowered *before* a log is truncated, and before the first append to a new log of an old name.
 
-Rule 3: a log that cannot be cleaned (a batch that is not sound) is left alone from then on,
-and counted; a disk that fails takes its directory offline, as everywhere.
+Rule 3: a log that cannot be cleaned, because a batch is not valid, is left alone from then on, and
+counted; a disk that fails takes its directory offline, as everywhere.
 
-Everything here is called on the loop, but `forget`, which only marks. Cutting and deleting a
-log are one step on the loop each, so that no task has to wait for a round to pause, as
-Kafka's threads do. (LogCleanerManager in Kafka.)
+Everything here is called on the loop, except `forget`, which only sets a mark. Truncating and deleting a
+log are one step on the loop each, so no task has to wait until a round pauses, as Kafka's threads do. (LogCleanerManager in Kafka.)
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -69,7 +68,7 @@ class CleanerManager:
         return cleaning
 
     def finish(self, cleaning: Cleaning, error: BaseException | None = None) -> None:
-        """End the round, which is done, or was stopped by `error`."""
+        """End the round, which is complete or was stopped by `error`."""
         log = cleaning.log
         self.in_progress.pop(log.topic_partition, None)
         if isinstance(error, CorruptRecordError | InvalidRecordError):
@@ -93,7 +92,7 @@ class CleanerManager:
             self._write(directory, {topic_partition: offset})
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """Abort what is under way on that log."""
+        """Abort the round over that log, if there is one."""
         self.uncleanable.pop(topic_partition, None)
         cleaning = self.in_progress.get(topic_partition)
         if cleaning is not None:
@@ -102,7 +101,7 @@ class CleanerManager:
     # Looking at all of them.
 
     def uncleanable_partitions(self, path: str) -> int:
-        """Return how many there are in the log directory at `path`."""
+        """Return the number of uncleanable partitions in the log directory at `path`."""
         return sum(
             self.uncleanable.get(topic_partition) is log
             for directory in self.live()
@@ -126,7 +125,7 @@ class CleanerManager:
         return [each for each in looked_at if each[2].is_due(each[1].config)]
 
     def _look_at(self, directory: LogDirectory, log: Log, wall_ms: int) -> DirtyRange | None:
-        """Return what is dirty of `log`; None if it cannot be cleaned, or cannot be read now."""
+        """Return the dirty part of `log`; None if it cannot be cleaned, or cannot be read now."""
         key = log.topic_partition
         if not self._may_be_cleaned(key, log):
             return None
@@ -167,9 +166,7 @@ class CleanerManager:
     # The checkpoint.
 
     def _write(self, directory: LogDirectory, changes: Mapping[TopicPartition, Offset]) -> None:
-        """Write the offsets of the logs that are there: one that was deleted leaves no claim
-        behind.
-        """
+        """Write the offsets of the existing logs, without those of deleted ones."""
         offsets = {
             key: offset
             for key, offset in {**directory.cleaner_offsets, **changes}.items()

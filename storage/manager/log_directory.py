@@ -1,4 +1,4 @@
-"""One directory of `log.dirs`: whose it is, what is in it, and what it remembers.
+"""One directory of `log.dirs`: its owner, its logs and its checkpoints.
 
     <log.dir>/
       .lock                                held while a process uses it
@@ -6,8 +6,8 @@
       .kafka_cleanshutdown                 the last shutdown synced everything; read once
       *-offset-checkpoint                  recovery points, log starts, high watermarks
       orders-0/  orders-1/                 a partition each
-      orders-2.<32 hex>-delete/            on its way out
-      orders-3.<32 hex>-stray/  -future/   not ours to open
+      orders-2.<32 hex>-delete/            is going to be deleted
+      orders-3.<32 hex>-stray/  -future/   never opened
 
 (LogManager, BrokerMetadataCheckpoint, UnifiedLog.parseTopicPartitionName in Kafka.)
 """
@@ -52,7 +52,7 @@ _NAME = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)")
 
 
 def partition_of(name: str) -> TopicPartition | None:
-    """Return the partition that a directory called `name` holds; its number is behind the last
+    """Return the partition of a directory called `name`; its number follows the last
     hyphen.
     """
     found = _NAME.fullmatch(name)
@@ -112,8 +112,8 @@ class LogDirectory:
     # Whose it is.
 
     def claim(self, *, cluster_id: str | None, node_id: int, directory_id: bytes | None) -> None:
-        """Make the directory this node's. Raise InconsistentMetadataError unless it is new, or is
-        already.
+        """Make this node the owner of the directory. Raise InconsistentMetadataError if it has another
+        owner.
         """
         found = read_meta_properties(self.file_system, self.path)
         if found is not None:
@@ -149,7 +149,7 @@ class LogDirectory:
     # How the last shutdown was.
 
     def take_clean_shutdown(self) -> None:
-        """Read the marker and remove it: from now on a crash is a crash."""
+        """Read the marker of a clean shutdown and remove it, because the next end may be a crash."""
         self.clean_shutdown = read_clean_shutdown(self.file_system, self.path)
         if self.clean_shutdown is not None:
             remove_clean_shutdown(self.file_system, self.path)
@@ -249,8 +249,8 @@ class LogDirectory:
         return OffsetCheckpoint(self.file_system, os.path.join(self.path, name))
 
     def read_checkpoints(self) -> None:
-        """Read the checkpoints. Without one of them more is read again than need be, and nothing is
-        lost.
+        """Read the checkpoints. If one is missing, more of the logs is read again than necessary, and
+        nothing is lost.
         """
         self.recovery_points = self._read_or_warn(RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = self._read_or_warn(LOG_START_OFFSET_CHECKPOINT)
@@ -273,7 +273,7 @@ class LogDirectory:
             return {}
 
     def miss(self, found: Collection[TopicPartition]) -> None:
-        """Note the partitions that a clean shutdown left behind and that are not in `found`."""
+        """Note the partitions that were there at a clean shutdown and are not in `found`."""
         if self.clean_shutdown is not None:
             self.lost = [
                 each

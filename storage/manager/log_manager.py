@@ -1,14 +1,14 @@
 """Every log of a broker, over all of its log directories.
 
-    startup     lock every directory, see whose it is, read how it was left, open its logs
-    running     find, create and delete logs; write checkpoints; take what may be unlinked
+    startup     lock every directory, check its owner, read its checkpoints, open its logs
+    running     find, create and delete logs; write checkpoints; unlink deleted files
     shutdown    sync and close every log, write the checkpoints, then the clean-shutdown marker
 
     recovery-point-offset-checkpoint      what is synced, and need not be read again
     log-start-offset-checkpoint           where logs begin that begin within a segment
     replication-offset-checkpoint         high watermarks
 
-Rule 1: a second process is refused before it has read or written anything.
+Rule 1: a second process that uses a directory is refused before it reads or writes anything.
 
 Rule 2: a checkpoint never claims more of a log than there is, not even one of an older
 topic of the same name. Recovery points and log starts are therefore published where logs
@@ -19,9 +19,8 @@ Rule 3: a write or a sync that fails takes its whole directory offline: every lo
 work from then on, and `on_directory_failed` is called once. The other directories go on. A shortage
 of descriptors ends a start, or is passed on; no directory fails by it.
 
-Rule 4: the marker is the last thing that is written, and only into a directory whose logs
-were all opened and have all been synced. A process that is killed comes to `close_uncleanly`,
-which writes nothing.
+Rule 4: the clean-shutdown marker is written last, and only into a directory whose logs were all opened
+and have all been synced. A killed node calls only `close_uncleanly`, which writes nothing.
 
 This file is long because opening, checkpointing and failing look at the same logs. (LogManager in
 Kafka.)
@@ -64,7 +63,7 @@ OnLoading: TypeAlias = Callable[[int, int], None]
 
 
 def _ignore(*_what: object) -> None:
-    """Do nothing: nobody is to be called."""
+    """Do nothing, where no callback is given."""
 
 
 @attrs.define(eq=False)
@@ -102,7 +101,7 @@ class LogManager:
     # Starting.
 
     def startup(self, on_loading: OnLoading | None = None) -> list[RecoveryReport]:
-        """Open everything, one log after another; return what opening each log found.
+        """Open everything, one log after another; return the report of each log.
 
         A broker takes the three steps of this, and loads several logs at once, in threads.
         """
@@ -118,7 +117,7 @@ class LogManager:
             raise
 
     def find_logs(self) -> list[list[LoadJob]]:
-        """Lock every directory and look what is in it; return for each the jobs that load its logs.
+        """Lock every directory and list its logs; return the jobs that load them, by directory.
 
         A job touches one log, and fits a worker thread. What it raises ends the start.
         """
@@ -129,8 +128,8 @@ class LogManager:
         return [self._find_logs_in(directory, found) for directory in self._live()]
 
     def all_loaded(self) -> list[RecoveryReport]:
-        """Return what opening each log found, once the jobs are done. Raise KafkaStorageError where not one
-        directory is left.
+        """Return the report of each log, once the jobs are done. Raise KafkaStorageError if no directory is
+        left.
         """
         if not any(self._live()):
             causes = "; ".join(f"{each.path}: {each.failure}" for each in self.directories)
@@ -164,7 +163,7 @@ class LogManager:
                 )
 
     def join_cluster(self, cluster_id: str) -> None:
-        """Write down whose the directories are, for a node that did not know when it started."""
+        """Write the owner into the directories, for a node that did not know its cluster when it started."""
         self.cluster_id = cluster_id
         for directory in self._live():
             with self._failing(directory):
@@ -265,7 +264,7 @@ class LogManager:
 
     @property
     def warnings(self) -> list[str]:
-        """What was odd in any of its directories, a line each; nothing was changed for it."""
+        """Warnings about the directories, one line each; nothing was changed because of them."""
         return [warning for directory in self.directories for warning in directory.warnings]
 
     # Finding, creating, deleting.
@@ -282,7 +281,7 @@ class LogManager:
         return [log for directory in self.directories for _, log in directory.open_logs()]
 
     def _home_of(self, topic_partition: TopicPartition) -> LogDirectory:
-        """Return the directory that the log lies in; KeyError where there is no such log."""
+        """Return the directory of the log; raise KeyError if there is no such log."""
         for directory in self.directories:
             if topic_partition in directory.logs:
                 return directory
@@ -415,10 +414,10 @@ class LogManager:
             log.close_uncleanly()
 
     def unlink(self, doomed: Iterable[DoomedFile]) -> list[DoomedFile]:
-        """Remove what is due, for good; return what is gone. A disk that refuses goes offline.
+        """Remove the files that are due; return those that were removed. A disk that fails goes offline.
 
-        This is slow and touches nothing else, so a worker thread may do it; `doomed.forget` what is
-        gone afterwards.
+        This is slow and touches nothing else, so a worker thread may do it; the caller then passes
+        the removed files to `doomed.forget`.
         """
         gone = []
         for directory in self.directories:
@@ -518,7 +517,7 @@ class LogManager:
 
     @contextlib.contextmanager
     def _failing(self, directory: LogDirectory) -> Iterator[None]:
-        """Take `directory` offline where its disk fails, and go on; a shortage is passed on."""
+        """Take `directory` offline if its disk fails, and continue; a shortage is raised."""
         try:
             yield
         except ShortageError:

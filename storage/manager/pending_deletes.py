@@ -1,13 +1,13 @@
-"""What has been renamed out of the way, each until it may be unlinked.
+"""The files and directories that were renamed and wait to be unlinked.
 
     segment `.deleted`, directory `-delete`      add ──> due_by(now) ──> unlink
                                                          its delay begins here
 
-Rule 1: everything waits its own `file.delete.delay.ms`: a segment that of its topic, a whole
-log that of its broker, as in Kafka (LocalLog.deleteSegmentFiles, LogManager.deleteLogs).
+Rule 1: a segment waits for the `file.delete.delay.ms` of its topic, and a whole log for that of its
+broker, as in Kafka (LocalLog.deleteSegmentFiles, LogManager.deleteLogs).
 
-Rule 2: nothing here knows the time. A wait begins at the first call of `due_by` after that, so
-a caller that asks every second unlinks at most two seconds late, and never early.
+Rule 2: this module does not read a clock. A wait begins at the first call of `due_by` after `add`, so a
+caller that calls it every second unlinks at most two seconds late, and never early.
 
 Rule 3: `add` may be called in any thread, `due_by` and `forget` in one.
 """
@@ -57,6 +57,6 @@ class DoomedFiles:
         return due
 
     def forget(self, gone: list[DoomedFile]) -> None:
-        """Forget what has been unlinked, or lies on a disk that is lost."""
+        """Forget files that were unlinked, or that are on a lost disk."""
         for doomed in gone:
             del self._waiting[doomed]

@@ -1,11 +1,11 @@
-"""Opening a log, whatever is in its directory.
+"""The opening of a log, whatever is in its directory.
 
-    loader     which files to believe, and how far; the order of what is done
-    scan       a segment read again, batch by batch, and why it stops making sense
-    tail       a segment believed: do its ends and its index fit together
-    overflow   a segment whose offsets do not fit its base, split
-    aside      bytes that had been believed are kept before they are cut
-    report     what was found, and what was done about it
+    loader     which files are trusted, and up to where; the order of all steps
+    scan       reads a segment again, batch by batch, up to the first invalid byte
+    tail       checks that the end and the index of a trusted segment fit together
+    overflow   splits a segment whose offsets do not fit its base
+    aside      keeps a copy of trusted bytes before they are cut
+    report     what was found, and what was repaired
 
-`docs/storage.md` has the table: what is found, what is done, what is kept.
+`docs/storage.md` has a table of all findings, and what is done about each.
 """

@@ -1,11 +1,11 @@
-"""Bytes that had been believed are kept before they are cut.
+"""Copies of trusted bytes, which are made before these are cut.
 
     00000000000000000100.log              cut at byte 4096
-    corrupt.00000000000000000100.log.4096     what stood there, for a person to look at
+    corrupt.00000000000000000100.log.4096     the bytes from there on, for a person to look at
 
-A file's name says which bytes of which file it holds; a number follows where there is one of
-that name. Nothing here or in Apache Kafka opens such a file: it does not end like a segment's,
-and does not begin with an offset. It goes with the partition's directory, or by hand.
+The name of such a copy has the name of the file and the position in it; a number follows if the name
+exists already. Neither understudy nor Apache Kafka opens it, because the name does not end like a
+segment's and does not begin with an offset. It is deleted with the partition's directory, or by hand.
 """
 
 import os
@@ -18,7 +18,7 @@ PREFIX = "corrupt."
 
 
 def keep_tail(segment: Segment, position: int) -> str:
-    """Copy what stands from `position` on; the copy lasts before this returns."""
+    """Copy the bytes from `position` on; the copy is durable when this returns."""
     source = segment.path(LOG_SUFFIX)
     target = _free_name(segment.file_system, source, f".{position}")
     copy = segment.file_system.open(f"{target}.tmp", create=True)

@@ -1,7 +1,7 @@
 """The leader epochs of a log that is being opened: from their checkpoint, or from its batches.
 
-A checkpoint that does not parse is put aside, and one that was lost is made again: each batch
-says its epoch. (Only epochs that wrote nothing are lost by that; they decide nothing.)
+A checkpoint that does not parse is put aside, and a lost one is made again from the batches, each of
+which has its epoch. (That loses only epochs without batches, which do not matter.)
 """
 
 import os
@@ -46,8 +46,8 @@ def complete(
     log_start_offset: Offset,
     log_end_offset: Offset,
 ) -> None:
-    """Add the epochs below the first known one, where the log start has fallen back: it was not
-    checkpointed.
+    """Add the epochs below the first known one, if the log start is lower than before because it had not
+    been checkpointed.
     """
     known = epochs.entries
     end = known[0].start_offset if known else log_end_offset

@@ -1,33 +1,33 @@
-"""Which files of a log to believe, and how far.
+"""The loading of a log: which files are trusted, and up to where.
 
-    after a clean shutdown    everything, as far as its ends tell (storage.log.recovery.tail)
-    after a crash             the segments that end below the recovery point; the one that it
-                              lies in, or at the end of, and all behind are read again, and
-                              cut where they stop making sense (storage.log.recovery.scan)
+    after a clean shutdown    every segment is trusted whose end is valid (storage.log.recovery.tail)
+    after a crash             the segments that end below the recovery point are trusted; the one
+                              with the recovery point and all later ones are read again, and cut
+                              at the first invalid byte (storage.log.recovery.scan)
 
     recovery point 140     [0 ── 99][100 ── 1│40 ~~~~ ?? ][ 190 ~~~ ]
-                            believed  read again; cut at ??  goes, once the one before was cut
+                            trusted   read again; cut at ??  removed, because the one before was cut
 
-Rule 1: what is believed and does not fit together is read again as well.
+Rule 1: a trusted segment whose parts do not fit together is read again as well.
 
-Rule 2: what is read again is indexed again, and the leader epochs of that stretch come from
-its batches, not from the checkpoint, which may be ahead of what the disk has kept. So do those
-that lie below the first of the checkpoint, where the log start has fallen back.
+Rule 2: a segment that is read again is indexed again, and its leader epochs come from its batches, not
+from the checkpoint, which may have epochs that the disk has lost. Epochs below the first one in the
+checkpoint come from the batches too, if the log start is lower than before.
 
-Rule 3: so are its producers and its aborted transactions, from a snapshot that lies below it;
-and there is a snapshot at the end of each segment that was read again.
+Rule 3: its producers and aborted transactions are also computed again, from a snapshot below the
+segment; and a snapshot is written at the end of each segment that was read again.
 
-Rule 4: where compaction has not been, segments join. Above the recovery point, one that begins
-past the end of the one before it shows that the disk has lost that one's tail, and goes with all
-that follow. Below, nothing was lost in a crash: somebody took a file, and what follows stays; but
-where nothing follows, the disk has lied about what it synced, and the log ends before the gap.
-Where compaction has been, everything was on the disk before it began, and a gap is its doing
-(`storage.log.compaction_gaps`, and the cleaner's checkpoint of a directory that Kafka has used).
-(And where the next batch was too far from its base, a segment had to end.)
+Rule 4: without compaction there is no gap between segments. A gap above the recovery point shows that
+the disk has lost the end of the segment before it; the segments after the gap are removed. A gap below
+the recovery point comes from no crash: a file was removed by hand, and the later segments stay. But if no
+valid batch follows, the disk has lied about a sync, and the log ends before the gap. Where compaction has
+run, everything had been synced before, and the gap comes from the compaction
+(`storage.log.compaction_gaps`, and the cleaner's checkpoint of a directory that Kafka has used). A
+segment also ends early if the next offset was too far from its base.
 
-Rule 5: nothing that anybody had been promised is cut without a copy: what lies below the
-recovery point, or under a clean-shutdown marker, or would have been believed by Kafka
-(storage.log.recovery.aside). And nothing is cut without a word: each cut is a `Repair`.
+Rule 5: bytes that had been promised are copied before they are cut: those below the recovery point,
+those before a clean shutdown, and those that Kafka would have trusted (storage.log.recovery.aside). Each
+cut is reported as a `Repair`.
 
 (LogLoader in Kafka.)
 """
@@ -83,7 +83,7 @@ class Loader:
     repairs: tuple[Repair, ...] = ()
 
     def load(self, names: list[str]) -> LoadedSegments:
-        """Return every segment that can be believed; none where the log start lies past their end.
+        """Return every segment that can be trusted; none if the log start is past their end.
 
         `names` are those in the directory.
         """
@@ -183,7 +183,7 @@ class Loader:
         self.epochs.flush()
 
     def _end_before_gaps(self, loaded: LoadedSegments) -> None:
-        """Drop what seemed to follow a gap and could not be believed (rule 4)."""
+        """Drop the segments after a gap that turned out not to be valid (rule 4)."""
         for base, end in reversed(loaded.gaps):
             behind = [each.base_offset >= base for each in loaded.segments]
             if any(each.size for each in loaded.segments if each.base_offset >= base):
@@ -237,7 +237,7 @@ class Loader:
     def _read_again(
         self, loaded: LoadedSegments, segment: Segment, scanned: ScannedEpochs
     ) -> Cut | None:
-        """Check a segment, index it, and note its producers; return where it stops making sense."""
+        """Check a segment, index it, and note its producers; return where it is no longer valid."""
         loaded.segments_recovered += 1
         segment.reset_indexes()
         self._bring_producers_to(segment.base_offset, loaded.segments)
@@ -262,14 +262,14 @@ class Loader:
         self.producers.take_snapshot()
 
     def _bring_producers_to(self, offset: Offset, segments: list[Segment]) -> None:
-        """Bring the producers to where they were at `offset`, where a segment begins."""
+        """Restore the state of the producers at `offset`, where a segment begins."""
         self.producers.truncate_and_reload(self.marks.log_start_offset, offset)
         producer_replay.rebuild(self.producers, Segments(segments), offset)
 
     # Cutting.
 
     def _was_promised(self, offset: Offset) -> bool:
-        """Return whether what stands at `offset` had been synced, as far as the marks say."""
+        """Return whether the marks show that `offset` had been synced."""
         return self.marks.clean or offset < self.marks.recovery_point
 
     def _cut(self, loaded: LoadedSegments, index: int, cut: Cut) -> None:
@@ -301,8 +301,8 @@ class Loader:
             self.file_system.sync_directory(self.directory)
 
     def _begin_again(self, loaded: LoadedSegments) -> None:
-        """Drop everything, because the log start lies past the end: it was deleted, or is out of
-        reach.
+        """Drop everything, because the log start is past the end: all records were deleted or cannot be
+        reached.
         """
         cause = f"the log ends at {loaded.next_offset} and starts at {self.marks.log_start_offset}"
         promised = self._was_promised(loaded.segments[0].base_offset)

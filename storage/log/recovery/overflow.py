@@ -1,12 +1,12 @@
-"""A segment whose offsets do not fit its base, split into segments that each do (KAFKA-6264).
+"""The splitting of a segment whose offsets do not fit its base (KAFKA-6264).
 
     base 0    [0-9][10-19][2^31+5 - 2^31+9]       2^31+9 cannot be written relative to 0
 
     becomes   base 0 [0-9][10-19]    base 2^31+5 [2^31+5 - 2^31+9]
 
-The parts are written beside it and take its place as `storage.log.swap` says. They have no
-indexes, and are read again for that. Whatever stands behind the last batch goes along with the
-last part: who reads that decides about it.
+The parts are written beside it and replace it in the order that `storage.log.swap` describes. They have
+no indexes and are therefore read again. Any bytes after the last batch become the end of the last part,
+and are judged when that part is read.
 
 (UnifiedLog.splitOverflowedSegment, LogSegment.appendFromFile in Kafka.)
 """
@@ -20,7 +20,7 @@ from storage.log.segment import CLEANED_SUFFIX, Segment
 
 
 def split(segment: Segment) -> list[str]:
-    """Put the parts in its place; the files to unlink. Only for one that overflows."""
+    """Replace a segment that overflows by its parts; return the files to unlink."""
     assert overflows(segment), "only a segment whose offsets overflow is split"
     parts: list[Segment] = []
     position = 0

@@ -1,4 +1,4 @@
-"""What opening one log found, and what it did about it."""
+"""The report of opening one log: what was found, and what was repaired."""
 
 import attrs
 
@@ -8,7 +8,7 @@ from storage.types import Offset, TopicPartition
 
 @attrs.frozen(kw_only=True)
 class Marks:
-    """What its log directory remembers of a log."""
+    """The marks of a log in the checkpoints of its directory."""
 
     clean: bool = False
     recovery_point: Offset = 0
@@ -23,7 +23,7 @@ class Marks:
 
 @attrs.frozen(kw_only=True)
 class Repair:
-    """Something in `path` that could not stay as it was.
+    """A change that was necessary in `path`.
 
     `bytes` went from `position` on, where `offset` would have been next; `kept` is the file
     that they are in now, empty where they had not been synced.
@@ -44,7 +44,7 @@ class Repair:
 
 @attrs.frozen(kw_only=True)
 class RecoveryReport:
-    """What opening one log found. `clean`: nothing that had been believed was missing."""
+    """The findings of opening one log. `clean`: no trusted bytes were missing."""
 
     topic_partition: TopicPartition
     clean: bool

@@ -1,14 +1,14 @@
-"""A segment read again, batch by batch, for as long as it makes sense.
+"""The reading of a segment, batch by batch, up to the first batch that is not valid.
 
-    [sound][sound][sound]│?? ~~~~~        Cut: at this byte, this offset was to come, because ...
+    [sound][sound][sound]│?? ~~~~~        Cut: at this byte, at this next offset, for this reason
 
 A batch is sound when its CRC-32C matches, its offsets follow those before it and fit the
-segment's base, and its leader epoch is not older than the one before it. The last is ours: a
-file system may bring back the old tail of a file that was cut and written again, and such a
-tail is sound in itself.
+segment's base, and its leader epoch is not older than the one before it. Kafka does not check the
+last one: a file system may bring back the old end of a file that was truncated and written again, and
+such an end is valid in itself.
 
-What is read is indexed on the way, as an append would have done it (`Segment.reindex` is the
-slow twin). This is what a broker waits for after a crash, so the loop below touches each
+The scan also makes the index entries, as appends would have done (`Segment.reindex` is the slow twin).
+A broker waits for it after a crash, so the loop below touches each
 header once, hands each batch to the CRC without copying it, and keeps the index entries for
 one write at the end. With `Segment.headers` and `Segment.reindex` recovery takes 2.4 times as long
 for batches of 16 KiB, and 5.6 times for batches of 1 KiB.
@@ -57,7 +57,7 @@ _WINDOW = 1 << 20
 
 @attrs.define
 class ScannedEpochs:
-    """The leader epochs that recovery has come across, and the cache that they belong in."""
+    """The leader epochs that recovery has found, and the cache for them."""
 
     cache: LeaderEpochCache | None = None
     latest: LeaderEpoch = NO_LEADER_EPOCH
@@ -71,7 +71,7 @@ class ScannedEpochs:
 
 @attrs.frozen
 class Cut:
-    """Where a segment stops making sense, and why. `ours`: Kafka would have believed the rest."""
+    """The place and the reason of a cut. `ours`: Kafka would have trusted the rest."""
 
     position: int
     cause: str
@@ -240,7 +240,7 @@ class Scan:
         return Cut(self.end, cause, ours=True)
 
     def _size_here(self) -> int:
-        """Return the size of what begins where the sound batches end, as every format writes it."""
+        """Return the size in the header after the last sound batch; every message format has it there."""
         head = self.segment.pins.file.read(self.end, LENGTH_OVERHEAD)
         return max(HEADER_SIZE, LENGTH_OVERHEAD + int.from_bytes(head[8:], "big", signed=True))
 

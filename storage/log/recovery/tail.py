@@ -1,4 +1,4 @@
-"""A segment that is believed: do its file and its index fit together.
+"""The check that the file and the index of a trusted segment fit together.
 
     .index   ... (57 -> 8192)             the last entry: offset 57 is in the batch at byte 8192
     .log     [0] ... [50-57][58-61]│      from there on, batch by batch, to the last byte
@@ -6,7 +6,7 @@
 One read of the index and two of the log show a file that was emptied, cut short, or written
 over at an end, an index that is longer than its log, and where the segment ends. The active
 segment's last batches have their CRC checked: a crash that no marker reports hits them first.
-What lies in between is checked when it is read. (Kafka looks at none of this after a clean
+The bytes in between are checked when they are read. (Kafka checks nothing of this after a clean
 shutdown.)
 
 Apache Kafka's index may have its entries far apart (`index.interval.bytes`): its requests walk the
