@@ -17,7 +17,7 @@ MUTANTS = (
         (
             Edit(
                 LOG,
-                "            max(self.log_start_offset, min(offset, self.log_end_offset))",
+                "            max(self.log_start_offset, min(offset, self.local.log_end_offset))",
                 "            offset",
             ),
         ),
