@@ -6,8 +6,9 @@
 Rule 1: the owner that registers a name removes it when the measured thing is gone, because a stale
 gauge misleads longer than a missing one.
 
-Rule 2: reading costs only the reader. A gauge is a function that is called on a read; a meter
-counts, and decays its one-minute rate on a read.
+Rule 2: reading costs only the reader. A gauge is a function that is called on a read; a meter is a
+count. A reader takes the rate of counts; the rate of one that we need ourselves is kept beside it,
+and decays on a read.
 
 Rule 3: a number for each of many things, such as the lag of each followed partition, is one family:
 its owner keeps the numbers and creates the names on a read. A name with its tags is larger than a
@@ -48,13 +49,22 @@ class MetricName:
 
 @attrs.define
 class Meter:
+    """A count of events."""
+
+    count: int = 0
+
+    def mark(self, amount: int = 1) -> None:
+        self.count += amount
+
+
+@attrs.define
+class RatedMeter(Meter):
     """A count of events, and their rate in about the last minute.
 
     The rate is an exponential average over ticks of five seconds, as in Kafka's meters.
     """
 
-    _now: Callable[[], float]
-    count: int = 0
+    _now: Callable[[], float] = attrs.field(kw_only=True)
     _rate: float | None = None
     _since_tick: int = 0
     _last_tick: float = attrs.field(init=False)
@@ -62,9 +72,8 @@ class Meter:
     def __attrs_post_init__(self) -> None:
         self._last_tick = self._now()
 
-    def mark(self, amount: int = 1, now: float | None = None) -> None:
-        """Count `amount` events; a caller that marks several meters passes `now` once."""
-        self._tick(self._now() if now is None else now)
+    def mark(self, amount: int = 1) -> None:
+        self._tick(self._now())
         self.count += amount
         self._since_tick += amount
 
@@ -167,7 +176,12 @@ class MetricsRegistry:
 
     def meter(self, name: MetricName) -> Meter:
         """Return the meter of a name, which is created on first use."""
-        return self._meters.setdefault(name, Meter(self.now))
+        return self._meters.setdefault(name, Meter())
+
+    def rated_meter(self, name: MetricName) -> RatedMeter:
+        """Register and return a meter with a rate."""
+        self._meters[name] = meter = RatedMeter(now=self.now)
+        return meter
 
     def distribution(self, name: MetricName, distribution: Distribution) -> None:
         """Register a distribution under a name."""

@@ -26,7 +26,7 @@ from replication.follower.rules.fetch_state import (
     PartitionStates,
     initial_state,
 )
-from replication.metrics import Meter, MetricName, MetricsRegistry
+from replication.metrics import Meter, MetricName, MetricsRegistry, RatedMeter
 from replication.net.seams import NodeClock
 from storage.errors import ShortageError, StorageError
 from storage.types import LeaderEpoch, TopicPartition
@@ -45,13 +45,13 @@ class FetcherStats:
     registry: MetricsRegistry
     client_id: str
     leader: BrokerEndPoint
-    requests: Meter = attrs.field(init=False)
+    requests: RatedMeter = attrs.field(init=False)
     """Fetch requests, whether or not they were answered."""
     appended_bytes: Meter = attrs.field(init=False)
     _lags: dict[TopicPartition, int] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        self.requests = self.registry.meter(self.name("RequestsPerSec"))
+        self.requests = self.registry.rated_meter(self.name("RequestsPerSec"))
         self.appended_bytes = self.registry.meter(self.name("BytesPerSec"))
         self.registry.family(self)
 

@@ -124,6 +124,9 @@ async def send_parts(connection: Connection, parts: Sequence[Part]) -> None:
 
     Small regions go among the buffers, as far as the connection gathers them.
     """
+    if FileRegion not in map(type, parts):
+        await connection.send_buffers(parts)  # type: ignore[arg-type] # no region is among them
+        return
     run: list[Buffer] = []
     room = most = connection.gathers_up_to
     for part in parts:

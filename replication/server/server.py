@@ -296,19 +296,26 @@ class Server:
             watch.sending = self.clock.now()
         return counts, parts
 
-    async def _respond(
+    def _respond(
         self, context: RequestContext, session: Session, watch: Stopwatch, request: object
-    ) -> Any:
+    ) -> Awaitable[Any]:
         handler = self.handlers.get(context.api_key)
         if handler is None or not session.is_open:
-            answer = await session.admit(request, version=context.version)
-            watch.handler = self.clock.now()
-            if answer is not None:
-                return answer
-            if isinstance(request, ApiVersionsRequest):
-                return self.api_versions(request, version=context.version)
-            if handler is None:
-                raise ProtocolError(f"{context.api_key.name} is not served on {context.listener}")
+            return self._admit(context, session, watch, request)
+        return handler(context, request)
+
+    async def _admit(
+        self, context: RequestContext, session: Session, watch: Stopwatch, request: object
+    ) -> Any:
+        """Return the response to a request that is no handler's, or that a login has to allow."""
+        answer = await session.admit(request, version=context.version)
+        watch.handler = self.clock.now()
+        if answer is not None:
+            return answer
+        if isinstance(request, ApiVersionsRequest):
+            return self.api_versions(request, version=context.version)
+        if (handler := self.handlers.get(context.api_key)) is None:
+            raise ProtocolError(f"{context.api_key.name} is not served on {context.listener}")
         return await handler(context, request)
 
     def api_versions(self, request: ApiVersionsRequest, *, version: int) -> ApiVersionsResponse:

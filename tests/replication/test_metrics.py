@@ -41,7 +41,7 @@ def test_a_meter_is_one_per_name() -> None:
 
 def test_a_rate_follows_a_steady_stream_and_decays_after_it() -> None:
     hands = Hands()
-    meter = MetricsRegistry(hands).meter(LAG)
+    meter = MetricsRegistry(hands).rated_meter(LAG)
     assert meter.one_minute_rate() == 0
     for _ in range(60):
         meter.mark(2)
