@@ -409,6 +409,13 @@ def a_follower_refuses_what_it_would_take_of_no_producer(planting: pytest.Monkey
     planting.setattr(Log, "append_as_follower", append_as_follower)
 
 
+def a_follower_joins_before_its_log_start_has_moved(planting: pytest.MonkeyPatch) -> None:
+    def may_expand(follower: isr.FollowerState, **known: Offset) -> bool:
+        return isr.may_expand(follower, **{**known, "leader_log_start": 0})
+
+    planting.setattr(leadership, "may_expand", may_expand)
+
+
 # The scenario, a story that shows it, and the mistake.
 CASES: list[tuple[str, str, str | Mistake]] = [
     (
@@ -626,7 +633,12 @@ CASES: list[tuple[str, str, str | Mistake]] = [
     ("S53", "a-bit-rots-where-nobody-looks", "wrong bytes are not reported"),
     ("S43", "what-one-log-keeps-every-log-need-not", a_failed_retention_is_not_noticed),
     ("S22", "a-cut-that-came-undone", "a high watermark is written down over a cut"),
-    ("S44", "a-deletion-that-came-undone", "what was committed has no gaps"),
+    ("S44", "a-deletion-that-came-undone", a_follower_joins_before_its_log_start_has_moved),
+    (
+        "S30",
+        "what-a-leader-deleted-is-not-what-a-replica-has-there",
+        a_follower_joins_before_its_log_start_has_moved,
+    ),
     ("S44", "deleted-as-soon-as-it-was-committed", "what was committed has no gaps"),
 ]
 

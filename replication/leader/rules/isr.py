@@ -300,13 +300,21 @@ def is_eligible(*, fetched_epoch: int | None, registered_epoch: int | None, may_
 
 
 def may_expand(
-    follower: FollowerState, *, high_watermark: Offset, leader_epoch_start: Offset
+    follower: FollowerState,
+    *,
+    high_watermark: Offset,
+    leader_epoch_start: Offset,
+    leader_log_start: Offset,
 ) -> bool:
-    """Return whether a follower outside the ISR holds enough to join.
+    """Return whether a follower outside the ISR holds enough to join, and nothing else.
 
     It must reach the high watermark and the start of this leader epoch (KAFKA-7128: a new
-    leader's own high watermark may be behind).
+    leader's own high watermark may be behind). Its log must not begin before the leader's: what
+    it has there was compared with nothing, and may be other records than those that the leader
+    has deleted. The answer to its fetch moves its log start. (Kafka lets it join before that.)
     """
+    if NO_OFFSET < follower.log_start_offset < leader_log_start:
+        return False
     return follower.log_end_offset >= max(high_watermark, leader_epoch_start)
 
 

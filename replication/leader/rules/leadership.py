@@ -273,7 +273,10 @@ class Leadership:
         if not isinstance(self.isr_state, CommittedIsr) or broker in self.isr:
             return
         if may_expand(
-            follower, high_watermark=self.log.high_watermark, leader_epoch_start=self.epoch_start
+            follower,
+            high_watermark=self.log.high_watermark,
+            leader_epoch_start=self.epoch_start,
+            leader_log_start=self.log.log_start_offset,
         ) and self._is_eligible(broker, follower):
             proposal = self._proposal(self.isr | {broker})
             self._propose(PendingExpand(broker, proposal, self.isr_state))

@@ -236,7 +236,27 @@ def test_no_member_leaves_while_a_change_is_pending() -> None:
     ],
 )
 def test_a_follower_joins_from_the_start_of_the_leader_epoch_on(log_end: int, joins: bool) -> None:
-    assert may_expand(follower(log_end), high_watermark=10, leader_epoch_start=12) is joins
+    found = may_expand(
+        follower(log_end), high_watermark=10, leader_epoch_start=12, leader_log_start=0
+    )
+    assert found is joins
+
+
+@pytest.mark.parametrize(
+    ("log_start", "joins"),
+    [
+        pytest.param(4, False, id="with records that the leader has deleted"),
+        pytest.param(5, True, id="as the leader's log"),
+        pytest.param(6, True, id="later than that"),
+        pytest.param(-1, True, id="unknown, below Fetch v5"),
+    ],
+)
+def test_a_follower_joins_once_its_log_begins_where_the_leaders_does(
+    log_start: int, joins: bool
+) -> None:
+    state = FollowerState(log_end_offset=12, log_start_offset=log_start)
+    found = may_expand(state, high_watermark=10, leader_epoch_start=12, leader_log_start=5)
+    assert found is joins
 
 
 @pytest.mark.parametrize(
