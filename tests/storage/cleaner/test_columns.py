@@ -1,5 +1,6 @@
 """The walk by column against the one record by record: the same keys, offsets, records and errors."""
 
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,6 +20,7 @@ from storage.cleaner.record_walk import (
     OneByOne,
     RecordWalk,
     SoundBatch,
+    best_walk,
     sound_batch,
 )
 from storage.errors import CorruptRecordError
@@ -104,15 +106,18 @@ def test_both_walks_find_and_leave_the_same(
 
 
 @given(
-    slots=st.integers(10, 60),
+    slots=st.integers(10, 60) | st.just(400),
+    at_first=st.sampled_from([1, 2, 1 << 12]),
     puts=st.lists(st.lists(st.binary(max_size=2), max_size=30), max_size=8),
     asked=st.lists(st.binary(max_size=2), max_size=50),
 )
 def test_slots_are_a_dict_until_the_map_is_full(
-    slots: int, puts: list[list[bytes]], asked: list[bytes]
+    slots: int, at_first: int, puts: list[list[bytes]], asked: list[bytes]
 ) -> None:
     offset_map = OffsetMap(slots * SLOT_SIZE)
-    found, twin = Slots(offset_map), dict[bytes, int]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columns, "_SLOTS_AT_FIRST", at_first)
+        found, twin = Slots(offset_map), dict[bytes, int]()
     offset = 0
     for each in puts:
         fitting = found.fitting(digests_of(each))
@@ -141,7 +146,19 @@ def test_different_keys_have_different_digests() -> None:
     assert len(np.unique(digests_of(names), axis=0)) == len(set(names))
 
 
+def test_a_walk_without_numpy_is_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(best_walk(OffsetMap(1 << 10)), ByColumn)
+    monkeypatch.setitem(sys.modules, "storage.cleaner.columns", None)
+    assert isinstance(best_walk(OffsetMap(1 << 10)), OneByOne)
+
+
 RECORD = encode_batch([Record(timestamp=0, key=b"key", value=b"value")])[HEADER_SIZE:]
+
+
+# No two neighbours are of one size, so that no run is looked for.
+MANY = encode_batch(
+    [Record(timestamp=0, key=b"key", value=bytes(number % 7)) for number in range(80)]
+)[HEADER_SIZE:]
 
 
 @pytest.mark.parametrize(
@@ -156,6 +173,7 @@ RECORD = encode_batch([Record(timestamp=0, key=b"key", value=b"value")])[HEADER_
         pytest.param(RECORD * 2, 3, id="more counted than there are"),
         pytest.param(RECORD * 2, 1, id="fewer counted than there are"),
         pytest.param(RECORD, 0, id="none counted"),
+        pytest.param(MANY + varint(-5) + RECORD * 9, 90, id="a negative length among many"),
     ],
 )
 def test_records_that_lie_are_corrupt_to_both(data: bytes, count: int) -> None:
