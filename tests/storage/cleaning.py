@@ -18,7 +18,7 @@ from storage.config import LogConfig
 from storage.log.log import Log
 from storage.types import Offset
 from tests.storage import logs
-from tests.storage.logs import WALL_MS, contents, small_config
+from tests.storage.logs import WALL_MS, contents, new_disk, open_log, small_config
 
 Pair = tuple[bytes | None, bytes | None]
 
@@ -113,3 +113,36 @@ def roll(log: Log) -> None:
 
 def keys(found: Iterable[Record]) -> Sequence[bytes | None]:
     return [each.key for each in found]
+
+
+def fresh(**changes: object) -> Log:
+    return open_log(new_disk(), compacted(**changes))
+
+
+def names(log: Log, ending: str) -> list[str]:
+    return [
+        each
+        for each in log.local.file_system.list_directory(log.directory)
+        if each.endswith(ending)
+    ]
+
+
+def transactional(
+    log: Log, producer_id: int, *given: tuple[bytes, bytes], sequence: int = 0
+) -> int:
+    return put(
+        log,
+        *given,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=sequence,
+        transactional=True,
+    )
+
+
+def aborted(log: Log) -> list[tuple[int, int, int]]:
+    return [
+        (each.producer_id, each.first_offset, each.last_offset)
+        for segment in log.segments
+        for each in segment.transaction_index.entries()
+    ]

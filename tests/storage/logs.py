@@ -167,6 +167,20 @@ def contents(log: Log) -> bytes:
     return b"".join(parts)
 
 
+def read(
+    log: Log, offset: int, size: int = 1 << 20, *, upto: int | None = None, min_one: bool = True
+) -> bytes:
+    """Return the bytes of a read, up to the log end or another bound."""
+    end = log.log_end_offset if upto is None else upto
+    data = log.read(offset, size, max_offset_exclusive=end, min_one=min_one)
+    return data.records.read() if data.records else b""
+
+
+def committed(log: Log, offset: int) -> bytes:
+    """Return the bytes that a read_committed reader gets."""
+    return read(log, offset, upto=log.last_stable_offset)
+
+
 def offsets(data: bytes) -> list[int]:
     """Return the offset of every record in `data`."""
     return [
