@@ -181,8 +181,6 @@ class FetchPath:
     async def _fetch(
         self, params: FetchParams, wanted: Wanted, session: FetchSession | None
     ) -> Answers:
-        if session is not None:
-            session.pulse.last_fetch_ms = self.clock.now_ms()
         if len(wanted) > READ_AT_ONCE:
             return await self._fetch_many(params, wanted, session)
         answers = self._read_some(

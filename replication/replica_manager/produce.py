@@ -122,11 +122,13 @@ class ProducePath:
                 messages=required.get(topic_partition, result.base_offset) - result.base_offset,
                 error=result.error,
             )
-        await self._flush(unflushed, results, required)
+        if unflushed:
+            await self._flush(unflushed, results, required)
         if required_acks != ACKS_ALL or not required:
             await trio.lowlevel.checkpoint()
             return results
-        return results | await self._replicated(results, required, timeout_ms)
+        await self._wait_for_followers(results, required, timeout_ms)
+        return results
 
     async def _append_to(
         self,
@@ -228,25 +230,21 @@ class ProducePath:
             else:
                 partition.flushed()
 
-    async def _replicated(
+    async def _wait_for_followers(
         self,
-        results: Mapping[TopicPartition, ProduceResult],
+        results: dict[TopicPartition, ProduceResult],
         required: dict[TopicPartition, Offset],
         timeout_ms: int,
-    ) -> dict[TopicPartition, ProduceResult]:
+    ) -> None:
+        """Wait until the followers have what is `required`, and note in `results` where they fail."""
         waiting = list(required)
         delayed = DelayedOutcomes(self.hosted, required, Partition.produced)
         await self.purgatory.wait(delayed, waiting, timeout_ms=timeout_ms)
-        outcomes = (
-            (each, delayed.outcomes.get(each, ErrorCode.REQUEST_TIMED_OUT)) for each in waiting
-        )
-        # A failure after the append keeps the offsets of the records, as a success does.
-        return {
-            each: results[each]
-            if error is ErrorCode.NONE
-            else attrs.evolve(results[each], error=error)
-            for each, error in outcomes
-        }
+        for each in waiting:
+            error = delayed.outcomes.get(each, ErrorCode.REQUEST_TIMED_OUT)
+            if error is not ErrorCode.NONE:
+                # A failure after the append keeps the offsets of the records, as a success does.
+                results[each] = attrs.evolve(results[each], error=error)
 
 
 def _refused(partition: Partition, error: StorageError) -> ProduceResult:

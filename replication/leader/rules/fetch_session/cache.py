@@ -71,7 +71,7 @@ class CacheShard:
 
     def touch(self, session: FetchSession, now_ms: int) -> None:
         """Note that the session was used now: its size, and whether it may be evicted, are as of now."""
-        session.last_used_ms = now_ms
+        session.last_used_ms = session.pulse.last_fetch_ms = now_ms
         self.partitions += len(session.partitions) - session.cached_size
         session.cached_size = len(session.partitions)
         session.evictable_by_all = now_ms - session.created_ms > self.eviction_ms
