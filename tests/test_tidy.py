@@ -26,6 +26,9 @@ IMPORT_FROM = re.compile(r"^\s*from ([\w.]+) import (\([^)]*\)|.*)$", re.MULTILI
 IMPORT = re.compile(r"^\s*import ([\w.]+)", re.MULTILINE)
 QUOTED = re.compile(r"""["']((?:\w+\.)+\w+)(?::\w+)?["']""")
 
+MOST_LINES = 450
+SAYS_WHY = re.compile(r"file is long(er than others)?\s+because")
+
 # A name and its value; not what is called or goes on in another line.
 CONSTANT = re.compile(
     r'^_?([A-Z][A-Z0-9_]+)(?:: .*?)? = ([^(#\n]*[^\[({ \n])(?<!""")(?:  #.*)?$', re.MULTILINE
@@ -102,6 +105,17 @@ def repeated(pattern: re.Pattern[str]) -> set[str]:
     """Return the first group of each match that several modules have."""
     found = Counter(match for path in sources() for match in pattern.findall(path.read_text()))
     return {match if isinstance(match, str) else match[0] for match, n in found.items() if n > 1}
+
+
+def test_a_long_file_says_why() -> None:
+    long = [
+        path
+        for package in (*PACKAGES, "tests")
+        for path in (ROOT / package).rglob("*.py")
+        if len(path.read_text().splitlines()) > MOST_LINES
+    ]
+    docstrings = {path: ast.get_docstring(ast.parse(path.read_text())) or "" for path in long}
+    assert [path for path, text in docstrings.items() if not SAYS_WHY.search(text)] == []
 
 
 def test_a_constant_is_defined_once() -> None:

@@ -16,6 +16,8 @@ Rule 3: a change of many partitions is carried out for `AT_ONCE` of them at a ti
 between two such steps other tasks have a turn.
 
 Rule 4: the requests that wait for a partition that has moved are woken, and answered so.
+
+The file is long because one change of roles has many steps over the same replicas.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping

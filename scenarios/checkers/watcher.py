@@ -4,6 +4,8 @@ event     what it shows by itself is judged at once; what follows from it, at th
 look      before any message is received anywhere, if a replica has changed or an event was
           reported; and after every line of a story. Then every task waits, and no change is
           half done
+
+The file is long because all rules are called from here, each with the state that it judges.
 """
 
 import contextlib

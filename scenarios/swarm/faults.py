@@ -23,6 +23,8 @@ The lines are in the words of stories (`scenarios.story.commands.table`), with t
 A line that cannot be carried out by then is left out: one that stops a node that is down, or
 addresses a client of ours that is gone. So each row is the beginning of many stories, most of
 which go otherwise than its name says.
+
+The file is long because it is one table.
 """
 
 from collections.abc import Mapping

@@ -20,6 +20,8 @@ other.
 Rule 3: the client knows what it sent and which answers it received, and nothing more.
 
 Rule 4: it refuses a fetched batch with a wrong checksum (`check.crcs`).
+
+The file is long because the client is one object with a method for each request.
 """
 
 import contextlib

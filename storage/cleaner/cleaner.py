@@ -29,6 +29,8 @@ next round: small segments do not stay small.
 
 (Cleaner.doClean, Cleaner.buildOffsetMap, Cleaner.cleanSegments, Cleaner.groupSegmentsBySize in
 Kafka.)
+
+The file is long because all steps of a round work on one plan.
 """
 
 import contextlib

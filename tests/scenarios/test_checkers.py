@@ -1,4 +1,7 @@
-"""Mistakes that the checkers must find, planted one at a time; and what is no mistake."""
+"""Mistakes that the checkers must find, planted one at a time; and what is no mistake.
+
+The file is long because each rule needs a history of its own.
+"""
 
 from contextlib import AsyncExitStack
 from typing import Any

@@ -1,4 +1,7 @@
-"""Each rule of the checkers finds the history made for it, and nothing in a sound one."""
+"""Each rule of the checkers finds the history made for it, and nothing in a sound one.
+
+The file is long because each rule needs a history of its own.
+"""
 
 from typing import Any
 

@@ -3,6 +3,8 @@
 The mistakes are those that the scenarios are about (docs/stories.md), and those that the simulator
 found (docs/found.md). A mistake is a mutant (`tests.mutants`), one function replaced by another,
 or a function that plants it.
+
+The file is long because it is one table of rules, with the mistakes that take them out.
 """
 
 from collections.abc import Callable, Sequence

@@ -27,6 +27,8 @@ without records does not count: a full response names every partition, and those
 records would stand still until the others are read.
 
 (Kafka: CompletedFetch, FetchBuffer.)
+
+The file is long because records, columns and long decodings take from the same response.
 """
 
 from collections import deque

@@ -10,6 +10,8 @@ epoch; one that names a leader bumps its leader epoch too (PartitionRegistration
     image at 7      topics {a: A, b: B}
       + partition_change(b-0)
     image at 8      topics {a: A, b: B'}      A is shared; only b is looked at
+
+The file is long because an image, its draft and its delta have the same parts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -22,6 +22,8 @@ gap, as they are to a consumer. Aborted transactions' records are not filtered.
 
 numpy and pyarrow are the `arrow` extra; importing them takes a tenth of a second, so import
 this module only where columns are wanted.
+
+The file is long because each step of decoding works on the same chunk of batches.
 """
 
 import struct

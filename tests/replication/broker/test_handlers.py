@@ -1,4 +1,7 @@
-"""What a broker answers: metadata, topics, configurations, offsets, coordinators, ids."""
+"""What a broker answers: metadata, topics, configurations, offsets, coordinators, ids.
+
+The file is long because it has a few cases for each of many requests.
+"""
 
 import attrs
 import pytest

@@ -1,4 +1,7 @@
-"""The controller on virtual time: sessions, fencing, elections, and what a restart keeps."""
+"""The controller on virtual time: sessions, fencing, elections, and what a restart keeps.
+
+The file is long because the rules of the controller are shown by whole runs of it.
+"""
 
 from collections.abc import Callable
 from functools import partial

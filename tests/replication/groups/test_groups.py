@@ -1,4 +1,7 @@
-"""Consumer groups on a whole cluster, on virtual time: members, offsets, coordinators that die."""
+"""Consumer groups on a whole cluster, on virtual time: members, offsets, coordinators that die.
+
+The file is long because each case is a short story of a whole cluster.
+"""
 
 import contextlib
 from collections.abc import AsyncIterator

@@ -1,4 +1,7 @@
-"""A group comes together, changes and falls apart: the classic protocol, step by step."""
+"""A group comes together, changes and falls apart: the classic protocol, step by step.
+
+The file is long because each state of a group has its cases for each request.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""The leader's fetch sessions: their answers, and which of them keep a slot."""
+"""The leader's fetch sessions: their answers, and which of them keep a slot.
+
+The file is long because it has Kafka's own table of contexts, case by case.
+"""
 
 import itertools
 import random

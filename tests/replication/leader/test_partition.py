@@ -1,4 +1,7 @@
-"""One partition: its roles, its epochs, what it reads and what it appends."""
+"""One partition: its roles, its epochs, what it reads and what it appends.
+
+The file is long because each operation of a partition has its cases here.
+"""
 
 import random
 from collections.abc import Callable

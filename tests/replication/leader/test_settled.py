@@ -3,6 +3,8 @@
 Both are a broker's replica manager over real logs, with the same followers, the same clock and
 the same luck; one knows its sessions, the other does not. Answers, what is known of each
 follower, what the controller was asked and every event must be the same after each step.
+
+The file is long because the twin of the replica manager is in it.
 """
 
 import random

@@ -1,4 +1,7 @@
-"""Requests to a broker's replicas: what they are answered, and when."""
+"""Requests to a broker's replicas: what they are answered, and when.
+
+The file is long because each request, and each failure of a disk, has its cases here.
+"""
 
 import errno
 import random

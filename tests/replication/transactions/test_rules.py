@@ -1,4 +1,7 @@
-"""The decisions about a transactional id, by tables and at random."""
+"""The decisions about a transactional id, by tables and at random.
+
+The file is long because the table of decisions is in it.
+"""
 
 import random
 from itertools import pairwise

@@ -4,6 +4,8 @@ Rule 1: the truth is what a twin of `twins` reads, or what was written.
 
 Rule 2: an error is one of `storage.errors` and names the file; `struct.error`, `IndexError` and
 their like are findings. `assert` is not an answer either: bytes on a disk are not our mistake.
+
+The file is long because it is one list: a reader of each kind of file.
 """
 
 import base64

@@ -1,4 +1,7 @@
-"""Appending: what a leader takes, what a follower takes, and what it costs."""
+"""Appending: what a leader takes, what a follower takes, and what it costs.
+
+The file is long because every check of an append has its cases here.
+"""
 
 import tracemalloc
 import zlib

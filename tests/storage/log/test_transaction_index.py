@@ -1,4 +1,7 @@
-"""Aborted transactions: the file, and what a log keeps in it through everything that happens."""
+"""Aborted transactions: the file, and what a log keeps in it through everything that happens.
+
+The file is long because every operation of a log has a case that the index must follow.
+"""
 
 import contextlib
 import random

@@ -1,4 +1,7 @@
-"""A broker's log directories: whose they are, how they were left, what is in them."""
+"""A broker's log directories: whose they are, how they were left, what is in them.
+
+The file is long because each state of a directory at a start has its cases here.
+"""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""Idempotent producers: what follows, what repeats, what is refused; and their snapshots."""
+"""Idempotent producers: what follows, what repeats, what is refused; and their snapshots.
+
+The file is long because each rule of KIP-98 has its cases here.
+"""
 
 import struct
 from pathlib import Path

@@ -17,6 +17,8 @@ Rule 2: a pattern costs no more than `MAX_INSTRUCTIONS`, and a name no more than
 those. RE2's own limits are close to it.
 
 Not known here, and refused: the names of scripts other than Latin and Common (`\p{Greek}`), and `\C`.
+
+The file is long because the parser, the compiler and the search share one syntax.
 """
 
 import string

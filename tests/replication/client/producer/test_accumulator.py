@@ -1,4 +1,7 @@
-"""Batches fill, wait, travel and come back; whatever happens, each is there once and in order."""
+"""Batches fill, wait, travel and come back; whatever happens, each is there once and in order.
+
+The file is long because the accumulator has many rules, and each has its cases here.
+"""
 
 import random
 from collections import deque

@@ -1,4 +1,7 @@
-"""Columns against records: whatever `decode_batch` says of a batch, the columns say too."""
+"""Columns against records: whatever `decode_batch` says of a batch, the columns say too.
+
+The file is long because each column has its cases against the same twin.
+"""
 
 import random
 import tracemalloc

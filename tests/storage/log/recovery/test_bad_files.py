@@ -1,4 +1,7 @@
-"""A partition's directory with something wrong in it: what is done, what is said, what is kept."""
+"""A partition's directory with something wrong in it: what is done, what is said, what is kept.
+
+The file is long because each file of a directory can be wrong in several ways.
+"""
 
 import struct
 import zlib
