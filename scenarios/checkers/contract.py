@@ -59,7 +59,8 @@ A broker that finds a damaged log, which ends before what had been synced, canno
 shutdown either: it counts as an unclean one from then on.
 
 The count is right only while nothing else makes the ISR and ELR smaller. Another set of replicas
-or another minimum does: from then on the partition's budget counts as spent.
+or another minimum does, and an unclean election: from then on the partition's budget counts as
+spent.
 """
 
 import math
@@ -131,6 +132,10 @@ class Budget:
                 self._unknown.add(partition)
         elif _differ(before, after):
             self._unknown.add(partition)
+
+    def forgo(self, partition: TopicPartition) -> None:
+        """Count no more, as an unclean election has left nobody but the leader in sync."""
+        self._unknown.add(partition)
 
     def stopped(self, node: str) -> None:
         if node not in self.in_good_order:

@@ -83,9 +83,12 @@ def _same_leader_epoch(before: OnlineReplica, after: OnlineReplica) -> bool:
     )
 
 
-def cut(event: LogTruncated) -> Iterator[Wrong]:
-    """Check a truncation, unless an election may have lost what was committed."""
-    if event.to_offset < event.high_watermark:
+def cut(event: LogTruncated, *, log_start: Offset) -> Iterator[Wrong]:
+    """Check a truncation, unless an election may have lost what was committed.
+
+    A log without records loses none, wherever it begins anew.
+    """
+    if event.to_offset < event.high_watermark and log_start < event.from_offset:
         yield Wrong(
             CUT,
             f"{event.partition} was cut to {event.to_offset}, below its high watermark"

@@ -267,11 +267,13 @@ class Checkers:
         return replica.leader_epoch >= log.since and self.lost_until(replica.partition) < math.inf
 
     def _cut(self, event: LogTruncated) -> None:
-        if not self.may_have_lost(event.partition):
-            self._judge(offsets.cut(event))
         watched = self.replicas.get(self._reporter(event), event.partition)
-        if watched is not None and watched.last is not None:
-            now = attrs.evolve(watched.last, is_leader=watched.replica.is_leader)
+        before = None if watched is None else watched.last
+        if not self.may_have_lost(event.partition):
+            log_start = 0 if before is None else before.log_start
+            self._judge(offsets.cut(event, log_start=log_start))
+        if watched is not None and before is not None:
+            now = attrs.evolve(before, is_leader=watched.replica.is_leader)
             self._judge(offsets.leader_truncates(event, now))
 
     def _judge_offsets(
@@ -364,6 +366,8 @@ class Checkers:
             if decision.goes_on and not self.decisions.fetches_are_named:
                 for broker_id in decision.asked_to_join:
                     self._joined(partition, broker_id)
+            if decision.risk == "unclean":
+                self.budget.forgo(partition)
             if decision.risk:
                 leader, leader_epoch = registration.leader, registration.leader_epoch
                 self._elected(partition, leader, leader_epoch, decision.risk)

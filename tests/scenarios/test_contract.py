@@ -10,6 +10,8 @@ from replication.controller.rules import election
 from replication.wire.metadata import NO_LEADER
 from scenarios.checkers import leadership
 from scenarios.checkers.contract import WITHIN, Budget, Contract, within
+from scenarios.story.runner import run_story
+from scenarios.story.script import parse
 from scenarios.swarm.generator import LossBudget
 from scenarios.swarm.runner import play
 from storage.types import TopicPartition
@@ -218,6 +220,43 @@ def test_a_partition_that_begins_with_few_or_has_another_minimum_has_no_budget()
     assert not budget.is_spent(PARTITION), "another one of that name"
     budget.decided(decided(), attrs.evolve(decided(), min_isr=1))
     assert budget.is_spent(PARTITION)
+
+
+def test_an_unclean_election_spends_the_budget() -> None:
+    """It leaves its leader alone in sync, and another replica may still have everything."""
+    budget = Budget()
+    budget.decided(None, decided(isr=(1, 2, 3)))
+    budget.forgo(PARTITION)
+    assert budget.is_spent(PARTITION)
+    budget.decided(None, decided(isr=(1, 2, 3)))
+    assert not budget.is_spent(PARTITION), "another one of that name"
+
+
+# b2 is cut off and still has everything; b1 is elected uncleanly, and again without its disk.
+LAST_KNOWN_AFTER_UNCLEAN = """\
+cluster brokers=2 broker.session.timeout.ms=3000 min.insync.replicas=2 unclean.leader.election.enable=true
+topic t replicas=b2,b1
+produce t-0 one
+kill b1
+wipe b1
+run 4s
+cut b2 c b1
+run 4s
+start b1 &
+run 1s
+kill b1
+run 4s
+wipe b1
+start b1 &
+run 1s
+events leader_elected
+"""
+
+
+def test_the_leader_of_an_unclean_election_may_lose_with_its_disk() -> None:
+    (step,) = run_story(parse(LAST_KNOWN_AFTER_UNCLEAN)).actual.steps
+    assert "cause=unclean" in step.answer[-2]
+    assert "cause=last known" in step.answer[-1]
 
 
 # In a run.

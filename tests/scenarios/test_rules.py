@@ -110,8 +110,11 @@ def test_truncations_that_are_allowed() -> None:
     cut = LogTruncated(
         partition=PARTITION, from_offset=9, to_offset=5, high_watermark=5, cause="diverging epoch"
     )
-    assert not rules(offsets.cut(cut))
-    assert rules(offsets.cut(attrs.evolve(cut, to_offset=4))) == [offsets.CUT]
+    assert not rules(offsets.cut(cut, log_start=0))
+    below = attrs.evolve(cut, to_offset=4)
+    assert rules(offsets.cut(below, log_start=0)) == [offsets.CUT]
+    assert rules(offsets.cut(below, log_start=8)) == [offsets.CUT]
+    assert not rules(offsets.cut(below, log_start=9)), "there was nothing in it"
     assert not rules(offsets.leader_truncates(cut, FOLLOWER))
     assert rules(offsets.leader_truncates(cut, LEADER)) == [offsets.LEADER_TRUNCATES]
 
