@@ -16,7 +16,7 @@ with an error code are plain integers, because a newer peer may send an unknown 
 
 import enum
 from collections.abc import Callable
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 
 class ErrorCode(enum.IntEnum):
@@ -158,13 +158,10 @@ class ErrorCode(enum.IntEnum):
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
 
-    @classmethod
-    def of(cls, code: int) -> Self:
+    @staticmethod
+    def of(code: int) -> "ErrorCode":
         """Return the member for a number in a message; UNKNOWN_SERVER_ERROR for an unknown one."""
-        try:
-            return cls(code)
-        except ValueError:
-            return cls(cls.UNKNOWN_SERVER_ERROR)
+        return _BY_NUMBER.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     @property
     def retriable(self) -> bool:
@@ -172,6 +169,7 @@ class ErrorCode(enum.IntEnum):
         return self in _RETRIABLE
 
 
+_BY_NUMBER = {int(each): each for each in ErrorCode}
 _RETRIABLE = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,

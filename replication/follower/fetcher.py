@@ -56,7 +56,7 @@ from replication.follower.rules.fetch_session_handler import (
 )
 from replication.follower.rules.fetch_state import PartitionFetchState
 from replication.net.seams import NodeClock
-from replication.wire.fetch import FIRST_VERSION_WITH_TOPIC_IDS, PartitionData
+from replication.wire.fetch import FIRST_VERSION_WITH_TOPIC_IDS, PartitionData, ReplicaState
 from storage.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -123,6 +123,7 @@ class ReplicaFetcher:
     partitions: FollowedPartitions = attrs.field(init=False)
     _high_watermarks_moved: list[TopicPartition] = attrs.field(init=False, factory=list)
     _rejections: int = attrs.field(init=False, default=0)
+    _made_params: FetchRequestParams | None = attrs.field(init=False, default=None)
     _stopping: bool = attrs.field(init=False, default=False)
     _close_begun: bool = attrs.field(init=False, default=False)
     _stopped: trio.Event | None = attrs.field(init=False, default=None)
@@ -243,7 +244,8 @@ class ReplicaFetcher:
                 wanted[tp] = self._wanted(tp, state)
             except (StorageError, UnderstudyError):
                 errors.append(tp)
-        self.partitions.delay(errors)
+        if errors:
+            self.partitions.delay(errors)
         return wanted
 
     def _wanted(self, tp: TopicPartition, state: PartitionFetchState) -> WantedPartition:
@@ -302,17 +304,25 @@ class ReplicaFetcher:
             return
         self._rejections = 0
         follow_up = self._process_responses(data.session_partitions, responses)
-        truncate_to_epoch_ends(self.partitions, follow_up.diverging, cause="diverging epoch")
-        self.partitions.delay(follow_up.errors)
+        if follow_up.diverging:
+            truncate_to_epoch_ends(self.partitions, follow_up.diverging, cause="diverging epoch")
+        if follow_up.errors:
+            self.partitions.delay(follow_up.errors)
         for tp, state in follow_up.out_of_range.items():
             if self.partitions.states.get(tp) is state:
                 await fetch_offset_and_truncate(self.partitions, tp, state)
 
     def _params(self) -> FetchRequestParams:
+        """Return the parameters of every request, made anew when the broker has another epoch."""
+        epoch, made = self.broker_epoch(), self._made_params
+        if made is None or made.replica.replica_epoch != epoch:
+            made = self._made_params = self._make_params(epoch)
+        return made
+
+    def _make_params(self, replica_epoch: int) -> FetchRequestParams:
         config = self.config
         return FetchRequestParams(
-            replica_id=config.replica_id,
-            replica_epoch=self.broker_epoch(),
+            replica=ReplicaState(replica_id=config.replica_id, replica_epoch=replica_epoch),
             max_wait_ms=config.max_wait_ms,
             min_bytes=config.min_bytes,
             max_bytes=config.max_bytes,
@@ -429,11 +439,9 @@ class ReplicaFetcher:
             return
         self.partitions.states.update_and_move_to_end(
             tp,
-            attrs.evolve(
-                state,
-                fetch_offset=next_offset,
+            state.advanced(
+                next_offset,
                 lag=lag,
-                delayed_until=None,
                 last_fetched_epoch=(
                     appended.last_leader_epoch if any_bytes else state.last_fetched_epoch
                 ),

@@ -41,10 +41,10 @@ from replication.follower.rules.fetch_session_handler import (
 )
 from replication.wire.apis import ApiKey
 from replication.wire.fetch import (
-    CONSUMER_REPLICA_ID,
     FIRST_VERSION_WITH_TOPIC_IDS,
     FetchResponse,
     PartitionData,
+    ReplicaState,
 )
 from replication.wire.schema import MAX_VERSION
 from storage.types import TopicPartition
@@ -80,7 +80,7 @@ class FetchRequests:
 
     def __attrs_post_init__(self) -> None:
         self._params = FetchRequestParams(
-            replica_id=CONSUMER_REPLICA_ID,
+            replica=ReplicaState(),
             max_wait_ms=self.config.fetch_max_wait_ms,
             min_bytes=self.config.fetch_min_bytes,
             max_bytes=self.config.fetch_max_bytes,

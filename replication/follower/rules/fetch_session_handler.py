@@ -22,7 +22,7 @@ and the old id is forgotten in the same request; not below v13, where topics hav
 because that would forget the new partition too.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from typing import NamedTuple
 
 import attrs
@@ -101,8 +101,7 @@ _NO_SESSION = FetchMetadata()
 class FetchRequestParams:
     """The parameters of a fetch that hold for all its partitions."""
 
-    replica_id: int
-    replica_epoch: int = -1
+    replica: ReplicaState
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
@@ -131,11 +130,10 @@ class FetchRequestData:
         """Return the message for `version`; it fits all versions that have topic ids, or none."""
         with_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
         assert self.can_use_topic_ids or not with_ids, "v13 and later name topics by id alone"
+        forgotten = (*self.to_forget, *self.to_replace) if with_ids else self.to_forget
         return FetchRequest(
-            replica_id=params.replica_id,
-            replica_state=ReplicaState(
-                replica_id=params.replica_id, replica_epoch=params.replica_epoch
-            ),
+            replica_id=params.replica.replica_id,
+            replica_state=params.replica,
             max_wait_ms=params.max_wait_ms,
             min_bytes=params.min_bytes,
             max_bytes=params.max_bytes,
@@ -143,9 +141,7 @@ class FetchRequestData:
             session_id=self.metadata.session_id,
             session_epoch=self.metadata.epoch,
             topics=_topics(self.to_send),
-            forgotten_topics_data=_forgotten(
-                (*self.to_forget, *self.to_replace) if with_ids else self.to_forget
-            ),
+            forgotten_topics_data=_forgotten(forgotten) if forgotten else [],
             rack_id=params.rack_id,
         )
 
@@ -228,6 +224,9 @@ class FetchSessionHandler:
             old = session.get(tp)
             if old == new:
                 continue
+            if old is not None and new is not None and old.topic_id == new.topic_id:
+                session[tp] = altered[tp] = new
+                continue
             if old is not None:
                 self._count_out(old)
             if new is None:
@@ -237,11 +236,10 @@ class FetchSessionHandler:
                 continue
             (altered if old is not None else joined)[tp] = new
             self._join(tp, new)
-            ids = {new.topic_id} if old is None else {old.topic_id, new.topic_id}
-            if old is not None and len(ids) > 1 and NO_TOPIC_ID not in ids:
+            if old is not None and NO_TOPIC_ID not in {old.topic_id, new.topic_id}:
                 to_replace.append(ForgottenPartition(tp, old.topic_id))
         # The leader must be asked by name to forget what it knows by name only.
-        forgets_by_name = any(each.topic_id == NO_TOPIC_ID for each in to_forget)
+        forgets_by_name = NO_TOPIC_ID in [each.topic_id for each in to_forget]
         return self._request(
             {**joined, **altered},
             with_ids=not self._without_id and not forgets_by_name,
@@ -291,8 +289,8 @@ class FetchSessionHandler:
     ) -> dict[TopicPartition, PartitionData] | None:
         """Return the response by partition, in the leader's order; None if it must be dropped."""
         self.rejection = None
-        error = ErrorCode.of(response.error_code)
-        if error is not ErrorCode.NONE:
+        if response.error_code != ErrorCode.NONE:
+            error = ErrorCode.of(response.error_code)
             not_found = error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
             self._reject(
                 error.name,
@@ -357,7 +355,7 @@ class FetchSessionHandler:
         return answers, unknown_ids
 
     def verify_full(
-        self, answered: Iterable[TopicPartition], unknown_ids: Iterable[TopicId] = ()
+        self, answered: Iterable[TopicPartition], unknown_ids: Collection[TopicId] = ()
     ) -> str | None:
         """Return what is wrong with a full response, which must name exactly the request's."""
         answered = list(answered)
@@ -367,14 +365,16 @@ class FetchSessionHandler:
         return ", ".join(problem for problem in problems if problem) or None
 
     def verify_incremental(
-        self, answered: Iterable[TopicPartition], unknown_ids: Iterable[TopicId] = ()
+        self, answered: Iterable[TopicPartition], unknown_ids: Collection[TopicId] = ()
     ) -> str | None:
         """Return what is wrong with an incremental response, which may leave partitions out."""
         extra = find_missing(answered, self.session_partitions)
+        if not extra and not unknown_ids:
+            return None
         extra_ids = sorted(topic_id.hex() for topic_id in unknown_ids)
         problems = [f"extra {_names(extra)}"] if extra else []
         problems += [f"extra ids {', '.join(extra_ids)}"] if extra_ids else []
-        return ", ".join(problems) or None
+        return ", ".join(problems)
 
 
 def find_missing(

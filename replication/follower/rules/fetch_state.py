@@ -87,6 +87,19 @@ class PartitionFetchState:
     def is_truncating(self, now: float) -> bool:
         return self.phase is FetchPhase.TRUNCATING and not self.is_delayed(now)
 
+    def advanced(
+        self, fetch_offset: Offset, *, lag: int, last_fetched_epoch: LeaderEpoch | None
+    ) -> "PartitionFetchState":
+        """Return the state behind a response: not delayed any more, at another offset or lag."""
+        return PartitionFetchState(
+            topic_id=self.topic_id,
+            fetch_offset=fetch_offset,
+            lag=lag,
+            current_leader_epoch=self.current_leader_epoch,
+            phase=self.phase,
+            last_fetched_epoch=last_fetched_epoch,
+        )
+
     @property
     def needs_offset(self) -> bool:
         """Whether the leader has to be asked first where to begin."""
@@ -134,10 +147,12 @@ class MarkedPartitions:
     def set(self, partition: TopicPartition, *, marked: bool) -> None:
         if marked:
             self._marked[partition] = None
-        else:
-            self._marked.pop(partition, None)
+        elif partition in self._marked:
+            del self._marked[partition]
 
     def walk(self) -> Iterable[TopicPartition]:
+        if not self._marked:
+            return ()
         self._marked, self._most = without_holes(self._marked, self._most)
         return self._marked
 
@@ -229,15 +244,21 @@ class PartitionStates:
         They have changed, were removed, are no longer delayed, or are behind, in which case
         throttling may have begun or ended.
         """
-        due = [tp for tp in self._delayed.walk() if not self._states[tp].is_delayed(now)]
-        for partition in due:
-            self._delayed.set(partition, marked=False)
         changed, self._changed = self._changed, {}
-        return list(dict.fromkeys([*changed, *due, *self._behind.walk()]))
+        if delayed := self._delayed.walk():
+            due = [tp for tp in delayed if not self._states[tp].is_delayed(now)]
+            for partition in due:
+                self._delayed.set(partition, marked=False)
+                changed[partition] = None
+        for partition in self._behind.walk():
+            changed[partition] = None
+        return list(changed)
 
     def truncating(self, now: float) -> list[tuple[TopicPartition, PartitionFetchState]]:
         """Return the partitions that must be truncated before they may be fetched."""
-        states = ((tp, self._states[tp]) for tp in self._truncating.walk())
+        if not (marked := self._truncating.walk()):
+            return []
+        states = ((tp, self._states[tp]) for tp in marked)
         return [(tp, state) for tp, state in states if state.is_truncating(now)]
 
     def next_deadline(self, now: float) -> float | None:

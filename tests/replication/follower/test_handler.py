@@ -14,7 +14,12 @@ from replication.follower.rules.fetch_session_handler import (
 from replication.leader.rules.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, INVALID_SESSION_ID
 from replication.wire.apis import API, ApiKey
 from replication.wire.codec import encode
-from replication.wire.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from replication.wire.fetch import (
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+    ReplicaState,
+)
 from replication.wire.frames import total_size
 from storage.types import NO_TOPIC_ID, TopicId, TopicPartition
 
@@ -22,7 +27,9 @@ FOO0, FOO1, BAR0 = TopicPartition("foo", 0), TopicPartition("foo", 1), TopicPart
 FOO_ID, BAR_ID, OTHER_ID = b"f" * 16, b"b" * 16, b"o" * 16
 NO_IDS = {"foo": NO_TOPIC_ID, "bar": NO_TOPIC_ID}
 IDS = {"foo": FOO_ID, "bar": BAR_ID}
-PARAMS = FetchRequestParams(replica_id=7, max_wait_ms=500, min_bytes=1, max_bytes=1000)
+PARAMS = FetchRequestParams(
+    replica=ReplicaState(replica_id=7), max_wait_ms=500, min_bytes=1, max_bytes=1000
+)
 
 versions = pytest.mark.parametrize(
     ("version", "ids"), [pytest.param(12, NO_IDS, id="v12"), pytest.param(17, IDS, id="latest")]
