@@ -127,11 +127,13 @@ class DelayedFetch:
             return True
         before = self.available.get(key, 0)
         others = self.total - before
-        now = self.path.available_bytes(
-            self.params, partition, self.wanted[key], enough=self.params.min_bytes - others
+        now = partition.available_bytes(
+            self.params, self.wanted[key], enough=self.params.min_bytes - others
         )
         if now is None:
             return True
+        if now and self.path.is_held_back(self.params, partition):
+            now = 0
         self.available[key] = now
         self.total = others + now
         return self.total >= self.params.min_bytes
@@ -244,7 +246,7 @@ class FetchPath:
         return partition is None or (
             # This very fetch may have moved it after the read.
             partition.log.high_watermark == answer.high_watermark
-            and not self._is_held_back(params, partition)
+            and not self.is_held_back(params, partition)
         )
 
     async def _read_again(
@@ -274,7 +276,7 @@ class FetchPath:
             moved=delayed.moved,
         )
 
-    def _is_held_back(self, params: FetchParams, partition: Partition) -> bool:
+    def is_held_back(self, params: FetchParams, partition: Partition) -> bool:
         """Return whether the partition is throttled (ReplicaManager.shouldLeaderThrottle)."""
         if not (params.from_follower and self.quota.throttles):
             return False
@@ -283,18 +285,6 @@ class FetchPath:
             self.quota.holds_back(partition.topic_partition, now_ms=now_ms)
             and params.replica_id not in partition.isr
         )
-
-    def available_bytes(
-        self, params: FetchParams, partition: Partition, info: FetchInfo, *, enough: int
-    ) -> int | None:
-        """Return how many bytes a waiting fetch would get of `partition` now.
-
-        As `Partition.available_bytes`, but nothing is available while the partition is throttled.
-        """
-        available = partition.available_bytes(params, info, enough=enough)
-        if available and self._is_held_back(params, partition):
-            return 0
-        return available
 
     def _read(
         self,
@@ -377,7 +367,7 @@ class FetchPath:
             return FetchPartitionData(error=error.code)
         if asked.topic_id not in (NO_TOPIC_ID, partition.topic_id):
             return FetchPartitionData(error=ErrorCode.INCONSISTENT_TOPIC_ID)
-        held_back = self._is_held_back(params, partition)
+        held_back = self.is_held_back(params, partition)
         try:
             answer = partition.fetch(
                 params,
