@@ -15,13 +15,7 @@ from tests.language import EXCEPTIONS, complaints, complaints_about
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("storage", "replication", "scenarios", "pipeline")
 # Run by name, so that no import line names them.
-ENTRY_POINTS = {
-    "replication.cli.__main__",
-    # Written before a broker serves them (KIP-848).
-    "replication.groups.rules.consumer_group.heartbeat",
-    "replication.groups.rules.consumer_group.sessions",
-    "replication.wire.consumer_group_describe",
-}
+ENTRY_POINTS = {"replication.cli.__main__"}
 IMPORT_FROM = re.compile(r"^\s*from ([\w.]+) import (\([^)]*\)|.*)$", re.MULTILINE)
 IMPORT = re.compile(r"^\s*import ([\w.]+)", re.MULTILINE)
 QUOTED = re.compile(r"""["']((?:\w+\.)+\w+)(?::\w+)?["']""")

@@ -5,14 +5,16 @@ from functools import partial
 
 import attrs
 
-from replication.broker.handlers import BrokerNode, broker_handlers
+from replication.broker.handlers import CONSUMER_GROUP_APIS, BrokerNode, broker_handlers
 from replication.config import BrokerConfig, TopicConfig
 from replication.errors import OnBug
 from replication.events import EventSink, SegmentsDeleted
 from replication.faults.node_faults import FaultGate, Faults
 from replication.follower.fetcher import FetcherConfig
 from replication.follower.fetcher_manager import RemoteFetcherFactory, ReplicaFetcherManager
+from replication.groups.consumers import ConsumerGroups
 from replication.groups.coordinator import GroupCoordinator, register_gauges
+from replication.groups.rules.consumer_group.heartbeat import ConsumerGroupSettings
 from replication.leader.rules.fetch_session.cache import FetchSessionCache
 from replication.leader.rules.fetch_session.context import FetchManager
 from replication.metadata.cache import MetadataCache
@@ -152,8 +154,25 @@ class Wiring:
         register_gauges(self.metrics, coordinator)
         return coordinator
 
+    def consumers(self, groups: GroupCoordinator, metadata: MetadataCache) -> ConsumerGroups:
+        config = self.config
+        settings = ConsumerGroupSettings(
+            max_size=config.group_consumer_max_size,
+            assignors=config.group_consumer_assignors,
+            heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+        )
+        return ConsumerGroups(
+            coordinator=groups,
+            image=lambda: metadata.image,
+            settings=settings,
+            regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
+        )
+
     def _handlers(self, node: BrokerNode, metadata: MetadataCache) -> dict[ApiKey, Handler]:
         handlers = broker_handlers(node)
+        if "consumer" not in self.config.group_coordinator_rebalance_protocols:
+            for key in CONSUMER_GROUP_APIS:
+                del handlers[key]
         if (authorizer := self.config.authorizer) is None:
             return handlers
         return guarded(
@@ -272,6 +291,7 @@ class Wiring:
             logs=logs,
             replica_manager=replica_manager,
             groups=groups,
+            consumers=self.consumers(groups, metadata),
             transactions=transactions,
             verification=self.verification(replica_manager, questions),
             fetch_sessions=FetchManager(sessions),

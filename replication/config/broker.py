@@ -820,6 +820,45 @@ class BrokerConfig(SecurityKeys):
         "The largest number of members in one consumer group. The default means no limit.",
         at_least=1,
     )
+    group_coordinator_rebalance_protocols: tuple[str, ...] = words(
+        ["classic"],
+        "The protocols of groups that this broker serves. `consumer` (KIP-848) is new here: its"
+        " groups are served where it is listed, and clients see it only then. `share` and"
+        " `streams` are accepted without effect.",
+        choices=["classic", "consumer", "share", "streams"],
+    )
+    group_consumer_session_timeout_ms: int = whole(
+        45_000,
+        "The time in milliseconds without a heartbeat after which a member of a consumer group"
+        " (KIP-848) is removed. Longer sessions tolerate longer pauses, and failed members are"
+        " found later.",
+        at_least=1,
+    )
+    group_consumer_heartbeat_interval_ms: int = whole(
+        5_000,
+        "The time in milliseconds between two heartbeats of a member of a consumer group"
+        " (KIP-848). Members learn of a new assignment with a heartbeat: shorter intervals make"
+        " rebalances faster, and cost requests.",
+        at_least=1,
+    )
+    group_consumer_max_size: int = whole(
+        2**31 - 1,
+        "The largest number of members in one consumer group (KIP-848). The default means no"
+        " limit.",
+        at_least=1,
+    )
+    group_consumer_assignors: tuple[str, ...] = words(
+        ["uniform", "range"],
+        "The assignors that members of a consumer group (KIP-848) may ask for. The first is that"
+        " of groups that ask for none.",
+        choices=["uniform", "range"],
+    )
+    group_consumer_regex_refresh_interval_ms: int = whole(
+        10 * MINUTE_MS,
+        "The time in milliseconds after which the topics of a regular expression that a consumer"
+        " group (KIP-848) is subscribed to are looked up again. New topics are found at once.",
+        at_least=1,
+    )
     offset_metadata_max_bytes: int = whole(
         4096, "The largest text, in bytes, that a client may store with a committed offset."
     )

@@ -7,6 +7,7 @@ import attrs
 from replication.errors import ErrorCode, KafkaError
 from replication.groups.coordinator import GroupCoordinator
 from replication.groups.forgetting import tombstones
+from replication.groups.rules.consumer_group.heartbeat import member_fault
 from replication.groups.rules.group import GroupState
 from replication.groups.rules.offsets import CommittedOffset
 from replication.groups.shard import HostedGroup
@@ -15,7 +16,8 @@ from replication.steps import Steps
 from storage.types import TopicPartition
 
 CLASSIC = "classic"
-"""The type of every group here; KIP-848's is another."""
+CONSUMER = "consumer"
+"""The types of groups: of the classic protocol, and of KIP-848."""
 
 
 @attrs.frozen
@@ -32,11 +34,19 @@ def fetch_offsets(
     partitions: Iterable[TopicPartition] | None,
     *,
     require_stable: bool,
+    member_id: str | None = None,
+    member_epoch: int = -1,
 ) -> Steps[dict[TopicPartition, FetchedOffset]]:
-    """Return the offsets of `partitions`, or all; raise KafkaError as `serving` does."""
+    """Return the offsets of `partitions`, or all; raise KafkaError as `serving` does, and where a
+    member of a consumer group comes with another epoch.
+    """
     hosted = coordinator.serving(group_id).groups.get(group_id)
     if hosted is None:
         return dict.fromkeys(partitions or (), FetchedOffset())
+    if hosted.consumers is not None and (member_id is not None or member_epoch >= 0):
+        error = member_fault(hosted.consumers, member_id=member_id or "", member_epoch=member_epoch)
+        if error is not ErrorCode.NONE:
+            raise KafkaError(error, f"{member_id} is no member of {group_id} at that epoch")
     offsets = hosted.offsets
     found: dict[TopicPartition, FetchedOffset] = {}
     for each in list(offsets.partitions() if partitions is None else partitions):
@@ -60,14 +70,18 @@ async def delete_offsets(
     hosted = shard.groups.get(group_id)
     if hosted is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
-    group = hosted.group
+    group, consumers = hosted.group, hosted.consumers
     if group.state is not GroupState.EMPTY and not group.is_consumers:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"{group_id} has members")
-    kept = {
-        each: None
-        for each in made
-        if group.state is not GroupState.EMPTY and group.is_subscribed(each.topic)
-    }
+    if consumers is not None:
+        subscribed = consumers.subscribed_topics()
+        kept = {each: None for each in made if each.topic in subscribed}
+    else:
+        kept = {
+            each: None
+            for each in made
+            if group.state is not GroupState.EMPTY and group.is_subscribed(each.topic)
+        }
     free = {each: record for each, record in made.items() if each not in kept}
     error = await coordinator.forgetting.delete_offsets(shard, hosted, free)
     if error is not ErrorCode.NONE:
@@ -85,6 +99,10 @@ async def delete_group(coordinator: GroupCoordinator, group_id: str) -> ErrorCod
     return await coordinator.forgetting.delete_group(shard, group_id)
 
 
+def type_of(hosted: HostedGroup) -> str:
+    return CLASSIC if hosted.consumers is None else CONSUMER
+
+
 def listed(
     coordinator: GroupCoordinator, states: Iterable[str], types: Iterable[str]
 ) -> Steps[tuple[ErrorCode, list[HostedGroup]]]:
@@ -96,9 +114,9 @@ def listed(
     wanted_types = {each.lower() for each in types}
     loading = any(not shard.ready for shard in coordinator.shards.values())
     found = []
-    if not wanted_types or CLASSIC in wanted_types:
-        for hosted in coordinator.hosted_groups():
-            if not wanted_states or hosted.group.state.value.lower() in wanted_states:
-                found.append(hosted)
-            yield 1
+    for hosted in coordinator.hosted_groups():
+        is_wanted = not wanted_types or type_of(hosted) in wanted_types
+        if is_wanted and (not wanted_states or hosted.state_name.lower() in wanted_states):
+            found.append(hosted)
+        yield 1
     return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE, found

@@ -10,10 +10,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from replication.coordinator.rules import KeyAndValue
 from replication.errors import ErrorCode, KafkaError
 from replication.groups.coordinator import GroupCoordinator
+from replication.groups.rules.consumer_group.heartbeat import commit_fault
 from replication.groups.rules.group import Group
 from replication.groups.rules.offsets import CommittedOffset, commit_error, transaction_error
 from replication.groups.rules.presence import commit
 from replication.groups.rules.records import offset_record
+from replication.groups.shard import HostedGroup
 from replication.net.pace import in_steps
 from replication.steps import Steps, each_of
 from storage.producers.verification import VerificationGuard
@@ -50,12 +52,12 @@ async def commit_offsets(
         if generation >= 0:
             return unknown_group
         hosted = shard.add(Group(group_id))
-    refusal = commit(
-        hosted.machine,
+    refusal = _fault_of(
+        coordinator,
+        hosted,
         member_id=member_id,
         group_instance_id=group_instance_id,
         generation=generation,
-        at=coordinator.at,
     )
     if refusal is not ErrorCode.NONE or not offsets:
         return refusal
@@ -99,15 +101,16 @@ async def commit_in_transaction(
             return ErrorCode.ILLEGAL_GENERATION
         hosted = shard.add(Group(group_id))
     if is_member:
-        error = commit(
-            hosted.machine,
+        error = _fault_of(
+            coordinator,
+            hosted,
             member_id=member_id,
             group_instance_id=group_instance_id,
             generation=generation,
-            at=coordinator.at,
         )
         if error is not ErrorCode.NONE:
-            return error
+            is_stale = error is ErrorCode.STALE_MEMBER_EPOCH
+            return ErrorCode.ILLEGAL_GENERATION if is_stale else error
     if not offsets:
         return ErrorCode.NONE
     producer_id, _ = producer
@@ -120,6 +123,26 @@ async def commit_in_transaction(
     else:
         hosted.offsets.pending_failed(producer_id, offsets)
     return commit_error(submission.error)
+
+
+def _fault_of(
+    coordinator: GroupCoordinator,
+    hosted: HostedGroup,
+    *,
+    member_id: str,
+    group_instance_id: str | None,
+    generation: int,
+) -> ErrorCode:
+    """Return the error of a commit; `generation` is the epoch of a member of a consumer group."""
+    if hosted.consumers is not None:
+        return commit_fault(hosted.consumers, member_id=member_id, member_epoch=generation)
+    return commit(
+        hosted.machine,
+        member_id=member_id,
+        group_instance_id=group_instance_id,
+        generation=generation,
+        at=coordinator.at,
+    )
 
 
 def _records(

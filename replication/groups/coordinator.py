@@ -27,6 +27,7 @@ from replication.errors import ErrorCode, KafkaError
 from replication.events import EventSink, GroupsLoaded, GroupsUnloaded
 from replication.groups.forgetting import Forgetting
 from replication.groups.rules.classic import GroupLimits
+from replication.groups.rules.consumer_group.group import GroupChange
 from replication.groups.rules.effects import (
     Answer,
     Emit,
@@ -68,6 +69,8 @@ class GroupCoordinator:
     replica_manager: ReplicaManager
     sink: EventSink
     on_bug: Callable[[BaseException], None]
+    on_deadline: Callable[[HostedGroup], None] = lambda _: None
+    """Called for a group of which something is due, beside its classic members."""
     _led: LedShards[GroupShard] = attrs.field(init=False)
     _timers: GroupTimers = attrs.field(init=False)
     forgetting: Forgetting = attrs.field(init=False)
@@ -90,7 +93,11 @@ class GroupCoordinator:
             clock=self.seams.clock,
             timeout_ms=config.offsets_commit_timeout_ms,
             codec=Codec(config.offsets_topic_compression_codec),
-            begin=partial(GroupShard, limits=limits),
+            begin=partial(
+                GroupShard,
+                limits=limits,
+                session_timeout_ms=config.group_consumer_session_timeout_ms,
+            ),
             load=self._load,
             ended=self._ended,
             on_bug=self.on_bug,
@@ -102,6 +109,15 @@ class GroupCoordinator:
     def at(self) -> Moment:
         clock = self.seams.clock
         return Moment(now_ms=clock.now_ms(), wall_ms=clock.wall_ms())
+
+    @property
+    def nursery(self) -> trio.Nursery:
+        assert self._nursery is not None, "groups are hosted while it runs"
+        return self._nursery
+
+    def watch(self, hosted: HostedGroup) -> None:
+        """Call back for the group when something of it is due."""
+        self._timers.watch(hosted)
 
     # The tasks.
 
@@ -119,6 +135,7 @@ class GroupCoordinator:
         try:
             hosted.machine.tick(self.at)
             self.carry_out(hosted)
+            self.on_deadline(hosted)
         except Exception as bug:  # noqa: BLE001 - the boundary of a background job
             self.on_bug(bug)
 
@@ -174,6 +191,8 @@ class GroupCoordinator:
         if shard.serves(*named):
             _, hosted = named
             hosted.machine.resume(self.at)
+            if hosted.consumers is not None:
+                hosted.sessions.resume(hosted.consumers, self.at.now_ms)
             self.carry_out(hosted)
 
     def _ended(self, shard: GroupShard, cause: str) -> None:
@@ -222,6 +241,8 @@ class GroupCoordinator:
             if member_id:
                 return JoinResult(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=member_id)
             hosted = shard.add(Group(group_id))
+        if not self._becomes_classic(hosted):
+            return JoinResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=member_id)
         ticket = next(self._tickets)
         given = f"{request['group_instance_id'] or client_id}-{self._unique()}"
         asked = Join(ticket=ticket, new_member_id=given, client_id=client_id, **request)
@@ -229,6 +250,17 @@ class GroupCoordinator:
         result = await self._answer(hosted, ticket)
         assert isinstance(result, JoinResult), "a join is answered as one"
         return result
+
+    def _becomes_classic(self, hosted: HostedGroup) -> bool:
+        """Delete a consumer group without members; return False where it has some."""
+        if not hosted.is_empty and hosted.group.state is GroupState.EMPTY:
+            return False
+        if hosted.consumers is not None:
+            change = GroupChange(hosted.consumers)
+            change.delete_group()
+            hosted.log.submit(change.records)
+            hosted.consumers = None
+        return True
 
     def _unique(self) -> uuid.UUID:
         return uuid.UUID(bytes=self.seams.chance.randbytes(16), version=4)
@@ -317,9 +349,8 @@ class GroupCoordinator:
                         waiting.result = effect.result
                         waiting.answered.set()
                 case Store():
-                    assert self._nursery is not None, "groups are hosted while it runs"
                     submission = hosted.log.submit([effect.record])
-                    self._nursery.start_soon(self._store, hosted, effect.purpose, submission)
+                    self.nursery.start_soon(self._store, hosted, effect.purpose, submission)
                 case Emit():
                     self.sink(effect.event)
                 case never:
@@ -339,7 +370,8 @@ def register_gauges(registry: MetricsRegistry, coordinator: GroupCoordinator) ->
     """Register the gauges of Kafka's GroupMetadataManager."""
 
     def groups(state: GroupState | None) -> int:
-        return sum(state in (None, each.group.state) for each in coordinator.hosted_groups())
+        classic = (each for each in coordinator.hosted_groups() if each.consumers is None)
+        return sum(state in (None, each.group.state) for each in classic)
 
     def offsets() -> int:
         return sum(len(each.offsets) for each in coordinator.hosted_groups())

@@ -17,6 +17,7 @@ from replication.coordinator.log import Submission
 from replication.coordinator.rules import KeyAndValue
 from replication.errors import ErrorCode
 from replication.events import EventSink, GroupOffsetsForgotten
+from replication.groups.rules.consumer_group.group import GroupChange
 from replication.groups.rules.effects import Moment
 from replication.groups.rules.group import Group, GroupState
 from replication.groups.rules.offsets import commit_error
@@ -58,7 +59,9 @@ class Forgetting:
     def _expired(self, hosted: HostedGroup) -> list[TopicPartition]:
         group = hosted.group
         idle_since_ms, kept = None, frozenset[str]()
-        if group.protocol_type is not None:
+        if hosted.consumers is not None:
+            kept = hosted.consumers.subscribed_topics()
+        elif group.protocol_type is not None:
             if group.state is GroupState.EMPTY:
                 idle_since_ms = group.state_since_ms
             elif group.state is GroupState.STABLE and group.subscribed is not None:
@@ -92,9 +95,9 @@ class Forgetting:
             hosted = shard.groups.get(group_id)
         if hosted is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if hosted.group.state is not GroupState.EMPTY:
+        if not hosted.is_empty:
             return ErrorCode.NON_EMPTY_GROUP
-        written = hosted.group.value()
+        written, consumers = hosted.group.value(), hosted.consumers
         placed = hosted.offsets.remove(hosted.offsets.partitions())
         submission = self._forget(shard, hosted, list(placed), made, whole=True, cause="deleted")
         if submission is None:
@@ -102,6 +105,7 @@ class Forgetting:
         await submission.wait()
         if _was_refused(submission) and group_id not in shard.groups:
             restored = shard.add(Group.of(group_id, written))
+            restored.consumers = consumers
             for partition, each in placed.items():
                 restored.offsets.put(partition, each.committed, log_offset=each.log_offset)
         return commit_error(submission.error)
@@ -136,6 +140,10 @@ class Forgetting:
         if whole:
             if group.generation > 0:
                 records.append(group_tombstone(group.group_id))
+            if hosted.consumers is not None:
+                change = GroupChange(hosted.consumers)
+                change.delete_group()
+                records += change.records
             clock = self.clock
             at = Moment(now_ms=clock.now_ms(), wall_ms=clock.wall_ms())
             hosted.machine.unload(ErrorCode.NOT_COORDINATOR, at)

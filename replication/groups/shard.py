@@ -6,7 +6,7 @@ it was first due, and goes back into the heap with its present deadline.
 """
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 
 import attrs
@@ -15,19 +15,32 @@ import trio
 from replication.coordinator.log import CoordinatorLog
 from replication.coordinator.shards import Shard
 from replication.groups.rules.classic import ClassicGroup, GroupLimits
+from replication.groups.rules.consumer_group.group import ConsumerGroup
+from replication.groups.rules.consumer_group.sessions import Sessions
 from replication.groups.rules.group import Group, GroupState
 from replication.groups.rules.offsets import GroupOffsets
 from replication.groups.rules.replay import Replayed
+from replication.metadata.rules.image import MetadataImage
 from replication.net.seams import NodeClock
 from replication.steps import Steps
+from storage.types import TopicId
 
 
 @attrs.define(eq=False)
 class HostedGroup:
-    """A group at work, and its committed offsets."""
+    """A group at work, and its committed offsets; `machine` is empty while it is a consumer group."""
 
     machine: ClassicGroup
     log: CoordinatorLog
+    sessions: Sessions
+    consumers: ConsumerGroup | None = None
+    """The group of KIP-848, as the log has it; None while the group is a classic one."""
+    consumers_change: trio.Lock = attrs.field(factory=trio.Lock)
+    """Held while a change of `consumers` is made and written: there is one at a time."""
+    known_image: MetadataImage | None = None
+    """The metadata that the last heartbeat of a consumer was answered with."""
+    known_topics: Mapping[TopicId, str] | None = None
+    """The topics among which its regular expressions were resolved last."""
     offsets: GroupOffsets = attrs.field(factory=GroupOffsets)
     timer_ms: int | None = None
     """The time of its next entry in the heap of deadlines; None without one."""
@@ -39,8 +52,30 @@ class HostedGroup:
     @property
     def is_idle(self) -> bool:
         """Whether the group has neither members nor offsets."""
-        empty = self.group.state is GroupState.EMPTY and not self.machine.pending
-        return empty and self.offsets.is_empty
+        return self.is_empty and not self.machine.pending and self.offsets.is_empty
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group has no members, and none is about to be written."""
+        has_consumers = self.consumers is not None and bool(self.consumers.members)
+        is_changing = self.consumers_change.locked()
+        return self.group.state is GroupState.EMPTY and not has_consumers and not is_changing
+
+    @property
+    def is_convertible(self) -> bool:
+        """Whether a consumer group may take the place of this classic one: it has no members."""
+        return self.group.state is GroupState.EMPTY and not self.machine.pending
+
+    @property
+    def state_name(self) -> str:
+        """The state of the group, as responses say it."""
+        state = self.group.state if self.consumers is None else self.consumers.state
+        return str(state.value)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        known = (self.machine.next_deadline_ms, self.sessions.next_deadline_ms)
+        return min((each for each in known if each is not None), default=None)
 
 
 @attrs.define(eq=False)
@@ -48,6 +83,8 @@ class GroupShard(Shard):
     """The groups of one partition of `__consumer_offsets`."""
 
     limits: GroupLimits = attrs.field(kw_only=True)
+    session_timeout_ms: int = attrs.field(kw_only=True)
+    """The session timeout of the members of consumer groups."""
     groups: dict[str, HostedGroup] = attrs.field(factory=dict, init=False)
 
     def __iter__(self) -> Iterator[tuple[str, HostedGroup]]:
@@ -60,7 +97,8 @@ class GroupShard(Shard):
 
     def add(self, group: Group) -> HostedGroup:
         assert group.group_id not in self.groups, "a group is hosted once"
-        hosted = HostedGroup(ClassicGroup(group, self.limits), self.log)
+        machine = ClassicGroup(group, self.limits)
+        hosted = HostedGroup(machine, self.log, Sessions(self.session_timeout_ms))
         self.groups[group.group_id] = hosted
         return hosted
 
@@ -69,10 +107,13 @@ class GroupShard(Shard):
         for group_id, value in state.groups.items():
             self.add(Group.of(group_id, value))
             yield 1 + len(value.members)
+        for group_id, consumers in state.consumers.items():
+            hosted = self.groups.get(group_id) or self.add(Group(group_id))
+            hosted.consumers = consumers
+            yield 1 + len(consumers.members)
         for group_id, offsets in state.offsets.items():
             if not offsets.is_empty or group_id in self.groups:
-                hosted = self.groups.get(group_id) or self.add(Group(group_id))
-                hosted.offsets = offsets
+                (self.groups.get(group_id) or self.add(Group(group_id))).offsets = offsets
             yield 1
         self.ready = True
 
@@ -88,7 +129,7 @@ class GroupTimers:
 
     def watch(self, hosted: HostedGroup) -> None:
         """Call back for the group when it is next due."""
-        due_ms = hosted.machine.next_deadline_ms
+        due_ms = hosted.next_deadline_ms
         if due_ms is None or (hosted.timer_ms is not None and hosted.timer_ms <= due_ms):
             return
         hosted.timer_ms = due_ms

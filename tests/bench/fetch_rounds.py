@@ -244,6 +244,7 @@ async def leading(count: int) -> AsyncIterator[tuple[Node, Server]]:
             logs=node.logs,
             replica_manager=node.manager,
             groups=groups,
+            consumers=wiring.consumers(groups, metadata),
             transactions=transactions,
             verification=wiring.verification(
                 node.manager, wiring.questions(metadata, transactions)

@@ -107,23 +107,34 @@ Read: TypeAlias = Callable[[Reader], None]
 
 
 def confluent(reader: Reader) -> None:
+    _read_with_confluent(reader, {"session.timeout.ms": 6000, "heartbeat.interval.ms": 300})
+
+
+def confluent_consumer_protocol(reader: Reader) -> None:
+    """A member of the new protocol (KIP-848), whose time limits the broker sets."""
+    _read_with_confluent(reader, {"group.protocol": "consumer"})
+
+
+def _read_with_confluent(reader: Reader, settings: dict[str, object]) -> None:
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": reader.servers,
             "group.id": GROUP,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            "session.timeout.ms": 6000,
-            "heartbeat.interval.ms": 300,
             "topic.metadata.refresh.interval.ms": 1000,
             "log_level": 0,
         }
+        | settings
     )
 
     def assign(_: Any, partitions: list[confluent_kafka.TopicPartition]) -> None:
-        reader.assigned = {each.partition for each in partitions}
+        reader.assigned |= {each.partition for each in partitions}
 
-    consumer.subscribe([TOPIC], on_assign=assign, on_revoke=lambda *_: reader.assigned.clear())
+    def revoke(_: Any, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        reader.assigned -= {each.partition for each in partitions}
+
+    consumer.subscribe([TOPIC], on_assign=assign, on_revoke=revoke, on_lost=revoke)
     while not reader.leaving.is_set():
         offsets: dict[int, int] = {}
         for message in consumer.consume(50, timeout=0.1):

@@ -12,10 +12,21 @@ import time
 
 import confluent_kafka
 import pytest
+from confluent_kafka import ConsumerGroupType
+from confluent_kafka.admin import AdminClient
 
 from replication.cluster.cluster import Cluster
 from replication.coordinator.rules import GROUP_METADATA_TOPIC, partition_for
-from tests.clients.readers import GROUP, Ledger, Read, Reader, aiokafka_, confluent, kafka_python
+from tests.clients.readers import (
+    GROUP,
+    Ledger,
+    Read,
+    Reader,
+    aiokafka_,
+    confluent,
+    confluent_consumer_protocol,
+    kafka_python,
+)
 from tests.clients.sample import (
     PARTITIONS,
     PATIENCE_SECONDS,
@@ -33,6 +44,9 @@ QUICK = {
     "broker_session_timeout_ms": "1000",
     "broker_heartbeat_interval_ms": "200",
     "min_insync_replicas": "2",
+    "group_coordinator_rebalance_protocols": "classic,consumer",
+    "group_consumer_heartbeat_interval_ms": "300",
+    "group_consumer_session_timeout_ms": "6000",
 }
 
 
@@ -79,6 +93,12 @@ def close_forgotten_sockets() -> None:
                 each.close()
 
 
+def is_of_the_new_protocol(servers: str) -> bool:
+    admin = AdminClient({"bootstrap.servers": servers})
+    listed = admin.list_consumer_groups(types={ConsumerGroupType.CONSUMER}).result(PATIENCE_SECONDS)
+    return [each.group_id for each in listed.valid] == [GROUP]
+
+
 def coordinator(cluster: Cluster) -> int:
     leader = cluster.leader(GROUP_METADATA_TOPIC, partition_for(GROUP, 3))
     assert leader is not None
@@ -86,7 +106,9 @@ def coordinator(cluster: Cluster) -> int:
 
 
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # close_forgotten_sockets
-@pytest.mark.parametrize("read", one_in(3, [confluent, aiokafka_, kafka_python]))
+@pytest.mark.parametrize(
+    "read", [confluent_consumer_protocol, *one_in(3, [confluent, aiokafka_, kafka_python])]
+)
 async def test_a_group_reads_everything_though_members_come_go_and_die(read: Read) -> None:
     ledger = Ledger()
     async with cluster_for_clients(**QUICK) as cluster:
@@ -103,6 +125,9 @@ async def test_a_group_reads_everything_though_members_come_go_and_die(read: Rea
         values |= await in_thread(produce, servers, "while three comes", 300)
         await in_thread(shared, readers)
         await in_thread(all_read, ledger, values)
+        assert await in_thread(is_of_the_new_protocol, servers) is (
+            read is confluent_consumer_protocol
+        )
         await in_thread(readers.pop(0).leave)
         values |= await in_thread(produce, servers, "while one goes", 300)
         await in_thread(shared, readers)

@@ -24,6 +24,7 @@ of one partition or topic does not affect the answers about the others.
 """
 
 from functools import partial
+from typing import Final
 
 from replication.broker.handlers.acls import create_acls, delete_acls, describe_acls
 from replication.broker.handlers.client_quotas import describe_client_quotas
@@ -31,6 +32,10 @@ from replication.broker.handlers.configs import (
     alter_configs,
     describe_configs,
     incremental_alter_configs,
+)
+from replication.broker.handlers.consumer_groups import (
+    consumer_group_describe,
+    consumer_group_heartbeat,
 )
 from replication.broker.handlers.coordinators import find_coordinator, init_producer_id
 from replication.broker.handlers.fetch import fetch
@@ -77,9 +82,12 @@ from replication.server.limits import limited
 from replication.server.server import Handler
 from replication.wire.apis import ApiKey
 
+CONSUMER_GROUP_APIS: Final = (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE)
+"""The APIs of the `consumer` protocol, which the configuration may leave out."""
+
 
 def broker_handlers(node: BrokerNode) -> dict[ApiKey, Handler]:
-    """Return the handler of each API that `node` serves."""
+    """Return the handler of each API that `node` can serve."""
     handlers: dict[ApiKey, Handler] = {
         ApiKey.PRODUCE: partial(produce, node),
         ApiKey.FETCH: partial(fetch, node),
@@ -94,6 +102,8 @@ def broker_handlers(node: BrokerNode) -> dict[ApiKey, Handler]:
         ApiKey.OFFSET_FETCH: partial(offset_fetch, node),
         ApiKey.OFFSET_DELETE: partial(offset_delete, node),
         ApiKey.DESCRIBE_GROUPS: partial(describe_groups, node),
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: partial(consumer_group_heartbeat, node),
+        ApiKey.CONSUMER_GROUP_DESCRIBE: partial(consumer_group_describe, node),
         ApiKey.LIST_GROUPS: partial(list_groups, node),
         ApiKey.DELETE_GROUPS: partial(delete_groups, node),
         ApiKey.CREATE_TOPICS: partial(create_topics, node),
@@ -129,4 +139,4 @@ def broker_handlers(node: BrokerNode) -> dict[ApiKey, Handler]:
     return {key: limited(key, handler) for key, handler in handlers.items()}
 
 
-__all__ = ["BrokerNode", "broker_handlers"]
+__all__ = ["CONSUMER_GROUP_APIS", "BrokerNode", "broker_handlers"]

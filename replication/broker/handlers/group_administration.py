@@ -7,13 +7,14 @@ import trio
 
 from replication.broker.handlers.node import BrokerNode
 from replication.errors import ErrorCode, KafkaError
-from replication.groups.administration import CLASSIC, delete_group, listed
+from replication.groups.administration import delete_group, listed, type_of
 from replication.groups.rules.group import GroupState, Member
 from replication.groups.shard import HostedGroup
 from replication.net.pace import in_steps
 from replication.security.rules.acls import SUPPORTED, ResourceType, as_bits
 from replication.server.server import RequestContext
 from replication.steps import STEP, Steps, each_of
+from replication.wire.consumer_protocol import PROTOCOL_TYPE
 from replication.wire.delete_groups import DeletedGroup, DeleteGroupsRequest, DeleteGroupsResponse
 from replication.wire.describe_groups import (
     DescribedGroup,
@@ -54,7 +55,7 @@ def _described(node: BrokerNode, version: int, operations: int, group_id: str) -
         hosted = node.groups.serving(group_id).groups.get(group_id)
     except KafkaError as error:
         return DescribedGroup(error_code=error.code, group_id=group_id)
-    if hosted is not None:
+    if hosted is not None and hosted.consumers is None:
         shown = _shown(hosted)
         shown.authorized_operations = operations
         return shown
@@ -103,9 +104,11 @@ async def list_groups(
 def _listed_group(hosted: HostedGroup) -> ListedGroupData:
     return ListedGroupData(
         group_id=hosted.group.group_id,
-        protocol_type=hosted.group.protocol_type or "",
-        group_state=hosted.group.state.value,
-        group_type=CLASSIC,
+        protocol_type=(
+            hosted.group.protocol_type or "" if hosted.consumers is None else PROTOCOL_TYPE
+        ),
+        group_state=hosted.state_name,
+        group_type=type_of(hosted),
     )
 
 

@@ -226,7 +226,12 @@ def _group(
         partitions = yield from _named(asked.topics)
     try:
         found = yield from fetch_offsets(
-            node.groups, asked.group_id, partitions, require_stable=stable
+            node.groups,
+            asked.group_id,
+            partitions,
+            require_stable=stable,
+            member_id=asked.member_id,
+            member_epoch=asked.member_epoch,
         )
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error.code)

@@ -7,6 +7,7 @@ import attrs
 
 from replication.config import BrokerConfig
 from replication.errors import PeerUnavailableError
+from replication.groups.consumers import ConsumerGroups
 from replication.groups.coordinator import GroupCoordinator
 from replication.leader.rules.fetch_session.context import FetchManager
 from replication.metadata.cache import MetadataCache
@@ -35,6 +36,7 @@ class BrokerNode:
     logs: LogManager
     replica_manager: ReplicaManager
     groups: GroupCoordinator
+    consumers: ConsumerGroups
     transactions: TransactionCoordinator
     verification: TransactionVerification
     fetch_sessions: FetchManager

@@ -9,6 +9,9 @@ doLoadGroupsAndOffsets.)
 
 import attrs
 
+from replication.groups.rules.consumer_group import records as consumer_group
+from replication.groups.rules.consumer_group.group import ConsumerGroup, replay
+from replication.groups.rules.consumer_group.records import ConsumerGroupEntry
 from replication.groups.rules.offsets import CommittedOffset, GroupOffsets
 from replication.groups.rules.records import Entry, GroupMetadataValue, OffsetEntry, parse
 from storage.batch.record_batch import BatchHeader
@@ -20,7 +23,7 @@ class ReadBatch:
     """The entries of a batch; or the end of a transaction, if it is a marker."""
 
     header: BatchHeader
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[Entry | ConsumerGroupEntry, ...] = ()
     ends_in_commit: bool | None = None
 
 
@@ -32,7 +35,10 @@ def read_batch(header: BatchHeader, batch: memoryview) -> ReadBatch:
         marker = read_marker(batch)
         commits = None if marker is None else marker.type is ControlRecordType.COMMIT
         return ReadBatch(header, ends_in_commit=commits)
-    parsed = (parse(record.key, record.value) for record in decode_batch(batch))
+    parsed = (
+        parse(record.key, record.value) or consumer_group.parse(record.key, record.value)
+        for record in decode_batch(batch)
+    )
     return ReadBatch(header, tuple(entry for entry in parsed if entry is not None))
 
 
@@ -41,6 +47,7 @@ class Replayed:
     """The groups and offsets that the batches so far add up to."""
 
     groups: dict[str, GroupMetadataValue] = attrs.field(factory=dict)
+    consumers: dict[str, ConsumerGroup] = attrs.field(factory=dict)
     offsets: dict[str, GroupOffsets] = attrs.field(factory=dict)
 
     def add(self, batch: ReadBatch) -> None:
@@ -51,6 +58,8 @@ class Replayed:
         for entry in batch.entries:
             if isinstance(entry, OffsetEntry):
                 self._add_offset(entry, header)
+            elif isinstance(entry, ConsumerGroupEntry):
+                replay(self.consumers, entry)
             elif entry.value is None:
                 self.groups.pop(entry.group, None)
             else:

@@ -1,4 +1,7 @@
-"""The guards of APIs whose rights do not fit into the table of `access`, one after the other."""
+"""The guards of APIs whose rights do not fit into the table of `access`, one after the other.
+
+The file is long because it is a list: no guard needs another.
+"""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -29,6 +32,15 @@ from replication.wire.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
 )
 from replication.wire.apis import API, ApiKey
+from replication.wire.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedConsumerGroup,
+)
+from replication.wire.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from replication.wire.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
@@ -369,12 +381,60 @@ async def describe_groups(
     return response
 
 
-def _fill_group_operations(access: Access, groups: Iterable[DescribedGroup]) -> Steps[None]:
+def _fill_group_operations(
+    access: Access, groups: Iterable[DescribedGroup | DescribedConsumerGroup]
+) -> Steps[None]:
     for group in groups:
         if group.authorized_operations != UNKNOWN_OPERATIONS:
             group.authorized_operations = access.operations(ResourceType.GROUP, group.group_id)
             yield len(SUPPORTED[ResourceType.GROUP])
         yield 1
+
+
+async def consumer_group_heartbeat(
+    access: Access, request: ConsumerGroupHeartbeatRequest, handler: Handler
+) -> ConsumerGroupHeartbeatResponse:
+    """Refuse a subscription to a topic that the client may not see.
+
+    A regular expression is for clients that may see every topic: the coordinator looks its topics
+    up for the whole group.
+    """
+    names = list(dict.fromkeys(request.subscribed_topic_names or ()))
+    if request.subscribed_topic_regex:
+        names += access.image.topics
+    response: ConsumerGroupHeartbeatResponse
+    if not access.may(Operation.READ, ResourceType.GROUP, request.group_id):
+        response = await access.refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    elif (await sorted_out(names, partial(access.topic, Operation.DESCRIBE)))[1]:
+        response = await access.refuse(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    else:
+        response = await handler(access.context, request)
+    return response
+
+
+async def consumer_group_describe(
+    access: Access, request: ConsumerGroupDescribeRequest, handler: Handler
+) -> ConsumerGroupDescribeResponse:
+    """Refuse groups that the client may not see, and those that read a topic that it may not see."""
+    each = Each(Operation.DESCRIBE, "group_ids", "groups", ResourceType.GROUP)
+    response: ConsumerGroupDescribeResponse = await by_rules((each,), access, request, handler)
+    await in_steps(_hide_consumer_groups(access, response.groups))
+    await in_steps(_fill_group_operations(access, response.groups))
+    return response
+
+
+def _hide_consumer_groups(access: Access, groups: list[DescribedConsumerGroup]) -> Steps[None]:
+    for place, group in enumerate(groups):
+        for member in group.members:
+            topics = {each.topic_name for each in member.assignment.topic_partitions}
+            topics |= {each.topic_name for each in member.target_assignment.topic_partitions}
+            topics.update(member.subscribed_topic_names)
+            yield 1 + len(topics)
+            if not all(access.topic(Operation.DESCRIBE, name) for name in topics):
+                groups[place] = DescribedConsumerGroup(
+                    group_id=group.group_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                )
+                break
 
 
 async def describe_topic_partitions(
@@ -431,6 +491,8 @@ SPECIAL: Mapping[ApiKey, Guard] = {
     ApiKey.METADATA: metadata,
     ApiKey.DESCRIBE_CLUSTER: describe_cluster,
     ApiKey.DESCRIBE_GROUPS: describe_groups,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_group_describe,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
     ApiKey.CREATE_TOPICS: create_topics,
     ApiKey.DELETE_TOPICS: delete_topics,

@@ -172,7 +172,7 @@ def test_a_coordinator_reads_the_last_value_of_each_key() -> None:
         batch(0, group_record("g", value), group_record("h", value)),
         batch(2, offset_record("g", A, at(10).value()), offset_record("g", B, at(11).value())),
         batch(4, offset_record("g", A, at(12).value()), offset_tombstone("g", B)),
-        batch(6, group_tombstone("h"), KeyAndValue(b"\0\7somebody else's", b"x")),
+        batch(6, group_tombstone("h"), KeyAndValue(b"\0\x0bsomebody else's", b"x")),
     )
     assert state.groups == {"g": value}
     assert [state.offsets["g"].get(each) for each in (A, B)] == [at(12), None]

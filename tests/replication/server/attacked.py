@@ -54,6 +54,7 @@ WITH_AUTHORIZER = {
     "authorizer.class.name": STANDARD_AUTHORIZER,
     "super.users": "User:admin",
 }
+SERVES_ALL = {"group.coordinator.rebalance.protocols": "classic,consumer"}
 WITH_ACLS = with_logins(eve="e") | WITH_AUTHORIZER
 ADMIN = Introduction(protocol="SASL_PLAINTEXT", login=Login("PLAIN", "admin", "top"))
 EVE = Introduction(protocol="SASL_PLAINTEXT", login=Login("PLAIN", "eve", "e"))
@@ -303,7 +304,7 @@ async def attacked(
     async with open_cluster(
         brokers=1,
         listeners=["PLAINTEXT"] if sender is None else ["INSIDE"],
-        properties=QUICK | ({} if sender is None else WITH_ACLS) | dict(properties),
+        properties=QUICK | SERVES_ALL | ({} if sender is None else WITH_ACLS) | dict(properties),
     ) as cluster:
         stage = Attacked(cluster, sender)
         await Client(stage.seams(ADMIN)).create_topic(stage.address, TOPIC, replicas=1)

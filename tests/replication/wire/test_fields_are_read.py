@@ -5,19 +5,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from replication.wire.apis import API, ApiKey
+from replication.wire.apis import API
 from replication.wire.schema import fields_of
 
 ROOT: Final = Path(__file__).parents[3] / "replication"
 # These packages ask, and answer nothing.
 ASKING: Final = {"client", "mirror", "cli", "verify", "testing", "faults"}
-# Declared, and served by no broker yet.
-NOT_SERVED: Final = {ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE}
 UNREAD: Final = {
     "Fetch.replica_state": "read by FetchRequest.replica, in the message itself",
     "Fetch.topics.partitions.replica_directory_id": "set by the voters of a quorum alone (KIP-853)",
     "FetchSnapshot.topics.partitions.replica_directory_id": "the same",
-    "OffsetFetch.groups.member_epoch": "for groups of KIP-848; Kafka ignores it for classic groups",
     "InitProducerId.enable2_pc": "two-phase commit, in a version that is not offered (KIP-939)",
     "InitProducerId.keep_prepared_txn": "the same",
     "DescribeClientQuotas.strict": "no quota is found, strictly or not",
@@ -47,7 +44,7 @@ def test_every_field_of_a_request_is_read_or_there_is_a_reason() -> None:
     ]
     words = [(text, set(re.findall(r"\.(\w+)", text))) for text in sources]
     unread = set()
-    for api in (each for key, each in API.items() if key not in NOT_SERVED):
+    for api in API.values():
         module, request = f"wire.{api.key.name.lower()} import", api.request.__name__
         read = set().union(*(each for text, each in words if module in text or request in text))
         unread |= {path for path, name in names(api.request, api.name) if name not in read}

@@ -9,6 +9,6 @@
     patterns.py          regular expressions of subscriptions, in the syntax of RE2
     sessions.py          the time limits of members
 
-All of it is values: requests, times and metadata go in, responses and records come out. No broker
-serves the protocol yet.
+All of it is values: requests, times and metadata go in, responses and records come out. The tasks
+that carry them are in replication/groups/consumers.py.
 """

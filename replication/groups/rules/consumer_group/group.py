@@ -187,6 +187,11 @@ class ConsumerGroup:
         """Return the member that has the partition, or has not said yet that it gave it up."""
         return self._owners.get((topic_id, partition))
 
+    @property
+    def owned_count(self) -> int:
+        """The number of partitions that have an owner."""
+        return len(self._owners)
+
     def readers_of(self, pattern: str) -> int:
         """Return how many members are subscribed to this regular expression."""
         return sum(each.topic_regex == pattern for each in self.members.values())

@@ -52,7 +52,6 @@ class ConsumerGroupSettings:
     max_size: int = NO_LIMIT
     assignors: Sequence[str] = tuple(ASSIGNORS)
     """The assignors that members may ask for; the first is the default."""
-    session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
 
 
@@ -398,13 +397,17 @@ def note_topics(
 
 
 def commit_fault(group: ConsumerGroup, *, member_id: str, member_epoch: int) -> ErrorCode:
-    """Return the error of an OffsetCommit or OffsetFetch of a member, by its epoch.
+    """Return the error of an OffsetCommit; NONE where it may be committed.
 
-    An administrator names no member, and may commit while there are none. (ConsumerGroup
-    .validateOffsetCommit.)
+    An administrator names no member, and may commit while there are none.
     """
     if member_epoch < 0 and not group.members:
         return ErrorCode.NONE
+    return member_fault(group, member_id=member_id, member_epoch=member_epoch)
+
+
+def member_fault(group: ConsumerGroup, *, member_id: str, member_epoch: int) -> ErrorCode:
+    """Return the error of a request of this member at this epoch (ConsumerGroup)."""
     member = group.members.get(member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID

@@ -38,6 +38,10 @@ class Sessions:
         elif self._revocations.get(member_id, (None, 0))[0] != member:
             self._revocations[member_id] = (member, now_ms + member.rebalance_timeout_ms)
 
+    def has(self, member_id: str) -> bool:
+        """Return whether the member is expected to send a heartbeat."""
+        return member_id in self._sessions
+
     def follow(self, group: ConsumerGroup) -> None:
         """Forget the members that the group no longer has."""
         for deadlines in (self._sessions, self._revocations):
@@ -49,15 +53,19 @@ class Sessions:
         ends = [end_ms for _, end_ms in self._revocations.values()]
         return min([*self._sessions.values(), *ends], default=None)
 
-    def late(self, now_ms: int) -> dict[str, str]:
-        """Return the members that are too late, each with the reason."""
+    def take_late(self, now_ms: int) -> dict[str, str]:
+        """Return the members that are too late, each with the reason; their deadlines are over."""
         found = {
             member_id: "it did not revoke its partitions in time"
             for member_id, (_, end_ms) in self._revocations.items()
             if end_ms <= now_ms
         }
-        return found | {
+        found |= {
             member_id: "its session has expired"
             for member_id, end_ms in self._sessions.items()
             if end_ms <= now_ms
         }
+        for member_id in found:
+            self._sessions.pop(member_id, None)
+            self._revocations.pop(member_id, None)
+        return found
