@@ -58,6 +58,11 @@ class FrameReader:
     """From here to `_end`, the bytes in that room belong to no frame yet."""
     _end: int = attrs.field(init=False, default=0)
 
+    @property
+    def has_more(self) -> bool:
+        """Whether the beginning of the next frame has come with the last one."""
+        return self._begin < self._end
+
     async def receive_frame(self) -> memoryview | None:
         """Return the next frame without its length, writable; None if the peer has closed.
 

@@ -1,6 +1,7 @@
 """What a server makes of requests, good and bad. Over real loopback sockets."""
 
 import struct
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -187,6 +188,34 @@ async def test_answers_come_in_the_order_of_the_requests() -> None:
         release.set()
         frames = [await receive(stream), await receive(stream)]
         assert [frame and struct.unpack_from(">i", frame)[0] for frame in frames] == [1, 2]
+
+
+async def test_other_tasks_run_between_requests_that_come_together() -> None:
+    turn, asked_in = 0, list[int]()
+
+    async def note_turn(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+        asked_in.append(turn)
+        return MetadataResponse()
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            await trio.lowlevel.checkpoint()
+            turn += 1
+
+    many = request_bytes(MetadataRequest(topics=[]), version=9) * 20
+    async with (
+        serving({ApiKey.METADATA: note_turn}) as harness,
+        await harness.connect() as stream,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(count_turns)
+        await stream.send_all(many)
+        for _ in range(20):
+            await receive(stream)
+        nursery.cancel_scope.cancel()
+    # trio runs the tasks of a turn in any order, so one turn may seem to have two.
+    assert max(Counter(asked_in).values()) <= 2
 
 
 def _frame(body: bytes) -> bytes:
