@@ -249,6 +249,11 @@ def check_crc(batch: Batch) -> bool:
     return bool(stored == computed_crc(batch))
 
 
+def seal(batch: memoryview | bytearray) -> None:
+    """Write the CRC-32C of its bytes into `batch`."""
+    _CRC.pack_into(batch, _CRC_AT, computed_crc(batch))
+
+
 def sound_magic(data: Buffer) -> int | None:
     """Return the magic of another format's batch at the head of `data`; None if none is sound.
 
@@ -286,7 +291,7 @@ def stamp(
     (attributes,) = _ATTRIBUTES.unpack_from(batch, ATTRIBUTES_AT)
     _ATTRIBUTES.pack_into(batch, ATTRIBUTES_AT, attributes | LOG_APPEND_TIME_BIT)
     _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_AT, max_timestamp)
-    _CRC.pack_into(batch, _CRC_AT, computed_crc(batch))
+    seal(batch)
 
 
 def with_records(batch: Batch, codec: Codec, records: Buffer) -> bytearray:
@@ -296,7 +301,7 @@ def with_records(batch: Batch, codec: Codec, records: Buffer) -> bytearray:
     _LENGTH.pack_into(made, LENGTH_AT, len(made) - LENGTH_OVERHEAD)
     (attributes,) = _ATTRIBUTES.unpack_from(made, ATTRIBUTES_AT)
     _ATTRIBUTES.pack_into(made, ATTRIBUTES_AT, attributes & ~CODEC_MASK | codec)
-    _CRC.pack_into(made, _CRC_AT, computed_crc(made))
+    seal(made)
     return made
 
 

@@ -20,7 +20,7 @@ A log of 100-byte records is compacted in a seventh of the time that `OneByOne` 
 
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import md5
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import attrs
@@ -187,17 +187,20 @@ class Slots:
     """
 
     offset_map: OffsetMap
+    # How many slots are to be used later, the fewest last: in the end all of the map's.
+    _more: list[int] = attrs.field(init=False)
     # Those in use; the map's first ones.
     _cells: Integers = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._cells = self._first(_SLOTS_AT_FIRST)
+        self._more = [self.offset_map.slots]
+        while self._more[-1] // _SPREAD_BY >= _SLOTS_AT_FIRST:
+            self._more.append(self._more[-1] // _SPREAD_BY)
+        self._use_more()
 
-    def _first(self, count: int) -> Integers:
-        cells = np.frombuffer(self.offset_map.cells, np.int64)
-        return cells[: min(count, self.offset_map.slots) * CELLS_PER_SLOT].reshape(
-            -1, CELLS_PER_SLOT
-        )
+    def _use_more(self) -> None:
+        cells = np.frombuffer(self.offset_map.cells, np.int64).reshape(-1, CELLS_PER_SLOT)
+        self._cells = cells[: self._more.pop()]
 
     def get(self, found: Digest) -> Integers:
         """Return the offset of each key; NO_OFFSET for one that is not in the map."""
@@ -214,20 +217,21 @@ class Slots:
 
     def put(self, found: Digest, offsets: Integers) -> None:
         """Enter keys, each of which was last seen at its offset, where there is room for all."""
-        while self.offset_map.size + len(found) > len(self._cells) * _SPREAD_AT:
-            if len(self._cells) == self.offset_map.slots:
-                break
+        while self._more and self.offset_map.size + len(found) > len(self._cells) * _SPREAD_AT:
             self._spread()
         self._enter(found, offsets)
 
     def _spread(self) -> None:
         """Use more slots. What they hold is copied meanwhile: a 16th of the map's memory at most."""
-        entered = self._cells[self._cells[:, 0] != 0]
-        self._cells[:] = 0
-        self._cells = self._first(_SPREAD_BY * len(self._cells))
+        entered = []
+        # A part at a time, as the interpreter's lock is held for each.
+        for first in range(0, len(self._cells), _RECORDS_MOST):
+            some = self._cells[first : first + _RECORDS_MOST]
+            entered.append(some[some[:, 0] != 0])
+            some[:] = 0
+        self._use_more()
         self.offset_map.size = 0
-        for first in range(0, len(entered), _RECORDS_MOST):
-            some = entered[first : first + _RECORDS_MOST]
+        for some in entered:
             self._enter(np.ascontiguousarray(some[:, 1:]).view(np.uint64), some[:, 0] - 1)
 
     def _enter(self, found: Digest, offsets: Integers) -> None:
@@ -324,24 +328,30 @@ def _taken_apart(batches: Iterable[JudgedBatch]) -> Iterator[_Records]:
     """Take the records of `batches` apart, so many together as there may be."""
     together: list[_Stretch] = []
     count = 0
-    for stretch in chain.from_iterable(map(_stretches, batches)):
-        if together and count + stretch.record_count > _RECORDS_MOST:
-            yield _columns(together)
-            together, count = [], 0
-        together.append(stretch)
-        count += stretch.record_count
+    for judged in batches:
+        header, _, _, begin, end = judged.batch
+        left = header.record_count
+        if count + left > _RECORDS_MOST:
+            if together:
+                yield _columns(together)
+                together, count = [], 0
+            for stretch in _first_stretches(judged):
+                yield _columns([stretch])
+                begin, left = stretch.end, left - stretch.record_count
+        together.append(_Stretch(judged, begin, end, left, is_last=True))
+        count += left
     if together:
         yield _columns(together)
 
 
-def _stretches(judged: JudgedBatch) -> Iterator[_Stretch]:
+def _first_stretches(judged: JudgedBatch) -> Iterator[_Stretch]:
+    """Yield all stretches but the last of a batch that has very many records."""
     header, _, source, begin, end = judged.batch
     left = header.record_count
     while left > _RECORDS_MOST:
         following = skip_records(memoryview(source)[:end], begin, _RECORDS_MOST)
         yield _Stretch(judged, begin, following, _RECORDS_MOST, is_last=False)
         begin, left = following, left - _RECORDS_MOST
-    yield _Stretch(judged, begin, end, left, is_last=True)
 
 
 def _columns(stretches: list[_Stretch]) -> _Records:

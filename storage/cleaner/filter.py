@@ -28,12 +28,11 @@ from storage.batch.record_batch import (
     CODEC_MASK,
     DELETE_HORIZON_BIT,
     HEADER,
-    HEADER_SIZE,
-    LENGTH_OVERHEAD,
     LOG_APPEND_TIME_BIT,
+    MIN_LENGTH,
     NO_TIMESTAMP,
     BatchHeader,
-    computed_crc,
+    seal,
 )
 from storage.batch.records import read_marker
 from storage.batch.varint import varint
@@ -156,7 +155,7 @@ def _restamped(header: BatchHeader, kept: KeptRecords, base: int) -> bytearray:
     return restamped
 
 
-def _rewritten(header: BatchHeader, kept: KeptRecords, horizon: int | None) -> bytes:
+def _rewritten(header: BatchHeader, kept: KeptRecords, horizon: int | None) -> bytearray:
     body = kept.data if header.codec is Codec.NONE else compress(header.codec, kept.data)
     max_timestamp = header.max_timestamp
     if not header.attributes & LOG_APPEND_TIME_BIT:
@@ -164,35 +163,35 @@ def _rewritten(header: BatchHeader, kept: KeptRecords, horizon: int | None) -> b
     attributes, base_timestamp = header.attributes, header.base_timestamp
     if horizon is not None:
         attributes, base_timestamp = attributes | DELETE_HORIZON_BIT, horizon
-    return _sealed(
-        header._replace(
-            attributes=attributes,
-            base_timestamp=base_timestamp,
-            max_timestamp=max_timestamp,
-            record_count=kept.count,
-        ),
-        body,
+    batch = bytearray(
+        HEADER.pack(
+            *header._replace(
+                length=MIN_LENGTH + len(body),
+                attributes=attributes,
+                base_timestamp=base_timestamp,
+                max_timestamp=max_timestamp,
+                record_count=kept.count,
+            )
+        )
     )
+    batch += body
+    seal(batch)
+    return batch
 
 
-def _emptied(header: BatchHeader) -> bytes:
+def _emptied(header: BatchHeader) -> bytearray:
     """Return a batch without records, which keeps producer and offsets
     (DefaultRecordBatch.writeEmptyHeader).
     """
-    return _sealed(
-        header._replace(
-            attributes=header.attributes & _EMPTIED_ATTRIBUTES,
-            base_timestamp=NO_TIMESTAMP,
-            record_count=0,
-        ),
-        b"",
+    batch = bytearray(
+        HEADER.pack(
+            *header._replace(
+                length=MIN_LENGTH,
+                attributes=header.attributes & _EMPTIED_ATTRIBUTES,
+                base_timestamp=NO_TIMESTAMP,
+                record_count=0,
+            )
+        )
     )
-
-
-def _sealed(header: BatchHeader, body: Buffer) -> bytes:
-    header = header._replace(length=HEADER_SIZE + len(body) - LENGTH_OVERHEAD, crc=0)
-    batch = bytearray(HEADER.pack(*header))
-    batch += body
-    header = header._replace(crc=computed_crc(batch))
-    HEADER.pack_into(batch, 0, *header)
-    return bytes(batch)
+    seal(batch)
+    return batch

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 import attrs
 
 from storage.batch.compression import Codec, decompress
-from storage.batch.record_batch import HEADER_SIZE, BatchHeader, check_crc
+from storage.batch.record_batch import CODEC_MASK, HEADER_SIZE, BatchHeader, check_crc
 from storage.batch.records import MAX_DECOMPRESSED_SIZE
 from storage.batch.varint import read_varint, read_varlong
 from storage.cleaner.offset_map import OffsetMap
@@ -134,7 +134,7 @@ def sound_batch(source: bytes, begin: int, header: BatchHeader) -> SoundBatch:
     batch = memoryview(source)[begin:end]
     if not check_crc(batch):
         raise CorruptRecordError(f"the batch at {header.base_offset} does not match its CRC-32C")
-    if header.codec is Codec.NONE:
+    if header.attributes & CODEC_MASK == Codec.NONE:
         return SoundBatch(header, batch, source, begin + HEADER_SIZE, end)
     # Copied at once: a codec's output may lie in a map of the largest size it might have had.
     records = bytes(decompress(header.codec, batch[HEADER_SIZE:], max_size=MAX_DECOMPRESSED_SIZE))
