@@ -87,9 +87,9 @@ MARKERS = (
     "a cut was undone, as it had not been synced",
     "a disk that lied lost its power",
     "a log was found to lack what had been synced",
-    "a follower was given a batch that had rotten",
-    "a consumer was given a batch that had rotten",
-    "a log was cut where it had rotten",
+    "a follower was sent a damaged batch",
+    "a consumer was sent a damaged batch",
+    "a log was cut at damaged bytes",
     "a topic was made again",
     "a topic was made again while a broker was down",
     "a consumer of ours read from a follower",
@@ -111,12 +111,12 @@ _BY_EVENT: Mapping[type[Event], str] = {
     MessageTorn: "a message broke off",
     PartitionOffline: "nobody could lead",
     ReadFromFollower: "a consumer of ours read from a follower",
-    RottenBatchGiven: "a consumer was given a batch that had rotten",
+    RottenBatchGiven: "a consumer was sent a damaged batch",
 }
 _REFUSED = {
     "UNKNOWN_LEADER_EPOCH": "a fetch came before its leader knew the epoch",
     "NOT_LEADER_OR_FOLLOWER": "a fetch came to a broker that did not lead",
-    "CORRUPT_MESSAGE": "a follower was given a batch that had rotten",
+    "CORRUPT_MESSAGE": "a follower was sent a damaged batch",
 }
 _ELECTIONS = {
     "eligible": "an eligible replica was elected",
@@ -249,7 +249,7 @@ class _Reading:
                 self._rotten.add((name, partition))
             case LogRecovered(partition=partition, truncated_bytes=cut) if cut > 0:
                 if (node, partition) in self._rotten:
-                    yield "a log was cut where it had rotten"
+                    yield "a log was cut at damaged bytes"
             case _:
                 pass
 

@@ -165,12 +165,12 @@ def cut(start: int, *, end: int = 9, epoch: int = 4) -> LogTruncated:
         ([DiskLies(node="b2"), PowerCut(node="b1")], []),
         ([LACKING], ["a log was found to lack what had been synced"]),
         ([attrs.evolve(LACKING, cause="it follows what was cut")], []),
-        ([ROTTEN, SHORTER], ["a log was cut where it had rotten", CUT_AGAIN]),
+        ([ROTTEN, SHORTER], ["a log was cut at damaged bytes", CUT_AGAIN]),
         ([attrs.evolve(ROTTEN, node="b2"), SHORTER], [CUT_AGAIN]),
-        ([GIVEN_ROTTEN], ["a consumer was given a batch that had rotten"]),
+        ([GIVEN_ROTTEN], ["a consumer was sent a damaged batch"]),
         (
             [attrs.evolve(TOO_EARLY, error="CORRUPT_MESSAGE")],
-            ["a follower was given a batch that had rotten"],
+            ["a follower was sent a damaged batch"],
         ),
         (
             [ReadFromFollower(partition=PARTITION, replica=2)],
