@@ -165,10 +165,10 @@ def _allowed(spec: Spec) -> str:
 
 def events_page() -> str:
     lines = [
-        "What happened, as typed facts: one frozen value for each change of state that matters.",
+        "An event is a typed, frozen value for a change of state.",
         "The human log, the journal (`docs/pipeline.md` reads it) and the simulator's checkers get the same values.",
-        "A name is stable for ever; a field may be added, with a default, and the version is then another.",
-        "Who reports, and when, stands beside each of them: in a journal the node and its wall clock.",
+        "The name of an event never changes; a new field has a default and increases the version.",
+        "A journal has the reporting node and its wall-clock time beside each event.",
     ]
     for about, kinds in event_sections():
         title = re.split("[:,.]", about)[0]
