@@ -135,15 +135,15 @@ class IndexFile:
                 low = middle + 1
             else:
                 high = middle
-        block = self._block(low, high)
-        first, last = 0, len(block)
-        while first < last:
-            middle = (first + last) // 2
-            if holds(block[middle]):
-                first = middle + 1
+        data, start, size = self._bytes(low, high), low, self.layout.size
+        unpack_from = self.layout.unpack_from
+        while low < high:
+            middle = (low + high) // 2
+            if holds(unpack_from(data, (middle - start) * size)):
+                low = middle + 1
             else:
-                last = middle
-        return low + first
+                high = middle
+        return low
 
     def _keep(self, entry_count: int) -> None:
         """Forget the entries from `entry_count` on; the file keeps its length."""
@@ -159,8 +159,11 @@ class IndexFile:
             )
 
     def _block(self, low: int, high: int) -> list[RawEntry]:
+        return list(self.layout.iter_unpack(self._bytes(low, high)))
+
+    def _bytes(self, low: int, high: int) -> bytes:
         size = self.layout.size
         data = self.file.read(low * size, (high - low) * size)
         if len(data) < (high - low) * size:
             raise CorruptIndexError(f"{self.path}: cut short while it was open")
-        return list(self.layout.iter_unpack(data))
+        return data
