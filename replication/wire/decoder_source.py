@@ -28,7 +28,9 @@ from replication.wire.schema import FIXED_SIZES, Field, Kind, Wire, is_frozen
 from replication.wire.source import Source
 
 STEP_BYTES = 4096
-"""The bytes after which a decoder in steps pauses; those of a long string count as well."""
+"""The bytes after which a decoder in steps pauses: those of a long string count, those of records,
+which are not looked at, do not.
+"""
 
 _new = object.__new__
 
@@ -172,6 +174,8 @@ class _DecoderSource(Source):
         self.line("else:")
         self.line(f"    {target} = {read.get(kind, piece)}")
         self.line(f"    position += {length}")
+        if kind is Kind.RECORDS and self.in_steps:
+            self.line(f"    pause += {length}")
 
     def array(self, name: str, wire: Wire, target: str) -> None:
         kind = wire.items

@@ -19,7 +19,14 @@ from replication.wire.codec import (
 )
 from replication.wire.decoder_source import STEP_BYTES
 from replication.wire.describe_producers import DescribeProducersRequest, DescribeProducersTopic
-from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic
+from replication.wire.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from replication.wire.frames import MAX_ITEMS
 from replication.wire.metadata import MetadataRequest, MetadataRequestTopic
 from replication.wire.primitives import MAX_TAGS, uvarint
@@ -92,6 +99,15 @@ def test_a_long_array_of_numbers_is_read_in_pieces() -> None:
     body = memoryview(joined(encode(message, version=0, flexible=True)))
     read, again = pauses(read_in_steps(DescribeProducersRequest, body, 0, flexible=True))
     assert read == 40_000 // STEP_BYTES
+    assert again == message
+
+
+def test_the_bytes_of_records_are_no_work() -> None:
+    data = [PartitionData(records=bytes(STEP_BYTES)) for _ in range(20)]
+    message = FetchResponse(responses=[FetchableTopicResponse(partitions=data)])
+    body = memoryview(joined(encode(message, version=17, flexible=True)))
+    asked, again = pauses(read_in_steps(FetchResponse, body, 17, flexible=True))
+    assert asked == 0
     assert again == message
 
 
