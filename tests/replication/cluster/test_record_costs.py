@@ -10,7 +10,7 @@ from tests.bench.record_calls import calls_of_records
 
 MOST_CALLS = 2130
 """40 above the figure of CPython 3.11, since a busy machine takes more rounds of the loop; 3.13 counts
-some 30 less.
+a few less.
 """
 
 
