@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import attrs
+import pytest
 
 from replication.errors import ErrorCode
 from replication.wire.api_versions import ApiVersionsRequest
@@ -118,6 +119,7 @@ async def test_the_protocol_is_advertised_only_where_it_is_configured(stage: Sta
     assert not new & await advertised(stage)
 
 
+@pytest.mark.conformance("CG-70", "CG-75", "CG-76", "CG-113", "CG-114")
 @played_in(reading)
 async def test_two_members_share_a_topic_and_describe_shows_them(stage: Stage) -> None:
     assert await advertised(stage) >= {
@@ -227,6 +229,7 @@ async def test_a_pattern_finds_topics_that_are_created_later(stage: Stage) -> No
     assert await bad.joins(subscribed_topic_regex="(?=t)") is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
+@pytest.mark.conformance("CG-72", "CG-115", "CG-133")
 @played_in(reading)
 async def test_a_group_has_one_protocol_while_it_has_members(stage: Stage) -> None:
     a, classic = Consumer(stage, member_id="a"), Member(stage)
@@ -245,6 +248,7 @@ async def test_a_group_has_one_protocol_while_it_has_members(stage: Stage) -> No
     assert (await a.shown()).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
+@pytest.mark.conformance("CG-81")
 @played_in(reading, group_consumer_max_size="1")
 async def test_what_is_refused_says_why(stage: Stage) -> None:
     a = Consumer(stage, member_id="a")
