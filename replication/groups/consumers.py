@@ -197,7 +197,10 @@ class ConsumerGroups:
             )
 
     async def _fence(self, hosted: HostedGroup, late: set[str]) -> Refusal | None:
-        shard = self.coordinator.serving(hosted.group.group_id)
+        try:
+            shard = self.coordinator.serving(hosted.group.group_id)
+        except KafkaError:
+            return None  # another broker has the group, and begins its deadlines anew
 
         def rule(change: GroupChange) -> None:
             # One that has come meanwhile has a new deadline.
