@@ -336,6 +336,7 @@ class Broker:
             follower,
             node_id=self.broker_id,
             controller=BrokerEndPoint(CONTROLLER_ID, address.host, address.port),
+            max_wait_ms=self.config.understudy_metadata_fetch_wait_max_ms,
             seams=self._toward_controller,
             metrics=self.metrics,
             on_bug=self.on_bug,

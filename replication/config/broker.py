@@ -449,6 +449,13 @@ class BrokerConfig(SecurityKeys):
         " value fixed at the default.",
         at_least=0,
     )
+    understudy_metadata_fetch_wait_max_ms: int = whole(
+        500,
+        "The longest time in milliseconds that the controller holds a broker's fetch of the metadata"
+        " log while there is nothing new. Raise it where idle brokers shall ask less often. Kafka"
+        " has this value fixed at the default.",
+        at_least=0,
+    )
     understudy_inter_broker_fetch_version: int = whole(
         17,
         "The version of the Fetch API with which followers fetch. Lower it only while a cluster"

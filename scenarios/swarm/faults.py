@@ -192,13 +192,13 @@ FAULTS = (
         lead {partition} last={leader}
         2-3x produce
         heal
-        run {60ms|100ms|200ms|400ms}
+        run {100ms|200ms|300ms|400ms}
         power-cut {leader} leaving=uncut
         start {leader} &
         run {10ms|100ms|1s}
         """,
         (0, 1),
-        settings={"replica.high.watermark.checkpoint.interval.ms": (50,)},
+        settings={"replica.high.watermark.checkpoint.interval.ms": (200,)},
     ),
     FaultKind(
         "delete-uncommitted",
@@ -449,6 +449,28 @@ FAULTS = (
         50% heal
         """,
         (0, 2),
+    ),
+    FaultKind(
+        "session-evicted",
+        need.calm,
+        # Its leader gives the slot of a follower away that has more to fetch, and hears nothing.
+        """
+        stop {replica}
+        2-4x produce acks=1
+        hold {leader} {replica} FETCH after={1|2}
+        start {replica} &
+        run {500ms|1s|2s}
+        sessions {partition} 8 &
+        run {30ms|100ms|300ms}
+        heal {leader} {replica}
+        run {soon}
+        """,
+        (1, 1),
+        settings={
+            "max.incremental.fetch.session.cache.slots": (8,),
+            "understudy.incremental.fetch.session.eviction.ms": (100,),
+            "replica.fetch.max.bytes": (100,),
+        },
     ),
     FaultKind(
         "power-fails-everywhere",

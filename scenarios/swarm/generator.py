@@ -242,14 +242,16 @@ class RunGenerator:
         return f"{key}{letter}{self._values}"
 
     def _lead(self, where: str, wanted: str) -> Iterator[str]:
-        """Yield another order of the same replicas, of which the first leads if it is in sync."""
+        """Yield another order of the same replicas, of which the first leads if it is in sync; nothing
+        while no running broker knows the partition.
+        """
         kind, _, names = wanted.partition("=")
         order, first = self.situation.replicas(where), names.split(",")
         self.chance.shuffle(order)
         order.sort(key=lambda name: first.index(name) if name in first else len(first))
         if kind == "last":
             order.sort(key=lambda name: name in first)
-        if kind == "last" or self.situation.leader(where) != first[0]:
+        if order and (kind == "last" or self.situation.leader(where) != first[0]):
             yield f"reassign {where} {','.join(order)}"
             yield f"elect {where} preferred"
 

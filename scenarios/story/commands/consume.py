@@ -11,7 +11,7 @@ With the epochs that the story chooses:
     fetch t-0 at=3 from=b3 rack=r2          from that broker, as a consumer in that rack (KIP-392)
     fetch t-0 at=3 epoch=2 last=1           current leader epoch 2, last fetched epoch 1 (KIP-320)
     fetch t-0 at=3 as=b2                    with the replica id of that follower
-    sessions t-0 8                          from so many consumers, each asking for a session
+    sessions t-0 8 (or: sessions t-0 8 &)   from so many consumers, each asking for a session
     epoch-end t-0 1 from=b1 epoch=2         where epoch 1 ends in its log (OffsetForLeaderEpoch)
 
 The records of such a fetch are shown and not kept.
@@ -108,17 +108,25 @@ def _fetched(data: PartitionData, position: int) -> str:
 
 
 async def sessions(stage: Stage, words: Words, options: Options) -> list[str]:
+    words, in_background = background(words)
     where, count = exactly(words, 2, options)
-    partition = partition_of(where)
+    ask = partial(_ask_for_sessions, stage, partition_of(where), number_of(count))
+    if in_background:
+        stage.ask_in_background(ask)
+        return []
+    given = await ask()
+    return [f"{len(given) - given.count(0)} of {len(given)} have a session"]
+
+
+async def _ask_for_sessions(stage: Stage, partition: TopicPartition, count: int) -> list[int]:
     wanted = FetchPartition(partition=partition.partition, partition_max_bytes=READ_BYTES)
     request = FetchRequest(
         topics=[FetchTopic(topic=partition.topic, partitions=[wanted])], session_epoch=0
     )
-    given = [
+    return [
         (await _ask(stage, partition, None, request, FETCH_VERSION)).session_id
-        for _ in range(number_of(count))
+        for _ in range(count)
     ]
-    return [f"{len(given) - given.count(0)} of {len(given)} have a session"]
 
 
 async def epoch_end(stage: Stage, words: Words, options: Options) -> list[str]:
