@@ -40,7 +40,8 @@ class _ChanceByThread(random.Random):
         return self._source().random()
 
     def shuffle(self, x: Any) -> None:
-        self._source().shuffle(x)
+        if len(x) > 1:  # most batches of tasks are one, for which nothing is drawn
+            self._source().shuffle(x)
 
 
 _INSTALLING = threading.Lock()
