@@ -91,9 +91,10 @@ DIFFERENT: Final[Mapping[str, set[str]]] = {
 OURS_ALONE: Final = frozenset(
     """
     allow.everyone.if.no.acl.found cluster.id follower.replication.throttled.rate
-    leader.imbalance.per.broker.percentage leader.replication.throttled.rate
-    log.initial.task.delay.ms producer.id.expiration.check.interval.ms
-    replica.alter.log.dirs.io.max.bytes.per.second super.users
+    group.consumer.regex.refresh.interval.ms leader.imbalance.per.broker.percentage
+    leader.replication.throttled.rate log.initial.task.delay.ms
+    producer.id.expiration.check.interval.ms replica.alter.log.dirs.io.max.bytes.per.second
+    super.users
     """.split()  # noqa: SIM905
 )
 
