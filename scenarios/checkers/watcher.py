@@ -360,9 +360,9 @@ class Checkers:
     def _look_at_decision(self, decision: PartitionDecision) -> None:
         after, before = decision.after, decision.before
         partition, registration = after.partition, after.registration
+        self.budget.decided(before, after)
         if decision.is_new:
             self._touched[partition] = None
-            self.budget.decided(before, after)
             if decision.goes_on and not self.decisions.fetches_are_named:
                 for broker_id in decision.asked_to_join:
                     self._joined(partition, broker_id)

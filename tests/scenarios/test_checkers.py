@@ -506,6 +506,23 @@ def test_an_unclean_election_beside_an_eligible_replica_may_lose_records() -> No
     assert "cause=unclean" in step.answer[-1]
 
 
+# b2 is cut off, and b1 alone in sync, when it loses its power. Then the minimum is raised.
+A_MINIMUM_RAISED_AFTER_THE_LOSS = """\
+cluster brokers=2 broker.session.timeout.ms=3000
+topic t replicas=b2,b1
+cut b2 c
+run 500ms
+power-cut b1
+alter t min.insync.replicas=3
+recover
+wait equal t-0
+"""
+
+
+def test_a_minimum_raised_later_brings_no_budget_back() -> None:
+    run_story(parse(A_MINIMUM_RAISED_AFTER_THE_LOSS))
+
+
 # S50: everybody has what was acked, and nobody may have synced it.
 BLACKOUT = """\
 cluster brokers=3 min.insync.replicas=2 log.flush.interval.messages={flush}
