@@ -58,8 +58,11 @@ class PartitionDecision:
         # A leader may be deposed before it has recovered; then the next one recovers instead.
         if not recovers or now.leader in (NO_LEADER, was.leader, *was.isr, *was.elr):
             return ""
-        eligible = set(was.elr) & set(now.replicas) - self.registered
-        return "last known" if now.leader in was.last_known_elr and not eligible else "unclean"
+        eligible = set(was.elr) & set(now.replicas)
+        if now.leader not in was.last_known_elr or eligible - self.registered:
+            return "unclean"
+        # One that has registered is still eligible if it was shut down cleanly, which is not seen.
+        return "unclean" if eligible and self.after.unclean else "last known"
 
 
 @attrs.define(eq=False)

@@ -500,8 +500,33 @@ events leader_elected
 """
 
 
-def test_an_unclean_election_beside_an_eligible_replica_may_lose_records() -> None:
-    (step,) = run_story(parse(UNCLEAN_BESIDE_AN_ELIGIBLE_REPLICA)).actual.steps
+# The same, and b1, which was shut down cleanly, registers at the same time.
+UNCLEAN_AS_AN_ELIGIBLE_REPLICA_REGISTERS = """\
+cluster brokers=2 unclean.leader.election.enable=true min.insync.replicas=2
+topic t replicas=b2,b1
+lie b2 names=*.log
+stop b1
+start b1 &
+run 8s
+stop b1
+stop b2
+power-cut b2
+start b2 &
+run 10ms
+start b1 &
+run 20ms
+events leader_elected
+"""
+
+
+@pytest.mark.parametrize(
+    ("story", "seed"),
+    [(UNCLEAN_BESIDE_AN_ELIGIBLE_REPLICA, 1), (UNCLEAN_AS_AN_ELIGIBLE_REPLICA_REGISTERS, 688)],
+)
+def test_an_unclean_election_beside_an_eligible_replica_may_lose_records(
+    story: str, seed: int
+) -> None:
+    (step,) = run_story(parse(story), seed=seed).actual.steps
     assert "leader=2" in step.answer[-1]
     assert "cause=unclean" in step.answer[-1]
 
