@@ -78,6 +78,8 @@ MUTANTS = (
         ),
         without_it="a controller that has lost power decides again, and differently",
         source="KIP-595",
+        caught_by="tests/scenarios/test_stories.py::test_a_story_gives_its_recorded_answers"
+        "[a-controller-forgets-nothing-that-it-said]",
     ),
     # Elections.
     Mutant(
