@@ -35,8 +35,8 @@
 A refused append changes nothing. A failed write or sync closes the log to further
 appends at once, and takes its directory offline with it.
 
-A shortage ends when a file is closed anywhere. An operation that could not begin without a descriptor is
-refused and can be repeated; one that was half done fails as any write does.
+A shortage ends when a file is closed anywhere. An operation that could not begin without a
+descriptor is refused and can be repeated; one that was half done fails as any write does.
 """
 
 import contextlib

@@ -11,9 +11,9 @@ bytes only after `sync` of their file. `OsFileSystem` inherits that from the ker
 
 Rule 4: what cannot be opened, or listed, for want of descriptors or memory is a `ShortageError`.
 
-Rule 5: only regular files are opened. Other users may be able to write into a log directory: a symbolic
-link there could lead anywhere, and the opening of a pipe could wait without end. Both are an
-`IrregularFileError`. The path of the directory itself may contain links.
+Rule 5: only regular files are opened. Other users may be able to write into a log directory: a
+symbolic link there could lead anywhere, and the opening of a pipe could wait without end. Both are
+an `IrregularFileError`. The path of the directory itself may contain links.
 
 Rule 6: an operation has a cost in seconds. Real disks charge it themselves, so
 `OsFileSystem` reports none; a simulated disk adds it up, and the offload seam sleeps it.

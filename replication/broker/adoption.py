@@ -3,8 +3,9 @@
     copy/controller/log    the controller's log, created if there is none
     copy/broker-1/log      orders-0, orders-1, ...: they keep their topic ids
 
-Rule 1: the records are written into the controller's log and synced before the cluster starts. Records
-that exist already are not written again, so a second adoption of the same logs writes nothing.
+Rule 1: the records are written into the controller's log and synced before the cluster starts.
+Records that exist already are not written again, so a second adoption of the same logs writes
+nothing.
 
 Rule 2: a partition has one replica, on the broker that has the log, and no leader: the controller
 elects it as soon as that broker is up, and so begins a leader epoch after all that were.

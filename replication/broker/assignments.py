@@ -4,7 +4,8 @@
 
 Rule 1: only the newest report about a replica is sent.
 
-Rule 2: the report about a replica that the controller does not know, or no longer knows, is dropped.
+Rule 2: the report about a replica that the controller does not know, or no longer knows, is
+dropped.
 """
 
 import attrs

@@ -3,14 +3,15 @@
     lock and load logs ─> register ─> follow metadata up to the registration
         ─> replicas take their roles ─> serve ─> heartbeats until unfenced ─> ready
 
-Rule 1: a broker serves clients when its replicas have their roles, and it is unfenced only then, so that
-no client is sent here before.
+Rule 1: a broker serves clients when its replicas have their roles, and it is unfenced only then, so
+that no client is sent here before.
 
 Rule 2: while the controller is unavailable, the broker continues with its last metadata: it leads,
 follows and serves, and it repeats its requests to the controller.
 
-Rule 3: a controlled shutdown moves the leaderships away, stops serving, writes checkpoints, and last
-writes the clean-shutdown marker. A broker that is cancelled writes nothing; its next start recovers.
+Rule 3: a controlled shutdown moves the leaderships away, stops serving, writes checkpoints, and
+last writes the clean-shutdown marker. A broker that is cancelled writes nothing; its next start
+recovers.
 
     metadata log ─> MetadataFollower ─> ReplicaManager ─> Broker.metadata ─> handlers
 

@@ -4,8 +4,8 @@
               ^                                       │
               └── no answer, or not for all of them: again after 50 ms
 
-Rule 1: one request is in flight, with the oldest reports, at most `MOST_IN_A_REQUEST` of them, because
-its answer wakes as many tasks in one turn of the loop.
+Rule 1: one request is in flight, with the oldest reports, at most `MOST_IN_A_REQUEST` of them,
+because its answer wakes as many tasks in one turn of the loop.
 
 Rule 2: an answer about the broker as a whole (stale epoch, not the controller, no
 connection) answers no report: all are sent again, without end.

@@ -7,19 +7,19 @@
 Rule 1: a registration is one incarnation. Its broker epoch is the offset of the record
 that registered it, so every restart has a larger one, and an older self can be refused.
 
-Rule 2: heartbeats continue whatever the controller answers. The next one unfences a fenced broker that
-has caught up, and shows a controller that comes back that the broker is still alive.
+Rule 2: heartbeats continue whatever the controller answers. The next one unfences a fenced broker
+that has caught up, and shows a controller that comes back that the broker is still alive.
 
-Rule 3: heartbeats do not wait for the interval if they need not. The first one is sent when the broker
-has caught up. During a shutdown they follow each other at once for two intervals, in which every healthy
-broker has reported its metadata offset; a shutdown takes longer only if a broker is not healthy or if no
-other broker can lead some partition, and then a heartbeat is sent in each interval. No heartbeat follows
-the controller's permission to stop: it would unfence this broker again, and the next broker that shuts
-down would wait for one that is gone.
+Rule 3: heartbeats do not wait for the interval if they need not. The first one is sent when the
+broker has caught up. During a shutdown they follow each other at once for two intervals, in which
+every healthy broker has reported its metadata offset; a shutdown takes longer only if a broker is
+not healthy or if no other broker can lead some partition, and then a heartbeat is sent in each
+interval. No heartbeat follows the controller's permission to stop: it would unfence this broker
+again, and the next broker that shuts down would wait for one that is gone.
 
-Rule 4: the next heartbeat names a log directory that is lost. As long as the controller does not know of
-it, this broker remains the leader of the partitions there; so after `log.dir.failure.timeout.ms` the
-broker stops (KIP-858).
+Rule 4: the next heartbeat names a log directory that is lost. As long as the controller does not
+know of it, this broker remains the leader of the partitions there; so after
+`log.dir.failure.timeout.ms` the broker stops (KIP-858).
 """
 
 import enum

@@ -24,7 +24,8 @@ Rule 4: an alarm wakes or closes something. It does not wait, and it does not fa
 Rule 5: an alarm that was called off stays on the agenda until its moment, or until half of all
 alarms on it were called off.
 
-Rule 6: one task rings the alarms of all clocks in a run of trio; the first clock or alarm starts it.
+Rule 6: one task rings the alarms of all clocks in a run of trio; the first clock or alarm starts
+it.
 
 Rule 7: a clock that was made in a run of trio belongs to that run. A small request reads it a dozen
 times, so it finds the run's clock and agenda once, and not on each call.

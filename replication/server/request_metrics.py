@@ -8,10 +8,11 @@
         RequestQueueTimeMs    LocalTimeMs, RemoteTimeMs    ResponseQueueTimeMs   ResponseSendTimeMs
 
 There are no queues here: the time in which Kafka's request waits for a handler thread is that of
-decoding it and admitting its client; the time in which Kafka's answer waits for a network thread
-is that of encoding it. Both are measured where other tasks may run meanwhile: for a long message
-and for a login. Otherwise they belong to the local time and to that of sending. The remote time is the handler's wait in purgatories: for followers, for
-bytes, for deletions. A request whose client disconnects before the answer is counted, not timed.
+decoding it and admitting its client; the time in which Kafka's answer waits for a network thread is
+that of encoding it. Both are measured where other tasks may run meanwhile: for a long message and
+for a login. Otherwise they belong to the local time and to that of sending. The remote time is the
+handler's wait in purgatories: for followers, for bytes, for deletions. A request whose client
+disconnects before the answer is counted, not timed.
 
 Kafka measures a request without its four bytes of length but with its header. The header
 contains the client id, so the size of the body is kept beside it: that is the number which fetch

@@ -8,11 +8,11 @@
                │          but ApiVersions is answered, at version 0 (KIP-511)
                └ over socket.request.max.bytes: closed
 
-Rule 1: a connection's next request is read when the last one has been answered. That is
-Kafka's order (SocketServer mutes the channel), and it bounds a connection to one frame. If a peer
-does not read its answer, nothing more is read from it, and it is closed once it is idle too long.
-Other tasks run before its next request, even if that has come with the last one: a kilobyte may hold
-40 of them.
+Rule 1: a connection's next request is read when the last one has been answered. That is Kafka's
+order (SocketServer mutes the channel), and it bounds a connection to one frame. If a peer does not
+read its answer, nothing more is read from it, and it is closed once it is idle too long. Other
+tasks run before its next request, even if that has come with the last one: a kilobyte may hold 40
+of them.
 
 Rule 2: what a peer sends can only close that peer's connection. A bug of ours does no more: it
 goes to `on_bug`, and the one connection is closed.

@@ -15,7 +15,8 @@ other key by a later one. Kafka's map goes by the MD5 alone.
 
 Rule 3: at most `_RECORDS_MOST` records are looked at together, however small they are.
 
-A log of 100-byte records is compacted in a seventh of the time that `OneByOne` takes (docs/benchmarks.md, Compaction).
+A log of 100-byte records is compacted in a seventh of the time that `OneByOne` takes
+(docs/benchmarks.md, Compaction).
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -122,7 +122,8 @@ def stays(
 ) -> Any:
     """Return whether a record stays, or for columns of records which ones do.
 
-    `last` is the last offset of its key in the map, and `latest` the offset that the map goes up to.
+    `last` is the last offset of its key in the map, and `latest` the offset that the map goes up
+    to.
     """
     lives = has_value | (drops_tombstones ^ True)
     return (offset > latest) | (has_key & (offset >= last) & lives)

@@ -4,16 +4,17 @@
               gap            │             gap
               compaction     │             the disk has lost what was there
 
-Compaction may remove the last records of a segment, so that the next one does not begin where it ends.
-Records that a disk lost in a crash leave the same gap, and then nothing after the gap may stay.
+Compaction may remove the last records of a segment, so that the next one does not begin where it
+ends. Records that a disk lost in a crash leave the same gap, and then nothing after the gap may
+stay.
 
-Rule 1: before a cleaned segment replaces another, everything below its end is synced, and after that
-this file. So no gap below the offset in the file is a loss.
+Rule 1: before a cleaned segment replaces another, everything below its end is synced, and after
+that this file. So no gap below the offset in the file is a loss.
 
 Rule 2: a truncation lowers it first, because records that are appended later are not compacted.
 
-The file is in the partition's directory, in the format of Kafka's offset checkpoints. Kafka, for which no
-gap is a loss, does not read it.
+The file is in the partition's directory, in the format of Kafka's offset checkpoints. Kafka, for
+which no gap is a loss, does not read it.
 """
 
 import os

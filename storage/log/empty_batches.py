@@ -3,20 +3,21 @@
     fetch at 4    [0: k0 .. .. .. .. ..][6: ][7: ][8: ]│[9: ][10: k10 .. k12]     answered from 10
                    its records are before 4      empty       records follow
 
-Compaction leaves batches without records, which show the last sequence of a producer or the end of the
-log, and batches whose last records are removed. Some clients advance only by the records that they
-receive (kafkajs, kafka-go). A response with nothing but such batches would stop them: they would request
-the same offset again without end.
+Compaction leaves batches without records, which show the last sequence of a producer or the end of
+the log, and batches whose last records are removed. Some clients advance only by the records that
+they receive (kafkajs, kafka-go). A response with nothing but such batches would stop them: they
+would request the same offset again without end.
 
-Rule 1: batches without records for the reader are skipped only if a batch with records follows, below
-the end that the reader may see. Otherwise the response has them, as in Kafka, so that a client that reads
-headers gets to the end. A batch with a control record is not empty: a read_committed reader needs it.
+Rule 1: batches without records for the reader are skipped only if a batch with records follows,
+below the end that the reader may see. Otherwise the response has them, as in Kafka, so that a
+client that reads headers gets to the end. A batch with a control record is not empty: a
+read_committed reader needs it.
 
-Rule 2: one call skips at most `MOST_BYTES` of empty batches, about 17,000, and notes how far it came. The
-next read at that offset continues there.
+Rule 2: one call skips at most `MOST_BYTES` of empty batches, about 17,000, and notes how far it
+came. The next read at that offset continues there.
 
-Rule 3: a response does not end with empty batches if records follow. To find its last batch with records,
-it is searched from its end with the offset index, so that little of it is read.
+Rule 3: a response does not end with empty batches if records follow. To find its last batch with
+records, it is searched from its end with the offset index, so that little of it is read.
 
 Followers get every batch.
 """

@@ -8,13 +8,13 @@
     end_offset_for(6) = (6, 30)    the latest epoch ends at the log end
     end_offset_for(7) = (-1, -1)   undefined: nothing here is as new
 
-Rule 1: epochs and start offsets both strictly increase. If a new entry contradicts older ones, these are
-removed.
+Rule 1: epochs and start offsets both strictly increase. If a new entry contradicts older ones,
+these are removed.
 
-Rule 2: an epoch that begins with a batch is written to the disk before the recovery point passes that
-batch: until then recovery reads the batch again, which has its epoch. An epoch that begins without a
-batch is flushed by its leader. Truncations may reach the disk later as well: a file with too many entries
-is cut to the two ends of the log when it is loaded.
+Rule 2: an epoch that begins with a batch is written to the disk before the recovery point passes
+that batch: until then recovery reads the batch again, which has its epoch. An epoch that begins
+without a batch is flushed by its leader. Truncations may reach the disk later as well: a file with
+too many entries is cut to the two ends of the log when it is loaded.
 
 (KIP-101, KIP-279; LeaderEpochFileCache in Kafka.)
 """

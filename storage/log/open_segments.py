@@ -8,8 +8,8 @@
 Rule 1: a segment with a `FileRegion` that is being sent keeps its files: the sender uses the
 descriptor, and a truncation must find the region to abort it.
 
-Rule 2: a segment whose disk fails stays open, too: its own log notices that at its next write; the log
-that needed descriptors is not affected.
+Rule 2: a segment whose disk fails stays open, too: its own log notices that at its next write; the
+log that needed descriptors is not affected.
 
 Rule 3: only between operations. Then an index or a file of a segment is held only through
 a region; so this is for the loop alone, and what a worker opens is not noted here.

@@ -7,10 +7,11 @@
 
 Rule 1: nothing is written, no index is needed, and memory holds one batch or one chunk.
 
-Rule 2: an incomplete batch at the end of the file is the end of the log: a crash leaves one. So is the
-spare room of a log that was not closed (`storage.batch.spare_room`). Any other bytes that are no batch
-are a DamagedLogError with their place. `find_batch` finds the next batch after damage; it does not trust a
-header alone, because a value may look like one: the CRC-32C of the whole batch must match.
+Rule 2: an incomplete batch at the end of the file is the end of the log: a crash leaves one. So is
+the spare room of a log that was not closed (`storage.batch.spare_room`). Any other bytes that are
+no batch are a DamagedLogError with their place. `find_batch` finds the next batch after damage; it
+does not trust a header alone, because a value may look like one: the CRC-32C of the whole batch
+must match.
 """
 
 import os
@@ -164,7 +165,8 @@ def open_segment(
 ) -> SegmentFile:
     """Open the `.log` file at `path` for reading. Raise FileNotFoundError where it is missing.
 
-    Nothing is written, locked or mapped, and no index is needed, so a broker may use the file meanwhile.
+    Nothing is written, locked or mapped, and no index is needed, so a broker may use the file
+    meanwhile.
     """
     files = OsFileSystem() if file_system is None else file_system
     return SegmentFile(files.open_for_reading(os.fspath(path)), files)

@@ -5,10 +5,10 @@
     publish   on the loop: rename, unless a mark has been lowered since
     settle    anywhere: sync the directory
 
-Rule 1: neither the checkpoint, nor an older one that a power cut may bring back, ever claims more of a
-log than there is (`storage.manager.log_manager`, rule 2). A checkpoint that was planned before a
-truncation is not published after it; one that was published before is corrected by the truncation,
-because the directory knows the contents of its checkpoint from the rename on.
+Rule 1: neither the checkpoint, nor an older one that a power cut may bring back, ever claims more
+of a log than there is (`storage.manager.log_manager`, rule 2). A checkpoint that was planned before
+a truncation is not published after it; one that was published before is corrected by the
+truncation, because the directory knows the contents of its checkpoint from the rename on.
 
 Rule 2: the checkpoint may still name a log that was deleted meanwhile. A later log of the same name
 corrects it before its first append.

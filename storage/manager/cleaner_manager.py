@@ -8,14 +8,15 @@
 Rule 1: a log is cleaned by one round at a time.
 
 Rule 2: the checkpoint (`cleaner-offset-checkpoint`) never claims more of a log than there is: later
-records would count as clean, and a tombstone could be removed before the record that it deletes. It is
-lowered *before* a log is truncated, and before the first append to a new log of an old name.
+records would count as clean, and a tombstone could be removed before the record that it deletes. It
+is lowered *before* a log is truncated, and before the first append to a new log of an old name.
 
 Rule 3: a log that cannot be cleaned, because a batch is not valid, is left alone from then on, and
 counted; a disk that fails takes its directory offline, as everywhere.
 
-Everything here is called on the loop, except `forget`, which only sets a mark. Truncating and deleting a
-log are one step on the loop each, so no task has to wait until a round pauses, as Kafka's threads do. (LogCleanerManager in Kafka.)
+Everything here is called on the loop, except `forget`, which only sets a mark. Truncating and
+deleting a log are one step on the loop each, so no task has to wait until a round pauses, as
+Kafka's threads do. (LogCleanerManager in Kafka.)
 """
 
 from collections.abc import Callable, Generator, Mapping

@@ -19,8 +19,8 @@ Rule 3: a write or a sync that fails takes its whole directory offline: every lo
 work from then on, and `on_directory_failed` is called once. The other directories go on. A shortage
 of descriptors ends a start, or is passed on; no directory fails by it.
 
-Rule 4: the clean-shutdown marker is written last, and only into a directory whose logs were all opened
-and have all been synced. A killed node calls only `close_uncleanly`, which writes nothing.
+Rule 4: the clean-shutdown marker is written last, and only into a directory whose logs were all
+opened and have all been synced. A killed node calls only `close_uncleanly`, which writes nothing.
 
 This file is long because opening, checkpointing and failing look at the same logs. (LogManager in
 Kafka.)

@@ -6,8 +6,8 @@
 Rule 1: a segment waits for the `file.delete.delay.ms` of its topic, and a whole log for that of its
 broker, as in Kafka (LocalLog.deleteSegmentFiles, LogManager.deleteLogs).
 
-Rule 2: this module does not read a clock. A wait begins at the first call of `due_by` after `add`, so a
-caller that calls it every second unlinks at most two seconds late, and never early.
+Rule 2: this module does not read a clock. A wait begins at the first call of `due_by` after `add`,
+so a caller that calls it every second unlinks at most two seconds late, and never early.
 
 Rule 3: `add` may be called in any thread, `due_by` and `forget` in one.
 """

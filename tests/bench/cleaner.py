@@ -5,12 +5,12 @@
     floor   each batch of the same segments is read and its checksum computed: nothing more
 
 Four of five records have been replaced by a later one of the same key: much to look up, whole
-batches that go, and a fifth of the batches copied as they are. Records of 40 to 160 bytes have
-keys in no order, so that nearly every batch loses some of its records and is written anew. Without
+batches that go, and a fifth of the batches copied as they are. Records of 40 to 160 bytes have keys
+in no order, so that nearly every batch loses some of its records and is written anew. Without
 numpy, records are looked at one by one. Where there is numpy, it has been imported before: a broker
-imports it once, in its first compaction. The longest stall is that of a loop that wants a turn every 5 ms while the
-cleaner runs beside it in a worker thread, as it does in a broker: what the interpreter's lock
-and the loop's own part (planning, putting in place) cost everybody else.
+imports it once, in its first compaction. The longest stall is that of a loop that wants a turn
+every 5 ms while the cleaner runs beside it in a worker thread, as it does in a broker: what the
+interpreter's lock and the loop's own part (planning, putting in place) cost everybody else.
 """
 
 import os

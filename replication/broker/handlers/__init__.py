@@ -19,8 +19,8 @@
                      DescribeTransactions, ListTransactions, DescribeProducers
 
 Every handler is a function of the node, the request's context and the request. It answers from the
-state of this broker, or forwards the request to the controller. It never blocks the node, and an error
-of one partition or topic does not affect the answers about the others.
+state of this broker, or forwards the request to the controller. It never blocks the node, and an
+error of one partition or topic does not affect the answers about the others.
 """
 
 from functools import partial

@@ -1,7 +1,7 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: the configuration of topics and brokers.
 
-A broker describes itself and topics. It refuses a request about another broker, as in Kafka, because
-only a node knows its own properties file.
+A broker describes itself and topics. It refuses a request about another broker, as in Kafka,
+because only a node knows its own properties file.
 
 A change is checked here first, and for the same reason only here can the values of a broker be
 checked; the controller does the rest (ConfigAdminManager):

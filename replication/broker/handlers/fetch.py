@@ -109,8 +109,8 @@ def _response(
 async def _catch_up_with(node: BrokerNode, context: RequestContext, request: FetchRequest) -> None:
     """Wait for metadata that a follower has and this broker does not.
 
-    A follower may know a topic, or a leader epoch, earlier than this broker. After an error it would wait for
-    `replica.fetch.backoff.ms`, while the metadata is on its way to this broker.
+    A follower may know a topic, or a leader epoch, earlier than this broker. After an error it
+    would wait for `replica.fetch.backoff.ms`, while the metadata is on its way to this broker.
     """
     image = node.metadata.image
     deadline_ms = None

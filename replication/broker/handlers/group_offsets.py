@@ -1,7 +1,7 @@
 """OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete: the offsets of groups.
 
-An unknown partition, or metadata that is too long, is refused, and the offsets of the other partitions
-are committed. (KafkaApis.handleOffsetCommitRequest, OffsetMetadataManager.)
+An unknown partition, or metadata that is too long, is refused, and the offsets of the other
+partitions are committed. (KafkaApis.handleOffsetCommitRequest, OffsetMetadataManager.)
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -49,9 +49,9 @@ class BrokerNode:
     async def forward(self, request: Any, *, timeout_ms: int) -> Any:
         """Return the controller's answer; raise PeerUnavailableError if there is none.
 
-        If the controller is unavailable, wait for it as long as the client waits. A request that the
-        controller may have carried out before it died is sent again, as in Kafka, so the answer to
-        the creation of a topic may be TOPIC_ALREADY_EXISTS. A request whose timeout has passed
+        If the controller is unavailable, wait for it as long as the client waits. A request that
+        the controller may have carried out before it died is sent again, as in Kafka, so the answer
+        to the creation of a topic may be TOPIC_ALREADY_EXISTS. A request whose timeout has passed
         already is not sent at all (the deadlines of KafkaEventQueue).
         """
         if timeout_ms <= 0:

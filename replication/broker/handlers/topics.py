@@ -113,8 +113,8 @@ async def delete_topics(
 async def create_automatically(node: BrokerNode, names: Iterable[str]) -> dict[str, ErrorCode]:
     """Create those of `names` that do not exist; return the errors of those that were refused.
 
-    A topic that another request is creating is not requested again, only waited for; if there are more
-    topics than one CreateTopics may create, none is requested (AutoTopicCreationManager).
+    A topic that another request is creating is not requested again, only waited for; if there are
+    more topics than one CreateTopics may create, none is requested (AutoTopicCreationManager).
     """
     missing = await in_steps(_missing(node, names))
     new = [name for name in missing if name not in node.creating]

@@ -51,8 +51,9 @@ def create_acls(
 def delete_acls(image: MetadataImage, request: DeleteAclsRequest) -> Decision[DeleteAclsResponse]:
     """Delete the ACLs that a filter matches; the answer lists the matches of each filter.
 
-    All filters together may have as many matches as one request may add records. Kafka counts an ACL
-    once, however many filters match it, and its answer is then out of all proportion to the request.
+    All filters together may have as many matches as one request may add records. Kafka counts an
+    ACL once, however many filters match it, and its answer is then out of all proportion to the
+    request.
     """
     gone: dict[bytes, None] = {}
     results: list[DeleteAclsFilterResult] = []

@@ -3,9 +3,10 @@
     00000000000000000100.log              cut at byte 4096
     corrupt.00000000000000000100.log.4096     the bytes from there on, for a person to look at
 
-The name of such a copy has the name of the file and the position in it; a number follows if the name
-exists already. Neither understudy nor Apache Kafka opens it, because the name does not end like a
-segment's and does not begin with an offset. It is deleted with the partition's directory, or by hand.
+The name of such a copy has the name of the file and the position in it; a number follows if the
+name exists already. Neither understudy nor Apache Kafka opens it, because the name does not end
+like a segment's and does not begin with an offset. It is deleted with the partition's directory, or
+by hand.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The leader epochs of a log that is being opened: from their checkpoint, or from its batches.
 
-A checkpoint that does not parse is put aside, and a lost one is made again from the batches, each of
-which has its epoch. (That loses only epochs without batches, which do not matter.)
+A checkpoint that does not parse is put aside, and a lost one is made again from the batches, each
+of which has its epoch. (That loses only epochs without batches, which do not matter.)
 """
 
 import os

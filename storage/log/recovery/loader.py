@@ -10,24 +10,24 @@
 
 Rule 1: a trusted segment whose parts do not fit together is read again as well.
 
-Rule 2: a segment that is read again is indexed again, and its leader epochs come from its batches, not
-from the checkpoint, which may have epochs that the disk has lost. Epochs below the first one in the
-checkpoint come from the batches too, if the log start is lower than before.
+Rule 2: a segment that is read again is indexed again, and its leader epochs come from its batches,
+not from the checkpoint, which may have epochs that the disk has lost. Epochs below the first one in
+the checkpoint come from the batches too, if the log start is lower than before.
 
 Rule 3: its producers and aborted transactions are also computed again, from a snapshot below the
 segment; and a snapshot is written at the end of each segment that was read again.
 
-Rule 4: without compaction there is no gap between segments. A gap above the recovery point shows that
-the disk has lost the end of the segment before it; the segments after the gap are removed. A gap below
-the recovery point comes from no crash: a file was removed by hand, and the later segments stay. But if no
-valid batch follows, the disk has lied about a sync, and the log ends before the gap. Where compaction has
-run, everything had been synced before, and the gap comes from the compaction
-(`storage.log.compaction_gaps`, and the cleaner's checkpoint of a directory that Kafka has used). A
-segment also ends early if the next offset was too far from its base.
+Rule 4: without compaction there is no gap between segments. A gap above the recovery point shows
+that the disk has lost the end of the segment before it; the segments after the gap are removed. A
+gap below the recovery point comes from no crash: a file was removed by hand, and the later segments
+stay. But if no valid batch follows, the disk has lied about a sync, and the log ends before the
+gap. Where compaction has run, everything had been synced before, and the gap comes from the
+compaction (`storage.log.compaction_gaps`, and the cleaner's checkpoint of a directory that Kafka
+has used). A segment also ends early if the next offset was too far from its base.
 
 Rule 5: bytes that had been promised are copied before they are cut: those below the recovery point,
-those before a clean shutdown, and those that Kafka would have trusted (storage.log.recovery.aside). Each
-cut is reported as a `Repair`.
+those before a clean shutdown, and those that Kafka would have trusted (storage.log.recovery.aside).
+Each cut is reported as a `Repair`.
 
 (LogLoader in Kafka.)
 """

@@ -4,9 +4,9 @@
 
     becomes   base 0 [0-9][10-19]    base 2^31+5 [2^31+5 - 2^31+9]
 
-The parts are written beside it and replace it in the order that `storage.log.swap` describes. They have
-no indexes and are therefore read again. Any bytes after the last batch become the end of the last part,
-and are judged when that part is read.
+The parts are written beside it and replace it in the order that `storage.log.swap` describes. They
+have no indexes and are therefore read again. Any bytes after the last batch become the end of the
+last part, and are judged when that part is read.
 
 (UnifiedLog.splitOverflowedSegment, LogSegment.appendFromFile in Kafka.)
 """

@@ -2,16 +2,16 @@
 
     [sound][sound][sound]│?? ~~~~~        Cut: at this byte, at this next offset, for this reason
 
-A batch is sound when its CRC-32C matches, its offsets follow those before it and fit the
-segment's base, and its leader epoch is not older than the one before it. Kafka does not check the
-last one: a file system may bring back the old end of a file that was truncated and written again, and
-such an end is valid in itself.
+A batch is sound when its CRC-32C matches, its offsets follow those before it and fit the segment's
+base, and its leader epoch is not older than the one before it. Kafka does not check the last one: a
+file system may bring back the old end of a file that was truncated and written again, and such an
+end is valid in itself.
 
-The scan also makes the index entries, as appends would have done (`Segment.reindex` is the slow twin).
-A broker waits for it after a crash, so the loop below touches each
-header once, hands each batch to the CRC without copying it, and keeps the index entries for
-one write at the end. With `Segment.headers` and `Segment.reindex` recovery takes 2.4 times as long
-for batches of 16 KiB, and 5.6 times for batches of 1 KiB.
+The scan also makes the index entries, as appends would have done (`Segment.reindex` is the slow
+twin). A broker waits for it after a crash, so the loop below touches each header once, hands each
+batch to the CRC without copying it, and keeps the index entries for one write at the end. With
+`Segment.headers` and `Segment.reindex` recovery takes 2.4 times as long for batches of 16 KiB, and
+5.6 times for batches of 1 KiB.
 
 (LogSegment.recover in Kafka.)
 """

@@ -8,8 +8,8 @@ Rule 1: every partition of a topic with subscribers is assigned, to one of them.
 Rule 2: members are taken in the order of their ids; with `range` static members come first, in the
 order of their instance ids, so that a member which comes back with another id gets the same range.
 
-Rule 3: racks are not looked at, as in Kafka 4.1. A change of racks is noticed (`metadata_hash`), and
-assigns anew.
+Rule 3: racks are not looked at, as in Kafka 4.1. A change of racks is noticed (`metadata_hash`),
+and assigns anew.
 
 `uniform` knows two cases. Where all members read the same topics, the numbers of partitions differ
 by at most one, and a member gives up only what is above its share. Else each topic is balanced

@@ -136,8 +136,9 @@ def heartbeat(
 ) -> Beat | Refusal:
     """Return the response to a valid request, and add to `change` what it changes.
 
-    `image_changed` says that topics may not be what they were at the group epoch. The group of `change` is an empty one if the member is the first that joins. The member has an
-    id: before version 1 the coordinator makes one.
+    `image_changed` says that topics may not be what they were at the group epoch. The group of
+    `change` is an empty one if the member is the first that joins. The member has an id: before
+    version 1 the coordinator makes one.
     """
     if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
         return _leave(change, request, image)

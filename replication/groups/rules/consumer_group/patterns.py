@@ -16,7 +16,8 @@ bits, laziness and groups make no difference, and a character beyond ASCII match
 Rule 2: a pattern costs no more than `MAX_INSTRUCTIONS`, and a name no more than its length times
 those. RE2's own limits are close to it.
 
-Not known here, and refused: the names of scripts other than Latin and Common (`\p{Greek}`), and `\C`.
+Not known here, and refused: the names of scripts other than Latin and Common (`\p{Greek}`), and
+`\C`.
 
 The file is long because the parser, the compiler and the search share one syntax.
 """
