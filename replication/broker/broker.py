@@ -9,9 +9,8 @@ that no client is sent here before.
 Rule 2: while the controller is unavailable, the broker continues with its last metadata: it leads,
 follows and serves, and it repeats its requests to the controller.
 
-Rule 3: a controlled shutdown moves the leaderships away, stops serving, writes checkpoints, and
-last writes the clean-shutdown marker. A broker that is cancelled writes nothing; its next start
-recovers.
+Rule 3: a controlled shutdown moves the leaderships away, stops serving, writes checkpoints, and the
+clean-shutdown marker last. A broker that is cancelled writes nothing; its next start recovers.
 
     metadata log ─> MetadataFollower ─> ReplicaManager ─> Broker.metadata ─> handlers
 

@@ -21,7 +21,7 @@ possibly by this very fetch, or had records then.
 Rule 6: a partition that is settled in the session is neither read nor watched: the session
 reports that it has moved, and only then it is watched in the purgatory.
 
-Rule 7: at most `READ_AT_ONCE` partitions are read in one turn of the loop. A fetch of more is watched from
+Rule 7: at most `READ_AT_ONCE` partitions are read in one turn. A fetch of more is watched from
 its first read on, because what it has read may move while it reads the rest; and in a pause its
 session may end, or another request may change its terms: then nothing more is settled in it.
 """
@@ -210,7 +210,7 @@ class FetchPath:
     async def _fetch_many(
         self, params: FetchParams, wanted: Wanted, session: FetchSession | None
     ) -> Answers:
-        """Do the same in steps (Rule 7)."""
+        """Answer a fetch of many partitions, which are read in steps (Rule 7)."""
         delayed = DelayedFetch(self, params)
         listeners = [] if session is None else session.listeners
         listeners.append(delayed.on_unsettled)

@@ -59,7 +59,7 @@ def encode(message: object, *, version: int, flexible: bool) -> list[Part]:
 
 
 def encode_short(message: object, *, version: int, flexible: bool) -> list[Part] | None:
-    """Return the same parts; None for a message whose arrays have more than `FEW_ITEMS` items."""
+    """Return the parts of a message; None where arrays have more than `FEW_ITEMS` items."""
     kind: Any = type(message)
     parts: list[Part] | None = _compiled(encoder_source, kind, version, flexible, False)(
         message, FEW_ITEMS
@@ -68,7 +68,7 @@ def encode_short(message: object, *, version: int, flexible: bool) -> list[Part]
 
 
 def encode_in_steps(message: object, *, version: int, flexible: bool) -> Steps[list[Part]]:
-    """Return the same parts, cut smaller."""
+    """Return the parts of a message, cut smaller than `encode` cuts them."""
     kind: Any = type(message)
     write: Callable[[Any], Steps[list[Part]]] = _compiled(
         encoder_source, kind, version, flexible, True

@@ -124,7 +124,7 @@ def encode_request(
 def encode_short_request(
     request: object, *, version: int, correlation_id: int, client_id: str | None
 ) -> list[Part] | None:
-    """Return the same parts; None for a request that is to be written in steps."""
+    """Return the parts of a short request frame; None for a long one, which is written in steps."""
     form = _form_of(type(request), version)
     body = codec.encode_short(request, version=version, flexible=form.flexible)
     return None if body is None else _request(form, version, correlation_id, client_id, body)
@@ -133,7 +133,7 @@ def encode_short_request(
 def encode_request_in_steps(
     request: object, *, version: int, correlation_id: int, client_id: str | None
 ) -> Steps[list[Part]]:
-    """Return the same parts, with pauses on the way."""
+    """Return the parts of a request frame, with pauses on the way."""
     form = _form_of(type(request), version)
     body = yield from codec.encode_in_steps(request, version=version, flexible=form.flexible)
     return _request(form, version, correlation_id, client_id, body)
@@ -159,7 +159,7 @@ def encode_response(response: object, *, version: int, correlation_id: int) -> l
 def encode_short_response(
     response: object, *, version: int, correlation_id: int
 ) -> list[Part] | None:
-    """Return the same parts; None for a response that is to be written in steps."""
+    """Return the parts of a short response frame; None for a long one, which is written in steps."""
     form = _form_of(type(response), version)
     body = codec.encode_short(response, version=version, flexible=form.flexible)
     return None if body is None else _response(form, correlation_id, body)
@@ -168,7 +168,7 @@ def encode_short_response(
 def encode_response_in_steps(
     response: object, *, version: int, correlation_id: int
 ) -> Steps[list[Part]]:
-    """Return the same parts, with pauses on the way."""
+    """Return the parts of a response frame, with pauses on the way."""
     form = _form_of(type(response), version)
     body = yield from codec.encode_in_steps(response, version=version, flexible=form.flexible)
     return _response(form, correlation_id, body)

@@ -39,7 +39,7 @@ LEAST_DELTA: Final = -(2**63)
 
 @attrs.define
 class CleanerStats:
-    """What a round has read, and what it has written of that."""
+    """The bytes and records that a round of cleaning has read, and those that it has kept."""
 
     bytes_indexed: int = 0
     bytes_read: int = 0

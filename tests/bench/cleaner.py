@@ -51,7 +51,7 @@ WALL_MS = 1_700_000_000_000
 
 @attrs.frozen
 class Content:
-    """What a log is filled with."""
+    """The records that fill the log of one measurement."""
 
     record_bytes: int
     total_bytes: int

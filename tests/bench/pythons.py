@@ -1,4 +1,4 @@
-"""The same benchmarks on this Python and on the newest one that is found, as a Markdown table.
+"""One table of benchmarks: this Python beside the newest one that is found.
 
     python -m tests.bench.pythons [--rounds N] [BENCHMARK]...
 

@@ -1,4 +1,4 @@
-"""What a broker answers: metadata, topics, configurations, offsets, coordinators, ids.
+"""The answers of a broker about metadata, topics, configurations, offsets, coordinators, ids.
 
 The file is long because it has a few cases for each of many requests.
 """

@@ -1,4 +1,4 @@
-"""What one record with acks=all costs, in function calls: the bound goes down with each gain.
+"""A bound for the function calls of one record with acks=all; it goes down with each gain.
 
 A user sees them as latency: three brokers and the controller answer a record alone, and nearly all
 of that time is Python. `python -m tests.bench.record_calls` lists the functions.

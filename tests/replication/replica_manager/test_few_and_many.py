@@ -44,7 +44,7 @@ SMALL = st.integers(min_value=0, max_value=3)
 
 @attrs.frozen
 class Case:
-    """What three partitions hold, what is asked of them, and what comes while the fetch waits."""
+    """A fetch of three partitions: their records, its terms, and the records that arrive later."""
 
     held: tuple[int, ...]
     offsets: tuple[int, ...]

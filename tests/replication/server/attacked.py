@@ -128,7 +128,7 @@ class Steps:
 
 @attrs.frozen(kw_only=True)
 class Cost:
-    """What one request cost, as far as it was counted, weighed or timed."""
+    """The cost of one request, in the units that its test has measured."""
 
     frame_bytes: int = 0
     answer_bytes: int = 0

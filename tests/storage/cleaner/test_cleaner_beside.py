@@ -247,7 +247,7 @@ def test_a_disk_that_cannot_be_read_ends_the_round_with_its_own_error() -> None:
 
 
 def test_many_bytes_are_written_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And a group that ends with a piece has nothing left to write."""
+    """Each piece holds one byte, so a group also ends with a piece and nothing is left to write."""
     monkeypatch.setattr("storage.cleaner.cleaner._WRITE_BYTES", 1)
     log = open_log(new_disk(), compacted())
     for number in range(5):

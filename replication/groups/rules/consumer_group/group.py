@@ -95,7 +95,7 @@ class ConsumerMember:
     topic_regex: str | None = ""
     assignor: str | None = None
     classic: ClassicMemberMetadata | None = None
-    """What only a member that uses the classic protocol has."""
+    """The fields of a member that uses the classic protocol; None for any other."""
     state: ConsumerMemberState = ConsumerMemberState.STABLE
     assigned: Assignment = NO_ASSIGNMENT
     pending_revocation: Assignment = NO_ASSIGNMENT

@@ -47,7 +47,7 @@ NO_LIMIT: Final = 2**31 - 1
 
 @attrs.frozen(kw_only=True)
 class ConsumerGroupSettings:
-    """What an operator has set (group.consumer.*)."""
+    """The limits and defaults of consumer groups on this broker (group.consumer.*)."""
 
     max_size: int = NO_LIMIT
     assignors: Sequence[str] = tuple(ASSIGNORS)

@@ -76,7 +76,7 @@ class ClassicProtocol:
 
 @attrs.frozen(kw_only=True)
 class ClassicMemberMetadata:
-    """What only a member that uses the classic protocol has."""
+    """The fields that only a member with the classic protocol has."""
 
     session_timeout_ms: int = int32()
     supported_protocols: list[ClassicProtocol] = array(ClassicProtocol)
