@@ -1,4 +1,4 @@
-"""What the site has beyond the pages: contents, links between pages, docstrings as they are meant.
+"""The parts of the site beyond the pages: contents, links between pages, docstrings as they are meant.
 
 index.md      each heading with its list of links   ->  a part of the contents
 any page      `docs/storage.md` in code quotes       ->  the same, as a link

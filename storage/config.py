@@ -73,7 +73,7 @@ class LogConfig:
 
     @property
     def target_codec(self) -> Codec | None:
-        """What the leader compresses with; None: it keeps what the producer chose."""
+        """The codec that the leader compresses with; None: it keeps the producer's."""
         match self.compression_type:
             case "producer":
                 return None

@@ -115,7 +115,7 @@ class _Conversation:
 
 @attrs.frozen
 class SeenReplica:
-    """What only the broker of a replica knows."""
+    """The state of a replica that only its broker knows."""
 
     leader_epoch: LeaderEpoch
     high_watermark: Offset

@@ -46,7 +46,7 @@ MOST_EPOCHS: Final = 8
 
 @attrs.frozen(kw_only=True)
 class _Answers:
-    """What brokers have answered about their logs."""
+    """The answers of brokers about their logs."""
 
     starts: Mapping[Replica, Offset]
     ends: Mapping[Replica, Offset]

@@ -740,4 +740,4 @@ LAST_FAULTS = (
         (0.8, 0.8),
     ),
 )
-"""What may happen when all is whole again, in this order, with the share of runs that have it."""
+"""The events that may follow when all is whole again, in this order, with the share of runs that have each."""

@@ -49,7 +49,7 @@ class SwarmRun:
     answer: tuple[str, ...]
     """The answers to all lines."""
     wrong: str
-    """What went wrong, in a line; empty where nothing did."""
+    """The failure in one line; empty where nothing failed."""
     rule: str
     """The rule that it broke, in words that name neither nodes nor numbers."""
     traceback: str

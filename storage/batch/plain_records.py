@@ -251,7 +251,7 @@ def _format(before: int, key_size: int, between: int, value_size: int) -> Struct
 
 
 class PlainColumns(NamedTuple):
-    """What records without headers consist of."""
+    """The offsets, timestamps, keys and values of records without headers, a column each."""
 
     offsets: Sequence[int]
     timestamps: Sequence[int]

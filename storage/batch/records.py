@@ -96,7 +96,7 @@ class RecordColumns(NamedTuple):
 
 
 class RecordOutline(NamedTuple):
-    """What validation asks about a record, read without taking its bytes."""
+    """The fields of a record that validation asks about, read without taking its bytes."""
 
     offset: Offset
     timestamp: int
@@ -476,7 +476,7 @@ def _skip_rest(data: Buffer, position: int, end: int, allowance: Allowance | Non
 
 
 class ControlRecordType(enum.IntEnum):
-    """What a control batch says about its producer's transaction."""
+    """The marker of a control batch: how its producer's transaction ended."""
 
     ABORT = 0
     COMMIT = 1

@@ -43,7 +43,7 @@ class CleanableSegment(Protocol):
 
 @attrs.frozen(kw_only=True)
 class DirtyRange:
-    """What a round would clean. `resets`: the checkpoint lies outside of the log."""
+    """The part of a log that a round would clean. `resets`: the checkpoint lies outside of the log."""
 
     first_dirty_offset: Offset
     first_uncleanable_offset: Offset

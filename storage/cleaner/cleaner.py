@@ -158,7 +158,7 @@ class SourceSegment:
 
 @attrs.frozen(kw_only=True)
 class CleaningPlan:
-    """What `advance` needs to know of the log: as it was, and still is unless aborted."""
+    """The facts of the log that `advance` needs: as they were, and still are unless aborted."""
 
     log: Log
     config: LogConfig

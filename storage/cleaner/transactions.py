@@ -1,4 +1,4 @@
-"""What a cleaner has to know of transactions, batch by batch through the log.
+"""The transactions that a cleaner has to know of, batch by batch through the log.
 
     [p7: 10-12][p8: 13-13][abort p7: 14][commit p8: 15]
      aborted     committed

@@ -1,4 +1,4 @@
-"""What is known of one producer, and the `<offset>.snapshot` file that keeps it for all.
+"""The state of one producer, and the `<offset>.snapshot` file that keeps all of a log's.
 
     version i16 = 1 | crc u32, CRC-32C of everything after it | count i32 | entries
 

@@ -1,4 +1,4 @@
-"""What each idempotent producer last wrote here, so that a retry is not written twice (KIP-98).
+"""The last batches of each idempotent producer, so that a retry is not written twice (KIP-98).
 
     producer 7, epoch 0     the last five batches, as (first sequence - last sequence -> offsets)
                             0-4 -> 100-104, 5-5 -> 105, 6-9 -> 110-113

@@ -29,7 +29,7 @@ class VerificationGuard:
 
 @attrs.frozen(kw_only=True)
 class TransactionTerms:
-    """What a leader checks a batch of a transaction by."""
+    """The terms on which a leader takes a batch of a transaction."""
 
     must_be_verified: bool = False
     guard: VerificationGuard | None = None

@@ -1,4 +1,4 @@
-"""What is on the platter, and what only the page cache knows (the theory: storage.testing)."""
+"""The bytes on the platter, and those that only the page cache knows (theory: storage.testing)."""
 
 import enum
 import errno
@@ -59,7 +59,7 @@ class Fault:
 
 
 class Fate(enum.IntEnum):
-    """What a power cut leaves of a write that was not synced."""
+    """The part that a power cut leaves of a write that was not synced."""
 
     WHOLE = 0
     # Up to a sector's end on the platter.

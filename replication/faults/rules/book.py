@@ -97,7 +97,7 @@ class AddedRule:
     hits: int = attrs.field(default=0, init=False)
     """The number of requests that it was applied to."""
     mistake: Exception | None = attrs.field(default=None, init=False)
-    """What its `when` has raised; a request for which it raises does not match."""
+    """The error that its `when` has raised, if any; a request for which it raises does not match."""
     observed: deque[Hit] = attrs.field(init=False, factory=lambda: deque(maxlen=KEPT_HITS))
 
     def __str__(self) -> str:
@@ -113,7 +113,7 @@ class AddedRule:
 
 @attrs.frozen(kw_only=True)
 class FaultDecision:
-    """What is done with one request, and by which rules."""
+    """The actions that meet one request, and the rules that they come from."""
 
     call: Call
     fired: tuple[AddedRule, ...]

@@ -140,7 +140,7 @@ class FaultRuleError(UnderstudyError):
 
 
 class Effect(enum.Enum):
-    """What is done with a request instead of answering it."""
+    """An action on a request that is neither an error nor a delay."""
 
     OBSERVE = "observe"
     """The request is handled as usual, and noted."""
@@ -273,7 +273,7 @@ class FaultRule:
 
     @property
     def what(self) -> str:
-        """What it does, in words."""
+        """The action in words."""
         done = [
             f"delay {self.delay_ms} ms" if self.delay_ms else "",
             f"throttle {self.throttle_ms} ms" if self.throttle_ms else "",

@@ -112,7 +112,7 @@ Keep: TypeAlias = Callable[[Headers], Mask]
 
 @attrs.frozen(kw_only=True)
 class _Wanted:
-    """What a caller asked for."""
+    """The columns and limits that a caller asked for."""
 
     columns: Sequence[str]
     check_crcs: bool

@@ -90,7 +90,7 @@ class HeaderArrays:
 
 @attrs.frozen
 class Fields:
-    """What stands in each record. A negative length is a null."""
+    """The fields of each record, a vector each. A negative length is a null."""
 
     timestamp_deltas: Integers
     offset_deltas: Integers

@@ -1,4 +1,4 @@
-"""What kafka-dump-log shows, as values: `dump` finds them, `text`, `json_lines` and `arrow` print.
+"""The entries that kafka-dump-log shows, as values: `dump` finds them, `text`, `json_lines` and `arrow` print.
 
     .log .checkpoint      batches, and their records        log_file
     .index .timeindex     entries, checked against the log  index_files

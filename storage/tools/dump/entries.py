@@ -1,4 +1,4 @@
-"""What a dump finds, one value for each line: a file's contents, or something wrong with it.
+"""The entries of a dump, one value for each line: a file's contents, or something wrong with it.
 
 Contents say what the file holds. A finding is damage where a reader that trusts the file
 would be misled; `is_damage` tells. The other findings are what kafka-dump-log points out and
@@ -161,7 +161,7 @@ class Damage:
 
 @attrs.frozen
 class InvalidBytes:
-    """What the file ends with after its last whole batch."""
+    """The bytes that the file ends with after its last whole batch."""
 
     path: str
     position: int

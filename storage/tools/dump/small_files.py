@@ -1,4 +1,4 @@
-"""What stands in the files that are read whole: snapshots, aborted transactions, checkpoints."""
+"""The contents of the files that are read whole: snapshots, aborted transactions, checkpoints."""
 
 import os
 import struct

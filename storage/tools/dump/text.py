@@ -96,7 +96,7 @@ def error_line(entry: Entry) -> str | None:
 
 @attrs.define
 class Findings:
-    """What is wrong, gathered until the end and then listed by kind and file."""
+    """The findings of a dump, gathered until its end and then listed by kind and file."""
 
     _found: defaultdict[tuple[type[Finding], str], list[str]] = attrs.field(
         init=False, factory=lambda: defaultdict(list)
