@@ -863,8 +863,9 @@ class BrokerConfig(SecurityKeys):
     group_consumer_regex_refresh_interval_ms: int = whole(
         10 * MINUTE_MS,
         "The time in milliseconds after which the topics of a regular expression that a consumer"
-        " group (KIP-848) is subscribed to are looked up again. New topics are found at once.",
-        at_least=1,
+        " group (KIP-848) is subscribed to are looked up again. New topics are found within ten"
+        " seconds.",
+        at_least=10_000,
     )
     offset_metadata_max_bytes: int = whole(
         4096, "The largest text, in bytes, that a client may store with a committed offset."

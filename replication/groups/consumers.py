@@ -46,6 +46,8 @@ from storage.types import NO_OFFSET
 
 LARGE_CHANGE: Final = 500
 """The number of members, partitions and names from which a change is computed in a thread."""
+LEAST_REGEX_INTERVAL_MS: Final = 10_000
+"""The least time between two look-ups of a group's patterns (GroupMetadataManager)."""
 
 Rule = Callable[[GroupChange], Beat | Refusal | None]
 
@@ -148,7 +150,7 @@ class ConsumerGroups:
             if request.member_id in consumers.members:
                 hosted.sessions.renew(consumers, request.member_id, self.coordinator.at.now_ms)
             self.coordinator.watch(hosted)
-            self._maybe_resolve(shard, hosted, image)
+            self._maybe_resolve(shard, hosted)
         return answer
 
     async def _change(
@@ -218,17 +220,24 @@ class ConsumerGroups:
 
     # Regular expressions.
 
-    def _maybe_resolve(self, shard: GroupShard, hosted: HostedGroup, image: MetadataImage) -> None:
-        """Look up the topics of the group's patterns, if there are others or others may match."""
+    def _maybe_resolve(self, shard: GroupShard, hosted: HostedGroup) -> None:
+        """Look up the topics of the group's patterns, if there are others or others may match.
+
+        One look-up is under way at a time, so that no older one can replace the topics of a newer
+        one; the next heartbeat after it sees what has changed meanwhile.
+        """
         consumers = hosted.consumers
-        patterns = set() if consumers is None else consumers.subscribed_patterns()
-        if consumers is None or not patterns:
+        if consumers is None or hosted.is_resolving:
             return
-        oldest_ms = min((each.timestamp for each in consumers.patterns.values()), default=0)
-        is_old = self.coordinator.at.wall_ms - oldest_ms > self.regex_refresh_interval_ms
+        patterns, image = consumers.subscribed_patterns(), self.image()
+        last_ms = max((each.timestamp for each in consumers.patterns.values()), default=0)
+        since_ms = self.coordinator.at.wall_ms - last_ms
+        if not patterns or since_ms <= LEAST_REGEX_INTERVAL_MS:
+            return
         are_new = patterns != consumers.patterns.keys()
-        if are_new or is_old or hosted.known_topics != image.topic_names_by_id:
-            hosted.known_topics = image.topic_names_by_id
+        is_old = since_ms > self.regex_refresh_interval_ms
+        if are_new or is_old or hosted.are_new_topics(image):
+            hosted.is_resolving, hosted.resolved_in = True, image
             self.coordinator.nursery.start_soon(
                 self._run, partial(self._resolve, shard, hosted, patterns, image), _Asked()
             )
@@ -243,12 +252,16 @@ class ConsumerGroups:
             version=image.offset,
             timestamp=self.coordinator.at.wall_ms,
         )
-        found = await self.coordinator.seams.offload(look_up)
-        refusal = await self._change(
-            shard, hosted, lambda change: note_topics(change, found, image)
-        )
-        if isinstance(refusal, Refusal):
-            hosted.known_topics = None  # the next heartbeat tries again
+        refusal: Beat | Refusal | None = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "it has failed")
+        try:
+            found = await self.coordinator.seams.offload(look_up)
+            refusal = await self._change(
+                shard, hosted, lambda change: note_topics(change, found, image)
+            )
+        finally:
+            hosted.is_resolving = False
+            if isinstance(refusal, Refusal):
+                hosted.resolved_in = None  # the next heartbeat tries again
         return None
 
     def described(self, group_id: str) -> ConsumerGroup:

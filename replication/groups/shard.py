@@ -6,7 +6,7 @@ it was first due, and goes back into the heap with its present deadline.
 """
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import count
 
 import attrs
@@ -23,7 +23,6 @@ from replication.groups.rules.replay import Replayed
 from replication.metadata.rules.image import MetadataImage
 from replication.net.seams import NodeClock
 from replication.steps import Steps
-from storage.types import TopicId
 
 
 @attrs.define(eq=False)
@@ -39,8 +38,10 @@ class HostedGroup:
     """Held while a change of `consumers` is made and written: there is one at a time."""
     known_image: MetadataImage | None = None
     """The metadata that the last heartbeat of a consumer was answered with."""
-    known_topics: Mapping[TopicId, str] | None = None
-    """The topics among which its regular expressions were resolved last."""
+    resolved_in: MetadataImage | None = None
+    """The metadata in whose topics its regular expressions were looked up last."""
+    is_resolving: bool = False
+    """Whether its regular expressions are being looked up."""
     offsets: GroupOffsets = attrs.field(factory=GroupOffsets)
     timer_ms: int | None = None
     """The time of its next entry in the heap of deadlines; None without one."""
@@ -65,6 +66,16 @@ class HostedGroup:
     def is_convertible(self) -> bool:
         """Whether a consumer group may take the place of this classic one: it has no members."""
         return self.group.state is GroupState.EMPTY and not self.machine.pending
+
+    def are_new_topics(self, image: MetadataImage) -> bool:
+        """Return whether there are other topics than those in which patterns were looked up last."""
+        known = self.resolved_in
+        if known is image:
+            return False
+        if known is None or known.topic_names_by_id != image.topic_names_by_id:
+            return True
+        self.resolved_in = image
+        return False
 
     @property
     def state_name(self) -> str:

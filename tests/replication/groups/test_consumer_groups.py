@@ -1,13 +1,15 @@
 """Groups of the consumer protocol (KIP-848) on a whole cluster, on virtual time."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import pytest
+import trio
 
 from replication.errors import ErrorCode
+from replication.net.seams import Offload
 from replication.wire.api_versions import ApiVersionsRequest
 from replication.wire.apis import ApiKey
 from replication.wire.consumer_group_describe import (
@@ -25,6 +27,8 @@ from replication.wire.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, 
 from scenarios.world.world import World
 from tests.replication.broker.members import RETRIED, Member
 from tests.replication.broker.stage import Stage, played_in, staged
+
+T = TypeVar("T")
 
 SERVED = {
     "offsets_topic_num_partitions": "3",
@@ -227,6 +231,43 @@ async def test_a_pattern_finds_topics_that_are_created_later(stage: Stage) -> No
         await a.heartbeat(a.generation, topic_partitions=[])
     bad = Consumer(stage, member_id="b")
     assert await bad.joins(subscribed_topic_regex="(?=t)") is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+@attrs.define
+class HeldOffload:
+    """An offload whose work waits until it is let go; it counts what it was asked for."""
+
+    inner: Offload
+    asked: int = 0
+    free: trio.Event = attrs.field(factory=trio.Event)
+
+    async def __call__(self, fn: Callable[[], T], /) -> T:
+        self.asked += 1
+        await self.free.wait()
+        return await self.inner(fn)
+
+
+@played_in(reading)
+async def test_patterns_are_looked_up_once_at_a_time_and_miss_no_topic(stage: Stage) -> None:
+    groups = stage.cluster.brokers[1].groups
+    held = HeldOffload(groups.seams.offload)
+    groups.seams = attrs.evolve(groups.seams, offload=held)
+    a = Consumer(stage, member_id="a")
+    assert await a.joins(subscribed_topic_regex="[t-u]") is ErrorCode.NONE
+    for _ in range(20):
+        await a.a_moment()
+        assert await a.beats() is ErrorCode.NONE
+    await stage.client.create_topic(stage.address(1), "u", partitions=6, replicas=1)
+    for _ in range(20):
+        await a.a_moment()
+        assert await a.beats() is ErrorCode.NONE
+    assert held.asked == 1
+    held.free.set()
+    for _ in range(20):
+        await stage.client.seams.clock.sleep(1)
+        await a.heartbeat(a.generation, topic_partitions=[])
+    assert a.has == {0, 1, 2, 3, 4, 5}
+    assert held.asked == 2
 
 
 @pytest.mark.conformance("CG-72", "CG-115", "CG-133")
