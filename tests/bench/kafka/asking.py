@@ -8,6 +8,8 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from confluent_kafka.admin import AdminClient
+
 from replication.cli.probe import fetch_metadata
 from replication.errors import ErrorCode
 from replication.wire.apis import ApiKey
@@ -19,7 +21,7 @@ from replication.wire.create_topics import (
 )
 from replication.wire.frames import decode_response, encode_request
 from tests.bench.acks import Asker, acknowledged, produce_frame
-from tests.bench.kafka.sides import RivalCluster
+from tests.bench.kafka.sides import BROKERS, RivalCluster
 
 AGAIN_SECONDS = 0.005
 PATIENCE_SECONDS = 180.0
@@ -75,6 +77,14 @@ def make_topic(clusters: Mapping[str, RivalCluster], name: str, replicas: list[l
         brokers = addresses(cluster.bootstrap_servers)
         create_topic(brokers[0], name, replicas)
         write(brokers, name)
+
+
+def delete_topic(cluster: RivalCluster, name: str) -> None:
+    """Delete a topic, and wait until none of its files is left."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.delete_topics([name])[name].result(30)
+    while any(list(cluster.log_dir(broker).glob(f"{name}-*")) for broker in BROKERS):
+        time.sleep(AGAIN_SECONDS)  # files that other processes remove
 
 
 def _until(good: Callable[[bytes], bool], brokers: Iterable[Address], frame: bytes) -> None:

@@ -3,22 +3,23 @@
 Four partitions on one broker, each given a replica on a second by AlterPartitionReassignments
 and taken from it again, so that neither process starts anew. Timed from that request to the
 last byte in the follower's files, as seen every 20 ms; the processor time is that of all nodes.
-What lies in the files is in the page cache, and dirty pages are written back before each round.
+What lies in the files is in the page cache, dirty pages are written back before each round, and
+the follower writes into memory that has been used before (`memory`).
 """
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import trio
-from confluent_kafka.admin import AdminClient
 
 from replication.client import Admin
 from storage.types import TopicPartition
 from tests.bench.catch_up import FOLLOWER, LEADER, LOOK_SECONDS, MIB, PARTITIONS, produce_batches
-from tests.bench.kafka.asking import addresses, create_topic, write
+from tests.bench.kafka.asking import addresses, create_topic, delete_topic, write
 from tests.bench.kafka.comparison import GIB, Comparison, Sizes, after_the_first, in_turn
+from tests.bench.kafka.memory import WarmMemory
 from tests.bench.kafka.processes import worked_seconds
 from tests.bench.kafka.sides import RivalCluster, pids
 
@@ -38,8 +39,7 @@ def run(clusters: Mapping[str, RivalCluster], sizes: Sizes) -> Iterator[Comparis
             rounds=1 + sizes.rounds,
         )
         for cluster in clusters.values():
-            admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-            admin.delete_topics([topic])[topic].result(30)
+            delete_topic(cluster, topic)
         label = f"catch-up, {sizes.catch_up_bytes / GIB:g} GiB of {name} batches"
         yield Comparison(
             name=label,
@@ -66,20 +66,30 @@ def catch_up(cluster: RivalCluster, topic: str) -> tuple[float, float]:
     """MiB/s, and seconds of processor time for a GiB."""
     os.sync()
     wanted = stored_bytes(cluster, LEADER, topic)
+    memory = WarmMemory(wanted)
+    memory.give_back(0)
     worked, began = worked_seconds(pids(cluster)), time.perf_counter()
     reassign(cluster, topic, [LEADER, FOLLOWER])
-    wait_until_stored(cluster, topic, wanted)
+    wait_until_stored(cluster, topic, wanted, memory.give_back)
     taken = time.perf_counter() - began
     worked = worked_seconds(pids(cluster)) - worked
+    memory.close()
     wait_until_moved(cluster)
     reassign(cluster, topic, [LEADER])
     wait_until_stored(cluster, topic, 0)
     return wanted / MIB / taken, worked / (wanted / GIB)
 
 
-def wait_until_stored(cluster: RivalCluster, topic: str, wanted: int) -> None:
+def wait_until_stored(
+    cluster: RivalCluster,
+    topic: str,
+    wanted: int,
+    on_stored: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Wait until the follower has `wanted` bytes; tell `on_stored` how many it has until then."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while stored_bytes(cluster, FOLLOWER, topic) != wanted:
+    while (stored := stored_bytes(cluster, FOLLOWER, topic)) != wanted:
+        on_stored(stored)
         if time.monotonic() > deadline:
             raise RuntimeError(f"the follower does not come to have {wanted} bytes")
         time.sleep(LOOK_SECONDS)  # a file that another process writes
