@@ -125,10 +125,8 @@ def work_of(request: Any, size: Size, image: MetadataImage) -> int:
         case CreatePartitionsRequest():
             asked = sum(max(0, topic.count) for topic in request.topics)
             return 1 + size.items + min(asked, MAX_RECORDS)
-        case CreateAclsRequest():
+        case CreateAclsRequest() | DeleteAclsRequest():
             return 1 + size.items + len(image.security.acls)
-        case DeleteAclsRequest():
-            return 1 + size.items * len(image.security.acls)
         case ElectLeadersRequest(topic_partitions=None):
             return MAX_RECORDS  # every partition there is
         case ListPartitionReassignmentsRequest(topics=None):

@@ -1,6 +1,7 @@
 """CreateAcls and DeleteAcls (AclControlManager, KIP-801)."""
 
 from collections.abc import Callable
+from itertools import chain
 
 from replication.controller.rules.decisions import Decision
 from replication.errors import ErrorCode
@@ -12,7 +13,7 @@ from replication.metadata.rules.records import (
     MetadataRecord,
     RemoveAclRecord,
 )
-from replication.security.rules.acls import Acl, AclFilter, fault_of
+from replication.security.rules.acls import Acl, AclFilter, fault_of, matches_of_all
 from replication.wire.create_acls import (
     AclCreation,
     AclCreationResult,
@@ -55,19 +56,17 @@ def delete_acls(image: MetadataImage, request: DeleteAclsRequest) -> Decision[De
     ACL once, however many filters match it, and its answer is then out of all proportion to the
     request.
     """
-    gone: dict[bytes, None] = {}
-    results: list[DeleteAclsFilterResult] = []
-    room = MAX_RECORDS
-    for each in request.filters:
-        wanted = filter_of(each)
-        found = {key: acl for key, acl in image.security.acls.items() if wanted.matches(acl)}
-        gone |= dict.fromkeys(found)
-        room -= len(found)
-        if room < 0:
-            error = ErrorCode.POLICY_VIOLATION
-            refused = DeleteAclsFilterResult(error_code=error, error_message=TOO_LARGE)
-            return Decision(DeleteAclsResponse(filter_results=[refused] * len(request.filters)))
-        results.append(DeleteAclsFilterResult(matching_acls=[_matching(a) for a in found.values()]))
+    acls = image.security.acls
+    found = matches_of_all(acls, [filter_of(each) for each in request.filters], most=MAX_RECORDS)
+    if found is None:
+        error = ErrorCode.POLICY_VIOLATION
+        refused = DeleteAclsFilterResult(error_code=error, error_message=TOO_LARGE)
+        return Decision(DeleteAclsResponse(filter_results=[refused] * len(request.filters)))
+    results = [
+        DeleteAclsFilterResult(matching_acls=[_matching(acls[key]) for key in keys])
+        for keys in found
+    ]
+    gone = dict.fromkeys(chain.from_iterable(found))
     records = tuple(RemoveAclRecord(key) for key in gone)
     return Decision(DeleteAclsResponse(filter_results=results), records)
 

@@ -16,11 +16,14 @@ deny covers.
 """
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
+from typing import TypeVar
 
 import attrs
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 class ResourceType(enum.IntEnum):
@@ -193,16 +196,23 @@ class AclIndex:
         That takes as long as there are lengths of prefixes, however many ACLs there are: a
         request may name thousands of resources.
         """
-        patterns = [(PatternType.LITERAL, name), (PatternType.LITERAL, WILDCARD)]
-        if name == WILDCARD:
-            patterns.pop()
-        for length in self._prefix_lengths.get(kind, ()):
-            if length > len(name):
-                break
-            patterns.append((PatternType.PREFIXED, name[:length]))
-        for pattern_type, resource_name in patterns:
+        for pattern_type, resource_name in _patterns_about(
+            name, self._prefix_lengths.get(kind, ())
+        ):
             if (acls := self._by_pattern.get((kind, pattern_type, resource_name))) is not None:
                 yield acls
+
+
+def _patterns_about(name: str, prefix_lengths: Sequence[int]) -> list[tuple[PatternType, str]]:
+    """Return every pattern that matches `name`, with prefixes of these lengths (ascending)."""
+    patterns = [(PatternType.LITERAL, name), (PatternType.LITERAL, WILDCARD)]
+    if name == WILDCARD:
+        patterns.pop()
+    for length in prefix_lengths:
+        if length > len(name):
+            break
+        patterns.append((PatternType.PREFIXED, name[:length]))
+    return patterns
 
 
 @attrs.frozen
@@ -304,6 +314,68 @@ class AclFilter:
         if self.pattern_type == PatternType.MATCH:
             return acl.matches_name(self.resource_name)
         return acl.resource_name == self.resource_name
+
+
+_ANYTHING: Mapping[str, int | None] = {
+    "resource_type": ResourceType.ANY,
+    "resource_name": None,
+    "pattern_type": PatternType.ANY,
+    "principal": None,
+    "host": None,
+    "operation": Operation.ANY,
+    "permission": Permission.ANY,
+}
+"""The fields of a filter, each with the value that matches every ACL."""
+
+
+def matches_of_all(
+    acls: Mapping[Key, Acl], filters: Sequence[AclFilter], *, most: int
+) -> list[list[Key]] | None:
+    """Return the keys of the ACLs that each filter matches; None if they are more than `most`.
+
+    Filters that ask about the same fields share one look at all ACLs, so that 10,000 filters do
+    not take 10,000 times as long as one.
+    """
+    lengths = sorted(
+        {
+            len(acl.resource_name)
+            for acl in acls.values()
+            if acl.pattern_type == PatternType.PREFIXED
+        }
+    )
+    wanted: dict[tuple[str, ...], dict[object, list[list[Key]]]] = {}
+    results: list[list[Key]] = [[] for _ in filters]
+    for each, result in zip(filters, results, strict=True):
+        for asked in _asked(each, lengths):
+            by_value = wanted.setdefault(tuple(asked), {})
+            by_value.setdefault(tuple(asked.values()), []).append(result)
+    for fields, by_value in wanted.items():
+        for key, acl in acls.items():
+            found = by_value.get(tuple([getattr(acl, field) for field in fields]), ())
+            for result in found:
+                result.append(key)
+            most -= len(found)
+            if most < 0:
+                return None
+    return results
+
+
+def _asked(wanted: AclFilter, prefix_lengths: Sequence[int]) -> Iterator[dict[str, object]]:
+    """Yield the fields, and their values, of the ACLs that match; no ACL has two of these."""
+    asked: dict[str, object] = {
+        name: value
+        for name, anything in _ANYTHING.items()
+        if (value := getattr(wanted, name)) != anything
+    }
+    if wanted.pattern_type != PatternType.MATCH:
+        yield asked
+        return
+    del asked["pattern_type"]
+    if wanted.resource_name is None:
+        yield asked
+        return
+    for pattern_type, name in _patterns_about(wanted.resource_name, prefix_lengths):
+        yield {**asked, "resource_name": name, "pattern_type": pattern_type}
 
 
 def fault_of(acl: Acl) -> str | None:

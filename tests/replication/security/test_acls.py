@@ -14,6 +14,7 @@ from replication.security.rules.acls import (
     Permission,
     ResourceType,
     fault_of,
+    matches_of_all,
 )
 
 TOPIC = ResourceType.TOPIC
@@ -135,6 +136,30 @@ def test_a_filter_with_every_field_matches_only_that_acl(one: Acl, other: Acl) -
     assert AclFilter().matches(other)
     by_name = AclFilter(resource_name="ab", pattern_type=PatternType.MATCH)
     assert by_name.matches(other) == other.matches_name("ab")
+
+
+FILTERS = st.builds(
+    AclFilter,
+    resource_type=st.sampled_from([ResourceType.ANY, TOPIC, ResourceType.GROUP]),
+    resource_name=st.none() | NAMES | st.just("abcd"),
+    pattern_type=st.sampled_from(PatternType),
+    principal=st.sampled_from([None, ALICE, "User:eve"]),
+    host=st.sampled_from([None, "*", HOST]),
+    operation=st.sampled_from([Operation.ANY, Operation.READ, Operation.ALL]),
+    permission=st.sampled_from(Permission),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(acls=st.lists(ACLS, max_size=6), filters=st.lists(FILTERS, max_size=6))
+def test_many_filters_match_what_each_of_them_matches(
+    acls: list[Acl], filters: list[AclFilter]
+) -> None:
+    numbered = dict(enumerate(acls))
+    expected = [[key for key, acl in numbered.items() if each.matches(acl)] for each in filters]
+    count = sum(map(len, expected))
+    assert matches_of_all(numbered, filters, most=count) == expected
+    assert count == 0 or matches_of_all(numbered, filters, most=count - 1) is None
 
 
 @pytest.mark.parametrize(
