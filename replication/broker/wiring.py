@@ -307,6 +307,7 @@ class Wiring:
             max_request_bytes=config.socket_request_max_bytes,
             max_idle_seconds=idle_limit_seconds(config.connections_max_idle_ms),
             features=partial(_features, metadata),
+            identity=(node.cluster_id, node.broker_id),
             metrics=request_metrics,
             faults=self._fault_gate(metadata, sessions),
             quotas=quotas,

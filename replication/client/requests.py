@@ -20,7 +20,7 @@ import trio
 from replication.client.errors import UnsupportedVersionError, raised_again
 from replication.net.exchange import SentRequest
 from replication.wire.apis import API, ApiKey, api_of
-from replication.wire.schema import MAX_VERSION, fields_of
+from replication.wire.schema import MAX_VERSION, Kind, fields_of
 from storage.types import TopicPartition
 
 T = TypeVar("T")
@@ -46,11 +46,11 @@ class ClientRequest:
         if offered is None:
             raise UnsupportedVersionError(f"the broker does not serve {self}")
         low = max(api.min_version, self.min_version, offered[0])
-        high = min(api.max_version, self.max_version, offered[1])
+        high = min(api.named_until, self.max_version, offered[1])
         if low > high:
             raise UnsupportedVersionError(
                 f"{self}: versions {max(api.min_version, self.min_version)} to"
-                f" {min(api.max_version, self.max_version)} are needed,"
+                f" {min(api.named_until, self.max_version)} are needed,"
                 f" the broker serves {offered[0]} to {offered[1]}"
             )
         return high
@@ -139,11 +139,12 @@ def nested(
 ) -> list[T]:
     """Return one `topic` of a request for each topic, with the `item` of each of its partitions.
 
-    The first two fields of the class `topic` are the name of a topic and the list of its items.
+    The first field of the class `topic` is the name of a topic, and its only array has the items.
     """
     grouped: dict[str, list[Any]] = {}
     for name, number in partitions:
         grouped.setdefault(name, []).append(item(TopicPartition(name, number)))
     kind: Any = topic
-    topic_name, items, *_ = (field.name for field in fields_of(kind))
+    topic_name, *_ = (field.name for field in fields_of(kind))
+    items = next(field.name for field in fields_of(kind) if field.wire.kind is Kind.ARRAY)
     return [topic(**{topic_name: name, items: each}) for name, each in grouped.items()]

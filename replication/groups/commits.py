@@ -80,11 +80,13 @@ async def commit_in_transaction(
     member_id: str,
     group_instance_id: str | None,
     generation: int,
+    names_faults: bool,
     verify: Verify,
 ) -> ErrorCode:
     """Write offsets that are pending until the transaction of `producer` (id and epoch) ends.
 
-    A member that its group no longer has is fenced. The offsets are pending before they are
+    A member that its group no longer has is fenced. Without `names_faults` an unknown group and a
+    stale member epoch are answered ILLEGAL_GENERATION. The offsets are pending before they are
     written: a consumer that takes the partition over meanwhile must not begin before them.
     """
     try:
@@ -98,7 +100,7 @@ async def commit_in_transaction(
     is_member = generation >= 0 or bool(member_id) or group_instance_id is not None
     if hosted is None:
         if is_member:
-            return ErrorCode.ILLEGAL_GENERATION
+            return ErrorCode.GROUP_ID_NOT_FOUND if names_faults else ErrorCode.ILLEGAL_GENERATION
         hosted = shard.add(Group(group_id))
     if is_member:
         error = _fault_of(
@@ -109,8 +111,8 @@ async def commit_in_transaction(
             generation=generation,
         )
         if error is not ErrorCode.NONE:
-            is_stale = error is ErrorCode.STALE_MEMBER_EPOCH
-            return ErrorCode.ILLEGAL_GENERATION if is_stale else error
+            is_hidden = error is ErrorCode.STALE_MEMBER_EPOCH and not names_faults
+            return ErrorCode.ILLEGAL_GENERATION if is_hidden else error
     if not offsets:
         return ErrorCode.NONE
     producer_id, _ = producer

@@ -1,10 +1,11 @@
-"""ListOffsets: the offset of a time in a partition (KIP-79, KIP-207, KIP-734).
+"""ListOffsets: the offset of a time in a partition (KIP-79, KIP-207, KIP-734, KIP-1023).
 
     -1 latest            the end up to which the reader may see; a replica sees the whole log
     -2 earliest          the log start
     -3 max timestamp     the record with the greatest timestamp
     -4 earliest local    the log start too, while nothing is tiered
     -5 latest tiered     nothing: nothing is tiered
+    -6 earliest pending  nothing: nothing is to be tiered
     t >= 0               the first record with timestamp >= t
 
 A consumer never gets the offset of a record that it cannot fetch. And the latest offset must
@@ -50,13 +51,9 @@ def offset_for_timestamp(
                 _check_available(partition)
             end = partition.reader.end_for(isolation or Isolation.LOG_END)
             return NO_TIMESTAMP, end, partition.leader_epoch
-        case wire.EARLIEST:
+        case wire.EARLIEST | wire.EARLIEST_LOCAL:
             return NO_TIMESTAMP, partition.log.log_start_offset, _epoch_at_start(partition)
-        case wire.EARLIEST_LOCAL:
-            start = partition.log.log_start_offset
-            epoch = partition.log.leader_epoch_cache.epoch_for_offset(start)
-            return NO_TIMESTAMP, start, NO_LEADER_EPOCH if epoch is None else epoch
-        case wire.LATEST_TIERED:
+        case wire.LATEST_TIERED | wire.EARLIEST_PENDING_UPLOAD:
             return NOT_FOUND
         case wire.MAX_TIMESTAMP:
             found = partition.log.offset_of_max_timestamp(allowance=allowance, after=after)

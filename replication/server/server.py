@@ -51,6 +51,7 @@ from replication.server.authentication import Gate, Session
 from replication.server.connection_quotas import ConnectionQuotas, ConnectionSlot
 from replication.server.request_metrics import Counts, RequestMetrics, Stopwatch, header_size
 from replication.wire.api_versions import (
+    ANY_NODE,
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -75,6 +76,7 @@ from storage.errors import RegionAbortedError
 _CLIENT_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _CLIENT_SOFTWARE_SINCE = 3
 _LEVEL_0_SINCE = 4
+_NAMES_NODE_SINCE = 5  # KIP-1242
 
 
 _ALWAYS_SERVED = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
@@ -166,6 +168,8 @@ class Server:
     max_request_bytes: int = DEFAULT_MAX_FRAME_BYTES
     max_idle_seconds: float = 600.0
     features: Callable[[], AdvertisedFeatures] = AdvertisedFeatures
+    identity: tuple[str, int] | None = None
+    """The cluster and the node, with which ApiVersions compares what its client expects here."""
     metrics: RequestMetrics = attrs.field(factory=RequestMetrics)
     faults: FaultGate | None = None
     quotas: ConnectionQuotas = attrs.field(
@@ -327,6 +331,12 @@ class Server:
         names = (request.client_software_name, request.client_software_version)
         if version >= _CLIENT_SOFTWARE_SINCE and not all(map(_CLIENT_SOFTWARE.fullmatch, names)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if version >= _NAMES_NODE_SINCE:
+            expected = (request.cluster_id, request.node_id)
+            if (request.cluster_id is None) != (request.node_id == ANY_NODE):
+                return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+            if request.cluster_id is not None and self.identity not in (None, expected):
+                return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
         response = ApiVersionsResponse(
             api_keys=[
                 ApiVersion(

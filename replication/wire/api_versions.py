@@ -1,4 +1,4 @@
-"""ApiVersions (KIP-35, 511, 584): the first request of a client, for the versions that a broker serves.
+"""ApiVersions (KIP-35, 511, 584, 1242): the first request of a client, for the versions that a broker serves.
 
 A version we do not know is answered with the body of version 0, error UNSUPPORTED_VERSION
 and the range we do know for this one API; the client then asks again (KIP-511). The
@@ -9,6 +9,8 @@ import attrs
 
 from replication.wire.schema import array, boolean, int16, int32, int64, string
 
+ANY_NODE = -1
+"""The `node_id` of a client that does not know which node it has reached."""
 TRANSACTION_VERSION = "transaction.version"
 EPOCH_BUMPING_VERSION = 2
 """The level of this feature at which each end of a transaction bumps the producer epoch."""
@@ -18,6 +20,8 @@ EPOCH_BUMPING_VERSION = 2
 class ApiVersionsRequest:
     client_software_name: str = string("3+")
     client_software_version: str = string("3+")
+    cluster_id: str | None = string("5+", nullable="5+", default=None)
+    node_id: int = int32("5+", default=ANY_NODE)
 
 
 @attrs.define(kw_only=True)

@@ -91,6 +91,12 @@ class Api:
     advertised_from: int = attrs.field(
         default=attrs.Factory(lambda self: self.min_version, takes_self=True), kw_only=True
     )
+    named_until: int = attrs.field(
+        default=attrs.Factory(lambda self: self.max_version, takes_self=True), kw_only=True
+    )
+    """The newest version in which topics have names; our clients, which ask by name, send none
+    that is newer.
+    """
 
     @property
     def name(self) -> str:
@@ -126,12 +132,12 @@ NEVER = 2**15
 
 # The numbers are the first and the last version, and the first flexible one.
 _APIS = (
-    Api(ApiKey.PRODUCE, 3, 12, 9, advertised_from=0),
+    Api(ApiKey.PRODUCE, 3, 13, 9, advertised_from=0, named_until=12),
     Api(ApiKey.FETCH, 4, 18, 12),
-    Api(ApiKey.LIST_OFFSETS, 0, 9, 6),
+    Api(ApiKey.LIST_OFFSETS, 0, 11, 6),
     Api(ApiKey.METADATA, 0, 13, 9),
-    Api(ApiKey.OFFSET_COMMIT, 2, 9, 8),
-    Api(ApiKey.OFFSET_FETCH, 1, 9, 6),
+    Api(ApiKey.OFFSET_COMMIT, 2, 10, 8, named_until=9),
+    Api(ApiKey.OFFSET_FETCH, 1, 10, 6, named_until=9),
     Api(ApiKey.FIND_COORDINATOR, 0, 6, 3),
     Api(ApiKey.JOIN_GROUP, 0, 9, 6),
     Api(ApiKey.HEARTBEAT, 0, 4, 4),
@@ -140,7 +146,7 @@ _APIS = (
     Api(ApiKey.DESCRIBE_GROUPS, 0, 6, 5),
     Api(ApiKey.LIST_GROUPS, 0, 5, 3),
     Api(ApiKey.SASL_HANDSHAKE, 0, 1, NEVER),
-    Api(ApiKey.API_VERSIONS, 0, 4, 3),
+    Api(ApiKey.API_VERSIONS, 0, 5, 3),
     Api(ApiKey.CREATE_TOPICS, 2, 7, 5),
     Api(ApiKey.DELETE_TOPICS, 1, 6, 4),
     Api(ApiKey.DELETE_RECORDS, 0, 2, 2),
@@ -150,7 +156,7 @@ _APIS = (
     Api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, 3),
     Api(ApiKey.END_TXN, 0, 5, 3),
     Api(ApiKey.WRITE_TXN_MARKERS, 1, 2, 1),
-    Api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, 3),
+    Api(ApiKey.TXN_OFFSET_COMMIT, 0, 6, 3, named_until=5),
     Api(ApiKey.DESCRIBE_ACLS, 1, 3, 2),
     Api(ApiKey.CREATE_ACLS, 1, 3, 2),
     Api(ApiKey.DELETE_ACLS, 1, 3, 2),
@@ -159,7 +165,7 @@ _APIS = (
     Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, 2),
     Api(ApiKey.SASL_AUTHENTICATE, 0, 2, 2),
     Api(ApiKey.CREATE_PARTITIONS, 0, 3, 2),
-    Api(ApiKey.DELETE_GROUPS, 0, 2, 2),
+    Api(ApiKey.DELETE_GROUPS, 0, 3, 2),
     Api(ApiKey.ELECT_LEADERS, 0, 2, 2),
     Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),
     Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, 0),
@@ -175,7 +181,7 @@ _APIS = (
     Api(ApiKey.BROKER_REGISTRATION, 0, 4, 0),
     Api(ApiKey.BROKER_HEARTBEAT, 0, 2, 0),
     Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, 0),
-    Api(ApiKey.LIST_TRANSACTIONS, 0, 1, 0),
+    Api(ApiKey.LIST_TRANSACTIONS, 0, 2, 0),
     Api(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, 0),
     Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, 0),
     Api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, 0),

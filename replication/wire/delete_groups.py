@@ -14,6 +14,7 @@ class DeleteGroupsRequest:
 class DeletedGroup:
     group_id: str = string()
     error_code: int = int16()
+    error_message: str | None = string("3+", nullable="3+", default=None)
 
 
 @attrs.define(kw_only=True)

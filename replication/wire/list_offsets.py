@@ -1,4 +1,4 @@
-"""ListOffsets: returns the offsets of timestamps (KIP-79, 207, 320, 734, 405).
+"""ListOffsets: returns the offsets of timestamps (KIP-79, 207, 320, 734, 405, 1023, 1075).
 
 Version 0 asked for up to `max_num_offsets` segment bounds and got them in
 `old_style_offsets`; from 1 on there is one offset for one timestamp.
@@ -14,6 +14,7 @@ EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
 
 
 @attrs.define(kw_only=True)
@@ -35,6 +36,8 @@ class ListOffsetsRequest:
     replica_id: int = int32(default=CONSUMER_REPLICA_ID)
     isolation_level: int = int8("2+")
     topics: list[ListOffsetsTopic] = array(ListOffsetsTopic)
+    timeout_ms: int = int32("10+")
+    """How long the broker may wait for tiered storage (KIP-1075)."""
 
 
 @attrs.define(kw_only=True)

@@ -1,4 +1,4 @@
-"""ListTransactions (KIP-664, 994): returns the transactions that a broker coordinates."""
+"""ListTransactions (KIP-664, 994, 1152): returns the transactions that a broker coordinates."""
 
 import attrs
 
@@ -10,6 +10,8 @@ class ListTransactionsRequest:
     state_filters: list[str] = array(Kind.STRING)
     producer_id_filters: list[int] = array(Kind.INT64)
     duration_filter: int = int64("1+", default=-1)
+    transactional_id_pattern: str | None = string("2+", nullable="2+", default=None)
+    """A regular expression that the whole id matches; null or empty for any id."""
 
 
 @attrs.define(kw_only=True)

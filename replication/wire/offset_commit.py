@@ -1,12 +1,14 @@
 """OffsetCommit (KIP-98, 211, 320, 345, 848): commits the offsets of a group.
 
+From version 10 on topics have ids instead of names (KIP-848).
+
 A generation below 0 without a member id commits for a group without members, whose consumers
 assign partitions by hand.
 """
 
 import attrs
 
-from replication.wire.schema import array, int16, int32, int64, string
+from replication.wire.schema import array, int16, int32, int64, string, uuid
 
 
 @attrs.define(kw_only=True)
@@ -19,7 +21,8 @@ class OffsetCommitPartition:
 
 @attrs.define(kw_only=True)
 class OffsetCommitTopic:
-    name: str = string()
+    name: str = string("0-9")
+    topic_id: bytes = uuid("10+")
     partitions: list[OffsetCommitPartition] = array(OffsetCommitPartition)
 
 
@@ -41,7 +44,8 @@ class OffsetCommitResponsePartition:
 
 @attrs.define(kw_only=True)
 class OffsetCommitResponseTopic:
-    name: str = string()
+    name: str = string("0-9")
+    topic_id: bytes = uuid("10+")
     partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)
 
 

@@ -1,17 +1,18 @@
 """OffsetFetch (KIP-320, 447, 709, 848): returns the committed offsets of groups.
 
 Up to version 7 one group is asked for and answered at the top level; from 8 on a list.
-No topics (null) means all of them.
+No topics (null) means all of them. From version 10 on they have ids instead of names (KIP-848).
 """
 
 import attrs
 
-from replication.wire.schema import Kind, array, boolean, int16, int32, int64, string
+from replication.wire.schema import Kind, array, boolean, int16, int32, int64, string, uuid
 
 
 @attrs.define(kw_only=True)
 class OffsetFetchTopic:
-    name: str = string()
+    name: str = string("0-9")
+    topic_id: bytes = uuid("10+")
     partition_indexes: list[int] = array(Kind.INT32)
 
 
@@ -42,7 +43,8 @@ class OffsetFetchResponsePartition:
 
 @attrs.define(kw_only=True)
 class OffsetFetchResponseTopic:
-    name: str = string()
+    name: str = string("0-9")
+    topic_id: bytes = uuid("10+")
     partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition)
 
 

@@ -8,6 +8,7 @@ version   what it brought
 10        the new leader and its address, in the tagged section (KIP-951)
 11        the client may be answered TRANSACTION_ABORTABLE (KIP-890)
 12        a partition is in the transaction by being written to (KIP-890)
+13        topics have ids instead of names (KIP-516)
 """
 
 from typing import Final
@@ -15,7 +16,7 @@ from typing import Final
 import attrs
 
 from replication.wire.metadata import NO_CURRENT_LEADER, LeaderIdAndEpoch, NodeEndpoint
-from replication.wire.schema import Part, array, int16, int32, int64, records, string, struct
+from replication.wire.schema import Part, array, int16, int32, int64, records, string, struct, uuid
 
 ACKS_ALL: Final = -1
 """The `acks` of a producer that waits for every replica in sync."""
@@ -29,7 +30,8 @@ class PartitionProduceData:
 
 @attrs.define(kw_only=True)
 class TopicProduceData:
-    name: str = string()
+    name: str = string("0-12")
+    topic_id: bytes = uuid("13+")
     partition_data: list[PartitionProduceData] = array(PartitionProduceData)
 
 
@@ -63,7 +65,8 @@ class PartitionProduceResponse:
 
 @attrs.define(kw_only=True)
 class TopicProduceResponse:
-    name: str = string()
+    name: str = string("0-12")
+    topic_id: bytes = uuid("13+")
     partition_responses: list[PartitionProduceResponse] = array(PartitionProduceResponse)
 
 

@@ -1,8 +1,11 @@
-"""TxnOffsetCommit (KIP-98, 447): commits the offsets of a group with a transaction."""
+"""TxnOffsetCommit (KIP-98, 447): commits the offsets of a group with a transaction.
+
+From version 6 on topics have ids instead of names (KIP-1319).
+"""
 
 import attrs
 
-from replication.wire.schema import array, int16, int32, int64, string
+from replication.wire.schema import array, int16, int32, int64, string, uuid
 
 
 @attrs.define(kw_only=True)
@@ -15,7 +18,8 @@ class TxnOffsetCommitRequestPartition:
 
 @attrs.define(kw_only=True)
 class TxnOffsetCommitRequestTopic:
-    name: str = string()
+    name: str = string("0-5")
+    topic_id: bytes = uuid("6+")
     partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
 
 
@@ -39,7 +43,8 @@ class TxnOffsetCommitResponsePartition:
 
 @attrs.define(kw_only=True)
 class TxnOffsetCommitResponseTopic:
-    name: str = string()
+    name: str = string("0-5")
+    topic_id: bytes = uuid("6+")
     partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition)
 
 

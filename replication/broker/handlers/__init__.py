@@ -5,6 +5,7 @@
     fetch.py         Fetch
     offsets.py       ListOffsets, OffsetForLeaderEpoch
     topics.py        CreateTopics, DeleteTopics
+    topic_ids.py     the newest versions of several APIs, which name topics by their ids
     partitions.py    CreatePartitions, ElectLeaders, Alter- and ListPartitionReassignments
     topic_partitions.py  DescribeTopicPartitions
     records.py       DeleteRecords
@@ -67,6 +68,7 @@ from replication.broker.handlers.scram import (
     alter_user_scram_credentials,
     describe_user_scram_credentials,
 )
+from replication.broker.handlers.topic_ids import by_name
 from replication.broker.handlers.topic_partitions import describe_topic_partitions
 from replication.broker.handlers.topics import create_topics, delete_topics
 from replication.broker.handlers.transactions import (
@@ -136,7 +138,7 @@ def broker_handlers(node: BrokerNode) -> dict[ApiKey, Handler]:
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: partial(describe_user_scram_credentials, node),
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: partial(alter_user_scram_credentials, node),
     }
-    return {key: limited(key, handler) for key, handler in handlers.items()}
+    return {key: limited(key, by_name(node, key, handler)) for key, handler in handlers.items()}
 
 
 __all__ = ["CONSUMER_GROUP_APIS", "BrokerNode", "broker_handlers"]

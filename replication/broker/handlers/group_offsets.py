@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from replication.broker.handlers.node import BrokerNode
+from replication.broker.handlers.topic_ids import add_ids, are_by_id, refused, with_names
 from replication.coordinator.log import is_too_long
 from replication.errors import ErrorCode, KafkaError
 from replication.groups.administration import FetchedOffset, delete_offsets, fetch_offsets
@@ -19,6 +20,7 @@ from replication.net.pace import in_steps
 from replication.replica_manager import TransactionalBatches, support_of_offset_commit
 from replication.server.server import RequestContext
 from replication.steps import Steps, each_of
+from replication.wire.apis import ApiKey
 from replication.wire.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -50,9 +52,10 @@ from replication.wire.txn_offset_commit import (
 )
 from storage.batch.record_batch import NO_SEQUENCE
 from storage.producers.verification import VerificationGuard
-from storage.types import NO_OFFSET, TopicPartition
+from storage.types import NO_OFFSET, NO_TOPIC_ID, TopicPartition
 
 GROUP_NOT_FOUND_SINCE = 9  # of OffsetCommit (KIP-848)
+GROUP_NOT_FOUND_IN_TRANSACTION_SINCE = 6  # of TxnOffsetCommit (KIP-1319), and stale epochs too
 GROUP_ERROR_SINCE = 2  # of OffsetFetch; before, each partition had it
 MANY_GROUPS_SINCE = 8  # KIP-709
 OWN_RETENTION = -1
@@ -117,6 +120,7 @@ async def txn_offset_commit(
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
         generation=request.generation_id,
+        names_faults=context.version >= GROUP_NOT_FOUND_IN_TRANSACTION_SINCE,
         verify=verify,
     )
     errors |= dict.fromkeys(offsets, error)
@@ -192,7 +196,9 @@ async def offset_fetch(
     node: BrokerNode, context: RequestContext, request: OffsetFetchRequest
 ) -> OffsetFetchResponse:
     if context.version >= MANY_GROUPS_SINCE:
-        return OffsetFetchResponse(groups=await in_steps(_groups(node, request)))
+        by_id = are_by_id(ApiKey.OFFSET_FETCH, context.version)
+        group = partial(_group_by_id if by_id else _group, node, stable=request.require_stable)
+        return OffsetFetchResponse(groups=await in_steps(_groups(group, request)))
     asked = OffsetFetchGroup(group_id=request.group_id, topics=request.topics)
     answer = await in_steps(_group(node, asked, stable=request.require_stable))
     if answer.error_code != ErrorCode.NONE and context.version < GROUP_ERROR_SINCE:
@@ -204,7 +210,10 @@ async def offset_fetch(
     return OffsetFetchResponse(topics=answer.topics, error_code=answer.error_code)
 
 
-def _groups(node: BrokerNode, request: OffsetFetchRequest) -> Steps[list[OffsetFetchResponseGroup]]:
+def _groups(
+    group: Callable[[OffsetFetchGroup], Steps[OffsetFetchResponseGroup]],
+    request: OffsetFetchRequest,
+) -> Steps[list[OffsetFetchResponseGroup]]:
     """Answer a request for all offsets of a group once, even if it names the group several times."""
     answers = []
     whole: set[str] = set()
@@ -212,10 +221,26 @@ def _groups(node: BrokerNode, request: OffsetFetchRequest) -> Steps[list[OffsetF
         yield 1
         if asked.topics is None and asked.group_id in whole:
             continue
-        answers.append((yield from _group(node, asked, stable=request.require_stable)))
+        answers.append((yield from group(asked)))
         if asked.topics is None:
             whole.add(asked.group_id)
     return answers
+
+
+def _group_by_id(
+    node: BrokerNode, asked: OffsetFetchGroup, *, stable: bool
+) -> Steps[OffsetFetchResponseGroup]:
+    """Answer with ids; leave out topics that were not named and have none (KafkaApis)."""
+    image = node.metadata.image
+    unknown: list[OffsetFetchTopic] = []
+    if asked.topics is not None:
+        asked.topics, unknown = yield from with_names(image, asked.topics)
+    answer = yield from _group(node, asked, stable=stable)
+    if answer.error_code == ErrorCode.NONE:
+        yield from add_ids(image.topics, answer.topics)
+        answer.topics = [each for each in answer.topics if each.topic_id != NO_TOPIC_ID]
+        answer.topics += yield from refused(OffsetFetchResponseTopic, unknown)
+    return answer
 
 
 def _group(

@@ -6,6 +6,7 @@
     -3          the record with the largest timestamp (KIP-734)      7
     -4          the start of what is on this disk (KIP-405)          8
     -5          the end of what is in tiered storage (KIP-1005)      9
+    -6          the start of what is not tiered yet (KIP-1023)       11
 
 Version 0 asks for the boundaries of segments instead (legacy_offsets.py).
 """
@@ -26,6 +27,7 @@ from replication.steps import Steps, each_of
 from replication.wire.list_offsets import (
     EARLIEST,
     EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
     LATEST,
     LATEST_TIERED,
     MAX_TIMESTAMP,
@@ -46,7 +48,7 @@ from storage.batch.allowance import Allowance
 from storage.log.time_lookup import LongLookUpError, LongSearch
 from storage.types import TopicPartition
 
-SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 OFFSET_NOT_AVAILABLE_SINCE = 5  # KIP-207
 LOOK_UP = 16
 """The work of answering for one partition, in items of a list: files may have to be read."""

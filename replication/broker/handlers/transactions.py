@@ -18,6 +18,7 @@ from replication.broker.handlers.topics import create_automatically
 from replication.controller.rules.topic_names import fault_of
 from replication.coordinator.rules import GROUP_METADATA_TOPIC, partition_for
 from replication.errors import ErrorCode, KafkaError
+from replication.groups.rules.consumer_group.patterns import InvalidPatternError, Pattern
 from replication.net.pace import in_steps
 from replication.server.guards.transactions import by_topic, not_attempted, partitions_of
 from replication.server.server import RequestContext
@@ -246,10 +247,19 @@ async def list_transactions(
     unknown = await in_steps(each_of(lambda each: each not in labels, request.state_filters))
     shards = [shard for _, shard in sorted(node.transactions.shards.items())]
     is_ready = all(shard.ready for shard in shards)
+    listed = await in_steps(_listed(shards, request, node.clock.wall_ms()))
+    if request.transactional_id_pattern:
+        try:
+            pattern = Pattern.compile(request.transactional_id_pattern)
+        except InvalidPatternError:
+            return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+        listed = await node.offload(
+            lambda: [each for each in listed if pattern.matches(each.transactional_id)]
+        )
     return ListTransactionsResponse(
         error_code=ErrorCode.NONE if is_ready else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         unknown_state_filters=list(compress(request.state_filters, unknown)),
-        transaction_states=await in_steps(_listed(shards, request, node.clock.wall_ms())),
+        transaction_states=listed,
     )
 
 

@@ -13,7 +13,12 @@ from replication.server.guards.access import Access, all_refused, sorted_out
 from replication.server.server import CloseConnectionError, Handler
 from replication.steps import STEP, Steps
 from replication.wire.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, FetchTopic
-from replication.wire.produce import ProduceRequest, ProduceResponse, TopicProduceResponse
+from replication.wire.produce import (
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
 from storage.batch.record_batch import (
     ATTRIBUTES_AT,
     HEADER_SIZE,
@@ -50,7 +55,9 @@ class FetchGuard:
         allowed: list[FetchTopic] = request.topics
         denied: list[FetchTopic] = []
         if request.replica.replica_id < 0:
-            allowed, denied = await sorted_out(request.topics, partial(_may_read, access))
+            allowed, denied = await sorted_out(
+                request.topics, partial(_may, access, Operation.READ)
+            )
         if denied and request.session_epoch > 0:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if denied:
@@ -74,9 +81,9 @@ class FetchGuard:
         return response
 
 
-def _may_read(access: Access, topic: FetchTopic) -> bool:
+def _may(access: Access, operation: Operation, topic: FetchTopic | TopicProduceData) -> bool:
     name = access.name_of(topic)
-    return name is None or access.topic(Operation.READ, name)
+    return name is None or access.topic(operation, name)
 
 
 async def refused_topics(denied: list[FetchTopic]) -> list[FetchableTopicResponse]:
@@ -94,7 +101,7 @@ async def produce(access: Access, request: ProduceRequest, handler: Handler) -> 
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return await access.refuse(request, code)
     request.topic_data, denied = await sorted_out(
-        request.topic_data, lambda topic: access.topic(Operation.WRITE, topic.name)
+        request.topic_data, partial(_may, access, Operation.WRITE)
     )
     response: ProduceResponse | None = ProduceResponse()
     if request.topic_data or not denied:

@@ -216,7 +216,7 @@ def _hide(access: Access, request: OffsetFetchRequest) -> Steps[dict[str, list[O
         yield 1
         if group.topics is not None:
             group.topics, hidden[group.group_id] = yield from sorting_out(
-                group.topics, lambda topic: access.topic(Operation.DESCRIBE, topic.name)
+                group.topics, partial(_may_describe, access)
             )
     return hidden
 
@@ -227,12 +227,15 @@ def _show(
     """Remove topics that may not be seen from `response`, and refuse those that were named."""
     for group in response.groups:
         yield 1
-        seen, _ = yield from sorting_out(
-            group.topics, lambda topic: access.topic(Operation.DESCRIBE, topic.name)
-        )
+        seen, _ = yield from sorting_out(group.topics, partial(_may_describe, access))
         unseen = hidden.pop(group.group_id, [])
         refusals = yield from each_refused(OffsetFetchResponseTopic, unseen, DENIED)
         group.topics = seen + refusals
+
+
+def _may_describe(access: Access, topic: OffsetFetchTopic | OffsetFetchResponseTopic) -> bool:
+    name = access.name_of(topic)
+    return name is None or access.topic(Operation.DESCRIBE, name)
 
 
 async def find_coordinator(

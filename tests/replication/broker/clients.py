@@ -49,7 +49,7 @@ class Client:
             client.close()
 
     async def ask(self, address: str, request: Any, *, version: int | None = None) -> Any:
-        newest = api_of(type(request)).max_version
+        newest = api_of(type(request)).named_until
         async with self.connected(address) as client:
             return await client.call(
                 request,

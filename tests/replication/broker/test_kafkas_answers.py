@@ -20,7 +20,14 @@ from replication.wire.describe_producers import DescribeProducersRequest, Descri
 from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from replication.wire.find_coordinator import FindCoordinatorRequest
 from replication.wire.init_producer_id import InitProducerIdRequest
-from replication.wire.list_offsets import ListOffsetsRequest, ListOffsetsTopic
+from replication.wire.list_offsets import (
+    EARLIEST_PENDING_UPLOAD,
+    LATEST_TIERED,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from replication.wire.list_transactions import ListTransactionsRequest
 from replication.wire.offset_commit import OffsetCommitRequest, OffsetCommitTopic
 from replication.wire.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchTopic
 from replication.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -243,3 +250,46 @@ async def test_a_producer_epoch_below_none_is_an_epoch_that_nobody_has(world: Wo
             )
             response = await stage.client.ask(stage.address(1), of_no_time)
             assert response.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [(None, ["x"]), ("", ["x"]), ("x|y", ["x"]), ("[a-w]", []), (".*", ["x"]), ("xx", [])],
+)
+@played
+async def test_transactions_are_listed_by_a_pattern_of_their_ids(
+    world: World, pattern: str | None, found: list[str]
+) -> None:
+    async with begun(world) as (stage, _):
+        request = ListTransactionsRequest(transactional_id_pattern=pattern)
+        response = await stage.client.ask(stage.address(1), request)
+        assert response.error_code == ErrorCode.NONE
+        assert [each.transactional_id for each in response.transaction_states] == found
+
+
+@played
+async def test_a_pattern_that_is_none_is_refused(world: World) -> None:
+    async with begun(world) as (stage, _):
+        request = ListTransactionsRequest(transactional_id_pattern="(x")
+        response = await stage.client.ask(stage.address(1), request)
+        assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+        assert response.transaction_states == []
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "version", "error"),
+    [
+        (EARLIEST_PENDING_UPLOAD, 10, ErrorCode.UNSUPPORTED_VERSION),
+        (EARLIEST_PENDING_UPLOAD, 11, ErrorCode.NONE),
+        (LATEST_TIERED, 10, ErrorCode.NONE),
+        (-7, 11, ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+def test_nothing_is_in_tiered_storage_nor_on_its_way(
+    timestamp: int, version: int, error: ErrorCode
+) -> None:
+    partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    topics = [ListOffsetsTopic(name="t", partitions=[partition])]
+    response = asked(ListOffsetsRequest(topics=topics, timeout_ms=1000), version=version)
+    (answer,) = response.topics[0].partitions
+    assert (answer.error_code, answer.offset) == (error, -1)

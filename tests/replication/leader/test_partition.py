@@ -498,7 +498,8 @@ def test_the_latest_offset_carries_the_leader_epoch() -> None:
     assert offset_of(partition, wire.LATEST) == (-1, 2, EPOCH)
     assert offset_of(partition, wire.EARLIEST) == (-1, 0, EPOCH)
     assert offset_of(partition, wire.LATEST_TIERED) == NOT_FOUND
-    assert code(lambda: offset_of(partition, -6)) is ErrorCode.UNSUPPORTED_VERSION
+    assert offset_of(partition, wire.EARLIEST_PENDING_UPLOAD) == NOT_FOUND
+    assert code(lambda: offset_of(partition, -7)) is ErrorCode.UNSUPPORTED_VERSION
 
 
 @pytest.mark.conformance("PT-20")

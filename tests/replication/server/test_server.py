@@ -137,7 +137,33 @@ async def test_what_is_served_is_advertised_and_produce_from_version_0() -> None
     logins = [ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE]
     expected = [ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.API_VERSIONS, *logins]
     assert list(served) == sorted(expected)
-    assert served[ApiKey.PRODUCE] == (0, 12)
+    assert served[ApiKey.PRODUCE] == (0, 13)
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "error"),
+    [
+        (None, -1, ErrorCode.NONE),
+        ("c", 1, ErrorCode.NONE),
+        ("d", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("c", 2, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("c", -1, ErrorCode.INVALID_REQUEST),
+        (None, 1, ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_a_client_that_reached_another_node_is_told_so(
+    cluster_id: str | None, node_id: int, error: ErrorCode
+) -> None:
+    async with serving(identity=("c", 1)) as harness, await harness.connect() as stream:
+        asked = ApiVersionsRequest(
+            client_software_name="c",
+            client_software_version="1",
+            cluster_id=cluster_id,
+            node_id=node_id,
+        )
+        answer = await ask(stream, asked, ApiKey.API_VERSIONS, version=5)
+        assert answer.error_code == error
+        assert bool(answer.api_keys) == (error is ErrorCode.NONE)
 
 
 async def test_api_versions_in_an_unknown_version_is_answered_at_version_0() -> None:

@@ -85,7 +85,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
         decode_request(memoryview(frame))
     answer = refusal(caught.value.header)
     assert answer is not None
-    assert joined(answer).hex() == "0000001000000004002300000001001200000004"
+    assert joined(answer).hex() == "0000001000000004002300000001001200000005"
 
 
 def test_a_client_reads_the_downgraded_answer_at_any_version() -> None:
@@ -98,7 +98,7 @@ def test_a_client_reads_the_downgraded_answer_at_any_version() -> None:
     assert correlation_id == 2
     assert isinstance(response, ApiVersionsResponse)
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert [(k.api_key, k.min_version, k.max_version) for k in response.api_keys] == [(18, 0, 4)]
+    assert [(k.api_key, k.min_version, k.max_version) for k in response.api_keys] == [(18, 0, 5)]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,121 @@
+"""Requests that name topics by their ids (KIP-516, KIP-848, KIP-1319): their names, and the answers.
+
+    Produce 13   OffsetCommit 10   OffsetFetch 10   TxnOffsetCommit 6
+
+Names are filled in before the handler sees a topic, and ids after it has answered. A topic with an
+unknown id is not seen by the handler: each of its partitions is answered UNKNOWN_TOPIC_ID.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, Protocol, TypeVar
+
+import attrs
+
+from replication.broker.handlers.node import BrokerNode
+from replication.errors import ErrorCode
+from replication.metadata.rules.image import MetadataImage
+from replication.net.pace import in_steps
+from replication.server.server import CloseConnectionError, Handler, RequestContext
+from replication.steps import Steps
+from replication.wire.apis import API, ApiKey
+from replication.wire.offset_commit import OffsetCommitResponseTopic
+from replication.wire.produce import TopicProduceResponse
+from replication.wire.refusals import each_refused
+from replication.wire.txn_offset_commit import TxnOffsetCommitResponseTopic
+from storage.types import NO_TOPIC_ID, TopicId
+
+
+class HasId(Protocol):
+    """A topic with an id."""
+
+    @property
+    def topic_id(self) -> TopicId: ...
+
+
+class Topic(Protocol):
+    """A topic in a request or in a response, with its name, its id or both."""
+
+    name: str
+    topic_id: bytes
+
+
+T = TypeVar("T", bound=Topic)
+
+
+@attrs.frozen
+class _Places:
+    """The arrays of topics in a request and in its response, and the class of an answer."""
+
+    asked: str
+    answered: str
+    answer: type
+
+
+_PLACES: Final[Mapping[ApiKey, _Places]] = MappingProxyType(
+    {
+        ApiKey.PRODUCE: _Places("topic_data", "responses", TopicProduceResponse),
+        ApiKey.OFFSET_COMMIT: _Places("topics", "topics", OffsetCommitResponseTopic),
+        ApiKey.TXN_OFFSET_COMMIT: _Places("topics", "topics", TxnOffsetCommitResponseTopic),
+    }
+)
+
+
+def are_by_id(key: ApiKey, version: int) -> bool:
+    """Return whether topics have ids instead of names in this version of an API."""
+    return version > API[key].named_until
+
+
+def by_name(node: BrokerNode, key: ApiKey, handler: Handler) -> Handler:
+    """Return `handler`, which knows topics by name, as one that takes requests with ids too."""
+    if key not in _PLACES:
+        return handler
+    places = _PLACES[key]
+
+    async def handle(context: RequestContext, request: Any) -> Any:
+        if not are_by_id(key, context.version):
+            return await handler(context, request)
+        topics = getattr(request, places.asked)
+        named, unknown = await in_steps(with_names(node.metadata.image, topics))
+        setattr(request, places.asked, named)
+        response: Any = None
+        if named or not unknown:
+            response = await handler(context, request)
+        if unknown and getattr(request, "acks", None) == 0:
+            raise CloseConnectionError("a produce with acks=0 failed: it has an unknown topic id")
+        if response is None and not unknown:
+            return None
+        response = response or API[key].response()
+        answers = getattr(response, places.answered)
+        await in_steps(add_ids({each.name: each for each in named}, answers))
+        answers += await in_steps(refused(places.answer, unknown))
+        return response
+
+    return handle
+
+
+def with_names(image: MetadataImage, topics: Sequence[T]) -> Steps[tuple[list[T], list[T]]]:
+    """Return the topics whose ids are known, with their names, and those with unknown ids."""
+    named, unknown = [], []
+    for topic in topics:
+        name = image.topic_names_by_id.get(topic.topic_id)
+        if name is None:
+            unknown.append(topic)
+        else:
+            topic.name = name
+            named.append(topic)
+        yield 1
+    return named, unknown
+
+
+def add_ids(topics: Mapping[str, HasId], answers: Sequence[Topic]) -> Steps[None]:
+    """Fill in the id of each answered topic; one that is not among `topics` has NO_TOPIC_ID."""
+    for answer in answers:
+        topic = topics.get(answer.name)
+        answer.topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
+        yield 1
+
+
+def refused(answer: type[T], unknown: Sequence[Topic]) -> Steps[list[T]]:
+    """Return the answers to topics with unknown ids."""
+    return each_refused(answer, unknown, ErrorCode.UNKNOWN_TOPIC_ID)
