@@ -33,6 +33,7 @@ from replication.client.network_client import NetworkClient
 from replication.client.requests import ask
 from replication.errors import NO_ANSWER, AuthenticationError, ErrorCode, KafkaError
 from replication.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from storage.types import TopicId
 
 REBOOTSTRAP = "rebootstrap"
 
@@ -42,8 +43,8 @@ class Metadata:
     """The view of the cluster, and the task that refreshes it; start `run` in a nursery."""
 
     network: NetworkClient
-    topics_wanted: Callable[[], Sequence[str] | None] = lambda: ()
-    """Returns the topics to ask about; None for all topics."""
+    topics_wanted: Callable[[], Sequence[str | TopicId] | None] = lambda: ()
+    """Returns the topics to ask about, by name or by id; None for all topics."""
     allow_auto_topic_creation: bool = False
     view: ClusterView = attrs.field(factory=ClusterView)
     last_error: Exception | None = attrs.field(init=False, default=None)
@@ -191,9 +192,7 @@ class Metadata:
     def _request(self) -> MetadataRequest:
         topics = self.topics_wanted()
         return MetadataRequest(
-            topics=None
-            if topics is None
-            else [MetadataRequestTopic(name=topic) for topic in topics],
+            topics=None if topics is None else [_asked(topic) for topic in topics],
             allow_auto_topic_creation=self.allow_auto_topic_creation,
         )
 
@@ -206,7 +205,12 @@ class Metadata:
             # A broker that has just started knows no broker, not even itself.
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "metadata without a broker")
         wanted = self.topics_wanted()
-        again = self.view.update(response, retain=lambda topic: wanted is None or topic in wanted)
+        again = self.view.update(
+            response,
+            retain=lambda topic: (
+                wanted is None or topic in wanted or self.view.topic_id(topic) in wanted
+            ),
+        )
         self._asking_bootstrap = False
         self._trying_since = None
         self._updated_at = self.network.clock.now()
@@ -218,3 +222,9 @@ class Metadata:
         self.last_error = error
         self._failures += 1
         self._wanted = True
+
+
+def _asked(topic: str | TopicId) -> MetadataRequestTopic:
+    if isinstance(topic, str):
+        return MetadataRequestTopic(name=topic)
+    return MetadataRequestTopic(topic_id=topic, name=None)

@@ -171,7 +171,7 @@ MUTANTS = (
         (
             Edit(
                 COMMITS,
-                "            if member.state is not MemberState.STABLE:\n"
+                "            if not member.may_commit:\n"
                 "                raise self._not_in_group()\n",
                 "",
             ),

@@ -11,7 +11,7 @@ with a network:
     offset_fetcher              where to begin, and whether a position is still valid
     poll_loop                   one poll after the other
     hooks                       interceptors and listeners of the program
-    group/                      joining, assigning, committing
+    group/                      joining, assigning, committing, by either group protocol
     assembly  consumer          the parts, and the class that programs see
 """
 
@@ -36,6 +36,7 @@ from replication.client.consumer.records import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
 )
+from replication.client.consumer.subscription import SubscriptionPattern
 from replication.client.offsets import ConsumerGroupMetadata
 
 __all__ = [
@@ -58,4 +59,5 @@ __all__ = [
     "RebalanceInProgressError",
     "RecordDeserializationError",
     "RetriableCommitFailedError",
+    "SubscriptionPattern",
 ]

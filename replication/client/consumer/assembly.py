@@ -19,9 +19,13 @@ from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
 from replication.metrics import MetricsRegistry
 from replication.wire.apis import ApiKey
+from storage.types import TopicId
 
 if TYPE_CHECKING:
-    from replication.client.consumer.group.coordinator import ConsumerCoordinator
+    from replication.client.consumer.group.classic import ClassicGroupProtocol
+    from replication.client.consumer.group.consumer_protocol import ConsumerGroupProtocol
+    from replication.client.consumer.group.coordinator import ConsumerCoordinator, KeptErrors
+    from replication.client.coordinators import CoordinatorFinder
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -70,22 +74,15 @@ def assemble(
     metadata.topics_wanted = lambda: _topics(subscriptions, offset_fetcher.transient_topics)
     coordinator = None
     if config.group_id is not None:
-        # A consumer in no group does not import what groups need.
-        from replication.client.consumer.group.coordinator import (  # noqa: PLC0415
-            ConsumerCoordinator,
-        )
-
-        coordinator = ConsumerCoordinator(
+        coordinator = _coordinator(
             config=config,
-            group_id=config.group_id,
             subscriptions=subscriptions,
             metadata=metadata,
             buffer=requests.buffer,
-            on_change=wake,
-            on_committed=interceptors.on_commit,
+            interceptors=interceptors,
             listener=listener,
+            wake=wake,
         )
-        network.nursery.start_soon(coordinator.heartbeats.run)
     loop = PollLoop(
         config=config,
         subscriptions=subscriptions,
@@ -114,6 +111,63 @@ def assemble(
     )
 
 
+def _coordinator(
+    *,
+    config: ConsumerConfig,
+    subscriptions: SubscriptionState,
+    metadata: Metadata,
+    buffer: FetchBuffer,
+    interceptors: Interceptors,
+    listener: ConsumerRebalanceListener,
+    wake: Callable[[], None],
+) -> "ConsumerCoordinator":
+    """Return the coordinator of a consumer in a group, and start the heartbeats of its protocol."""
+    # A consumer in no group does not import what groups need, nor a member the other protocol.
+    from replication.client.consumer.group.coordinator import (  # noqa: PLC0415
+        ConsumerCoordinator,
+        KeptErrors,
+    )
+    from replication.client.coordinators import CoordinatorFinder  # noqa: PLC0415
+
+    assert config.group_id is not None, "a member has a group"
+    finder, errors = CoordinatorFinder(config.group_id, metadata), KeptErrors(wake)
+    protocol = _protocol(config, subscriptions, finder, errors)
+    metadata.network.nursery.start_soon(protocol.heartbeats.run)
+    return ConsumerCoordinator(
+        config=config,
+        protocol=protocol,
+        subscriptions=subscriptions,
+        metadata=metadata,
+        finder=finder,
+        buffer=buffer,
+        errors=errors,
+        on_change=wake,
+        on_committed=interceptors.on_commit,
+        listener=listener,
+    )
+
+
+def _protocol(
+    config: ConsumerConfig,
+    subscriptions: SubscriptionState,
+    finder: "CoordinatorFinder",
+    errors: "KeptErrors",
+) -> "ClassicGroupProtocol | ConsumerGroupProtocol":
+    if config.uses_consumer_protocol:
+        from replication.client.consumer.group.consumer_protocol import (  # noqa: PLC0415
+            ConsumerGroupProtocol,
+        )
+
+        return ConsumerGroupProtocol(
+            config=config, subscriptions=subscriptions, finder=finder, errors=errors
+        )
+    from replication.client.consumer.group.classic import ClassicGroupProtocol  # noqa: PLC0415
+
+    return ClassicGroupProtocol(
+        config=config, subscriptions=subscriptions, finder=finder, errors=errors
+    )
+
+
 def _validates(network: NetworkClient, node: Node) -> bool:
     """Return whether a broker can validate positions."""
     served = network.versions(node.id)
@@ -123,8 +177,16 @@ def _validates(network: NetworkClient, node: Node) -> bool:
     return newest >= FIRST_OFFSET_FOR_LEADER_EPOCH
 
 
-def _topics(subscriptions: SubscriptionState, transient: Iterable[str]) -> list[str] | None:
-    """Return the topics that need metadata; None for all, if a pattern may match any."""
+def _topics(
+    subscriptions: SubscriptionState, transient: Iterable[str]
+) -> list[str | TopicId] | None:
+    """Return the topics that need metadata; None for all, if a pattern may match any.
+
+    The names of topics that brokers have matched are not known before metadata gives them.
+    """
     if subscriptions.pattern is not None:
         return None
-    return sorted(subscriptions.metadata_topics | set(transient))
+    named: list[str | TopicId] = sorted(subscriptions.metadata_topics | set(transient))
+    if subscriptions.server_pattern is not None:
+        named += sorted(subscriptions.target_topics)
+    return named

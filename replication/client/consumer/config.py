@@ -23,6 +23,27 @@ _CLASSES = {
     "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
 }
 
+CLASSIC, CONSUMER = "classic", "consumer"
+# The keys that are refused with each protocol (ConsumerConfig's *_PROTOCOL_UNSUPPORTED_CONFIGS).
+_OF_ONE_PROTOCOL = {
+    CLASSIC: ("group.remote.assignor",),
+    CONSUMER: ("partition.assignment.strategy", "heartbeat.interval.ms", "session.timeout.ms"),
+}
+
+
+def _refuse_other_protocol(given: dict[str, Any]) -> None:
+    """Raise ConfigError for keys that the protocol of the group does not know, as Kafka does."""
+    protocol = str(given.get("group.protocol") or CLASSIC).lower()
+    if "group.protocol" in given:
+        given["group.protocol"] = protocol
+    wrong = [
+        name
+        for name in _OF_ONE_PROTOCOL.get(protocol, ())
+        if given.get(name) is not None and str(given[name]).strip()
+    ]
+    if wrong:
+        raise ConfigError(f"{', '.join(wrong)} cannot be set when group.protocol={protocol}")
+
 
 def _is_strategy(given: object) -> bool:
     try:
@@ -110,6 +131,20 @@ class ConsumerConfig(ClientConfig):
         "The consumer group that the consumer belongs to. Without it, the consumer cannot"
         " subscribe or commit and reads only the partitions it is assigned by hand.",
     )
+    group_protocol: str = text(
+        CLASSIC,
+        "The protocol by which the consumer takes part in its group: `classic`, in which a member"
+        " of the group assigns partitions, or `consumer`, in which the coordinator does, one"
+        " partition after the other (KIP-848). All consumers of a group may change to `consumer`"
+        " one by one.",
+        choices=[CLASSIC, CONSUMER],
+    )
+    group_remote_assignor: str | None = text(
+        None,
+        "The name of the assignor that the coordinator uses, such as `uniform` or `range`. Without"
+        " it, the coordinator uses the first of its `group.consumer.assignors`. It is allowed only"
+        " with `group.protocol=consumer`.",
+    )
     group_instance_id: str | None = text(
         None,
         "A name that makes the consumer a static member of its group (KIP-345): it keeps its"
@@ -169,6 +204,7 @@ class ConsumerConfig(ClientConfig):
     @classmethod
     def _read(cls, given: Mapping[str, Any]) -> Self:
         known = dict(given)
+        _refuse_other_protocol(known)
         strategies = known.get("partition.assignment.strategy")
         if strategies is not None:
             named = strategies.split(",") if isinstance(strategies, str) else strategies
@@ -187,6 +223,11 @@ class ConsumerConfig(ClientConfig):
             return self
         name = "consumer" if self.group_id is None else f"consumer-{self.group_id}"
         return attrs.evolve(self, client_id=name)
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        """Whether the coordinator assigns the partitions (KIP-848)."""
+        return self.group_protocol == CONSUMER
 
     @property
     def reset_strategy(self) -> OffsetResetStrategy | None:

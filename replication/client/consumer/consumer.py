@@ -54,7 +54,7 @@ from replication.client.consumer.records import (
     OffsetAndTimestamp,
     deserialize_function,
 )
-from replication.client.consumer.subscription import SubscriptionState
+from replication.client.consumer.subscription import SubscriptionPattern, SubscriptionState
 from replication.client.errors import IllegalStateError, KafkaTimeoutError
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
@@ -201,17 +201,23 @@ class Consumer:
         self,
         topics: Iterable[str] = (),
         *,
-        pattern: str | re.Pattern[str] | None = None,
+        pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
         """Read these topics, or all whose whole name matches `pattern`, as a member of the group.
 
-        The next polls join the group; `listener` is called when partitions come and go.
+        The consumer matches the names itself; a `SubscriptionPattern` is matched by the brokers,
+        which needs `group_protocol="consumer"`. The next polls join the group; `listener` is
+        called when partitions come and go.
         """
         topics = list_of_names(topics)
         if self.config.group_id is None:
             raise IllegalStateError("subscribing needs a group.id; without one, assign partitions")
-        if pattern is not None:
+        if isinstance(pattern, SubscriptionPattern):
+            if not self.config.uses_consumer_protocol:
+                raise IllegalStateError("a SubscriptionPattern needs group.protocol=consumer")
+            self._subscriptions.subscribe_server_pattern(pattern)
+        elif pattern is not None:
             self._subscriptions.subscribe_pattern(re.compile(pattern))
         else:
             self._subscriptions.subscribe(topics)
@@ -245,7 +251,10 @@ class Consumer:
         return set(self._subscriptions.assigned)
 
     def subscription(self) -> frozenset[str]:
-        """Return the topics that were subscribed to, or that match the pattern so far."""
+        """Return the topics that were subscribed to, or that match the pattern so far.
+
+        The topics that brokers match with a `SubscriptionPattern` are not among them.
+        """
         return self._subscriptions.topics
 
     # -- reading
@@ -431,7 +440,7 @@ class Consumer:
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return the identity of this member, for a producer's transaction."""
-        member = self._coordinator.membership
+        member = self._coordinator.protocol.membership
         return ConsumerGroupMetadata(
             group_id=member.group_id,
             generation_id=member.generation_id,
@@ -440,8 +449,12 @@ class Consumer:
         )
 
     def enforce_rebalance(self, reason: str = "the program wants it") -> None:
-        """Join the group again at the next poll."""
-        self._coordinator.membership.request_rejoin(reason)
+        """Join the group again at the next poll.
+
+        With `group_protocol="consumer"` there is nothing to join again: the coordinator is only
+        asked at once whether it has another assignment.
+        """
+        self._coordinator.protocol.membership.request_rejoin(reason)
         self._wake()
 
     # -- logs and the cluster, whether or not the consumer reads them

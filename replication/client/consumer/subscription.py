@@ -2,9 +2,10 @@
 
     assign(...)                        by hand: no group
     subscribe([...])                   topics; the group assigns partitions of them
-    subscribe(pattern)                 topics whose names match, as they come and go
+    subscribe(pattern)                 topics whose names match, as they come and go; a
+                                       `SubscriptionPattern` is matched by the brokers (KIP-848)
 
-Rule 1: the three exclude each other until `unsubscribe`.
+Rule 1: these exclude each other until `unsubscribe`.
 
 Rule 2: assigned partitions have an order, in which they are fetched. A partition that has handed
 over records, or failed, goes to the end, so that none is starved.
@@ -32,7 +33,14 @@ from replication.client.consumer.position import (
 )
 from replication.client.errors import IllegalStateError
 from replication.wire.metadata import INTERNAL_TOPICS
-from storage.types import NO_LEADER_EPOCH, NO_OFFSET, Offset, OffsetAndEpoch, TopicPartition
+from storage.types import (
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    Offset,
+    OffsetAndEpoch,
+    TopicId,
+    TopicPartition,
+)
 
 
 class SubscriptionType(enum.Enum):
@@ -41,7 +49,15 @@ class SubscriptionType(enum.Enum):
     NONE = "nothing"
     AUTO_TOPICS = "topics"
     AUTO_PATTERN = "a pattern"
+    SERVER_PATTERN = "a pattern that brokers match"
     USER_ASSIGNED = "partitions assigned by hand"
+
+
+@attrs.frozen
+class SubscriptionPattern:
+    """A regular expression in the syntax of RE2/J, which brokers match with the names of topics."""
+
+    pattern: str
 
 
 @attrs.define(eq=False)
@@ -53,6 +69,9 @@ class SubscriptionState:
     type: SubscriptionType = SubscriptionType.NONE
     topics: frozenset[str] = frozenset()
     pattern: re.Pattern[str] | None = None
+    server_pattern: str | None = None
+    target_topics: frozenset[TopicId] = frozenset()
+    """The topics of which the coordinator wants this member to read partitions (KIP-848)."""
     group_topics: frozenset[str] = frozenset()
     """The topics of the whole group, of which its leader needs metadata."""
     assignment_id: int = 0
@@ -69,6 +88,10 @@ class SubscriptionState:
     def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
         self._set_type(SubscriptionType.AUTO_PATTERN)
         self.pattern = pattern
+
+    def subscribe_server_pattern(self, pattern: SubscriptionPattern) -> None:
+        self._set_type(SubscriptionType.SERVER_PATTERN)
+        self.server_pattern = pattern.pattern
 
     def subscribe_from_pattern(self, topics: Iterable[str]) -> bool:
         """Subscribe to those of all `topics` that match; return whether that is another set."""
@@ -118,7 +141,8 @@ class SubscriptionState:
         self._take({})
         self.type = SubscriptionType.NONE
         self.topics = self.group_topics = frozenset()
-        self.pattern = None
+        self.target_topics = frozenset()
+        self.pattern = self.server_pattern = None
 
     def group_subscribe(self, topics: Iterable[str]) -> bool:
         """Note the topics of a group that we lead; return if more metadata is needed."""
@@ -131,7 +155,7 @@ class SubscriptionState:
 
     @property
     def uses_group(self) -> bool:
-        return self.type in (SubscriptionType.AUTO_TOPICS, SubscriptionType.AUTO_PATTERN)
+        return self.type not in (SubscriptionType.NONE, SubscriptionType.USER_ASSIGNED)
 
     @property
     def has_none(self) -> bool:

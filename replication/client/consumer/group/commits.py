@@ -6,7 +6,9 @@ never overwrites a newer one.
 Rule 2: a member commits with its generation. During a rebalance no member may commit: it has to
 join first (RebalanceInProgressError).
 
-Rule 3: `commit` tries until it is done or cannot be; `commit_soon` tries once.
+Rule 3: `commit` tries until it is done or cannot be; `commit_soon` tries once. A commit that is
+tried again in another generation is given up if one of its partitions is not ours any more: it
+would overwrite what the present owner has committed.
 
 (Kafka: ConsumerCoordinator's commits.)
 """
@@ -25,8 +27,7 @@ from replication.client.consumer.errors import (
 )
 from replication.client.consumer.group.membership import (
     COMMIT,
-    Membership,
-    MemberState,
+    CommittingMember,
     MemberVerdict,
     act_upon,
     commit_error_of,
@@ -74,7 +75,7 @@ class _Commit:
 class Commits:
     """The commits of one member, or of a consumer that has only the name of the group."""
 
-    membership: Membership
+    membership: CommittingMember
     subscriptions: SubscriptionState
     """Unless the group assigns the partitions, commits name no generation."""
     finder: CoordinatorFinder
@@ -127,9 +128,12 @@ class Commits:
 
     async def _attempt(self, job: "_Commit") -> None:
         failures = 0
+        generation = self.membership.generation_id
         while True:
             job.error = None
             try:
+                if generation != self.membership.generation_id:
+                    self._raise_unless_ours(job.offsets)
                 await self._once(job.offsets)
             except NO_ANSWER as lost:
                 job.error = RetriableCommitFailedError(ErrorCode.NETWORK_EXCEPTION, str(lost))
@@ -139,6 +143,10 @@ class Commits:
                 return
             failures += 1
             await self.finder.pause(failures)
+
+    def _raise_unless_ours(self, offsets: Offsets) -> None:
+        if self.subscriptions.uses_group and not offsets.keys() <= set(self.subscriptions.assigned):
+            raise CommitFailedError
 
     async def _once(self, offsets: Offsets) -> None:
         await trio.lowlevel.checkpoint()
@@ -154,7 +162,7 @@ class Commits:
         topics = topics_to_commit(offsets, OffsetCommitTopic, OffsetCommitPartition)
         request = OffsetCommitRequest(group_id=member.group_id, topics=topics)
         if self.subscriptions.uses_group:
-            if member.state is not MemberState.STABLE:
+            if not member.may_commit:
                 raise self._not_in_group()
             request.generation_id_or_member_epoch = member.generation_id
             request.member_id = member.member_id

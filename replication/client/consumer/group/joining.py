@@ -35,6 +35,7 @@ from replication.client.consumer.group.assignors import ASSIGNORS, MemberSubscri
 from replication.client.consumer.group.membership import (
     HEARTBEAT,
     JOIN,
+    LEAVE_ATTEMPTS,
     SYNC,
     Membership,
     MemberState,
@@ -69,7 +70,6 @@ from storage.types import TopicPartition
 # A broker answers a JoinGroup when all members have joined, or the rebalance time is up.
 _JOIN_LEEWAY_MS = 5_000
 _GENERATION = struct.Struct(">i")
-_LEAVE_ATTEMPTS = 3
 
 
 @attrs.frozen(kw_only=True)
@@ -368,7 +368,7 @@ class Heartbeats:
         )
         member.reset(reason)
         self.on_change()
-        for failures in range(_LEAVE_ATTEMPTS):
+        for failures in range(LEAVE_ATTEMPTS):
             if not leaving.member_id or self.finder.known is None:
                 return
             try:

@@ -17,6 +17,7 @@
 """
 
 import enum
+from typing import Protocol
 
 import attrs
 
@@ -30,6 +31,9 @@ from replication.client.coordinators import CoordinatorFinder
 from replication.client.errors import GroupAuthorizationFailedError
 from replication.errors import ErrorCode, KafkaError
 from replication.wire.join_group import NO_GENERATION, NO_MEMBER
+
+LEAVE_ATTEMPTS = 3
+"""The number of attempts to leave a group; a silent member is dropped anyway."""
 
 
 class MemberState(enum.Enum):
@@ -63,8 +67,16 @@ _COORDINATOR = {
 JOIN = _COORDINATOR | {ErrorCode.REBALANCE_IN_PROGRESS: MemberVerdict.RETRY}
 HEARTBEAT = _COORDINATOR | {ErrorCode.REBALANCE_IN_PROGRESS: MemberVerdict.REJOIN}
 SYNC = HEARTBEAT | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: MemberVerdict.REJOIN}
+CONSUMER_HEARTBEAT = _COORDINATOR | {
+    ErrorCode.FENCED_MEMBER_EPOCH: MemberVerdict.RESET,
+    # A member that was away for so long that its whole group is gone begins it anew.
+    ErrorCode.GROUP_ID_NOT_FOUND: MemberVerdict.RESET,
+}
 COMMIT = HEARTBEAT | {
     ErrorCode.REQUEST_TIMED_OUT: MemberVerdict.REDISCOVER,
+    # The next heartbeat brings the newer epoch, or fences us (KIP-848).
+    ErrorCode.STALE_MEMBER_EPOCH: MemberVerdict.RETRY,
+    ErrorCode.GROUP_ID_NOT_FOUND: MemberVerdict.RESET,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: MemberVerdict.RETRY,
     ErrorCode.UNSTABLE_OFFSET_COMMIT: MemberVerdict.RETRY,
 }
@@ -73,6 +85,27 @@ COMMIT = HEARTBEAT | {
 def judge(table: dict[ErrorCode, MemberVerdict], error: ErrorCode) -> MemberVerdict:
     """Return the verdict on an error; one that is not in the table is raised."""
     return table.get(error, MemberVerdict.FATAL)
+
+
+class CommittingMember(Protocol):
+    """A member of either protocol, as its commits and the errors of the coordinator see it."""
+
+    @property
+    def group_id(self) -> str: ...
+    @property
+    def group_instance_id(self) -> str | None: ...
+    @property
+    def member_id(self) -> str: ...
+    @property
+    def generation_id(self) -> int:
+        """The generation, or the member epoch, under which it commits; -1 outside the group."""
+
+    @property
+    def may_commit(self) -> bool: ...
+    @property
+    def is_lost(self) -> bool: ...
+    def request_rejoin(self, reason: str) -> None: ...
+    def reset(self, reason: str, *, keep_member_id: bool = False) -> None: ...
 
 
 @attrs.define(eq=False)
@@ -87,6 +120,11 @@ class Membership:
     protocol_name: str = ""
     rejoin_needed: bool = True
     rejoin_reason: str = "it has not joined yet"
+
+    @property
+    def may_commit(self) -> bool:
+        """Whether the group takes commits of this generation."""
+        return self.state is MemberState.STABLE
 
     @property
     def is_dynamic(self) -> bool:
@@ -137,7 +175,7 @@ class Membership:
 def act_upon(
     table: dict[ErrorCode, MemberVerdict],
     error: ErrorCode,
-    member: Membership,
+    member: CommittingMember,
     finder: CoordinatorFinder,
     *,
     request: str,

@@ -14,6 +14,7 @@ from replication.client.consumer import (
     FencedInstanceIdError,
     OffsetAndMetadata,
 )
+from replication.client.consumer.group.membership import Membership, MemberState
 from replication.client.errors import IllegalStateError
 from scenarios.world.world import World
 from storage.types import TopicPartition
@@ -51,6 +52,12 @@ class Noting(ConsumerRebalanceListener):
         self.note("lost", partitions)
 
 
+def membership(consumer: Consumer) -> Membership:
+    found = consumer._coordinator.protocol.membership
+    assert isinstance(found, Membership)
+    return found
+
+
 async def settle(*consumers: Consumer, seconds: float = 30) -> None:
     """Poll all of them until every partition is somebody's and nobody joins."""
     clock = consumers[0]._seams.clock
@@ -58,8 +65,7 @@ async def settle(*consumers: Consumer, seconds: float = 30) -> None:
     def is_settled() -> bool:
         owned = [tp for each in consumers for tp in each.assignment()]
         stable = all(
-            not each._coordinator.membership.rejoin_needed
-            and each._coordinator.membership.state.value == "stable"
+            not membership(each).rejoin_needed and membership(each).state is MemberState.STABLE
             for each in consumers
         )
         return stable and sorted(owned) == sorted(ALL)
@@ -292,8 +298,8 @@ async def test_a_coordinator_that_dies_is_replaced_by_another(world: World) -> N
         await consumer.commit()
         coordinator = consumer._coordinator
         assert coordinator is not None
-        assert coordinator.joining.finder.known is not None
-        await stage.cluster.kill(coordinator.joining.finder.known.host)
+        assert coordinator.finder.known is not None
+        await stage.cluster.kill(coordinator.finder.known.host)
         await stage.produce("b", acks="all")
         assert (await consumer.getone()).value == b"b"
         await consumer.commit()
