@@ -70,6 +70,10 @@ class _SocketConnection:
     async def send_buffers(self, buffers: Sequence[Buffer]) -> None:
         self.socket.sendall(b"".join(buffers))
 
+    def send_at_once(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
+        self.socket.sendall(b"".join(buffers))
+        return ()
+
     async def send_region(self, region: FileRegion) -> None:
         self.socket.sendall(region_bytes(region))
 

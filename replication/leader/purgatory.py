@@ -15,6 +15,9 @@ happens in its own task, after the caller of `check` has gone on.
                              │ <─ check(key)    yes: wake
       answer  <──────────────┘    or the timeout, by the node's clock
 
+An operation that is called back instead (`call_when_done`) has no task: what it does next, such as
+to send a short answer, happens inside of `check`. It changes no partition, and it does not fail.
+
 Rule 4: a task that measures how long it waits here puts a `Waited` in its context: a request's
 remote time is what its handler spent in purgatories, at any depth of calls.
 
@@ -26,6 +29,7 @@ in between is watched from its first look on (`watching`), and waits after its l
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 import attrs
@@ -61,8 +65,8 @@ class DelayedOperation(Protocol[Key_contra]):
 class _Watch(Generic[Key]):
     operation: DelayedOperation[Key]
     keys: dict[Key, None]
-    task: trio.lowlevel.Task = attrs.Factory(trio.lowlevel.current_task)
-    sleeps: bool = False
+    go_on: Callable[[], object] | None = None
+    """Wakes the task that waits, or calls back; None as long as neither is to be done."""
     leaves: bool = False
     """Whether it was woken or cancelled; later changes do not matter."""
     out_of_time: bool = False
@@ -73,8 +77,8 @@ class _Watch(Generic[Key]):
 
     def wake(self) -> None:
         self.leaves = True
-        if self.sleeps:
-            trio.lowlevel.reschedule(self.task)
+        if self.go_on is not None:
+            self.go_on()
 
     def run_out(self) -> None:
         if not self.leaves:
@@ -113,14 +117,49 @@ class Purgatory(Generic[Key]):
         if operation.satisfied():
             await trio.lowlevel.checkpoint()
             return True
-        watch = _Watch(operation, dict.fromkeys(keys))
-        for key in watch.keys:
-            self._watches.setdefault(key, {})[watch] = None
-        self._waiting[operation] = watch
+        watch = self._watch(operation, keys)
         try:
             return await self._sleep(watch, timeout_ms)
         finally:
             self._forget(watch)
+
+    def call_when_done(
+        self,
+        operation: DelayedOperation[Key],
+        keys: Iterable[Key],
+        *,
+        timeout_ms: int,
+        done: Callable[[], object],
+    ) -> Callable[[], None]:
+        """Call `done` once, when `operation` is satisfied or the time is up: at once, if it is now.
+
+        Return a function that gives the wait up; it does nothing when `done` has been called.
+        """
+        if operation.satisfied():
+            done()
+            return _nothing
+        watch = self._watch(operation, keys)
+        alarm = self._clock.alarm(self._clock.now() + timeout_ms / 1000, watch.run_out)
+
+        def give_up() -> None:
+            if watch.go_on is not None:
+                watch.go_on, watch.leaves = None, True
+                alarm.call_off()
+                self._forget(watch)
+
+        def go_on() -> None:
+            give_up()
+            self.expired += watch.out_of_time
+            done()
+
+        watch.go_on = go_on
+        return give_up
+
+    def _watch(self, operation: DelayedOperation[Key], keys: Iterable[Key]) -> _Watch[Key]:
+        watch = self._waiting[operation] = _Watch(operation, dict.fromkeys(keys))
+        for key in watch.keys:
+            self._watches.setdefault(key, {})[watch] = None
+        return watch
 
     @contextmanager
     def watching(self, operation: DelayedOperation[Key]) -> Iterator[None]:
@@ -143,7 +182,7 @@ class Purgatory(Generic[Key]):
                 await trio.lowlevel.checkpoint()
             else:
                 # A `trio.Event`, which serves any number of tasks, takes twice the steps.
-                watch.sleeps = True
+                watch.go_on = partial(trio.lowlevel.reschedule, trio.lowlevel.current_task())
                 await trio.lowlevel.wait_task_rescheduled(watch.cancelled)
         finally:
             alarm.call_off()
@@ -188,3 +227,7 @@ class Purgatory(Generic[Key]):
             watches.pop(watch, None)
             if not watches:
                 del self._watches[key]
+
+
+def _nothing() -> None:
+    """Do nothing: there is no wait to give up."""

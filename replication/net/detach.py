@@ -87,6 +87,7 @@ class _Connection:
     gathers_up_to: int
     receive_into: Callable[[memoryview], Coroutine[Any, Any, int]]
     send_buffers: Callable[[Sequence[Buffer]], Coroutine[Any, Any, None]]
+    send_at_once: Callable[[Sequence[Buffer]], Sequence[Buffer]]
     send_region: Callable[[FileRegion], Coroutine[Any, Any, None]]
     _transport: DetachableTransport
 
@@ -95,6 +96,7 @@ class _Connection:
         self.peer, self.gathers_up_to = inner.peer, inner.gathers_up_to
         self.receive_into = inner.receive_into
         self.send_buffers, self.send_region = inner.send_buffers, inner.send_region
+        self.send_at_once = inner.send_at_once
 
     @property
     def moved(self) -> int:

@@ -32,13 +32,15 @@ def idle_limit_seconds(max_idle_ms: int) -> float:
 class IdleWatch:
     """A watch that closes `connection` when it has been idle for `max_idle_seconds`.
 
-    Its server sets `answering` while the peer waits for a response, and `since` when that is sent.
+    Its server counts in `answering` the requests for whose responses the peer waits, and sets `since`
+    when one is sent.
     """
 
     connection: Connection
     clock: NodeClock
     max_idle_seconds: float
-    answering: bool = attrs.field(init=False, default=False)
+    answering: int = attrs.field(init=False, default=0)
+    """The number of requests that are being answered."""
     since: float = attrs.field(init=False)
     """The moment from which on we have waited for the peer to send or to read."""
     _moved: int = attrs.field(init=False, default=0)

@@ -130,6 +130,11 @@ class _Connection(WrappedConnection):
         await self._passed(self._transport.gates.hold_sent)
         await self.inner.send_buffers(buffers)
 
+    def send_at_once(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
+        if self._closed or self._transport.gates.hold_sent(self._transport.node, self._port):
+            return buffers
+        return self.inner.send_at_once(buffers)
+
     async def send_region(self, region: FileRegion) -> None:
         await self._passed(self._transport.gates.hold_sent)
         await self.inner.send_region(region)

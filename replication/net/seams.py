@@ -95,6 +95,13 @@ class Connection(Protocol):
         half a frame followed by another.
         """
 
+    def send_at_once(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
+        """Send what needs no wait of `buffers`; return the rest, to be sent before anything else.
+
+        A connection that has to wait for every send returns all of them. PeerUnavailableError if it
+        is lost.
+        """
+
     async def send_region(self, region: FileRegion) -> None:
         """Send all of `region` from its file, by the rule of `send_buffers`."""
 

@@ -102,6 +102,10 @@ class TcpConnection:
             raise self._unavailable(error) from error
 
     async def send_buffers(self, buffers: Sequence[Buffer]) -> None:
+        if rest := self.send_at_once(buffers):
+            await self._whole_or_closed(self._send_all, rest)
+
+    def send_at_once(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
         assert not self._sending, "two tasks may not send on one connection at once"
         try:
             sent = os.writev(self._descriptor, buffers[:IOV_MAX])
@@ -110,8 +114,7 @@ class TcpConnection:
         except OSError as error:
             raise self._closed_by(error) from error
         self.moved += sent
-        if rest := _behind(buffers, sent):
-            await self._whole_or_closed(self._send_all, rest)
+        return _behind(buffers, sent)
 
     async def send_region(self, region: FileRegion) -> None:
         await self._whole_or_closed(self._send_region, region)

@@ -134,6 +134,9 @@ class TlsConnection(WrappedConnection):
                 await self._send_piece(piece)
             await self._flush()
 
+    def send_at_once(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
+        return buffers  # encrypted bytes of a receiver may be on their way
+
     async def send_region(self, region: FileRegion) -> None:
         with self._one_sender():
             if not self._shaken:

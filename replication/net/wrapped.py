@@ -33,6 +33,9 @@ class WrappedConnection:
     async def send_buffers(self, buffers: Sequence[Buffer]) -> None:
         await self.inner.send_buffers(buffers)
 
+    def send_at_once(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
+        return self.inner.send_at_once(buffers)
+
     async def send_region(self, region: FileRegion) -> None:
         await self.inner.send_region(region)
 

@@ -53,6 +53,22 @@ NO_GUARDS: Final[Mapping[TopicPartition, VerificationGuard]] = {}
 _EXPECTED: Final = (CorruptRecordError, RecordTooLargeError, RecordBatchTooLargeError)
 
 
+@attrs.define
+class Appended:
+    """The results of a request so far, and the offsets that its followers have yet to reach."""
+
+    results: dict[TopicPartition, ProduceResult] = attrs.field(factory=dict)
+    required: dict[TopicPartition, Offset] = attrs.field(factory=dict)
+
+    def conclude(self, outcomes: Mapping[TopicPartition, ErrorCode]) -> None:
+        """Note the `outcomes` of the wait; a partition without one has run out of time."""
+        for each in self.required:
+            error = outcomes.get(each, ErrorCode.REQUEST_TIMED_OUT)
+            if error is not ErrorCode.NONE:
+                # A failure after the append keeps the offsets of the records, as a success does.
+                self.results[each] = attrs.evolve(self.results[each], error=error)
+
+
 @attrs.define(eq=False, kw_only=True)
 class ProducePath:
     """The path of Produce requests, which wait for followers in `purgatory`."""
@@ -79,7 +95,29 @@ class ProducePath:
         guards: Mapping[TopicPartition, VerificationGuard] = NO_GUARDS,
         markers_bump_epoch: bool = False,
     ) -> dict[TopicPartition, ProduceResult]:
-        """Append to each partition led here, and with acks=-1 wait for the followers.
+        """Append as `append_here` does, and with acks=-1 wait for the followers."""
+        appended = await self.append_here(
+            entries,
+            required_acks=required_acks,
+            internal_topics_allowed=internal_topics_allowed,
+            from_client=from_client,
+            guards=guards,
+            markers_bump_epoch=markers_bump_epoch,
+        )
+        await self.wait_for_followers(appended, timeout_ms=timeout_ms)
+        return appended.results
+
+    async def append_here(
+        self,
+        entries: Mapping[TopicPartition, memoryview],
+        *,
+        required_acks: int,
+        internal_topics_allowed: bool = False,
+        from_client: bool = True,
+        guards: Mapping[TopicPartition, VerificationGuard] = NO_GUARDS,
+        markers_bump_epoch: bool = False,
+    ) -> Appended:
+        """Append to each partition led here, and do not wait for the followers.
 
         Return one result per entry. The batches are stamped in place: their memory must be
         writable, and is no longer used when this returns. A coordinator (not `from_client`) also
@@ -87,11 +125,10 @@ class ProducePath:
         transactions (`verification.py`).
         """
         if required_acks not in _ACKS:
-            await trio.lowlevel.checkpoint()
             refused = ProduceResult(error=ErrorCode.INVALID_REQUIRED_ACKS)
-            return dict.fromkeys(entries, refused)
-        results: dict[TopicPartition, ProduceResult] = {}
-        required: dict[TopicPartition, Offset] = {}
+            return Appended(dict.fromkeys(entries, refused))
+        appended = Appended()
+        results, required = appended.results, appended.required
         unflushed: list[Partition] = []
         allowance = Allowance()
         for topic_partition, records in entries.items():
@@ -124,11 +161,9 @@ class ProducePath:
             )
         if unflushed:
             await self._flush(unflushed, results, required)
-        if required_acks != ACKS_ALL or not required:
-            await trio.lowlevel.checkpoint()
-            return results
-        await self._wait_for_followers(results, required, timeout_ms)
-        return results
+        if required_acks != ACKS_ALL:
+            required.clear()
+        return appended
 
     async def _append_to(
         self,
@@ -230,21 +265,31 @@ class ProducePath:
             else:
                 partition.flushed()
 
-    async def _wait_for_followers(
-        self,
-        results: dict[TopicPartition, ProduceResult],
-        required: dict[TopicPartition, Offset],
-        timeout_ms: int,
-    ) -> None:
-        """Wait until the followers have what is `required`, and note in `results` where they fail."""
-        waiting = list(required)
-        delayed = DelayedOutcomes(self.hosted, required, Partition.produced)
-        await self.purgatory.wait(delayed, waiting, timeout_ms=timeout_ms)
-        for each in waiting:
-            error = delayed.outcomes.get(each, ErrorCode.REQUEST_TIMED_OUT)
-            if error is not ErrorCode.NONE:
-                # A failure after the append keeps the offsets of the records, as a success does.
-                results[each] = attrs.evolve(results[each], error=error)
+    async def wait_for_followers(self, appended: Appended, *, timeout_ms: int) -> None:
+        """Wait until the followers have what they need, and note in the results where they fail."""
+        if not appended.required:
+            await trio.lowlevel.checkpoint()
+            return
+        delayed = self._delayed(appended)
+        await self.purgatory.wait(delayed, appended.required, timeout_ms=timeout_ms)
+        appended.conclude(delayed.outcomes)
+
+    def call_when_followed(
+        self, appended: Appended, *, timeout_ms: int, done: Callable[[], object]
+    ) -> Callable[[], None]:
+        """Call `done` when the same wait is over; return a function that gives it up."""
+        delayed = self._delayed(appended)
+
+        def conclude() -> None:
+            appended.conclude(delayed.outcomes)
+            done()
+
+        return self.purgatory.call_when_done(
+            delayed, appended.required, timeout_ms=timeout_ms, done=conclude
+        )
+
+    def _delayed(self, appended: Appended) -> DelayedOutcomes:
+        return DelayedOutcomes(self.hosted, dict(appended.required), Partition.produced)
 
 
 def _refused(partition: Partition, error: StorageError) -> ProduceResult:

@@ -100,6 +100,17 @@ class Stopwatch:
         self.waited.seconds = 0.0
         self.received = self.handler = self.answer = self.sending = self.now()
 
+    def for_later(self) -> "Stopwatch":
+        """Return the times so far, for a request that is answered after the next one has begun."""
+        waited = Waited(self.waited.seconds)
+        return Stopwatch(self.now, waited, self.received, self.handler, self.answer)
+
+    def answered(self) -> None:
+        """Note that the answer is there, for which the request has waited since its handler ended."""
+        now = self.now()
+        self.waited.seconds += now - self.answer
+        self.answer = self.sending = now
+
 
 @attrs.define
 class RequestTimes:

@@ -1,16 +1,17 @@
 """Kafka's requests on a listener: a task for each connection, answers in the order of requests.
 
     bytes ── frame ── header ── request ── (faults) ── handler ── answer
-               │        │         │                       │
+               │        │         │                       ├ Later: the answer gets in line (answers)
                │        │         │                       └ None: acks=0, and nothing is sent
                │        │         └ not decodable: closed
                │        └ an API or a version not served: closed;
                │          but ApiVersions is answered, at version 0 (KIP-511)
                └ over socket.request.max.bytes: closed
 
-Rule 1: a connection's next request is read when the last one has been answered. That is Kafka's
-order (SocketServer mutes the channel), and it bounds a connection to one frame. If a peer does not
-read its answer, nothing more is read from it, and it is closed once it is idle too long. Other
+Rule 1: a connection's next request is read when the last one has been answered, or waits for its
+answer in the line of this connection (`replication.server.answers`). That bounds a connection to
+one frame. If a peer does not
+read its answers, nothing more is read from it, and it is closed once it is idle too long. Other
 tasks run before its next request, even if that has come with the last one: a kilobyte may hold 40
 of them.
 
@@ -47,6 +48,7 @@ from replication.net.pace import WORK, RequestWork, in_steps
 from replication.net.seams import Listener, NodeClock
 from replication.security.rules.principal import ANONYMOUS
 from replication.security.rules.scram import LoginFailedError
+from replication.server.answers import MAY_FOLLOW, MOST_IN_LINE, AnswerLine, Later, present
 from replication.server.authentication import Gate, Session
 from replication.server.connection_quotas import ConnectionQuotas, ConnectionSlot
 from replication.server.request_metrics import Counts, RequestMetrics, Stopwatch, header_size
@@ -132,6 +134,7 @@ class ServedConnection:
 
     session: Session
     slot: ConnectionSlot
+    line: AnswerLine
     header_size: int = attrs.field(init=False, default=0)
     """The bytes of the last request's header."""
     _context: RequestContext | None = attrs.field(init=False, default=None)
@@ -193,7 +196,7 @@ class Server:
                         self.metrics.connections_refused += 1
                         self.quotas.refuse(error, name)
                     else:
-                        nursery.start_soon(self._serve_connection, slot, gate)
+                        nursery.start_soon(self._serve_connection, slot, gate, nursery)
             except PeerUnavailableError:
                 pass  # the listener was closed; its connections stay
             finally:
@@ -208,12 +211,20 @@ class Server:
             connection.close()
             raise
 
-    async def _serve_connection(self, slot: ConnectionSlot, gate: Gate) -> None:
+    async def _serve_connection(
+        self, slot: ConnectionSlot, gate: Gate, nursery: trio.Nursery
+    ) -> None:
         connection = slot.connection
         self.metrics.connections += 1
         idle = IdleWatch(connection, self.clock, self.max_idle_seconds)
+        line = AnswerLine(connection, idle, self.metrics, nursery.start_soon, self.on_bug)
+        served = ServedConnection(gate.session(connection), slot, line)
         try:
-            await self._answer_requests(ServedConnection(gate.session(connection), slot), idle)
+            try:
+                await self._answer_requests(served, idle)
+            except (ProtocolError, CloseConnectionError):
+                await line.wait_until_shorter_than(1)
+                raise
         except AuthenticationError as error:
             self.sink(ConnectionRefused(peer=connection.peer, cause=str(error)))
         except (PeerUnavailableError, RegionAbortedError):
@@ -227,11 +238,12 @@ class Server:
             self.metrics.connections -= 1
             idle.stop()
             self.quotas.free(slot)
-            connection.close()
+            line.close()
 
     async def _answer_requests(self, served: ServedConnection, idle: IdleWatch) -> None:
         """Answer all requests of a connection; keep no reference to one that was answered."""
-        session, watch = served.session, Stopwatch(self.clock.now, Waited())
+        session, line = served.session, served.line
+        watch = Stopwatch(self.clock.now, Waited())
         # The frame's buffer is in use until the answer is sent: its records are in the log then.
         reader = FrameReader(
             session.connection,
@@ -243,13 +255,17 @@ class Server:
         WORK.set(work)
         try:
             while (frame := await reader.receive_frame()) is not None:
-                idle.answering = True
+                idle.answering += 1
                 watch.start()
                 served.slot.last_used = watch.received
                 counts, parts = await self._answer(frame, served, watch)
-                idle.answering, idle.since = False, watch.sending
-                if parts is not None:
+                idle.answering -= 1
+                idle.since = watch.sending
+                if parts is not None and not line.places:
                     await send_parts(session.connection, parts)
+                elif parts is not None:
+                    line.add_ready(parts, counts=counts, watch=watch)
+                    counts = ()
                 idle.since = watch.sent = self.clock.now()
                 self.metrics.answered(counts, watch)
                 if session.failure is not None:
@@ -259,16 +275,22 @@ class Server:
                 del frame, parts
                 if work.pauses:
                     work.ended()
+                if len(line.places) >= MOST_IN_LINE:
+                    await line.wait_until_shorter_than(MOST_IN_LINE)
                 if reader.has_more:
                     await trio.lowlevel.checkpoint()
+            await line.wait_until_shorter_than(1)
         finally:
             work.ended()
 
     async def _answer(
         self, frame: memoryview, served: ServedConnection, watch: Stopwatch
     ) -> tuple[Sequence[Counts], Sequence[Part] | None]:
-        """Return the counts for a request that could be read, and what to send, if anything."""
-        session = served.session
+        """Return the counts for a request that could be read, and what to send, if anything.
+
+        A request that is answered later is counted when its answer is sent.
+        """
+        session, line = served.session, served.line
         if session.takes_tokens:
             return (), await _answer_token(frame, session)
         try:
@@ -286,14 +308,20 @@ class Server:
         counts = self.metrics.received(
             request, version=version, size=frame.nbytes, header_size=served.header_size
         )
+        if line.places and context.api_key not in MAY_FOLLOW:
+            await line.wait_until_shorter_than(1)
         if self.faults is None or not self.faults.rules:
             response = await self._respond(context, session, watch, request)
         else:
-            respond = partial(self._respond, context, session, watch)
+            await line.wait_until_shorter_than(1)
+            respond = partial(self._present, context, session, watch)
             response = await self.faults.answer(header, request, session.connection, respond)
         watch.answer = watch.sending = self.clock.now()
         if response is None:
             return counts, None
+        if type(response) is Later:
+            line.add(response, version=version, correlation_id=number, counts=counts, watch=watch)
+            return (), None
         if context.api_key is ApiKey.API_VERSIONS:
             version = _version_of(version, response)
         parts = encode_short_response(response, version=version, correlation_id=number)
@@ -311,6 +339,11 @@ class Server:
         if handler is None or not session.is_open:
             return self._admit(context, session, watch, request)
         return handler(context, request)
+
+    async def _present(
+        self, context: RequestContext, session: Session, watch: Stopwatch, request: object
+    ) -> Any:
+        return await present(self._respond(context, session, watch, request))
 
     async def _admit(
         self, context: RequestContext, session: Session, watch: Stopwatch, request: object

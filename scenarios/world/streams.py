@@ -303,6 +303,9 @@ class SimulatedConnection:
             self.incoming.api = self.outgoing.api = _api_key(buffers[0])
         await self._send_whole(map(memoryview, buffers))
 
+    def send_at_once(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
+        return buffers
+
     async def send_region(self, region: FileRegion) -> None:
         await self._send_whole(region_chunks(region))
 

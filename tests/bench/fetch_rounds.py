@@ -45,7 +45,9 @@ from replication.leader.rules.fetch_session.context import FetchManager
 from replication.metadata.cache import MetadataCache
 from replication.metrics import MetricsRegistry
 from replication.net import production_seams
+from replication.net.idle import NEVER_SECONDS, IdleWatch
 from replication.net.seams import Connection
+from replication.server.answers import AnswerLine
 from replication.server.authentication import Gate
 from replication.server.connection_quotas import ConnectionSlot
 from replication.server.request_metrics import Stopwatch
@@ -96,6 +98,10 @@ class _Nobody:
 _NOBODY = cast("Connection", _Nobody())
 
 
+def _start_nothing(*_: object) -> None:
+    raise AssertionError("a fetch is not answered later")
+
+
 @attrs.define(eq=False)
 class Endpoint:
     """The way to the leader: its server is called with the bytes, and timed."""
@@ -115,7 +121,9 @@ class Endpoint:
         session = Gate(clock=CLOCK).session(_NOBODY)
         watch = Stopwatch(CLOCK.now, Waited())
         watch.start()
-        served = ServedConnection(session, ConnectionSlot(_NOBODY, "PLAINTEXT", "", 0.0))
+        idle = IdleWatch(_NOBODY, CLOCK, NEVER_SECONDS)
+        line = AnswerLine(_NOBODY, idle, self.server.metrics, _start_nothing, self.server.on_bug)
+        served = ServedConnection(session, ConnectionSlot(_NOBODY, "PLAINTEXT", "", 0.0), line)
         _, answer = await self.server._answer(memoryview(frame), served, watch)
         self.leader_seconds = time.perf_counter() - began
         assert answer is not None, "a fetch is answered"

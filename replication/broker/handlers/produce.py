@@ -4,10 +4,14 @@ Bytes that are not exactly one batch of version 2 are refused here, as in
 ProduceRequest.validateRecords; the log checks the batch itself. A request with acks=0 has no
 answer, so an error in it closes the connection (KafkaApis).
 
+With acks=all the request is answered later (`replication.server.answers`): its connection appends
+the next request while the followers of this one fetch.
+
 A batch that would open a transaction is verified first (KIP-890): `TransactionVerification`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from replication.broker.handlers.node import BrokerNode
 from replication.broker.handlers.view import View
@@ -20,10 +24,11 @@ from replication.replica_manager import (
     support_of_produce,
     the_one_producer,
 )
-from replication.replica_manager.produce import NO_GUARDS
+from replication.replica_manager.produce import NO_GUARDS, Appended
+from replication.server.answers import Later
 from replication.server.guards.records import has_transactional_records
 from replication.server.server import CloseConnectionError, RequestContext
-from replication.steps import STEP, Steps, each_of
+from replication.steps import STEP, Steps, at_once, each_of
 from replication.wire.metadata import NO_CURRENT_LEADER, LeaderIdAndEpoch, NodeEndpoint
 from replication.wire.produce import (
     BatchIndexAndErrorMessage,
@@ -48,6 +53,8 @@ from storage.types import TopicPartition
 LEAST_LENGTH = 14  # of a record of magic 0
 ZSTD_SINCE = 7  # KIP-110
 LEADER_HINTS_SINCE = 10  # KIP-951
+FEW_ITEMS = 64
+"""The most topics and partitions of a request that is answered later, on the stack of another one."""
 ERRORS_NAMED = 16
 """The most errors of one request that the reason for closing its connection names."""
 
@@ -67,7 +74,7 @@ _NO_BATCH = _refused(ErrorCode.INVALID_RECORD, "no record batch")
 
 async def produce(
     node: BrokerNode, context: RequestContext, request: ProduceRequest
-) -> ProduceResponse | None:
+) -> ProduceResponse | Later | None:
     entries, results = await in_steps(_sorted_out(node, context, request))
     if entries:
         guards = NO_GUARDS
@@ -75,16 +82,45 @@ async def produce(
             refused, guards = await _verify(node, context, request.transactional_id, entries)
             results |= refused
             entries = {each: entries[each] for each in entries.keys() - refused.keys()}
-        results |= await node.replica_manager.produce.append(
-            timeout_ms=request.timeout_ms,
-            required_acks=request.acks,
-            entries=entries,
-            guards=guards,
+        produce_path = node.replica_manager.produce
+        appended = await produce_path.append_here(
+            entries, required_acks=request.acks, guards=guards
         )
+        items = len(request.topic_data) + len(results) + len(appended.results)
+        if appended.required and items <= FEW_ITEMS:
+            appended.results |= results
+            return _answer_later(node, context, request, appended)
+        await produce_path.wait_for_followers(appended, timeout_ms=request.timeout_ms)
+        results |= appended.results
     if request.acks == 0:
         await in_steps(_hang_up_on_error(results))
         return None
     return await in_steps(_response(node, context, request, results))
+
+
+def _answer_later(
+    node: BrokerNode, context: RequestContext, request: ProduceRequest, appended: Appended
+) -> Later:
+    """Return the answer that is made when the followers have what was `appended`."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            data.records = None  # they lie in memory that the next request overwrites
+
+    return Later(partial(_start_wait, node, context, request, appended))
+
+
+def _start_wait(
+    node: BrokerNode,
+    context: RequestContext,
+    request: ProduceRequest,
+    appended: Appended,
+    respond: Callable[[ProduceResponse], object],
+) -> Callable[[], None]:
+    return node.replica_manager.produce.call_when_followed(
+        appended,
+        timeout_ms=request.timeout_ms,
+        done=lambda: respond(at_once(_response(node, context, request, appended.results))),
+    )
 
 
 def _sorted_out(

@@ -7,6 +7,7 @@ unknown id is not seen by the handler: each of its partitions is answered UNKNOW
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeVar
 
@@ -16,8 +17,9 @@ from replication.broker.handlers.node import BrokerNode
 from replication.errors import ErrorCode
 from replication.metadata.rules.image import MetadataImage
 from replication.net.pace import in_steps
+from replication.server.answers import Later
 from replication.server.server import CloseConnectionError, Handler, RequestContext
-from replication.steps import Steps
+from replication.steps import Steps, at_once
 from replication.wire.apis import API, ApiKey
 from replication.wire.offset_commit import OffsetCommitResponseTopic
 from replication.wire.produce import TopicProduceResponse
@@ -81,6 +83,10 @@ def by_name(node: BrokerNode, key: ApiKey, handler: Handler) -> Handler:
         response: Any = None
         if named or not unknown:
             response = await handler(context, request)
+        if isinstance(response, Later):
+            if not unknown:
+                return response.then(partial(_with_ids, places, named))
+            response = await response.response()
         if unknown and getattr(request, "acks", None) == 0:
             raise CloseConnectionError("a produce with acks=0 failed: it has an unknown topic id")
         if response is None and not unknown:
@@ -92,6 +98,11 @@ def by_name(node: BrokerNode, key: ApiKey, handler: Handler) -> Handler:
         return response
 
     return handle
+
+
+def _with_ids(places: _Places, named: Sequence[Topic], response: Any) -> Any:
+    at_once(add_ids({each.name: each for each in named}, getattr(response, places.answered)))
+    return response
 
 
 def with_names(image: MetadataImage, topics: Sequence[T]) -> Steps[tuple[list[T], list[T]]]:

@@ -9,6 +9,7 @@ from replication.errors import ErrorCode
 from replication.metadata.rules.security_image import SecurityImage
 from replication.net.pace import in_steps
 from replication.security.rules.acls import Operation, ResourceType
+from replication.server.answers import present
 from replication.server.guards.access import Access, all_refused, sorted_out
 from replication.server.server import CloseConnectionError, Handler
 from replication.steps import STEP, Steps
@@ -103,13 +104,14 @@ async def produce(access: Access, request: ProduceRequest, handler: Handler) -> 
     request.topic_data, denied = await sorted_out(
         request.topic_data, partial(_may, access, Operation.WRITE)
     )
+    if not denied:
+        return await handler(access.context, request)
     response: ProduceResponse | None = ProduceResponse()
-    if request.topic_data or not denied:
-        response = await handler(access.context, request)
-    if denied:
-        _close_without_acks(request)
-        assert response is not None, "only acks=0 has no response"
-        response.responses += await all_refused(TopicProduceResponse, denied, DENIED)
+    if request.topic_data:
+        response = await present(handler(access.context, request))
+    _close_without_acks(request)
+    assert response is not None, "only acks=0 has no response"
+    response.responses += await all_refused(TopicProduceResponse, denied, DENIED)
     return response
 
 

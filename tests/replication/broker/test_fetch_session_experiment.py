@@ -62,6 +62,9 @@ class RecordingConnection:
             self.bodies.append(len(frame) - 4 - header_size(frame))
         await self.inner.send_buffers(buffers)
 
+    def send_at_once(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
+        return buffers
+
     async def send_region(self, region: FileRegion) -> None:
         await self.inner.send_region(region)
 

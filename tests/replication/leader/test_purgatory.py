@@ -186,3 +186,34 @@ async def test_what_is_watched_waits_like_any_other_operation(
         purgatory.watch(operation, "a")
         assert not await purgatory.wait_watched(operation, timeout_ms=1000)
     assert (CLOCK.now(), purgatory.watched, purgatory.expired) == (1, 0, 1)
+
+
+async def test_a_wait_without_a_task_calls_back_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    purgatory: Purgatory[str] = Purgatory(clock=CLOCK)
+    totals = {"a": 0, "b": 0}
+    done: list[float] = []
+    call = partial(purgatory.call_when_done, done=lambda: done.append(CLOCK.now()))
+    give_up = call(Threshold(totals, least=1), ["a", "b"], timeout_ms=1000)
+    assert (purgatory.waiting, purgatory.watched, done) == (1, 2, [])
+    totals["a"] = 1
+    assert [purgatory.check("a"), purgatory.check("b")] == [1, 0]
+    give_up()
+    await CLOCK.sleep(2)
+    assert done == [0]
+    assert (purgatory.waiting, purgatory.watched, purgatory.expired) == (0, 0, 0)
+
+    call(Threshold(totals, least=1), ["a"], timeout_ms=1000)
+    assert done == [0, 2], "what is satisfied already does not wait"
+
+    call(Threshold(totals, least=2), ["a"], timeout_ms=1000)
+    await CLOCK.sleep(2)
+    assert done == [0, 2, 3], "the time was up after a second"
+    assert (purgatory.waiting, purgatory.watched, purgatory.expired) == (0, 0, 1)
+
+    call(Threshold(totals, least=2), ["a"], timeout_ms=1000)()
+    totals["a"] = 2
+    assert purgatory.check("a") == 0
+    await CLOCK.sleep(2)
+    assert done == [0, 2, 3], "it was given up"

@@ -49,6 +49,9 @@ class Held:
     async def send_buffers(self, buffers: Sequence[Buffer]) -> None:
         raise NotImplementedError
 
+    def send_at_once(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
+        raise NotImplementedError
+
     async def send_region(self, region: FileRegion) -> None:
         raise NotImplementedError
 
