@@ -2,7 +2,8 @@
 
     FILLED    the requests, in the order in which they are sent: the last ones delete
     filled    an attacked cluster whose topic has many partitions, with many groups, transactional
-              ids and producers
+              ids and producers, a consumer group of a tenth as many members, and a classic one of
+              half as many
 
 Partitions are created as any other. Groups, transactional ids and producers are put where the
 broker keeps what it has read from its logs: a hundred thousand requests would take minutes.
@@ -18,13 +19,20 @@ import attrs
 from replication.broker.broker import Broker
 from replication.config import ConfigOperation
 from replication.errors import ErrorCode
-from replication.groups.rules.group import Group
+from replication.groups.rules.consumer_group.group import (
+    ConsumerGroup,
+    ConsumerMember,
+    GroupChange,
+)
+from replication.groups.rules.group import Group, GroupState, Member, Protocol
 from replication.groups.rules.offsets import CommittedOffset
 from replication.transactions.rules.decisions import Slot, created
 from replication.wire.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
+from replication.wire.consumer_group_describe import ConsumerGroupDescribeRequest
+from replication.wire.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from replication.wire.delete_groups import DeleteGroupsRequest
 from replication.wire.delete_records import (
     DeleteRecordsPartition,
@@ -47,6 +55,7 @@ from replication.wire.incremental_alter_configs import (
     IncrementalAlterConfigsResource,
 )
 from replication.wire.init_producer_id import InitProducerIdRequest
+from replication.wire.join_group import JoinGroupProtocol, JoinGroupRequest
 from replication.wire.list_groups import ListGroupsRequest
 from replication.wire.list_offsets import (
     LATEST,
@@ -82,6 +91,12 @@ from tests.replication.server.hostile import create_partitions, names
 
 READER, WRITER = "reader", "writer"
 """The group that has read every partition, and the transactional id that writes to all of them."""
+CROWD, CLASSIC_CROWD = "crowd", "classic-crowd"
+"""The groups with many members, of the new protocol and of the classic one."""
+RANGE = Protocol("range", bytes(50))
+LONG_MS = 600_000
+EXPENSIVE = "(a?){1000}(b?){900}.*"
+"""A regular expression that has nearly as many instructions as one may have."""
 
 
 @attrs.frozen
@@ -134,7 +149,7 @@ async def filled(
             InitProducerIdRequest(transactional_id=WRITER, transaction_timeout_ms=60_000),
         )
         assert given.error_code == ErrorCode.NONE, given
-        _fill(broker, others)
+        _fill(broker, partitions, others)
         yield Filled(
             cluster,
             sender=None,
@@ -151,7 +166,7 @@ def _are_loaded(broker: Broker) -> bool:
     )
 
 
-def _fill(broker: Broker, count: int) -> None:
+def _fill(broker: Broker, partitions: int, count: int) -> None:
     now_ms = broker.seams.clock.wall_ms()
     partition = TopicPartition(TOPIC, 0)
     log = broker.replica_manager.hosted.get(partition).log
@@ -163,6 +178,48 @@ def _fill(broker: Broker, count: int) -> None:
         slot = Slot(created(name, producer_id=number, timeout_ms=60_000, now_ms=now_ms))
         broker.transactions.serving(name).slots[name] = slot
         log.producers.producers[number] = ProducerState(number, last_timestamp=now_ms)
+    for name in names(count, "consumers-%d"):
+        _add_consumers(broker, name, ["member"])
+    _add_consumers(broker, CROWD, names(partitions // 10, "member-%d"))
+    _add_classic_crowd(broker, names(partitions // 2, "member-%d"))
+
+
+def _add_consumers(broker: Broker, group_id: str, members: list[str]) -> None:
+    """Add a group of the new protocol whose members have not been assigned anything yet."""
+    change = GroupChange(ConsumerGroup(group_id))
+    for each in members:
+        member = ConsumerMember(member_id=each, topic_names=frozenset([TOPIC]))
+        change.put(member.metadata_value(), each)
+    hosted = broker.groups.serving(group_id).add(Group(group_id))
+    hosted.consumers = change.group
+
+
+def _add_classic_crowd(broker: Broker, members: list[str]) -> None:
+    """Add a classic group that rebalances, and whose members have all joined again."""
+    group = Group(
+        CLASSIC_CROWD,
+        state=GroupState.STABLE,
+        protocol_type="consumer",
+        protocol_name=RANGE.name,
+        generation=1,
+    )
+    hosted = broker.groups.serving(CLASSIC_CROWD).add(group)
+    for each in members:
+        group.add(
+            Member(
+                member_id=each,
+                group_instance_id=None,
+                client_id="client",
+                client_host="/127.0.0.1",
+                rebalance_timeout_ms=LONG_MS,
+                session_timeout_ms=LONG_MS,
+                protocol_type="consumer",
+                protocols=(RANGE,),
+            )
+        )
+    hosted.machine.prepare_rebalance("there is a crowd", broker.groups.at)
+    for number, member in enumerate(group.members.values(), start=1):
+        member.join_ticket = -number  # of a connection that is closed
 
 
 # The requests.
@@ -267,6 +324,30 @@ def delete_records(stage: Filled) -> DeleteRecordsRequest:
     )
 
 
+def join_consumers(
+    group_id: str, *, topics: list[str] | None = None, pattern: str | None = None
+) -> ConsumerGroupHeartbeatRequest:
+    return ConsumerGroupHeartbeatRequest(
+        group_id=group_id,
+        member_id="newcomer",
+        rebalance_timeout_ms=LONG_MS,
+        subscribed_topic_names=topics,
+        subscribed_topic_regex=pattern,
+        topic_partitions=[],
+    )
+
+
+def join_classic_crowd(_: Filled) -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id=CLASSIC_CROWD,
+        session_timeout_ms=LONG_MS,
+        rebalance_timeout_ms=LONG_MS,
+        group_instance_id="newcomer",
+        protocol_type="consumer",
+        protocols=[JoinGroupProtocol(name=RANGE.name, metadata=RANGE.metadata)],
+    )
+
+
 FILLED: dict[str, Request] = {
     "Produce to every partition": Request(produce_everywhere),
     "Fetch every partition": Request(fetch, version=12),  # the last version with names
@@ -289,6 +370,21 @@ FILLED: dict[str, Request] = {
     "DescribeGroups of every group": Request(
         lambda stage: DescribeGroupsRequest(groups=names(stage.others, "filled-%d"))
     ),
+    "ConsumerGroupHeartbeat with many names": Request(
+        lambda stage: join_consumers("readers", topics=names(2 * stage.others))
+    ),
+    "ConsumerGroupHeartbeat with a long pattern": Request(
+        lambda _: join_consumers("readers-by-pattern", pattern=EXPENSIVE)
+    ),
+    "ConsumerGroupHeartbeat that assigns a crowd": Request(
+        lambda _: join_consumers(CROWD, topics=[TOPIC])
+    ),
+    "ConsumerGroupDescribe of every group": Request(
+        lambda stage: ConsumerGroupDescribeRequest(
+            group_ids=[CROWD, *names(stage.others, "consumers-%d")]
+        )
+    ),
+    "JoinGroup that completes a crowd": Request(join_classic_crowd),
     "AddPartitionsToTxn of every partition": Request(add_to_transaction, version=3),
     "DescribeTransactions of every partition": Request(
         lambda _: DescribeTransactionsRequest(transactional_ids=[WRITER])

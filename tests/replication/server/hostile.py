@@ -256,7 +256,7 @@ ACCEPTED: dict[str, Hostile] = {
         request=lambda count: delete_acls([*names(count)]),
         before=create_acls,
         tested=1_000,
-        measured=3_000,
+        measured=9_999,
         sender=ADMIN,
     ),
     "DeleteAcls, all by each filter": Hostile(
