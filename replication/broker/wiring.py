@@ -14,7 +14,10 @@ from replication.follower.fetcher import FetcherConfig
 from replication.follower.fetcher_manager import RemoteFetcherFactory, ReplicaFetcherManager
 from replication.groups.consumers import ConsumerGroups
 from replication.groups.coordinator import GroupCoordinator, register_gauges
-from replication.groups.rules.consumer_group.heartbeat import ConsumerGroupSettings
+from replication.groups.rules.consumer_group.membership import (
+    ConsumerGroupSettings,
+    MigrationPolicy,
+)
 from replication.leader.rules.fetch_session.cache import FetchSessionCache
 from replication.leader.rules.fetch_session.context import FetchManager
 from replication.metadata.cache import MetadataCache
@@ -158,14 +161,17 @@ class Wiring:
         config = self.config
         settings = ConsumerGroupSettings(
             max_size=config.group_consumer_max_size,
+            classic_max_size=config.group_max_size,
             assignors=config.group_consumer_assignors,
-            heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+            migration=MigrationPolicy(config.group_consumer_migration_policy),
         )
         return ConsumerGroups(
             coordinator=groups,
             image=lambda: metadata.image,
             settings=settings,
             regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
+            session_timeout_ms=config.group_consumer_session_timeout_ms,
+            heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
         )
 
     def _handlers(self, node: BrokerNode, metadata: MetadataCache) -> dict[ApiKey, Handler]:

@@ -828,10 +828,10 @@ class BrokerConfig(SecurityKeys):
         at_least=1,
     )
     group_coordinator_rebalance_protocols: tuple[str, ...] = words(
-        ["classic"],
-        "The protocols of groups that this broker serves. `consumer` (KIP-848) is new here: its"
-        " groups are served where it is listed, and clients see it only then. `share` and"
-        " `streams` are accepted without effect.",
+        ["classic", "consumer", "streams"],
+        "The protocols of groups that this broker serves. Groups of `consumer` (KIP-848) are served"
+        " where it is listed, and clients see it only then. `share` and `streams` are accepted"
+        " without effect.",
         choices=["classic", "consumer", "share", "streams"],
     )
     group_consumer_session_timeout_ms: int = whole(
@@ -859,6 +859,14 @@ class BrokerConfig(SecurityKeys):
         "The assignors that members of a consumer group (KIP-848) may ask for. The first is that"
         " of groups that ask for none.",
         choices=["uniform", "range"],
+    )
+    group_consumer_migration_policy: str = text(
+        "bidirectional",
+        "The directions in which a group with members changes its protocol: `upgrade`, when a"
+        " consumer of KIP-848 joins a classic group; `downgrade`, when the last of them leaves;"
+        " `bidirectional`, both; `disabled`, neither, and no classic member joins a group that has"
+        " consumers of KIP-848.",
+        choices=["bidirectional", "upgrade", "downgrade", "disabled"],
     )
     group_consumer_regex_refresh_interval_ms: int = whole(
         10 * MINUTE_MS,

@@ -7,7 +7,7 @@ import attrs
 from replication.errors import ErrorCode, KafkaError
 from replication.groups.coordinator import GroupCoordinator
 from replication.groups.forgetting import tombstones
-from replication.groups.rules.consumer_group.heartbeat import member_fault
+from replication.groups.rules.consumer_group.membership import fetch_fault
 from replication.groups.rules.group import GroupState
 from replication.groups.rules.offsets import CommittedOffset
 from replication.groups.shard import HostedGroup
@@ -44,7 +44,7 @@ def fetch_offsets(
     if hosted is None:
         return dict.fromkeys(partitions or (), FetchedOffset())
     if hosted.consumers is not None and (member_id is not None or member_epoch >= 0):
-        error = member_fault(hosted.consumers, member_id=member_id or "", member_epoch=member_epoch)
+        error = fetch_fault(hosted.consumers, member_id=member_id or "", member_epoch=member_epoch)
         if error is not ErrorCode.NONE:
             raise KafkaError(error, f"{member_id} is no member of {group_id} at that epoch")
     offsets = hosted.offsets

@@ -5,12 +5,12 @@ transaction  checked ── pending ── written ──> pending until the tra
                                 └── failed ──> as before
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
 from replication.coordinator.rules import KeyAndValue
 from replication.errors import ErrorCode, KafkaError
 from replication.groups.coordinator import GroupCoordinator
-from replication.groups.rules.consumer_group.heartbeat import commit_fault
+from replication.groups.rules.consumer_group.membership import commit_faults
 from replication.groups.rules.group import Group
 from replication.groups.rules.offsets import CommittedOffset, commit_error, transaction_error
 from replication.groups.rules.presence import commit
@@ -26,6 +26,9 @@ Verify = Callable[[TopicPartition], Awaitable[VerificationGuard | None]]
 that opens the transaction there; raises KafkaError where the transaction is not ongoing.
 """
 
+Outcome = ErrorCode | dict[TopicPartition, ErrorCode]
+"""The error of a whole commit, or those of each of its partitions."""
+
 
 async def commit_offsets(
     coordinator: GroupCoordinator,
@@ -35,11 +38,11 @@ async def commit_offsets(
     member_id: str,
     group_instance_id: str | None,
     generation: int,
-    unknown_group: ErrorCode,
-) -> ErrorCode:
+    knows_epochs: bool,
+) -> Outcome:
     """Commit offsets, and return once every replica in sync has them.
 
-    `unknown_group` is the error of a member whose group does not exist.
+    `knows_epochs`: the request is one of KIP-848 and later (OffsetCommit 9).
     """
     try:
         coordinator.serving(group_id)
@@ -50,25 +53,31 @@ async def commit_offsets(
     hosted = shard.groups.get(group_id)
     if hosted is None:
         if generation >= 0:
-            return unknown_group
+            return ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION
         hosted = shard.add(Group(group_id))
-    refusal = _fault_of(
+    faults = _faults_of(
         coordinator,
         hosted,
+        offsets,
         member_id=member_id,
         group_instance_id=group_instance_id,
         generation=generation,
+        from_old_client=not knows_epochs,
     )
-    if refusal is not ErrorCode.NONE or not offsets:
-        return refusal
+    if isinstance(faults, dict):
+        offsets = {each: offset for each, offset in offsets.items() if each not in faults}
+    elif faults is not ErrorCode.NONE:
+        return faults
+    if not offsets:
+        return faults
     hosted.offsets.begin(offsets)
-    submission = hosted.log.submit(records)
+    submission = hosted.log.submit([records[each] for each in offsets])
     await submission.wait()
     if submission.error is ErrorCode.NONE:
         hosted.offsets.written(offsets, log_offset=submission.log_offset)
     else:
         hosted.offsets.failed(offsets)
-    return commit_error(submission.error)
+    return _outcome(faults, offsets, commit_error(submission.error))
 
 
 async def commit_in_transaction(
@@ -82,7 +91,7 @@ async def commit_in_transaction(
     generation: int,
     names_faults: bool,
     verify: Verify,
-) -> ErrorCode:
+) -> Outcome:
     """Write offsets that are pending until the transaction of `producer` (id and epoch) ends.
 
     A member that its group no longer has is fenced. Without `names_faults` an unknown group and a
@@ -102,42 +111,67 @@ async def commit_in_transaction(
         if is_member:
             return ErrorCode.GROUP_ID_NOT_FOUND if names_faults else ErrorCode.ILLEGAL_GENERATION
         hosted = shard.add(Group(group_id))
+    faults: Outcome = ErrorCode.NONE
     if is_member:
-        error = _fault_of(
+        faults = _faults_of(
             coordinator,
             hosted,
+            offsets,
             member_id=member_id,
             group_instance_id=group_instance_id,
             generation=generation,
         )
-        if error is not ErrorCode.NONE:
-            is_hidden = error is ErrorCode.STALE_MEMBER_EPOCH and not names_faults
-            return ErrorCode.ILLEGAL_GENERATION if is_hidden else error
+        hidden: set[ErrorCode] = set() if names_faults else {ErrorCode.STALE_MEMBER_EPOCH}
+        if isinstance(faults, dict):
+            faults = {each: _shown(error, hidden) for each, error in faults.items()}
+            offsets = {each: offset for each, offset in offsets.items() if each not in faults}
+        elif faults is not ErrorCode.NONE:
+            return _shown(faults, hidden)
     if not offsets:
-        return ErrorCode.NONE
+        return faults
     producer_id, _ = producer
     for each, offset in offsets.items():
         hosted.offsets.add_pending(producer_id, each, offset, log_offset=NO_OFFSET)
-    submission = hosted.log.submit(records, producer=producer, guard=guard)
+    written = [records[each] for each in offsets]
+    submission = hosted.log.submit(written, producer=producer, guard=guard)
     await submission.wait()
     if submission.error is ErrorCode.NONE:
         hosted.offsets.pending_written(producer_id, offsets, log_offset=submission.log_offset)
     else:
         hosted.offsets.pending_failed(producer_id, offsets)
-    return commit_error(submission.error)
+    return _outcome(faults, offsets, commit_error(submission.error))
 
 
-def _fault_of(
+def _shown(error: ErrorCode, hidden: Collection[ErrorCode]) -> ErrorCode:
+    return ErrorCode.ILLEGAL_GENERATION if error in hidden else error
+
+
+def _outcome(faults: Outcome, written: Iterable[TopicPartition], error: ErrorCode) -> Outcome:
+    if isinstance(faults, dict):
+        return faults | dict.fromkeys(written, error)
+    return error
+
+
+def _faults_of(
     coordinator: GroupCoordinator,
     hosted: HostedGroup,
+    partitions: Iterable[TopicPartition],
     *,
     member_id: str,
     group_instance_id: str | None,
     generation: int,
-) -> ErrorCode:
+    from_old_client: bool = False,
+) -> Outcome:
     """Return the error of a commit; `generation` is the epoch of a member of a consumer group."""
     if hosted.consumers is not None:
-        return commit_fault(hosted.consumers, member_id=member_id, member_epoch=generation)
+        return commit_faults(
+            hosted.consumers,
+            partitions,
+            coordinator.consumers.image(),
+            member_id=member_id,
+            member_epoch=generation,
+            from_old_client=from_old_client,
+        )
     return commit(
         hosted.machine,
         member_id=member_id,
@@ -149,6 +183,9 @@ def _fault_of(
 
 def _records(
     group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
-) -> Steps[list[KeyAndValue]]:
+) -> Steps[dict[TopicPartition, KeyAndValue]]:
     """Return the records of a commit, which are made before it is checked: that takes no pause."""
-    return each_of(lambda each: offset_record(group_id, each, offsets[each].value()), list(offsets))
+    records = yield from each_of(
+        lambda each: offset_record(group_id, each, offsets[each].value()), list(offsets)
+    )
+    return dict(zip(offsets, records, strict=True))

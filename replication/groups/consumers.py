@@ -3,6 +3,9 @@
     heartbeat ─> rules ─> records ─> written ─> the changed group takes the place of the old one
                     └─ refused: nothing is written    └─ not written: it does not
 
+The old group may be a classic one (an upgrade), and the changed one too (a downgrade). A classic
+group stands still while it is upgraded: its requests wait, and its time limits.
+
 Each change runs in the coordinator's nursery: once records are submitted the group has to follow
 what becomes of them, also if the connection that asked is closed meanwhile.
 
@@ -12,7 +15,7 @@ what becomes of them, also if the connection that asked is closed meanwhile.
 import uuid
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
 
 import attrs
 import trio
@@ -22,22 +25,26 @@ from replication.coordinator.rules import write_error
 from replication.errors import ErrorCode, KafkaError
 from replication.groups.coordinator import GroupCoordinator
 from replication.groups.rules.classic import ClassicGroup
-from replication.groups.rules.consumer_group.group import (
-    ConsumerGroup,
-    GroupChange,
-)
+from replication.groups.rules.consumer_group import classic_members
+from replication.groups.rules.consumer_group.group import ConsumerGroup, GroupChange
 from replication.groups.rules.consumer_group.heartbeat import (
     Beat,
     Caller,
-    ConsumerGroupSettings,
-    Refusal,
     fault_in,
-    fence,
     heartbeat,
     note_topics,
 )
+from replication.groups.rules.consumer_group.membership import (
+    Conditions,
+    ConsumerGroupSettings,
+    Refusal,
+)
+from replication.groups.rules.consumer_group.migration import fence_or_downgrade, upgrade
 from replication.groups.rules.consumer_group.patterns import resolve
-from replication.groups.rules.group import Group
+from replication.groups.rules.consumer_group.sessions import TimeLimit
+from replication.groups.rules.effects import JoinResult, SyncResult
+from replication.groups.rules.group import Group, GroupState
+from replication.groups.rules.joining import Join
 from replication.groups.rules.records import group_tombstone
 from replication.groups.shard import GroupShard, HostedGroup
 from replication.metadata.rules.image import MetadataImage
@@ -46,18 +53,23 @@ from storage.types import NO_OFFSET
 
 LARGE_CHANGE: Final = 500
 """The number of members, partitions and names from which a change is computed in a thread."""
+BYTES_OF_NAME: Final = 16
+"""The bytes of a subscription that count as one name."""
 LEAST_REGEX_INTERVAL_MS: Final = 10_000
 """The least time between two look-ups of a group's patterns (GroupMetadataManager)."""
 
-Rule = Callable[[GroupChange], Beat | Refusal | None]
+_ANOTHER_TYPE: Final = Refusal(ErrorCode.REBALANCE_IN_PROGRESS, "the group has changed its type")
+_FAILED: Final = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "the coordinator has failed")
+T = TypeVar("T")
+Rule = Callable[[GroupChange], T | Refusal]
 
 
 @attrs.define(eq=False)
-class _Asked:
+class _Asked(Generic[T]):
     """A change that somebody waits for."""
 
     done: trio.Event = attrs.field(factory=trio.Event)
-    answer: Beat | Refusal | None = None
+    answer: T | Refusal = _FAILED
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -68,9 +80,11 @@ class ConsumerGroups:
     image: Callable[[], MetadataImage]
     settings: ConsumerGroupSettings
     regex_refresh_interval_ms: int
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
 
     def __attrs_post_init__(self) -> None:
-        self.coordinator.on_deadline = self.look
+        self.coordinator.consumers = self
 
     async def heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller, *, version: int
@@ -95,30 +109,23 @@ class ConsumerGroups:
         joins = request.member_epoch == JOIN_EPOCH
         if hosted is None and joins:
             hosted = shard.add(Group(request.group_id))
-        if hosted is None or (hosted.consumers is None and not (joins and hosted.is_convertible)):
+        if hosted is None or (hosted.consumers is None and not joins):
             return Refusal(
                 ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group."
             )
-        answer = await self._ask(partial(self._beat, shard, hosted, request, caller))
-        assert answer is not None, "a heartbeat is answered"
-        return answer
+        return await self._ask(partial(self._beat, shard, hosted, request, caller))
 
-    async def _ask(
-        self, change: Callable[[], Awaitable[Beat | Refusal | None]]
-    ) -> Beat | Refusal | None:
+    async def _ask(self, change: Callable[[], Awaitable[T | Refusal]]) -> T | Refusal:
         """Run `change` in the coordinator's nursery, and return its answer."""
-        asked = _Asked()
+        asked: _Asked[T] = _Asked()
         self.coordinator.nursery.start_soon(self._run, change, asked)
         await asked.done.wait()
         return asked.answer
 
-    async def _run(
-        self, change: Callable[[], Awaitable[Beat | Refusal | None]], asked: _Asked
-    ) -> None:
+    async def _run(self, change: Callable[[], Awaitable[T | Refusal]], asked: _Asked[T]) -> None:
         try:
             asked.answer = await change()
         except Exception as bug:  # noqa: BLE001 - the boundary of a background job
-            asked.answer = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "the coordinator has failed")
             self.coordinator.on_bug(bug)
         finally:
             asked.done.set()
@@ -130,47 +137,69 @@ class ConsumerGroups:
         request: ConsumerGroupHeartbeatRequest,
         caller: Caller,
     ) -> Beat | Refusal:
-        image = self.image()
-        rule = partial(
-            heartbeat,
-            request=request,
-            caller=caller,
-            image=image,
-            settings=self.settings,
-            image_changed=hosted.known_image is not image,
-        )
+        conditions = self._conditions(hosted)
+        rule = partial(heartbeat, request=request, caller=caller, conditions=conditions)
         weight = len(request.subscribed_topic_names or ()) + sum(
             1 + len(each.partitions) for each in request.topic_partitions or ()
         )
         answer = await self._change(shard, hosted, rule, weight=weight)
-        assert answer is not None, "a heartbeat is answered"
-        consumers = hosted.consumers
-        if isinstance(answer, Beat) and consumers is not None:
-            hosted.known_image = image
-            if request.member_id in consumers.members:
-                hosted.sessions.renew(consumers, request.member_id, self.coordinator.at.now_ms)
-            self.coordinator.watch(hosted)
-            self._maybe_resolve(shard, hosted)
+        if isinstance(answer, Beat):
+            self._has_come(shard, hosted, request.member_id, conditions)
         return answer
 
+    def _conditions(self, hosted: HostedGroup) -> Conditions:
+        image = self.image()
+        return Conditions(
+            image,
+            self.settings,
+            self.coordinator.at.wall_ms,
+            image_changed=hosted.known_image is not image,
+        )
+
+    def _has_come(
+        self, shard: GroupShard, hosted: HostedGroup, member_id: str, conditions: Conditions
+    ) -> None:
+        """Note that a member's request has been answered, in a group that is one of consumers."""
+        consumers = hosted.consumers
+        if consumers is not None:
+            hosted.known_image = conditions.image
+            self._renew(hosted, member_id)
+            self._maybe_resolve(shard, hosted)
+
+    def _renew(self, hosted: HostedGroup, member_id: str) -> None:
+        consumers, now_ms = hosted.consumers, self.coordinator.at.now_ms
+        if consumers is not None and member_id in consumers.members:
+            timeout_ms = self.session_timeout_ms
+            hosted.sessions.renew(consumers, member_id, now_ms, session_timeout_ms=timeout_ms)
+        self.coordinator.watch(hosted)
+
     async def _change(
-        self, shard: GroupShard, hosted: HostedGroup, rule: Rule, *, weight: int = 0
-    ) -> Beat | Refusal | None:
+        self, shard: GroupShard, hosted: HostedGroup, rule: Rule[T], *, weight: int = 0
+    ) -> T | Refusal:
         """Apply `rule` to the group, and write what it changes; its answer, or why it is not."""
-        async with hosted.consumers_change:
-            if not shard.serves(hosted.group.group_id, hosted):
-                return Refusal(ErrorCode.NOT_COORDINATOR, "the group has moved, or was deleted")
-            group = hosted.consumers or ConsumerGroup(hosted.group.group_id)
-            change = GroupChange(group)
-            if weight + _size(group) > LARGE_CHANGE:
-                answer = await self.coordinator.seams.offload(partial(rule, change))
-            else:
-                answer = rule(change)
-            if isinstance(answer, Refusal) or not change.records:
-                return answer
-            if hosted.consumers is None and not hosted.is_convertible:
-                return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, "a classic member has joined")
-            return await self._write(hosted, change) or answer
+        try:
+            async with hosted.consumers_change:
+                return await self._change_alone(shard, hosted, rule, weight)
+        finally:
+            self.coordinator.watch(hosted)
+
+    async def _change_alone(
+        self, shard: GroupShard, hosted: HostedGroup, rule: Rule[T], weight: int
+    ) -> T | Refusal:
+        if not shard.serves(hosted.group.group_id, hosted):
+            return Refusal(ErrorCode.NOT_COORDINATOR, "the group has moved, or was deleted")
+        change = GroupChange(hosted.consumers or ConsumerGroup(hosted.group.group_id))
+        if hosted.consumers is None and hosted.group.state is not GroupState.EMPTY:
+            refusal = upgrade(change, hosted.group, self._conditions(hosted))
+            if refusal is not None:
+                return refusal
+        if weight + _size(change.group) > LARGE_CHANGE:
+            answer = await self.coordinator.seams.offload(partial(rule, change))
+        else:
+            answer = rule(change)
+        if isinstance(answer, Refusal) or not change.records:
+            return answer
+        return await self._write(hosted, change) or answer
 
     async def _write(self, hosted: HostedGroup, change: GroupChange) -> Refusal | None:
         records = list(change.records)
@@ -179,16 +208,128 @@ class ConsumerGroups:
         submission = hosted.log.submit(records)
         await submission.wait()
         is_written = submission.error is ErrorCode.NONE or submission.log_offset != NO_OFFSET
-        if is_written:
-            if hosted.consumers is None:
-                hosted.machine = ClassicGroup(Group(hosted.group.group_id), hosted.machine.limits)
-            hosted.consumers = change.group
-            hosted.sessions.follow(change.group)
+        if is_written and hosted.group.state is not GroupState.DEAD:
+            self._take_over(hosted, change)
         if submission.error is ErrorCode.NONE:
             return None
         return Refusal(write_error(submission.error), "the group could not be written")
 
+    def _take_over(self, hosted: HostedGroup, change: GroupChange) -> None:
+        """Put the changed group in the place of the former one, which may be of the other type."""
+        at, limits, was_classic = self.coordinator.at, hosted.machine.limits, False
+        if hosted.consumers is None:
+            was_classic = True
+            hosted.machine.unload(ErrorCode.REBALANCE_IN_PROGRESS, at)
+            self.coordinator.carry_out(hosted)
+            hosted.machine = ClassicGroup(Group(hosted.group.group_id), limits)
+        if change.downgraded is None:
+            hosted.consumers = change.group
+            hosted.sessions.follow(change.group)
+            if was_classic:
+                self.loaded(hosted)
+            return
+        hosted.consumers = None
+        hosted.sessions.follow(None)
+        hosted.machine = ClassicGroup(change.downgraded, limits)
+        hosted.machine.resume(at)
+        if change.rebalance_cause:
+            hosted.machine.maybe_prepare_rebalance(change.rebalance_cause, at)
+        self.coordinator.carry_out(hosted)
+
+    # The requests of classic members.
+
+    async def join(self, shard: GroupShard, hosted: HostedGroup, request: Join) -> JoinResult:
+        """Return the answer to a JoinGroup, once what it changes is written."""
+        conditions = self._conditions(hosted)
+
+        def rule(change: GroupChange) -> JoinResult | Refusal:
+            if hosted.consumers is None or not hosted.consumers.members:
+                return _ANOTHER_TYPE
+            return classic_members.join(change, request, conditions)
+
+        weight = sum(len(each.metadata) for each in request.protocols) // BYTES_OF_NAME
+        answer = await self._ask(partial(self._change, shard, hosted, rule, weight=weight))
+        if isinstance(answer, Refusal):
+            return JoinResult(error=answer.error, member_id=request.member_id)
+        if answer.error is ErrorCode.NONE and hosted.consumers is not None:
+            member = hosted.consumers.members.get(answer.member_id)
+            if member is not None:
+                hosted.sessions.end(TimeLimit.JOIN, member.member_id)
+                hosted.sessions.begin(TimeLimit.SYNC, member, self.coordinator.at.now_ms)
+            self._has_come(shard, hosted, answer.member_id, conditions)
+        return answer
+
+    async def sync(
+        self, shard: GroupShard, hosted: HostedGroup, member_id: str, **request: Any
+    ) -> SyncResult:
+        """Return the partitions of a classic member."""
+        result = await self._look_up(
+            shard,
+            hosted,
+            lambda group: classic_members.sync(group, self.image(), member_id=member_id, **request),
+        )
+        if isinstance(result, Refusal):
+            return SyncResult(error=result.error)
+        if result.error is ErrorCode.NONE:
+            hosted.sessions.end(TimeLimit.SYNC, member_id)
+            self._renew(hosted, member_id)
+        elif result.error is ErrorCode.REBALANCE_IN_PROGRESS:
+            self._must_join(hosted, member_id)
+        return result
+
+    async def classic_heartbeat(
+        self, shard: GroupShard, hosted: HostedGroup, member_id: str, **request: Any
+    ) -> ErrorCode:
+        """Return the answer to a Heartbeat; a classic member learns by it that it has to join."""
+        error = await self._look_up(
+            shard,
+            hosted,
+            lambda group: classic_members.heartbeat(group, member_id=member_id, **request),
+        )
+        if isinstance(error, Refusal):
+            return error.error
+        if error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+            self._renew(hosted, member_id)
+        if error is ErrorCode.REBALANCE_IN_PROGRESS:
+            self._must_join(hosted, member_id)
+        return error
+
+    async def leave(
+        self, shard: GroupShard, hosted: HostedGroup, members: list[tuple[str, str | None]]
+    ) -> list[ErrorCode]:
+        """Remove members of either kind; raise KafkaError where that could not be written."""
+
+        def rule(change: GroupChange) -> list[ErrorCode] | Refusal:
+            if hosted.consumers is None:
+                return _ANOTHER_TYPE
+            return classic_members.leave(change, members, self._conditions(hosted))
+
+        answer = await self._ask(partial(self._change, shard, hosted, rule, weight=len(members)))
+        if isinstance(answer, Refusal):
+            raise KafkaError(answer.error, answer.message)
+        return answer
+
+    async def _look_up(
+        self, shard: GroupShard, hosted: HostedGroup, read: Callable[[ConsumerGroup], T]
+    ) -> T | Refusal:
+        """Return what `read` says of the group, between two changes of it."""
+        async with hosted.consumers_change:
+            if not shard.serves(hosted.group.group_id, hosted):
+                return Refusal(ErrorCode.NOT_COORDINATOR, "the group has moved, or was deleted")
+            return _ANOTHER_TYPE if hosted.consumers is None else read(hosted.consumers)
+
+    def _must_join(self, hosted: HostedGroup, member_id: str) -> None:
+        if hosted.consumers is not None and member_id in hosted.consumers.members:
+            member = hosted.consumers.members[member_id]
+            hosted.sessions.begin_join(member, self.coordinator.at.now_ms)
+            self.coordinator.watch(hosted)
+
     # Time limits.
+
+    def loaded(self, hosted: HostedGroup) -> None:
+        """Begin the time limits of every member."""
+        for member_id in [] if hosted.consumers is None else hosted.consumers.members:
+            self._renew(hosted, member_id)
 
     def look(self, hosted: HostedGroup) -> None:
         """Fence the members of a group that are too late."""
@@ -198,25 +339,23 @@ class ConsumerGroups:
                 self._run, partial(self._fence, hosted, set(late)), _Asked()
             )
 
-    async def _fence(self, hosted: HostedGroup, late: set[str]) -> Refusal | None:
+    async def _fence(self, hosted: HostedGroup, late: set[str]) -> None:
         try:
             shard = self.coordinator.serving(hosted.group.group_id)
         except KafkaError:
-            return None  # another broker has the group, and begins its deadlines anew
+            return  # another broker has the group, and begins its deadlines anew
+        sessions = hosted.sessions
 
         def rule(change: GroupChange) -> None:
             # One that has come meanwhile has a new deadline.
-            gone = [each for each in late & change.group.members.keys() if not sessions.has(each)]
+            gone = {each for each in late & change.group.members.keys() if not sessions.has(each)}
             if gone:
-                fence(change, gone, self.image())
+                fence_or_downgrade(change, gone, self._conditions(hosted))
 
-        sessions = hosted.sessions
         refusal = await self._change(shard, hosted, rule)
         if hosted.consumers is not None and isinstance(refusal, Refusal):
             for member_id in late & hosted.consumers.members.keys():
-                sessions.renew(hosted.consumers, member_id, self.coordinator.at.now_ms)
-        self.coordinator.watch(hosted)
-        return None
+                self._renew(hosted, member_id)
 
     # Regular expressions.
 
@@ -244,7 +383,7 @@ class ConsumerGroups:
 
     async def _resolve(
         self, shard: GroupShard, hosted: HostedGroup, patterns: set[str], image: MetadataImage
-    ) -> Refusal | None:
+    ) -> None:
         look_up = partial(
             resolve,
             sorted(patterns),
@@ -252,7 +391,7 @@ class ConsumerGroups:
             version=image.offset,
             timestamp=self.coordinator.at.wall_ms,
         )
-        refusal: Beat | Refusal | None = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "it has failed")
+        refusal: Refusal | None = _FAILED
         try:
             found = await self.coordinator.seams.offload(look_up)
             refusal = await self._change(
@@ -262,7 +401,6 @@ class ConsumerGroups:
             hosted.is_resolving = False
             if isinstance(refusal, Refusal):
                 hosted.resolved_in = None  # the next heartbeat tries again
-        return None
 
     def described(self, group_id: str) -> ConsumerGroup:
         """Return the group; raise KafkaError where there is none, as `serving` does."""

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, assert_never
+from typing import Any, Protocol, assert_never
 
 import attrs
 import trio
@@ -37,7 +37,7 @@ from replication.groups.rules.effects import (
     Store,
     SyncResult,
 )
-from replication.groups.rules.group import Group, GroupState, Protocol
+from replication.groups.rules.group import Group, GroupState, Protocol as GroupProtocol
 from replication.groups.rules.joining import Join, join
 from replication.groups.rules.presence import heartbeat, leave, sync
 from replication.groups.rules.replay import Replayed, read_batch
@@ -59,6 +59,34 @@ class _Waiting:
     result: JoinResult | SyncResult | None = None
 
 
+class ConsumerGroupRequests(Protocol):
+    """The groups of KIP-848, and the requests of their classic members."""
+
+    image: Callable[[], MetadataImage]
+
+    def loaded(self, hosted: HostedGroup) -> None:
+        """Begin the time limits of a group that has been read from the log."""
+
+    def look(self, hosted: HostedGroup) -> None:
+        """Fence the members that are too late."""
+
+    async def join(self, shard: GroupShard, hosted: HostedGroup, request: Join) -> JoinResult: ...
+
+    async def sync(
+        self, shard: GroupShard, hosted: HostedGroup, member_id: str, **request: Any
+    ) -> SyncResult: ...
+
+    async def classic_heartbeat(
+        self, shard: GroupShard, hosted: HostedGroup, member_id: str, **request: Any
+    ) -> ErrorCode: ...
+
+    async def leave(
+        self, shard: GroupShard, hosted: HostedGroup, members: list[tuple[str, str | None]]
+    ) -> list[ErrorCode]:
+        """Remove members; raise KafkaError where that could not be written."""
+        ...
+
+
 @attrs.define(eq=False, kw_only=True)
 class GroupCoordinator:
     """`run` first, then `apply_metadata` for everything there is."""
@@ -69,8 +97,8 @@ class GroupCoordinator:
     replica_manager: ReplicaManager
     sink: EventSink
     on_bug: Callable[[BaseException], None]
-    on_deadline: Callable[[HostedGroup], None] = lambda _: None
-    """Called for a group of which something is due, beside its classic members."""
+    consumers: "ConsumerGroupRequests" = attrs.field(init=False)
+    """Serves the groups of KIP-848; it is set before `run`."""
     _led: LedShards[GroupShard] = attrs.field(init=False)
     _timers: GroupTimers = attrs.field(init=False)
     forgetting: Forgetting = attrs.field(init=False)
@@ -93,11 +121,7 @@ class GroupCoordinator:
             clock=self.seams.clock,
             timeout_ms=config.offsets_commit_timeout_ms,
             codec=Codec(config.offsets_topic_compression_codec),
-            begin=partial(
-                GroupShard,
-                limits=limits,
-                session_timeout_ms=config.group_consumer_session_timeout_ms,
-            ),
+            begin=partial(GroupShard, limits=limits),
             load=self._load,
             ended=self._ended,
             on_bug=self.on_bug,
@@ -133,9 +157,10 @@ class GroupCoordinator:
         if hosted.group.state is GroupState.DEAD:
             return
         try:
-            hosted.machine.tick(self.at)
-            self.carry_out(hosted)
-            self.on_deadline(hosted)
+            if not hosted.is_upgrading:
+                hosted.machine.tick(self.at)
+                self.carry_out(hosted)
+            self.consumers.look(hosted)
         except Exception as bug:  # noqa: BLE001 - the boundary of a background job
             self.on_bug(bug)
 
@@ -192,7 +217,7 @@ class GroupCoordinator:
             _, hosted = named
             hosted.machine.resume(self.at)
             if hosted.consumers is not None:
-                hosted.sessions.resume(hosted.consumers, self.at.now_ms)
+                self.consumers.loaded(hosted)
             self.carry_out(hosted)
 
     def _ended(self, shard: GroupShard, cause: str) -> None:
@@ -241,25 +266,34 @@ class GroupCoordinator:
             if member_id:
                 return JoinResult(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=member_id)
             hosted = shard.add(Group(group_id))
-        if not self._becomes_classic(hosted):
-            return JoinResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=member_id)
         ticket = next(self._tickets)
         given = f"{request['group_instance_id'] or client_id}-{self._unique()}"
         asked = Join(ticket=ticket, new_member_id=given, client_id=client_id, **request)
+        await self._upgraded(hosted)
+        if hosted.consumers is not None and not self._becomes_classic(hosted):
+            return await self.consumers.join(shard, hosted, asked)
+        if not shard.serves(group_id, hosted):
+            return JoinResult(error=ErrorCode.NOT_COORDINATOR, member_id=member_id)
         join(hosted.machine, asked, self.at)
         result = await self._answer(hosted, ticket)
         assert isinstance(result, JoinResult), "a join is answered as one"
         return result
 
+    async def _upgraded(self, hosted: HostedGroup) -> None:
+        """Return once no consumer group is about to take the place of a classic one."""
+        while hosted.is_upgrading:
+            async with hosted.consumers_change:
+                pass
+
     def _becomes_classic(self, hosted: HostedGroup) -> bool:
-        """Delete a consumer group without members; return False where it has some."""
-        if not hosted.is_empty and hosted.group.state is GroupState.EMPTY:
+        """Delete a consumer group without members; return False where it has some, or may soon."""
+        assert hosted.consumers is not None, "a consumer group becomes a classic one"
+        if hosted.consumers.members or hosted.consumers_change.locked():
             return False
-        if hosted.consumers is not None:
-            change = GroupChange(hosted.consumers)
-            change.delete_group()
-            hosted.log.submit(change.records)
-            hosted.consumers = None
+        change = GroupChange(hosted.consumers)
+        change.delete_group()
+        hosted.log.submit(change.records)
+        hosted.consumers = None
         return True
 
     def _unique(self) -> uuid.UUID:
@@ -276,6 +310,10 @@ class GroupCoordinator:
         hosted = shard.groups.get(group_id)
         if hosted is None:
             return SyncResult(error=ErrorCode.UNKNOWN_MEMBER_ID)
+        await self._upgraded(hosted)
+        if hosted.consumers is not None:
+            del request["assignments"]  # the coordinator assigns
+            return await self.consumers.sync(shard, hosted, member_id, **request)
         ticket = next(self._tickets)
         sync(hosted.machine, ticket=ticket, member_id=member_id, at=self.at, **request)
         result = await self._answer(hosted, ticket)
@@ -292,7 +330,7 @@ class GroupCoordinator:
         assert waiting.result is not None, "just answered"
         return waiting.result
 
-    def heartbeat(
+    async def heartbeat(
         self, group_id: str, *, member_id: str, group_instance_id: str | None, generation: int
     ) -> ErrorCode:
         try:
@@ -304,6 +342,15 @@ class GroupCoordinator:
         hosted = shard.groups.get(group_id)
         if hosted is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
+        await self._upgraded(hosted)
+        if hosted.consumers is not None:
+            return await self.consumers.classic_heartbeat(
+                shard,
+                hosted,
+                member_id,
+                group_instance_id=group_instance_id,
+                generation=generation,
+            )
         return heartbeat(
             hosted.machine,
             member_id=member_id,
@@ -315,13 +362,21 @@ class GroupCoordinator:
     def member_count(self, group_id: str) -> int:
         """Return how many members the group has; raise KafkaError as `serving` does."""
         hosted = self.serving_members(group_id).groups.get(group_id)
-        return 0 if hosted is None else len(hosted.group.members)
+        if hosted is None:
+            return 0
+        return len(hosted.group.members if hosted.consumers is None else hosted.consumers.members)
 
-    def leave_group(self, group_id: str, members: list[tuple[str, str | None]]) -> list[ErrorCode]:
+    async def leave_group(
+        self, group_id: str, members: list[tuple[str, str | None]]
+    ) -> list[ErrorCode]:
         """Remove members by member id, instance id, or both; raise KafkaError as `serving` does."""
-        hosted = self.serving_members(group_id).groups.get(group_id)
+        shard = self.serving_members(group_id)
+        hosted = shard.groups.get(group_id)
         if hosted is None:
             return [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
+        await self._upgraded(hosted)
+        if hosted.consumers is not None:
+            return await self.consumers.leave(shard, hosted, members)
         errors = [
             leave(hosted.machine, member_id=member_id, group_instance_id=instance, at=self.at)
             for member_id, instance in members
@@ -385,7 +440,7 @@ def register_gauges(registry: MetricsRegistry, coordinator: GroupCoordinator) ->
         registry.gauge(MetricName("kafka.coordinator.group", "GroupMetadataManager", name), read)
 
 
-def _any_too_long(names: list[str | None], protocols: Sequence[Protocol]) -> Steps[bool]:
+def _any_too_long(names: list[str | None], protocols: Sequence[GroupProtocol]) -> Steps[bool]:
     """Return whether a record cannot hold one of `names`, or the name of one of `protocols`."""
     are_long = yield from each_of(lambda each: is_too_long(each.name), protocols)
     return is_too_long(*names) or any(are_long)

@@ -63,9 +63,11 @@ class HostedGroup:
         return self.group.state is GroupState.EMPTY and not has_consumers and not is_changing
 
     @property
-    def is_convertible(self) -> bool:
-        """Whether a consumer group may take the place of this classic one: it has no members."""
-        return self.group.state is GroupState.EMPTY and not self.machine.pending
+    def is_upgrading(self) -> bool:
+        """Whether a consumer group is about to take the place of this classic one, which stands
+        still meanwhile.
+        """
+        return self.consumers is None and self.consumers_change.locked()
 
     def are_new_topics(self, image: MetadataImage) -> bool:
         """Return whether there are other topics than those in which patterns were looked up last."""
@@ -85,7 +87,8 @@ class HostedGroup:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        known = (self.machine.next_deadline_ms, self.sessions.next_deadline_ms)
+        of_classic = None if self.is_upgrading else self.machine.next_deadline_ms
+        known = (of_classic, self.sessions.next_deadline_ms)
         return min((each for each in known if each is not None), default=None)
 
 
@@ -94,8 +97,6 @@ class GroupShard(Shard):
     """The groups of one partition of `__consumer_offsets`."""
 
     limits: GroupLimits = attrs.field(kw_only=True)
-    session_timeout_ms: int = attrs.field(kw_only=True)
-    """The session timeout of the members of consumer groups."""
     groups: dict[str, HostedGroup] = attrs.field(factory=dict, init=False)
 
     def __iter__(self) -> Iterator[tuple[str, HostedGroup]]:
@@ -109,7 +110,7 @@ class GroupShard(Shard):
     def add(self, group: Group) -> HostedGroup:
         assert group.group_id not in self.groups, "a group is hosted once"
         machine = ClassicGroup(group, self.limits)
-        hosted = HostedGroup(machine, self.log, Sessions(self.session_timeout_ms))
+        hosted = HostedGroup(machine, self.log, Sessions())
         self.groups[group.group_id] = hosted
         return hosted
 

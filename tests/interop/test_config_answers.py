@@ -77,7 +77,6 @@ ELSEWHERE: Final = frozenset(
 VALUES: Final = {"value", "config_source", "synonyms"}
 DIFFERENT: Final[Mapping[str, set[str]]] = {
     "sasl.enabled.mechanisms": {"value", "synonyms", "read_only"},
-    "group.coordinator.rebalance.protocols": {"value", "synonyms"},
     "log.retention.hours": {"value"},
     "ssl.keystore.type": {"value", "synonyms"},
     "ssl.truststore.type": {"value", "synonyms"},

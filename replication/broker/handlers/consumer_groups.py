@@ -11,7 +11,8 @@ from replication.groups.rules.consumer_group.group import (
     ConsumerGroup,
     ConsumerMember,
 )
-from replication.groups.rules.consumer_group.heartbeat import Caller, Refusal
+from replication.groups.rules.consumer_group.heartbeat import Caller
+from replication.groups.rules.consumer_group.membership import Refusal
 from replication.groups.rules.consumer_group.target import preferred_assignor
 from replication.metadata.rules.image import MetadataImage
 from replication.net.pace import in_steps
@@ -56,7 +57,7 @@ async def consumer_group_heartbeat(
     return ConsumerGroupHeartbeatResponse(
         member_id=answer.member_id,
         member_epoch=answer.member_epoch,
-        heartbeat_interval_ms=node.consumers.settings.heartbeat_interval_ms
+        heartbeat_interval_ms=node.consumers.heartbeat_interval_ms
         if answer.member_epoch >= 0
         else 0,
         assignment=assignment,

@@ -54,7 +54,7 @@ from storage.batch.record_batch import NO_SEQUENCE
 from storage.producers.verification import VerificationGuard
 from storage.types import NO_OFFSET, NO_TOPIC_ID, TopicPartition
 
-GROUP_NOT_FOUND_SINCE = 9  # of OffsetCommit (KIP-848)
+EPOCHS_SINCE = 9  # of OffsetCommit (KIP-848)
 GROUP_NOT_FOUND_IN_TRANSACTION_SINCE = 6  # of TxnOffsetCommit (KIP-1319), and stale epochs too
 GROUP_ERROR_SINCE = 2  # of OffsetFetch; before, each partition had it
 MANY_GROUPS_SINCE = 8  # KIP-709
@@ -72,7 +72,6 @@ async def offset_commit(
     errors, offsets = await in_steps(
         _offsets_to_commit(node, request.topics, now=now, expires=expires)
     )
-    found = context.version >= GROUP_NOT_FOUND_SINCE
     error = await commit_offsets(
         node.groups,
         request.group_id,
@@ -80,9 +79,11 @@ async def offset_commit(
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
         generation=request.generation_id_or_member_epoch,
-        unknown_group=ErrorCode.GROUP_ID_NOT_FOUND if found else ErrorCode.ILLEGAL_GENERATION,
+        knows_epochs=context.version >= EPOCHS_SINCE,
     )
-    if error is not ErrorCode.NONE:
+    if isinstance(error, dict):
+        errors |= error
+    elif error is not ErrorCode.NONE:
         # What is unknown is so at any coordinator; all else failed with the group.
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         errors = {each: code if code is unknown else error for each, code in errors.items()}
@@ -123,7 +124,7 @@ async def txn_offset_commit(
         names_faults=context.version >= GROUP_NOT_FOUND_IN_TRANSACTION_SINCE,
         verify=verify,
     )
-    errors |= dict.fromkeys(offsets, error)
+    errors |= error if isinstance(error, dict) else dict.fromkeys(offsets, error)
     topics = _answer_each(
         request.topics,
         errors.__getitem__,

@@ -111,7 +111,7 @@ def _assignment(given: SyncGroupAssignment) -> tuple[str, bytes]:
 async def heartbeat(
     node: BrokerNode, _: RequestContext, request: HeartbeatRequest
 ) -> HeartbeatResponse:
-    error = node.groups.heartbeat(
+    error = await node.groups.heartbeat(
         request.group_id,
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
@@ -136,7 +136,7 @@ async def leave_group(
             # Each that leaves is work for every member that stays.
             end = start + 1 + STEP // (1 + node.groups.member_count(request.group_id))
             some, start = leaving[start:end], end
-            errors = node.groups.leave_group(request.group_id, some)
+            errors = await node.groups.leave_group(request.group_id, some)
             left += [
                 LeftMember(member_id=member_id, group_instance_id=instance, error_code=error)
                 for (member_id, instance), error in zip(some, errors, strict=True)

@@ -145,7 +145,7 @@ class Group:
         )
         for each in value.members:
             group.add(_member(value, each))
-        group.subscribed = group._subscriptions()
+        group.note_subscriptions()
         return group
 
     def value(self) -> GroupMetadataValue:
@@ -228,6 +228,10 @@ class Group:
     def _known_to_all(self) -> set[str]:
         return set.intersection(*(set(each.protocol_names) for each in self.members.values()))
 
+    def note_subscriptions(self) -> None:
+        """Note the topics that the members read, as they say for the protocol of the group."""
+        self.subscribed = self._subscriptions()
+
     def _subscriptions(self) -> frozenset[str] | None:
         if not self.is_consumers:
             return None
@@ -297,7 +301,7 @@ class Group:
         else:
             self.protocol_name = None
             self.transition(GroupState.EMPTY, wall_ms=wall_ms)
-        self.subscribed = self._subscriptions()
+        self.note_subscriptions()
 
 
 def _member(value: GroupMetadataValue, written: GroupMetadataMember) -> Member:

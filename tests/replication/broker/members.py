@@ -1,6 +1,7 @@
 """Members of a consumer group, for clusters in tests: they speak the wire and know little."""
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -40,6 +41,8 @@ class Member:
     member_id: str = ""
     generation: int = -1
     assignment: bytes = b""
+    share: Callable[[int], bytes] = lambda number: f"part {number}".encode()
+    """The assignment that it makes as the leader for the member of this number."""
 
     async def coordinator(self) -> int:
         """Return the coordinator, once there is one."""
@@ -104,9 +107,7 @@ class Member:
                 protocol_type="consumer",
                 protocol_name="range",
                 assignments=[
-                    SyncGroupAssignment(
-                        member_id=each.member_id, assignment=f"part {number}".encode()
-                    )
+                    SyncGroupAssignment(member_id=each.member_id, assignment=self.share(number))
                     for number, each in enumerate(joined.members)
                 ],
             )

@@ -21,6 +21,11 @@ from replication.wire.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     HeartbeatTopicPartitions,
 )
+from replication.wire.consumer_protocol import (
+    Assignment,
+    TopicPartitions,
+    encode_assignment,
+)
 from replication.wire.delete_groups import DeleteGroupsRequest
 from replication.wire.list_groups import ListGroupsRequest
 from replication.wire.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchTopic
@@ -271,7 +276,7 @@ async def test_patterns_are_looked_up_once_at_a_time_and_miss_no_topic(stage: St
 
 
 @pytest.mark.conformance("CG-72", "CG-115", "CG-133")
-@played_in(reading)
+@played_in(reading, group_consumer_migration_policy="disabled")
 async def test_a_group_has_one_protocol_while_it_has_members(stage: Stage) -> None:
     a, classic = Consumer(stage, member_id="a"), Member(stage)
     await a.joins("t")
@@ -305,3 +310,122 @@ async def test_what_is_refused_says_why(stage: Stage) -> None:
     assert await a.commit(1) is ErrorCode.NONE
     answer = await a.heartbeat(9)
     assert answer.error_code == ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def real(stage: Stage) -> Member:
+    """A classic member that gives all partitions of `t` to the first member."""
+
+    def share(number: int) -> bytes:
+        topics = [] if number else [TopicPartitions(topic="t", partitions=[0, 1, 2, 3])]
+        return encode_assignment(Assignment(assigned_partitions=topics))
+
+    return Member(stage, share=share)
+
+
+async def committed_by_all(*members: Member) -> None:
+    for each in members:
+        assert await each.commit(1) is ErrorCode.NONE
+
+
+@pytest.mark.conformance("CG-132")
+@played_in(reading, brokers=3)
+async def test_a_group_changes_its_protocol_while_members_read(stage: Stage) -> None:
+    classic = real(stage)
+    assert await classic.join() is ErrorCode.NONE
+    assert await classic.commit(5) is ErrorCode.NONE
+    before = classic.generation
+    consumer = Consumer(stage, member_id="c")
+    assert await consumer.joins("t") is ErrorCode.NONE
+    assert consumer.generation > before
+    assert await classic.beat() is ErrorCode.REBALANCE_IN_PROGRESS
+    assert await classic.commit(6) is ErrorCode.NONE, "it has its partitions as before"
+    assert await classic.join() is ErrorCode.NONE
+    await settle(consumer)
+    assert len(consumer.has) == 2
+    assert await consumer.committed() == 6
+    shown = await consumer.shown()
+    types = {each.member_id: each.member_type for each in shown.members}
+    assert types == {"c": 1, classic.member_id: 0}
+    assert (await classic.described()).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+    await stage.cluster.kill_broker(await consumer.coordinator())
+    assert await classic.beat() is ErrorCode.NONE
+    await settle(consumer)
+    await committed_by_all(classic, consumer)
+
+    await consumer.heartbeat(-1)
+    assert (await consumer.shown()).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert await classic.beat() is ErrorCode.REBALANCE_IN_PROGRESS
+    assert await classic.join() is ErrorCode.NONE
+    assert (await classic.described()).group_state == "Stable"
+    await stage.cluster.kill_broker(await consumer.coordinator())
+    assert await classic.beat() is ErrorCode.NONE
+    assert await consumer.committed() == 1
+
+
+@played_in(reading)
+async def test_joins_that_wait_are_answered_when_the_group_is_upgraded(stage: Stage) -> None:
+    first, second = real(stage), real(stage)
+    assert await first.join() is ErrorCode.NONE
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(second.join)  # waits for the first member to join again
+        for _ in range(4):
+            await second.a_moment()
+        consumer = Consumer(stage, member_id="c")
+        assert await consumer.joins("t") is ErrorCode.NONE
+    assert await first.join() is ErrorCode.NONE
+    assert len((await consumer.shown()).members) == 3
+
+
+@played_in(reading)
+async def test_a_classic_member_that_is_silent_is_removed(stage: Stage) -> None:
+    consumer, classic = Consumer(stage, member_id="c"), real(stage)
+    assert await consumer.joins("t") is ErrorCode.NONE
+    assert await classic.join() is ErrorCode.NONE
+    for _ in range(11):  # its own session timeout is 10 s
+        assert len((await consumer.shown()).members) == 2
+        await stage.client.seams.clock.sleep(0.9)
+        await consumer.beats()
+    await stage.client.seams.clock.sleep(1)
+    assert [each.member_id for each in (await consumer.shown()).members] == ["c"]
+    assert await classic.beat() is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@played_in(reading)
+async def test_a_classic_member_that_does_not_join_again_is_removed(stage: Stage) -> None:
+    consumer, classic = Consumer(stage, member_id="c"), real(stage)
+    assert await consumer.joins("t") is ErrorCode.NONE
+    assert await classic.join() is ErrorCode.NONE
+    other = Consumer(stage, member_id="d")
+    assert await other.joins("t") is ErrorCode.NONE
+    error = ErrorCode.NONE
+    for _ in range(25):  # its rebalance timeout is 20 s
+        await stage.client.seams.clock.sleep(1)
+        await consumer.beats()
+        await other.beats()
+        error = await classic.beat()
+    assert error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@played_in(reading)
+async def test_members_of_both_kinds_leave_by_leave_group(stage: Stage) -> None:
+    consumer, classic = Consumer(stage, member_id="c"), real(stage)
+    assert await consumer.joins("t") is ErrorCode.NONE
+    assert await classic.join() is ErrorCode.NONE
+    assert await classic.leave() is ErrorCode.NONE
+    assert await classic.leave() is ErrorCode.UNKNOWN_MEMBER_ID
+    assert [each.member_id for each in (await consumer.shown()).members] == ["c"]
+
+
+@played_in(reading)
+async def test_a_late_commit_is_taken_for_what_the_member_still_has(stage: Stage) -> None:
+    a, b = Consumer(stage, member_id="a"), Consumer(stage, member_id="b")
+    await a.joins("t")
+    await b.joins("t")
+    await settle(a, b)
+    epoch, kept = a.generation, min(a.has)
+    lost = min(b.has)
+    assert epoch > 1
+    a.generation = 1
+    assert await a.commit(3, partition=kept) is ErrorCode.NONE
+    assert await a.commit(3, partition=lost) is ErrorCode.STALE_MEMBER_EPOCH

@@ -24,7 +24,7 @@ are in the log, and is dropped if they are not.
 """
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, assert_never
 
 import attrs
@@ -47,7 +47,10 @@ from replication.groups.rules.consumer_group.records import (
     record_of,
     tombstone_of,
 )
+from replication.groups.rules.group import Group
+from replication.groups.rules.records import group_record
 from replication.wire.consumer_group_heartbeat import LEAVE_EPOCH
+from replication.wire.consumer_protocol import PROTOCOL_TYPE
 from storage.types import TopicId
 
 NO_ASSIGNMENT: Final[Assignment] = {}
@@ -99,9 +102,31 @@ class ConsumerMember:
     state: ConsumerMemberState = ConsumerMemberState.STABLE
     assigned: Assignment = NO_ASSIGNMENT
     pending_revocation: Assignment = NO_ASSIGNMENT
+    epochs: Mapping[TopicId, Mapping[int, int]] = attrs.field(factory=dict)
+    """The assignment epoch at which it was given each partition of these two (KIP-1251)."""
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is ConsumerMemberState.STABLE and self.member_epoch == assignment_epoch
+
+    def with_epochs_of(
+        self, known: Mapping[TopicId, Mapping[int, int]], given_at: int = 0
+    ) -> "ConsumerMember":
+        """Return the member with the epochs of `known` for its partitions, and `given_at` for those
+        that are not there.
+        """
+        epochs: dict[TopicId, dict[int, int]] = {}
+        for assignment in (self.assigned, self.pending_revocation):
+            for topic_id, partitions in assignment.items():
+                before = known.get(topic_id, {})
+                of_topic = epochs.setdefault(topic_id, {})
+                of_topic.update((each, before.get(each, given_at)) for each in partitions)
+        return attrs.evolve(self, epochs=epochs)
+
+    def having(self, assigned: Assignment, epoch: int) -> "ConsumerMember":
+        """Return the member, stable in this epoch with these partitions."""
+        return attrs.evolve(
+            self, member_epoch=epoch, previous_member_epoch=epoch, assigned=assigned
+        ).with_epochs_of({}, epoch)
 
     def metadata_value(self) -> ConsumerGroupMemberMetadataValue:
         return ConsumerGroupMemberMetadataValue(
@@ -121,9 +146,19 @@ class ConsumerMember:
             member_epoch=self.member_epoch,
             previous_member_epoch=self.previous_member_epoch,
             state=self.state.value,
-            assigned_partitions=_current(self.assigned),
-            partitions_pending_revocation=_current(self.pending_revocation),
+            assigned_partitions=self._current(self.assigned),
+            partitions_pending_revocation=self._current(self.pending_revocation),
         )
+
+    def _current(self, assignment: Assignment) -> list[CurrentTopicPartitions]:
+        return [
+            CurrentTopicPartitions(
+                topic_id=topic_id,
+                partitions=sorted(partitions),
+                assignment_epochs=[self.epochs[topic_id][each] for each in sorted(partitions)],
+            )
+            for topic_id, partitions in sorted(assignment.items())
+        ]
 
     def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> "ConsumerMember":
         return attrs.evolve(
@@ -140,6 +175,16 @@ class ConsumerMember:
         )
 
     def with_current(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> "ConsumerMember":
+        """Return the member with what a record says that it has.
+
+        A partition without an epoch in the record, as Kafka 4.1 writes it, has the member's.
+        """
+        written = [*value.assigned_partitions, *value.partitions_pending_revocation]
+        epochs: dict[TopicId, dict[int, int]] = {}
+        for each in written:
+            if each.assignment_epochs is not None:
+                of_topic = epochs.setdefault(each.topic_id, {})
+                of_topic.update(zip(each.partitions, each.assignment_epochs, strict=False))
         return attrs.evolve(
             self,
             member_epoch=value.member_epoch,
@@ -147,7 +192,7 @@ class ConsumerMember:
             state=ConsumerMemberState.of(value.state),
             assigned=_assignment(value.assigned_partitions),
             pending_revocation=_assignment(value.partitions_pending_revocation),
-        )
+        ).with_epochs_of(epochs, max(value.member_epoch, 0))
 
 
 @attrs.define
@@ -206,6 +251,18 @@ class ConsumerGroup:
 
     def subscribed_topics(self) -> frozenset[str]:
         return frozenset[str]().union(*map(self.topics_of, self.members.values()))
+
+    def supports_classic(self, protocol_type: str, protocols: Collection[str]) -> bool:
+        """Return whether a classic member with these protocols may join: one of them has to be
+        known to every classic member.
+        """
+        if protocol_type != PROTOCOL_TYPE:
+            return False
+        common = set(protocols)
+        for each in self.members.values():
+            if each.classic is not None:
+                common &= {protocol.name for protocol in each.classic.supported_protocols}
+        return bool(common)
 
     def copy(self) -> "ConsumerGroup":
         """Return a group that can be changed without this one; members and assignments are frozen."""
@@ -322,6 +379,10 @@ class GroupChange:
     group: ConsumerGroup
     """The group as it is; once there are records, a copy to which they have been applied."""
     records: list[KeyAndValue] = attrs.field(factory=list, init=False)
+    downgraded: Group | None = attrs.field(default=None, init=False)
+    """The classic group that takes the place of this one, once the records are written."""
+    rebalance_cause: str = attrs.field(default="", init=False)
+    """Why `downgraded` has to rebalance; empty where it need not."""
 
     def put(self, value: ConsumerGroupValue, name: str = "") -> None:
         """Add a record; `name` is the member or the pattern, if it is of one."""
@@ -351,6 +412,12 @@ class GroupChange:
         self.delete(ConsumerGroupTargetAssignmentMemberValue, member_id)
         self.delete(ConsumerGroupMemberMetadataValue, member_id)
 
+    def downgrade(self, classic: Group, *, cause: str) -> None:
+        """Put a classic group in the place of this one, which rebalances if there is a `cause`."""
+        self.delete_group()
+        self.records.append(group_record(classic.group_id, classic.value()))
+        self.downgraded, self.rebalance_cause = classic, cause
+
     def delete_group(self) -> None:
         """Delete every record of the group."""
         group = self.group
@@ -365,13 +432,6 @@ class GroupChange:
         ):
             for name in names:
                 self.delete(kind, name)
-
-
-def _current(assignment: Assignment) -> list[CurrentTopicPartitions]:
-    return [
-        CurrentTopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
-        for topic_id, partitions in sorted(assignment.items())
-    ]
 
 
 def _assignment(

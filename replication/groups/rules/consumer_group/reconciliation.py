@@ -19,7 +19,7 @@ a member that revokes nothing reads on all the while.
 (Kafka: CurrentAssignmentBuilder.)
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import attrs
 
@@ -41,19 +41,25 @@ def reconcile(
     target: Assignment,
     is_owned: IsOwned,
     owned: Assignment | None,
+    subscribed: Collection[TopicId],
+    subscription_changed: bool = False,
 ) -> ConsumerMember | None:
     """Return the member one step further, or as it is; None where it must be fenced.
 
-    `owned` is what the member says that it has; None where it says nothing.
+    `owned` is what the member says that it has; None where it says nothing. It gets no partition
+    of a topic that is not among the `subscribed` ones, and gives those up that it has.
     """
-    step = _Step(member, target_epoch, target, is_owned, owned)
+    wanted = _without_empty((each, target[each]) for each in target if each in subscribed)
+    step = _Step(member, target_epoch, wanted, is_owned, owned)
     match member.state:
         case ConsumerMemberState.STABLE:
-            return member if member.member_epoch == target_epoch else step.take(member.member_epoch)
+            if member.member_epoch != target_epoch:
+                return step.take(member.member_epoch)
+            return step.unsubscribe(subscribed) if subscription_changed else member
         case ConsumerMemberState.UNREVOKED_PARTITIONS:
             if step.still_has(member.pending_revocation):
-                return member
-            return step.take(member.member_epoch + 1)
+                return step.unsubscribe(subscribed) if subscription_changed else member
+            return step.take(member.member_epoch)
         case ConsumerMemberState.UNRELEASED_PARTITIONS:
             return step.take(member.member_epoch)
         case ConsumerMemberState.UNKNOWN:
@@ -88,7 +94,7 @@ class _Step:
         revoked = _minus(had, kept)
         missing = _minus(self.target, kept)
         free = _without_empty(
-            (topic_id, frozenset(each for each in partitions if not self.is_owned(topic_id, each)))
+            (topic_id, frozenset(each for each in partitions if self._is_free(topic_id, each)))
             for topic_id, partitions in missing.items()
         )
         if revoked and self.still_has(revoked):
@@ -99,6 +105,31 @@ class _Step:
         state = ConsumerMemberState.UNRELEASED_PARTITIONS if waits else ConsumerMemberState.STABLE
         return self._moved(state, self.target_epoch, _plus(kept, free))
 
+    def unsubscribe(self, subscribed: Collection[TopicId]) -> ConsumerMember:
+        """Return the member without the topics that it no longer reads, in the epoch that it has."""
+        member = self.member
+        gone = _without_empty(
+            (each, partitions)
+            for each, partitions in member.assigned.items()
+            if each not in subscribed
+        )
+        if not gone:
+            return member
+        kept = _minus(member.assigned, gone)
+        pending = _plus(member.pending_revocation, gone)
+        revokes = self.still_has(pending)
+        return self._moved(
+            ConsumerMemberState.UNREVOKED_PARTITIONS if revokes else member.state,
+            member.member_epoch,
+            kept,
+            pending=pending if revokes else member.pending_revocation,
+        )
+
+    def _is_free(self, topic_id: TopicId, partition: int) -> bool:
+        """Return whether nobody else has the partition; the member may be about to give it up."""
+        is_mine = partition in self.member.pending_revocation.get(topic_id, frozenset())
+        return is_mine or not self.is_owned(topic_id, partition)
+
     def _moved(
         self,
         state: ConsumerMemberState,
@@ -107,6 +138,10 @@ class _Step:
         *,
         pending: Assignment = NO_ASSIGNMENT,
     ) -> ConsumerMember:
+        # A partition that was to be revoked, and is given back, counts as given now.
+        had = attrs.evolve(self.member, pending_revocation=NO_ASSIGNMENT)
+        kept = had if pending is NO_ASSIGNMENT else self.member
+        epochs = kept.with_epochs_of(self.member.epochs).epochs
         return attrs.evolve(
             self.member,
             state=state,
@@ -114,7 +149,7 @@ class _Step:
             previous_member_epoch=self.member.member_epoch,
             assigned=assigned,
             pending_revocation=pending,
-        )
+        ).with_epochs_of(epochs, self.target_epoch)
 
 
 def _without_empty(topics: Iterator[tuple[TopicId, frozenset[int]]]) -> Assignment:

@@ -9,8 +9,8 @@
            16  group, pattern   the topics that a regular expression matches
     value   version 0, which is flexible; none: a tombstone
 
-Rule 1: values are written as Kafka 4.1 writes them. The two tagged fields that Kafka 4.3 has added
-are read, and written where they are set; an older broker skips them.
+Rule 1: values are written as Kafka 4.3 writes them. An older broker skips the two tagged fields that
+4.3 has added.
 
 Rule 2: a value of another version is refused, since its key is known.
 

@@ -1,11 +1,15 @@
-"""The time limits of a group's members: sessions, and revocations.
+"""The time limits of a group's members.
 
-A session ends some time after the last heartbeat. A member that has to give partitions up has its
-own rebalance time limit for it, from the moment of that response. A member that is too late is
-fenced, so that no other member waits for ever.
+    session      ends some time after the last heartbeat; a classic member names that time itself
+    revocation   a member that has to give partitions up: its rebalance timeout, from that response
+    join, sync   a classic member that has to join again, or has joined and has to sync:
+                 its rebalance timeout
 
+A member that is too late is fenced, so that no other member waits for ever.
 The deadlines are not in the log: a coordinator that takes over begins each of them anew.
 """
+
+import enum
 
 import attrs
 
@@ -16,56 +20,84 @@ from replication.groups.rules.consumer_group.group import (
 )
 
 
+class TimeLimit(enum.Enum):
+    """What a member has to do in time; the values say what became of it."""
+
+    SESSION = "its session has expired"
+    REVOKE = "it did not revoke its partitions in time"
+    JOIN = "it did not join again in time"
+    SYNC = "it did not sync in time"
+
+
 @attrs.define(eq=False)
 class Sessions:
     """The deadlines of one group, on the monotonic clock, in milliseconds."""
 
-    session_timeout_ms: int
-    _sessions: dict[str, int] = attrs.field(factory=dict)
-    _revocations: dict[str, tuple[ConsumerMember, int]] = attrs.field(factory=dict)
+    _deadlines: dict[TimeLimit, dict[str, int]] = attrs.field(
+        factory=lambda: {each: {} for each in TimeLimit}
+    )
+    _revoking: dict[str, ConsumerMember] = attrs.field(factory=dict)
 
-    def resume(self, group: ConsumerGroup, now_ms: int) -> None:
-        """Begin the deadlines of every member."""
-        for member_id in group.members:
-            self.renew(group, member_id, now_ms)
-
-    def renew(self, group: ConsumerGroup, member_id: str, now_ms: int) -> None:
+    def renew(
+        self, group: ConsumerGroup, member_id: str, now_ms: int, *, session_timeout_ms: int
+    ) -> None:
         """Note a heartbeat; `group` is as the heartbeat left it."""
         member = group.members[member_id]
-        self._sessions[member_id] = now_ms + self.session_timeout_ms
-        if member.state is not ConsumerMemberState.UNREVOKED_PARTITIONS:
-            self._revocations.pop(member_id, None)
-        elif self._revocations.get(member_id, (None, 0))[0] != member:
-            self._revocations[member_id] = (member, now_ms + member.rebalance_timeout_ms)
+        if member.classic is not None:
+            session_timeout_ms = member.classic.session_timeout_ms
+        self._deadlines[TimeLimit.SESSION][member_id] = now_ms + session_timeout_ms
+        is_revoking = member.state is ConsumerMemberState.UNREVOKED_PARTITIONS
+        if not is_revoking or member.classic is not None:
+            self._deadlines[TimeLimit.REVOKE].pop(member_id, None)
+        elif not self._is_timed(member):
+            self._revoking[member_id] = member
+            self.begin(TimeLimit.REVOKE, member, now_ms)
+
+    def _is_timed(self, member: ConsumerMember) -> bool:
+        known = member.member_id in self._deadlines[TimeLimit.REVOKE]
+        return known and self._revoking[member.member_id] == member
+
+    def begin(self, limit: TimeLimit, member: ConsumerMember, now_ms: int) -> None:
+        """Give a member its rebalance timeout from now on."""
+        self._deadlines[limit][member.member_id] = now_ms + member.rebalance_timeout_ms
+
+    def begin_join(self, member: ConsumerMember, now_ms: int) -> None:
+        """Give a classic member its rebalance timeout to join again, unless that runs already."""
+        if member.member_id not in self._deadlines[TimeLimit.JOIN]:
+            self.begin(TimeLimit.JOIN, member, now_ms)
+
+    def end(self, limit: TimeLimit, member_id: str) -> None:
+        """Note that the member has done in time what it had to."""
+        self._deadlines[limit].pop(member_id, None)
 
     def has(self, member_id: str) -> bool:
         """Return whether the member is expected to send a heartbeat."""
-        return member_id in self._sessions
+        return member_id in self._deadlines[TimeLimit.SESSION]
 
-    def follow(self, group: ConsumerGroup) -> None:
-        """Forget the members that the group no longer has."""
-        for deadlines in (self._sessions, self._revocations):
-            for member_id in deadlines.keys() - group.members.keys():
+    def follow(self, group: ConsumerGroup | None) -> None:
+        """Forget the members that the group no longer has; all, if there is no group."""
+        members = {} if group is None else group.members
+        for deadlines in self._deadlines.values():
+            for member_id in deadlines.keys() - members.keys():
                 del deadlines[member_id]
+        for member_id in self._revoking.keys() - self._deadlines[TimeLimit.REVOKE].keys():
+            del self._revoking[member_id]
 
     @property
     def next_deadline_ms(self) -> int | None:
-        ends = [end_ms for _, end_ms in self._revocations.values()]
-        return min([*self._sessions.values(), *ends], default=None)
+        return min(
+            (end_ms for each in self._deadlines.values() for end_ms in each.values()), default=None
+        )
 
     def take_late(self, now_ms: int) -> dict[str, str]:
         """Return the members that are too late, each with the reason; their deadlines are over."""
         found = {
-            member_id: "it did not revoke its partitions in time"
-            for member_id, (_, end_ms) in self._revocations.items()
+            member_id: limit.value
+            for limit in reversed(TimeLimit)
+            for member_id, end_ms in self._deadlines[limit].items()
             if end_ms <= now_ms
         }
-        found |= {
-            member_id: "its session has expired"
-            for member_id, end_ms in self._sessions.items()
-            if end_ms <= now_ms
-        }
-        for member_id in found:
-            self._sessions.pop(member_id, None)
-            self._revocations.pop(member_id, None)
+        for deadlines in self._deadlines.values():
+            for member_id in found.keys() & deadlines.keys():
+                del deadlines[member_id]
         return found

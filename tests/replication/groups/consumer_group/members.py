@@ -14,12 +14,11 @@ from replication.groups.rules.consumer_group.group import (
     GroupChange,
     replay,
 )
-from replication.groups.rules.consumer_group.heartbeat import (
-    Beat,
-    Caller,
+from replication.groups.rules.consumer_group.heartbeat import Beat, Caller, heartbeat
+from replication.groups.rules.consumer_group.membership import (
+    Conditions,
     ConsumerGroupSettings,
     Refusal,
-    heartbeat,
 )
 from replication.groups.rules.consumer_group.records import parse
 from replication.metadata.rules.image import (
@@ -33,6 +32,7 @@ from replication.wire.consumer_group_heartbeat import (
     HeartbeatTopicPartitions,
 )
 
+WALL_MS = 1_700_000_000_000
 CALLER = Caller(client_id="client", client_host="/host")
 
 
@@ -83,6 +83,9 @@ class Desk:
     def begin(self) -> GroupChange:
         return GroupChange(self.group)
 
+    def conditions(self, *, image_changed: bool = True) -> Conditions:
+        return Conditions(self.image, self.settings, WALL_MS, image_changed=image_changed)
+
     def keep(self, change: GroupChange) -> None:
         self.group = change.group
         self.keys = [int.from_bytes(each.key[:2]) for each in change.records]
@@ -98,9 +101,7 @@ class Desk:
             **fields,
         )
         change = self.begin()
-        answer = heartbeat(
-            change, request, CALLER, self.image, self.settings, image_changed=image_changed
-        )
+        answer = heartbeat(change, request, CALLER, self.conditions(image_changed=image_changed))
         if isinstance(answer, Beat):
             self.keep(change)
         return answer
@@ -141,6 +142,6 @@ class Desk:
         groups: dict[str, ConsumerGroup] = {}
         for key, value in self.log:
             entry = parse(key, value)
-            assert entry is not None
-            replay(groups, entry)
+            if entry is not None:  # not the record of a classic group
+                replay(groups, entry)
         return groups.get("g")

@@ -1,5 +1,7 @@
 """A consumer group is what its records add up to."""
 
+from typing import Any
+
 import attrs
 import pytest
 
@@ -12,7 +14,7 @@ from replication.groups.rules.consumer_group.group import (
     ConsumerMemberState,
     GroupChange,
 )
-from replication.groups.rules.consumer_group.heartbeat import commit_fault
+from replication.groups.rules.consumer_group.membership import commit_faults
 from replication.groups.rules.consumer_group.records import (
     ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -28,10 +30,12 @@ from replication.groups.rules.consumer_group.target import (
     preferred_assignor,
     raise_epoch,
 )
+from storage.types import TopicPartition
 from tests.replication.groups.consumer_group.members import Desk, image_of, of, topic_id
 
 
 def put(desk: Desk, member: ConsumerMember) -> None:
+    member = member.with_epochs_of(member.epochs, member.member_epoch)
     change = desk.begin()
     change.put(member.metadata_value(), member.member_id)
     change.put(member.current_value(), member.member_id)
@@ -188,10 +192,18 @@ def test_tombstones_of_an_unknown_group_change_nothing(desk: Desk) -> None:
     assert desk.replayed() is None
 
 
+def faults(desk: Desk, member_id: str, epoch: int, **how: Any) -> Any:
+    partition = TopicPartition("a", 0)
+    found = commit_faults(
+        desk.group, [partition], desk.image, member_id=member_id, member_epoch=epoch, **how
+    )
+    return found.get(partition) if isinstance(found, dict) else found
+
+
 @pytest.mark.conformance("CG-68", "CG-69", "CG-71")
 def test_a_commit_names_a_member_and_its_epoch(desk: Desk) -> None:
-    assert commit_fault(desk.group, member_id="", member_epoch=-1) is ErrorCode.NONE
-    assert commit_fault(desk.group, member_id="m", member_epoch=1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert faults(desk, "", -1) is ErrorCode.NONE
+    assert faults(desk, "m", 1) is ErrorCode.UNKNOWN_MEMBER_ID
     put(desk, ConsumerMember(member_id="m", member_epoch=5))
     classic = ClassicMemberMetadata(session_timeout_ms=1)
     put(desk, ConsumerMember(member_id="c", member_epoch=5, classic=classic))
@@ -202,4 +214,17 @@ def test_a_commit_names_a_member_and_its_epoch(desk: Desk) -> None:
         ("m", 6, ErrorCode.STALE_MEMBER_EPOCH),
         ("c", 4, ErrorCode.ILLEGAL_GENERATION),
     ):
-        assert commit_fault(desk.group, member_id=member_id, member_epoch=epoch) is expected
+        assert faults(desk, member_id, epoch) is expected
+    assert faults(desk, "m", 5, from_old_client=True) is ErrorCode.UNSUPPORTED_VERSION
+    assert faults(desk, "c", 5, from_old_client=True) is ErrorCode.NONE
+
+
+def test_a_late_commit_counts_for_what_the_member_had_then(desk: Desk) -> None:
+    member = ConsumerMember(member_id="m", assigned=of(a={0})).having(of(a={0}), 3)
+    put(desk, attrs.evolve(member, member_epoch=5, pending_revocation={}))
+    assert desk.replayed() == desk.group
+    assert faults(desk, "m", 3) is ErrorCode.NONE
+    assert faults(desk, "m", 4) is ErrorCode.NONE
+    assert faults(desk, "m", 2) is ErrorCode.STALE_MEMBER_EPOCH
+    put(desk, attrs.evolve(member, member_epoch=5, assigned={}, pending_revocation=of(a={0})))
+    assert faults(desk, "m", 4) is ErrorCode.NONE, "what it has yet to give up is still its own"

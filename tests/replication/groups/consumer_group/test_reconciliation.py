@@ -1,5 +1,7 @@
 """The steps of one member towards its target: the cases of Kafka's CurrentAssignmentBuilderTest."""
 
+from typing import Any
+
 import attrs
 import pytest
 
@@ -37,13 +39,15 @@ def step(
     others: Assignment | None = None,
     owned: Assignment | None = None,
 ) -> ConsumerMember | None:
-    return reconcile(
+    moved = reconcile(
         before,
         target_epoch=epoch,
         target=target,
         is_owned=lambda topic, number: number in (others or {}).get(topic, frozenset()),
         owned=owned,
+        subscribed=[*target, *before.assigned],
     )
+    return moved if moved is None or moved is before else attrs.evolve(moved, epochs={})
 
 
 def after(
@@ -78,7 +82,7 @@ def test_a_member_revokes_before_it_receives() -> None:
     assert step(revoking, less, owned=of(a={2, 3}, b={4, 5, 6})) is revoking
     lesser = of(a={3}, b={6})
     assert step(revoking, lesser, epoch=12, owned=less) == after(
-        UNREVOKED, 11, lesser, of(a={2}, b={5})
+        UNREVOKED, 10, lesser, of(a={2}, b={5})
     )
     more = of(a={2, 3, 4}, b={5, 6, 7})
     assert step(revoking, more, owned=less, others=of(a={4})) == after(
@@ -103,3 +107,50 @@ def test_a_member_in_a_state_of_a_later_version_begins_anew() -> None:
     assert step(unknown, of(a={1}), owned=of(a={1})) is None
     assert step(unknown, of(a={1}), owned={}) == after(STABLE, 11, of(a={1}))
     assert topic_id("a") in HAS
+
+
+def test_a_partition_keeps_the_epoch_at_which_it_was_given() -> None:
+    stable = ConsumerMember(member_id="m").having(of(a={1, 2}), 10)
+    target = of(a={2, 3})
+
+    def moved(before: ConsumerMember, target: Assignment, **how: Any) -> ConsumerMember:
+        after = reconcile(
+            before, target=target, is_owned=lambda *_: False, subscribed=[*target], **how
+        )
+        assert after is not None
+        return after
+
+    revoking = moved(stable, target, target_epoch=12, owned=None)
+    assert revoking.epochs == {topic_id("a"): {1: 10, 2: 10}}
+    settled = moved(revoking, target, target_epoch=12, owned=of(a={2}))
+    assert settled.epochs == {topic_id("a"): {2: 10, 3: 12}}
+    given_back = moved(revoking, of(a={1, 2}), target_epoch=13, owned=of(a={2}))
+    assert given_back.epochs == {topic_id("a"): {1: 13, 2: 10}}, "it was revoked in between"
+
+
+def test_a_member_gives_up_at_once_what_it_no_longer_reads() -> None:
+    stable = ConsumerMember(member_id="m").having(of(a={1}, b={2}), 10)
+
+    def step(before: ConsumerMember, owned: Assignment | None) -> ConsumerMember | None:
+        return reconcile(
+            before,
+            target_epoch=10,
+            target=of(a={1}, b={2}),
+            is_owned=lambda *_: True,
+            owned=owned,
+            subscribed=[topic_id("a")],
+            subscription_changed=True,
+        )
+
+    revoking = step(stable, None)
+    assert revoking is not None
+    assert (revoking.state, revoking.member_epoch) == (UNREVOKED, 10)
+    assert (revoking.assigned, revoking.pending_revocation) == (of(a={1}), of(b={2}))
+    given_up = step(stable, of(a={1}))
+    assert given_up is not None
+    assert (given_up.state, given_up.assigned, given_up.pending_revocation) == (
+        STABLE,
+        of(a={1}),
+        {},
+    )
+    assert step(revoking, None) == revoking

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from replication.groups.rules.consumer_group.assignors import Assignment
 from replication.groups.rules.consumer_group.group import ConsumerGroupState
-from replication.groups.rules.consumer_group.heartbeat import Refusal, fence
+from replication.groups.rules.consumer_group.membership import Refusal, fence
 from tests.replication.groups.consumer_group.members import Desk, image_of, topic_partitions
 
 MEMBERS = st.sampled_from("abcde")
