@@ -7,6 +7,7 @@ import attrs
 
 from replication.broker.handlers import CONSUMER_GROUP_APIS, BrokerNode, broker_handlers
 from replication.config import BrokerConfig, TopicConfig
+from replication.config.group import GroupConfig
 from replication.errors import OnBug
 from replication.events import EventSink, SegmentsDeleted
 from replication.faults.node_faults import FaultGate, Faults
@@ -170,8 +171,9 @@ class Wiring:
             image=lambda: metadata.image,
             settings=settings,
             regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
-            session_timeout_ms=config.group_consumer_session_timeout_ms,
-            heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+            config_of=lambda group_id: GroupConfig.in_force(
+                metadata.image.group_configs.get(group_id, {}), config
+            ),
         )
 
     def _handlers(self, node: BrokerNode, metadata: MetadataCache) -> dict[ApiKey, Handler]:

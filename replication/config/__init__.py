@@ -17,6 +17,7 @@ and the error suggests the nearest known key.
     dynamic.py      values set while the node runs, and what DescribeConfigs says of every key
     alter.py        changes applied to the values set so far
     topic.py        a topic's overrides, and its broker's values for the rest: TopicConfig
+    group.py        the same for a consumer group: GroupConfig
 """
 
 import importlib

@@ -848,6 +848,30 @@ class BrokerConfig(SecurityKeys):
         " rebalances faster, and cost requests.",
         at_least=1,
     )
+    group_consumer_min_session_timeout_ms: int = whole(
+        45_000,
+        "The shortest session timeout, in milliseconds, that may be set for one consumer group"
+        " (`consumer.session.timeout.ms`).",
+        at_least=1,
+    )
+    group_consumer_max_session_timeout_ms: int = whole(
+        60_000,
+        "The longest session timeout, in milliseconds, that may be set for one consumer group"
+        " (`consumer.session.timeout.ms`).",
+        at_least=1,
+    )
+    group_consumer_min_heartbeat_interval_ms: int = whole(
+        5_000,
+        "The shortest time between two heartbeats, in milliseconds, that may be set for one"
+        " consumer group (`consumer.heartbeat.interval.ms`).",
+        at_least=1,
+    )
+    group_consumer_max_heartbeat_interval_ms: int = whole(
+        15_000,
+        "The longest time between two heartbeats, in milliseconds, that may be set for one"
+        " consumer group (`consumer.heartbeat.interval.ms`).",
+        at_least=1,
+    )
     group_consumer_max_size: int = whole(
         2**31 - 1,
         "The largest number of members in one consumer group (KIP-848). The default means no"

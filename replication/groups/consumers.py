@@ -20,6 +20,7 @@ from typing import Any, Final, Generic, TypeVar
 import attrs
 import trio
 
+from replication.config.group import GroupConfig
 from replication.coordinator.log import is_too_long
 from replication.coordinator.rules import write_error
 from replication.errors import ErrorCode, KafkaError
@@ -80,8 +81,8 @@ class ConsumerGroups:
     image: Callable[[], MetadataImage]
     settings: ConsumerGroupSettings
     regex_refresh_interval_ms: int
-    session_timeout_ms: int
-    heartbeat_interval_ms: int
+    config_of: Callable[[str], GroupConfig]
+    """Returns the settings of a group as they are now, by its name."""
 
     def __attrs_post_init__(self) -> None:
         self.coordinator.consumers = self
@@ -169,7 +170,7 @@ class ConsumerGroups:
     def _renew(self, hosted: HostedGroup, member_id: str) -> None:
         consumers, now_ms = hosted.consumers, self.coordinator.at.now_ms
         if consumers is not None and member_id in consumers.members:
-            timeout_ms = self.session_timeout_ms
+            timeout_ms = self.config_of(consumers.group_id).session_timeout_ms
             hosted.sessions.renew(consumers, member_id, now_ms, session_timeout_ms=timeout_ms)
         self.coordinator.watch(hosted)
 

@@ -1,6 +1,7 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: the configuration of topics and brokers.
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: the configuration of topics, brokers and
+groups.
 
-A broker describes itself and topics. It refuses a request about another broker, as in Kafka,
+A broker describes itself, topics and consumer groups. It refuses a request about another broker, as in Kafka,
 because only a node knows its own properties file.
 
 A change is checked here first, and for the same reason only here can the values of a broker be
@@ -22,6 +23,7 @@ from replication.broker.handlers.node import BrokerNode
 from replication.config import ConfigChange, ConfigEntry, ConfigOperation, ConfigType
 from replication.config.alter import altered, check_changes
 from replication.config.dynamic import DESCRIBED
+from replication.config.group import describe_group
 from replication.config.known import is_of_listener
 from replication.config.topic import describe_topic
 from replication.controller.rules.configs import Resource, answer
@@ -87,6 +89,10 @@ def _describe(
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return _refused(resource, error, f"there is no topic {name}")
         entries = describe_topic(topic.configs, config)
+    elif resource.resource_type == ConfigResourceType.GROUP:
+        if not name:
+            return _refused(resource, ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        entries = describe_group(node.metadata.image.group_configs.get(name, {}), config)
     elif resource.resource_type != ConfigResourceType.BROKER:
         message = f"resource type {resource.resource_type} has no configuration here"
         return _refused(resource, ErrorCode.INVALID_REQUEST, message)
@@ -213,7 +219,7 @@ async def _check_resource(
 ) -> None:
     """Raise KafkaError if the resource cannot be altered, or a broker cannot have these settings."""
     name = resource.resource_name
-    if resource.resource_type == ConfigResourceType.TOPIC:
+    if resource.resource_type in (ConfigResourceType.TOPIC, ConfigResourceType.GROUP):
         return
     if resource.resource_type != ConfigResourceType.BROKER:
         raise _refusal(f"Unknown resource type {resource.resource_type}")

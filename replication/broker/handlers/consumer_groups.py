@@ -57,7 +57,7 @@ async def consumer_group_heartbeat(
     return ConsumerGroupHeartbeatResponse(
         member_id=answer.member_id,
         member_epoch=answer.member_epoch,
-        heartbeat_interval_ms=node.consumers.heartbeat_interval_ms
+        heartbeat_interval_ms=node.consumers.config_of(request.group_id).heartbeat_interval_ms
         if answer.member_epoch >= 0
         else 0,
         assignment=assignment,

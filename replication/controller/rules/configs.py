@@ -1,7 +1,8 @@
 """Changes of the configuration at run time (ConfigurationControlManager).
 
     broker     checks the form of the request, and the values of a broker  (handlers.configs)
-    here       checks that the topic or broker exists, and the values of a topic  -> records
+    here       checks that the topic or broker exists, and the values of a topic or of a consumer
+               group, which need not exist  -> records
 
 A change may give a leader to a partition without one (unclean.leader.election.enable): such
 elections are part of the same decision.
@@ -16,6 +17,7 @@ from typing import Protocol
 from replication.config import BrokerConfig, ConfigChange, DynamicBrokerConfig, TopicConfig
 from replication.config.alter import altered
 from replication.config.dynamic import DESCRIBED
+from replication.config.group import check_group
 from replication.config.known import is_of_listener
 from replication.config.topic import TOPIC_SPECS
 from replication.controller.rules.decisions import Decision, RulesOf, elections_of_leaderless
@@ -27,6 +29,7 @@ from replication.metadata.rules.records import (
     BrokerConfigRecord,
     ConfigRecord,
     FeatureLevelRecord,
+    GroupConfigRecord,
     MetadataRecord,
 )
 from replication.wire.alter_configs import (
@@ -45,7 +48,7 @@ _MAX_VALUE_LENGTH = 2**15 - 1  # a list that is appended to again and again has 
 
 
 class Resource(Protocol):
-    """A topic or a broker, as the requests and answers of both APIs name it."""
+    """A topic, a broker or a group, as the requests and answers of both APIs name it."""
 
     resource_type: int
     resource_name: str
@@ -162,6 +165,8 @@ def _changes(
             return _topic_changes(image, resource.resource_name, wanted, config)
         case ConfigResourceType.BROKER:
             return _broker_changes(image, resource.resource_name, wanted, config)
+        case ConfigResourceType.GROUP:
+            return _group_changes(image, resource.resource_name, wanted, config)
         case other:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {other}")
 
@@ -206,6 +211,23 @@ def _broker_changes(
         if broker_id is None and minimum is None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{MIN_INSYNC_REPLICAS} must be set")
     return [BrokerConfigRecord(broker_id, key, value) for key, value in changes.items()]
+
+
+def _group_changes(
+    image: MetadataImage, name: str, wanted: Wanted, config: BrokerConfig
+) -> list[MetadataRecord]:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    if len(name.encode()) > _MAX_VALUE_LENGTH:
+        raise KafkaError(
+            ErrorCode.INVALID_GROUP_ID,
+            f"The name of a group has at most {_MAX_VALUE_LENGTH} bytes.",
+        )
+    current = image.group_configs.get(name, {})
+    configs = wanted(current)
+    changes = list(_difference(current, configs))
+    check_group(configs, DynamicBrokerConfig.of(config, image.broker_configs).current)
+    return [GroupConfigRecord(name, key, value) for key, value in changes]
 
 
 def _broker_id(name: str) -> int | None:

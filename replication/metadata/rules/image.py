@@ -30,6 +30,7 @@ from replication.metadata.rules.records import (
     ControllerRecord,
     Endpoint,
     FeatureLevelRecord,
+    GroupConfigRecord,
     LeaderRecoveryState,
     MetadataRecord,
     PartitionChangeRecord,
@@ -172,6 +173,8 @@ class MetadataImage:
     next_producer_id: int = 0
     broker_configs: Mapping[int | None, Mapping[str, str]] = attrs.Factory(dict)
     """The configuration that was set at run time, by broker id; None stands for all brokers."""
+    group_configs: Mapping[str, Mapping[str, str]] = attrs.Factory(dict)
+    """The configuration of consumer groups, by group; a group without any is left out."""
     feature_levels: Mapping[str, int] = attrs.Factory(dict)
     """The levels of features that were set to less than the highest."""
     security: SecurityImage = attrs.Factory(SecurityImage)
@@ -245,6 +248,7 @@ class _Draft:
         self._controller_id = base.controller_id
         self._next_producer_id = base.next_producer_id
         self._broker_configs = base.broker_configs
+        self._group_configs: dict[str, Mapping[str, str]] | None = None
         self._feature_levels = base.feature_levels
         self._security: SecurityDraft | None = None
         self._brokers = dict(base.brokers)
@@ -280,6 +284,7 @@ class _Draft:
                 self._set_config(record)
             case (
                 BrokerConfigRecord()
+                | GroupConfigRecord()
                 | FeatureLevelRecord()
                 | ScramCredentialRecord()
                 | RemoveScramCredentialRecord()
@@ -306,15 +311,20 @@ class _Draft:
             topic_names_by_id=self._names,
             next_producer_id=self._next_producer_id,
             broker_configs=self._broker_configs,
+            group_configs=(
+                self._base.group_configs if self._group_configs is None else self._group_configs
+            ),
             feature_levels=self._feature_levels,
             security=self._base.security if self._security is None else self._security.finish(),
         )
 
     def _set_for_all(
-        self, record: BrokerConfigRecord | FeatureLevelRecord | SecurityRecord
+        self, record: BrokerConfigRecord | GroupConfigRecord | FeatureLevelRecord | SecurityRecord
     ) -> None:
         if isinstance(record, BrokerConfigRecord):
             self._set_broker_config(record)
+        elif isinstance(record, GroupConfigRecord):
+            self._set_group_config(record)
         elif isinstance(record, FeatureLevelRecord):
             self._set_feature(record)
         else:
@@ -392,6 +402,14 @@ class _Draft:
         _set(configs, record.key, record.value)
         if record.key == MIN_INSYNC_REPLICAS:
             self._forget_eligible(record.topic_id)
+
+    def _set_group_config(self, record: GroupConfigRecord) -> None:
+        if self._group_configs is None:
+            self._group_configs = dict(self._base.group_configs)
+        configs = dict(self._group_configs.pop(record.group_id, {}))
+        _set(configs, record.key, record.value)
+        if configs:
+            self._group_configs[record.group_id] = configs
 
     def _set_broker_config(self, record: BrokerConfigRecord) -> None:
         configs = dict(self._broker_configs.get(record.broker_id, {}))

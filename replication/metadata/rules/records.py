@@ -206,6 +206,15 @@ class BrokerConfigRecord:
 
 
 @attrs.frozen
+class GroupConfigRecord:
+    """A consumer group's configuration `key`, as in `ConfigRecord`; the group need not exist."""
+
+    group_id: str
+    key: str
+    value: str | None
+
+
+@attrs.frozen
 class ProducerIdsRecord:
     """A block of producer ids was handed to a broker; the next block begins here."""
 
@@ -277,6 +286,7 @@ MetadataRecord: TypeAlias = (
     | RemoveTopicRecord
     | ConfigRecord
     | BrokerConfigRecord
+    | GroupConfigRecord
     | ProducerIdsRecord
     | FeatureLevelRecord
     | ScramCredentialRecord

@@ -37,6 +37,7 @@ from replication.metadata.rules.records import (
     ConfigRecord,
     ControllerRecord,
     FeatureLevelRecord,
+    GroupConfigRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
@@ -71,6 +72,9 @@ def records_of(image: MetadataImage) -> Iterator[MetadataRecord]:
     for broker_id, configs in image.broker_configs.items():
         for key, value in sorted(configs.items()):
             yield BrokerConfigRecord(broker_id, key, value)
+    for group_id, configs in sorted(image.group_configs.items()):
+        for key, value in sorted(configs.items()):
+            yield GroupConfigRecord(group_id, key, value)
     for broker_id in sorted(image.brokers):
         yield from _records_of_broker(image.brokers[broker_id])
     yield from image.security.records()

@@ -479,13 +479,17 @@ def _configs(operation: Operation, answered: str) -> Guard:
 
 
 def _correct_code(refusal: Any) -> None:
-    if refusal.resource_type != ConfigResourceType.TOPIC:
+    if refusal.resource_type == ConfigResourceType.GROUP:
+        refusal.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    elif refusal.resource_type != ConfigResourceType.TOPIC:
         refusal.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def _may_configure(access: Access, operation: Operation, resource: Any) -> bool:
     if resource.resource_type == ConfigResourceType.TOPIC:
         return access.topic(operation, resource.resource_name)
+    if resource.resource_type == ConfigResourceType.GROUP:
+        return access.may(operation, ResourceType.GROUP, resource.resource_name)
     return access.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
 

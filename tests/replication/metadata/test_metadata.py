@@ -27,6 +27,7 @@ from replication.metadata.rules.records import (
     ControllerRecord,
     Endpoint,
     FeatureLevelRecord,
+    GroupConfigRecord,
     LeaderRecoveryState,
     MetadataRecord,
     PartitionChangeRecord,
@@ -93,6 +94,7 @@ EXAMPLES: dict[str, MetadataRecord] = {
     "remove_topic-1": RemoveTopicRecord(ORDERS),
     "config-1": ConfigRecord(ORDERS, "min.insync.replicas", "2"),
     "broker_config-1": BrokerConfigRecord(None, "log.retention.ms", "1000"),
+    "group_config-1": GroupConfigRecord("readers", "consumer.session.timeout.ms", "50000"),
     "feature_level-1": FeatureLevelRecord("transaction.version", 1),
     "scram_credential-1": ScramCredentialRecord(
         name="alice",

@@ -20,6 +20,7 @@ from replication.metadata.rules.records import (
     ControllerRecord,
     Endpoint,
     FeatureLevelRecord,
+    GroupConfigRecord,
     LeaderRecoveryState,
     MetadataRecord,
     PartitionChangeRecord,
@@ -100,6 +101,7 @@ BY_TYPE: dict[type, st.SearchStrategy[MetadataRecord]] = {
     RemoveTopicRecord: st.builds(RemoveTopicRecord, TOPIC_IDS),
     ConfigRecord: st.builds(ConfigRecord, TOPIC_IDS, KEYS, VALUES),
     BrokerConfigRecord: st.builds(BrokerConfigRecord, st.none() | BROKERS, KEYS, VALUES),
+    GroupConfigRecord: st.builds(GroupConfigRecord, st.sampled_from(["g", "h"]), KEYS, VALUES),
     FeatureLevelRecord: st.builds(
         FeatureLevelRecord, st.just("transaction.version"), st.integers(0, 3)
     ),
