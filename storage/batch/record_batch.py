@@ -72,7 +72,9 @@ ATTRIBUTES_AT: Final = 21
 CRC_COVERS_FROM: Final = ATTRIBUTES_AT
 _MAX_TIMESTAMP: Final = struct.Struct(">q")
 _MAX_TIMESTAMP_AT: Final = 35
-_CODECS: Final[dict[int, Codec]] = {each.value: each for each in Codec}
+_CODECS: Final = tuple(
+    next((each for each in Codec if each.value == number), None) for number in range(CODEC_MASK + 1)
+)
 
 
 _EXTENSION: Final = "_crc32c"
@@ -151,7 +153,7 @@ class BatchHeader(NamedTuple):
     @property
     def codec(self) -> Codec:
         number = self.attributes & CODEC_MASK
-        if (codec := _CODECS.get(number)) is None:
+        if (codec := _CODECS[number]) is None:
             raise UnsupportedCompressionTypeError(f"no codec has the number {number}")
         return codec
 

@@ -48,6 +48,7 @@ from storage.batch.allowance import Allowance
 from storage.batch.compression import Codec, compress
 from storage.batch.record_batch import (
     CRC_COVERS_FROM,
+    HEADER_SIZE,
     MAGIC,
     MAGIC_AT,
     NO_TIMESTAMP,
@@ -133,10 +134,11 @@ def analyze(records: memoryview, leader_epoch: LeaderEpoch | None = None) -> lis
                 raise OffsetsOutOfOrderError(
                     f"offsets {header.base_offset} to {last_offset} after {before}"
                 )
-            check_sound(records, position, header)
+            batch = records[position : position + header.size]
+            check_sound(batch, header)
             if header.is_control and header.has_producer:
                 # It will be asked for when the batch is written: too late.
-                marker_of(header, records[position : position + header.size])
+                marker_of(header, batch)
             batches.append(placed)
     except CorruptRecordError as error:
         following = batches[-1][0] + batches[-1][1].size if batches else 0
@@ -150,9 +152,8 @@ def analyze(records: memoryview, leader_epoch: LeaderEpoch | None = None) -> lis
     return batches
 
 
-def check_sound(records: memoryview, position: int, header: BatchHeader) -> None:
-    covered = records[position + CRC_COVERS_FROM : position + header.size]
-    if crc32c.crc32c(covered) != header.crc:
+def check_sound(batch: memoryview, header: BatchHeader) -> None:
+    if crc32c.crc32c(batch[CRC_COVERS_FROM:]) != header.crc:
         raise CorruptRecordError(
             f"the batch at offset {header.base_offset} does not match its CRC-32C, {header.crc}"
         )
@@ -178,13 +179,17 @@ def validate(
     if not batches or (from_client and len(batches) > 1):
         raise InvalidRecordError(f"{len(batches)} batches for a partition, where there must be one")
     for position, header in batches:
-        batch = records[position : position + header.size]
-        _validate_header(header, config, from_client=from_client)
-        check_sound(records, position, header)
+        size = header.size
+        batch = records[position : position + size]
+        _validate_header(header, size, config, from_client=from_client)
+        codec = header.codec  # raises where there is none of that number
+        check_sound(batch, header)
         try:
-            data = _unpack(header, batch, allowance)
+            data = batch[HEADER_SIZE:]
+            if codec is not Codec.NONE:
+                data = _unpack(header, batch, allowance)
             _validate_timestamps(data, header, config, wall_ms, allowance)
-            _validate_records(data, header, config, wall_ms, allowance)
+            _validate_records(data, header, codec, config, wall_ms, allowance)
         except CorruptRecordError as broken:
             # Its CRC is right, so it was made like this: CORRUPT_MESSAGE would have the
             # client send it again, for ever.
@@ -192,8 +197,10 @@ def validate(
     return batches
 
 
-def _validate_header(header: BatchHeader, config: LogConfig, *, from_client: bool) -> None:
-    check_message_size(header, config)
+def _validate_header(
+    header: BatchHeader, size: int, config: LogConfig, *, from_client: bool
+) -> None:
+    check_message_size(size, config)
     if from_client and header.base_offset != 0:
         raise InvalidRecordError(f"a client's batch starts at 0, not at {header.base_offset}")
     if from_client and header.is_control:
@@ -202,28 +209,25 @@ def _validate_header(header: BatchHeader, config: LogConfig, *, from_client: boo
         raise InvalidRecordError(
             f"{header.record_count} records over a range of {header.last_offset_delta + 1} offsets"
         )
-    if header.record_count > header.size * MAX_RECORDS_PER_BYTE:
+    if header.record_count > size * MAX_RECORDS_PER_BYTE:
         raise RecordTooLargeError(
-            f"{header.record_count} records in a batch of {header.size} bytes:"
+            f"{header.record_count} records in a batch of {size} bytes:"
             f" there may be {MAX_RECORDS_PER_BYTE} for each byte"
         )
     if from_client and header.has_producer and header.base_sequence < 0:
         raise InvalidRecordError(
             f"sequence {header.base_sequence} of producer {header.producer_id}"
         )
-    assert header.codec is not None, "asking raises where there is none of that number"
 
 
-def check_message_size(header: BatchHeader, config: LogConfig) -> None:
-    if header.size > config.max_message_bytes:
+def check_message_size(size: int, config: LogConfig) -> None:
+    if size > config.max_message_bytes:
         raise RecordTooLargeError(
-            f"a batch of {header.size} bytes, over max.message.bytes={config.max_message_bytes}"
+            f"a batch of {size} bytes, over max.message.bytes={config.max_message_bytes}"
         )
 
 
 def _unpack(header: BatchHeader, batch: memoryview, allowance: Allowance | None) -> Buffer:
-    if header.codec is Codec.NONE:
-        return unpack(header, batch)
     most = most_decompressed(header.size)
     try:
         return unpack(header, batch, max_size=most, allowance=allowance)
@@ -263,13 +267,14 @@ def _validate_timestamps(
 def _validate_records(
     data: Buffer,
     header: BatchHeader,
+    codec: Codec,
     config: LogConfig,
     wall_ms: int,
     allowance: Allowance | None,
 ) -> None:
     needs_keys = config.is_compacted and not header.is_control
     # Kafka does not look at the deltas of what comes and stays uncompressed.
-    counted = header.codec is not Codec.NONE or config.target_codec not in (None, Codec.NONE)
+    counted = codec is not Codec.NONE or config.target_codec not in (None, Codec.NONE)
     oldest = wall_ms - config.message_timestamp_before_max_ms
     checks_age = not config.stamps_append_time and config.message_timestamp_before_max_ms < LONG_MAX
     if not needs_keys and not checks_age:
@@ -303,19 +308,10 @@ def place(
     placed = []
     offset = first_offset
     for position, header in batches:
-        stamp(
-            records[position : position + header.size],
-            base_offset=offset,
-            leader_epoch=leader_epoch,
-            max_timestamp=append_time,
-        )
-        stamped = header._replace(
-            base_offset=offset,
-            leader_epoch=leader_epoch,
-            max_timestamp=header.max_timestamp if append_time is None else append_time,
-        )
-        placed.append((position, stamped))
-        offset = stamped.next_offset
+        batch = records[position : position + header.size]
+        stamp(batch, base_offset=offset, leader_epoch=leader_epoch, max_timestamp=append_time)
+        placed.append((position, read_header(batch)))
+        offset += header.last_offset_delta + 1
     return placed
 
 
@@ -419,7 +415,7 @@ def recompress(
                 allowance.spend_bytes(_TIMES_AS_LONG * len(plain))
             batch = with_records(batch, target, compress(target, plain, config.level_of(target)))
         placed.append((len(made), read_header(batch)))
-        check_message_size(placed[-1][1], config)
+        check_message_size(len(batch), config)
         made += batch
     return memoryview(made), placed
 

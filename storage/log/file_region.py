@@ -15,6 +15,7 @@ through a cancelled handler can leak a descriptor.
 """
 
 import weakref
+from functools import partial
 
 import attrs
 
@@ -26,9 +27,9 @@ from storage.filesystem import File
 class FileRegion:
     """`size` bytes of `file` from `position`."""
 
-    file: File = attrs.field(on_setattr=attrs.setters.frozen)
-    position: int = attrs.field(on_setattr=attrs.setters.frozen)
-    size: int = attrs.field(on_setattr=attrs.setters.frozen)
+    file: File
+    position: int
+    size: int
     aborted: bool = attrs.field(default=False, init=False)
     _pins: "Pins | None" = attrs.field(default=None, repr=False)
 
@@ -74,7 +75,7 @@ class Pins:
         assert not self._closing, "a file on its way out takes no new readers"
         region = FileRegion(self.file, position, size, self)
         key = id(region)
-        self._regions[key] = weakref.ref(region, lambda _: self._forget(key))
+        self._regions[key] = weakref.ref(region, partial(self._forget, key))
         return region
 
     def release(self, region: FileRegion) -> None:
@@ -92,10 +93,11 @@ class Pins:
         self._closing = True
         self._close_if_free()
 
-    def _forget(self, key: int) -> None:
+    def _forget(self, key: int, _: object = None) -> None:
         self._regions.pop(key, None)
-        self._close_if_free()
+        if self._closing:
+            self._close_if_free()
 
     def _close_if_free(self) -> None:
-        if self._closing and not self._regions:
+        if not self._regions:
             self.file.close()

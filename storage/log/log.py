@@ -345,7 +345,9 @@ class Log:
         records, batches = records
         assert not records.readonly, "the leader stamps its batch in the buffer it came in"
         for position, header in batches:
-            marker = marker_of(header, records[position : position + header.size])
+            marker = None
+            if header.is_control:
+                marker = marker_of(header, records[position : position + header.size])
             duplicate = self.producers.check(header, marker, from_client=from_client, terms=terms)
             if duplicate is not None:
                 return duplicate_info(duplicate, self.log_start_offset)
@@ -438,7 +440,7 @@ class Log:
         local = self.local
         (start, first), (at, last) = batches[0], batches[-1]
         view = records[start : at + last.size]
-        last_offset = last.last_offset
+        last_offset = last.base_offset + last.last_offset_delta
         max_timestamp = first.max_timestamp
         if len(batches) > 1:
             max_timestamp = max([header.max_timestamp for _, header in batches])
@@ -446,7 +448,8 @@ class Log:
             len(view), last_offset=last_offset, max_timestamp=max_timestamp, wall_ms=wall_ms
         ):
             self.roll(first_offset=first.base_offset, last_offset=last_offset, wall_ms=wall_ms)
-        self.segments.active.open_for_append(batches)
+        active = self.segments.active
+        active.open_for_append(batches)
         self._note_epochs(batches)
         try:
             local.append(view, batches)
@@ -454,7 +457,7 @@ class Log:
                 if header.has_producer:
                     batch = records[position : position + header.size]
                     local.name_changes += producer_replay.note(
-                        self.producers, self.segments.active, header, batch
+                        self.producers, active, header, batch
                     )
             self.producers.update_map_end_offset(local.log_end_offset)
         except OSError as error:  # also for want of a descriptor: the records are in the file
@@ -602,9 +605,12 @@ class Log:
 
     def update_high_watermark(self, offset: Offset) -> bool:
         """Set the high watermark, inside the log; return whether that changed it."""
-        return self._set_high_watermark(
-            max(self.log_start_offset, min(offset, self.local.log_end_offset))
-        )
+        log_end_offset = self.local.log_end_offset
+        if offset > log_end_offset:
+            offset = log_end_offset
+        if offset < self.log_start_offset:
+            offset = self.log_start_offset
+        return self._set_high_watermark(offset)
 
     def _set_high_watermark(self, offset: Offset) -> bool:
         if offset == self.high_watermark:

@@ -383,9 +383,10 @@ class Segment:
             self._indexes_have_room = True
 
     def _remember(self, offset: Offset, batch: LocatedBatch) -> None:
-        self._recent[offset] = batch
-        if len(self._recent) > _REMEMBERED_APPENDS:
-            del self._recent[next(iter(self._recent))]
+        recent = self._recent
+        recent[offset] = batch
+        if len(recent) > 2 * _REMEMBERED_APPENDS:  # seldom, so that an append costs no more for it
+            self._recent = dict(list(recent.items())[-_REMEMBERED_APPENDS:])
 
     # Reading.
 
@@ -431,8 +432,12 @@ class Segment:
         located = self.locate(start_offset)
         if located is None:
             return None
-        wanted = max(max_bytes, located.size) if min_one else max_bytes
-        return SegmentRead(max(0, min(wanted, max_position - located.position)), located)
+        wanted, left = max_bytes, max_position - located.position
+        if min_one and wanted < located.size:
+            wanted = located.size
+        if wanted > left:
+            wanted = left
+        return SegmentRead(max(0, wanted), located)
 
     def end_of_empty(self, position: int, limit: int) -> int:
         """Return where the empty batches that follow one another from `position` end, at `limit` or
@@ -464,7 +469,9 @@ class Segment:
 
     def waited_for_roll_ms(self, *, wall_ms: int | None, max_timestamp: int) -> int:
         """Return how long it has been filling, by the times of its records if they have any."""
-        first = self.first_batch_timestamp
+        first = self._first_batch_timestamp
+        if first is None:
+            first = self.first_batch_timestamp
         if first is not None and first >= 0:
             return max_timestamp - first
         if wall_ms is None or self.created_ms is None:

@@ -15,8 +15,16 @@ _base_offset = attrgetter("base_offset")
 
 
 class Segments:
+    active: Segment
+    """The last one, to which records are appended; not set as long as there is none."""
+
     def __init__(self, segments: Iterable[Segment] = ()) -> None:
         self._segments = sorted(segments, key=_base_offset)
+        self._note_active()
+
+    def _note_active(self) -> None:
+        if self._segments:
+            self.active = self._segments[-1]
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -26,11 +34,6 @@ class Segments:
 
     def __getitem__(self, index: int) -> Segment:
         return self._segments[index]
-
-    @property
-    def active(self) -> Segment:
-        assert self._segments, "a log has an active segment"
-        return self._segments[-1]
 
     @property
     def base_offsets(self) -> list[Offset]:
@@ -43,6 +46,8 @@ class Segments:
 
     def floor(self, offset: Offset) -> Segment | None:
         """Return the last segment that begins at or before `offset`; None where there is none."""
+        if self._segments and offset >= self.active.base_offset:
+            return self.active
         index = bisect_right(self._segments, offset, key=_base_offset)
         return self._segments[index - 1] if index else None
 
@@ -67,9 +72,13 @@ class Segments:
     def add(self, segment: Segment) -> None:
         index = bisect_left(self._segments, segment.base_offset, key=_base_offset)
         self._segments.insert(index, segment)
+        self._note_active()
 
     def remove(self, segment: Segment) -> None:
         self._segments.remove(segment)
+        self._note_active()
 
     def pop_last(self) -> Segment:
-        return self._segments.pop()
+        last = self._segments.pop()
+        self._note_active()
+        return last
