@@ -180,8 +180,7 @@ class Partition:
         self.read_only = read_only
         self.min_insync_replicas = min_insync_replicas
         if self.leadership is not None:
-            self.leadership.min_insync_replicas = min_insync_replicas
-            self.leadership.maybe_advance_high_watermark()
+            self.leadership.configure(min_insync_replicas=min_insync_replicas)
 
     def check_access(self, current_leader_epoch: LeaderEpoch, *, leader_only: bool) -> None:
         """Raise KafkaError if the epoch or the role does not fit (Rule 1)."""
@@ -270,7 +269,7 @@ class Partition:
         (ReplicaFetcherThread.processPartitionData.)
         """
         log = self.log
-        if fetch_offset != log.log_end_offset:
+        if fetch_offset != log.local.log_end_offset:
             raise UnexpectedAppendOffsetError(
                 f"{self.topic_partition} was fetched from {fetch_offset},"
                 f" but its log ends at {log.log_end_offset}",
@@ -339,7 +338,7 @@ class Partition:
         self.check_access(info.current_leader_epoch, leader_only=params.leader_only)
         if from_follower:
             self._check_follower(params, info)
-        log_end = self.log.log_end_offset
+        log_end = self.log.local.log_end_offset
         answer = self.reader.read(
             info,
             params.isolation,

@@ -185,11 +185,13 @@ def validate(
         codec = header.codec  # raises where there is none of that number
         check_sound(batch, header)
         try:
-            data = batch[HEADER_SIZE:]
+            data: Buffer = batch[HEADER_SIZE:]
             if codec is not Codec.NONE:
                 data = _unpack(header, batch, allowance)
             _validate_timestamps(data, header, config, wall_ms, allowance)
-            _validate_records(data, header, codec, config, wall_ms, allowance)
+            _validate_records(
+                data, header, config, codec=codec, wall_ms=wall_ms, allowance=allowance
+            )
         except CorruptRecordError as broken:
             # Its CRC is right, so it was made like this: CORRUPT_MESSAGE would have the
             # client send it again, for ever.
@@ -267,8 +269,9 @@ def _validate_timestamps(
 def _validate_records(
     data: Buffer,
     header: BatchHeader,
-    codec: Codec,
     config: LogConfig,
+    *,
+    codec: Codec,
     wall_ms: int,
     allowance: Allowance | None,
 ) -> None:

@@ -229,9 +229,7 @@ class LocalLog:
         passes_empty: bool = False,
     ) -> FetchDataInfo:
         """Find where the bytes from `start_offset` on lie: `Log.read`, within the segments."""
-        max_offset = max_offset_exclusive
-        if max_offset > self.log_end_offset:
-            max_offset = self.log_end_offset
+        max_offset = min(max_offset_exclusive, self.log_end_offset)
         if start_offset >= max_offset:
             return FetchDataInfo(self.offset_metadata(start_offset))
         try:

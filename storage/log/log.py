@@ -605,11 +605,8 @@ class Log:
 
     def update_high_watermark(self, offset: Offset) -> bool:
         """Set the high watermark, inside the log; return whether that changed it."""
-        log_end_offset = self.local.log_end_offset
-        if offset > log_end_offset:
-            offset = log_end_offset
-        if offset < self.log_start_offset:
-            offset = self.log_start_offset
+        if not self.log_start_offset <= offset <= self.local.log_end_offset:
+            offset = max(self.log_start_offset, min(offset, self.local.log_end_offset))
         return self._set_high_watermark(offset)
 
     def _set_high_watermark(self, offset: Offset) -> bool:

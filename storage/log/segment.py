@@ -432,12 +432,8 @@ class Segment:
         located = self.locate(start_offset)
         if located is None:
             return None
-        wanted, left = max_bytes, max_position - located.position
-        if min_one and wanted < located.size:
-            wanted = located.size
-        if wanted > left:
-            wanted = left
-        return SegmentRead(max(0, wanted), located)
+        wanted = located.size if min_one and max_bytes < located.size else max_bytes
+        return SegmentRead(max(0, min(wanted, max_position - located.position)), located)
 
     def end_of_empty(self, position: int, limit: int) -> int:
         """Return where the empty batches that follow one another from `position` end, at `limit` or

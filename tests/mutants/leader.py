@@ -187,7 +187,7 @@ MUTANTS = (
         (
             Edit(
                 LEADERSHIP,
-                "        if len(self.maximal_isr) < self.effective_min_isr:",
+                "        if len(self.isr_state.maximal_isr) < self.effective_min_isr:",
                 "        if not self.maximal_isr:",
             ),
         ),

@@ -29,6 +29,8 @@ from storage.types import (
 
 NO_REPLICA = -1
 
+_new = tuple.__new__  # a `TopicPartition` is the two last fields of a `TopicIdPartition`
+
 
 class TopicIdPartition(NamedTuple):
     """A partition by topic id and, where it is known, by name (KIP-516).
@@ -44,7 +46,7 @@ class TopicIdPartition(NamedTuple):
     @property
     def topic_partition(self) -> TopicPartition:
         assert self.topic is not None, "only a partition with a name is hosted here"
-        return TopicPartition(self.topic, self.partition)
+        return _new(TopicPartition, self[1:])
 
 
 class Isolation(enum.Enum):

@@ -77,9 +77,10 @@ class IsrAnswer:
 @attrs.frozen
 class CommittedIsr:
     isr: frozenset[int]
+    maximal_isr: frozenset[int] = attrs.field(init=False, eq=False, repr=False)
 
-    @property
-    def maximal_isr(self) -> frozenset[int]:
+    @maximal_isr.default
+    def _is_the_isr(self) -> frozenset[int]:
         return self.isr
 
 
@@ -238,11 +239,14 @@ class FollowerState:
         broker_epoch: int,
     ) -> None:
         """Note a fetch that the leader read at `leader_log_end` (Rule 4)."""
-        self.keep_times()
+        if self.pulse is not None:
+            self.keep_times()
+        caught_up_ms = NEVER_MS
         if fetch_offset >= leader_log_end:
-            self._last_caught_up_ms = max(self._last_caught_up_ms, now_ms)
+            caught_up_ms = now_ms
         elif fetch_offset >= self.last_fetch_leader_log_end:
-            self._last_caught_up_ms = max(self._last_caught_up_ms, self._last_fetch_ms)
+            caught_up_ms = self._last_fetch_ms
+        self._last_caught_up_ms = max(self._last_caught_up_ms, caught_up_ms)
         self.log_start_offset = log_start_offset
         self.log_end_offset = fetch_offset
         self.last_fetch_leader_log_end = max(leader_log_end, self.last_fetch_leader_log_end)

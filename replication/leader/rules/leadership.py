@@ -98,6 +98,8 @@ class Leadership:
     followers: dict[int, FollowerState] = attrs.field(factory=dict)
     settled: Settled = attrs.field(factory=Settled)
     failed_isr_updates: int = 0
+    effective_min_isr: int = attrs.field(init=False, default=1)
+    """`min.insync.replicas`, at most the number of replicas."""
 
     @property
     def isr(self) -> frozenset[int]:
@@ -108,14 +110,16 @@ class Leadership:
         return self.isr_state.maximal_isr
 
     @property
-    def effective_min_isr(self) -> int:
-        return effective_min_isr(
-            min_insync_replicas=self.min_insync_replicas, remote_replicas=len(self.followers)
-        )
-
-    @property
     def under_min_isr(self) -> bool:
-        return len(self.isr) < self.effective_min_isr
+        return len(self.isr_state.isr) < self.effective_min_isr
+
+    def configure(self, *, min_insync_replicas: int) -> None:
+        """Set the minimum ISR; a smaller one may let the high watermark advance."""
+        self.min_insync_replicas = min_insync_replicas
+        self.effective_min_isr = effective_min_isr(
+            min_insync_replicas=min_insync_replicas, remote_replicas=len(self.followers)
+        )
+        self.maybe_advance_high_watermark()
 
     # Metadata.
 
@@ -127,6 +131,9 @@ class Leadership:
         others = [each for each in registration.replicas if each != self.around.broker_id]
         # The state of a replica that stays is kept.
         self.followers = {each: self.followers.get(each) or FollowerState() for each in others}
+        self.effective_min_isr = effective_min_isr(
+            min_insync_replicas=self.min_insync_replicas, remote_replicas=len(others)
+        )
 
     def begin_leader_epoch(self, *, reelected: bool, is_recorded: bool = True) -> None:
         """Lead at a new leader epoch from here on.
@@ -172,7 +179,8 @@ class Leadership:
             now_ms=self.around.now_ms(),
             broker_epoch=broker_epoch,
         )
-        self._maybe_expand_isr(broker, follower)
+        if broker not in self.isr_state.isr:
+            self._maybe_expand_isr(broker, follower)
         if moved:
             self.maybe_advance_high_watermark()
         if start_moved:
@@ -224,7 +232,7 @@ class Leadership:
     # The high watermark.
 
     def maybe_advance_high_watermark(self) -> bool:
-        log_end = self.log.log_end_offset
+        log_end = self.log.local.log_end_offset
         if self.log.high_watermark >= log_end:
             return False
         end = committed_end(
@@ -263,14 +271,15 @@ class Leadership:
         """Return the outcome of an acks=all append up to `required_offset`; None while it waits."""
         if self.log.high_watermark < required_offset:
             return None
-        if len(self.maximal_isr) < self.effective_min_isr:
+        if len(self.isr_state.maximal_isr) < self.effective_min_isr:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
 
     # The ISR.
 
     def _maybe_expand_isr(self, broker: int, follower: FollowerState) -> None:
-        if not isinstance(self.isr_state, CommittedIsr) or broker in self.isr:
+        """Ask the controller to add a follower outside the ISR that may join it."""
+        if not isinstance(self.isr_state, CommittedIsr):
             return
         if may_expand(
             follower,

@@ -83,16 +83,13 @@ class LogReader:
         passes_empty: bool = False,
     ) -> FetchPartitionData:
         """Return the records at `info.fetch_offset`, or where the logs diverge, or neither."""
-        idle = self.idle(isolation)
-        diverging = diverging_end(
-            self.log, fetch_offset=info.fetch_offset, last_fetched_epoch=info.last_fetched_epoch
-        )
+        diverging = self._diverging_end(info)
         if diverging is not None:
-            return attrs.evolve(idle, diverging_epoch=diverging)
-        end = self.end_for(isolation)
+            return attrs.evolve(self.idle(isolation), diverging_epoch=diverging)
+        log, end = self.log, self.end_for(isolation)
         if info.fetch_offset == end:
-            return idle
-        data = self.log.read(
+            return self.idle(isolation)
+        data = log.read(
             info.fetch_offset,
             max_bytes,
             max_offset_exclusive=end,
@@ -100,19 +97,33 @@ class LogReader:
             passes_empty=passes_empty,
         )
         if data.records is None or (data.first_entry_incomplete and not allow_incomplete):
-            return idle
+            return self.idle(isolation)
         aborted: tuple[AbortedTransactionData, ...] | None = None
         if isolation is Isolation.LAST_STABLE:
             aborted = tuple(
                 AbortedTransactionData(producer_id=each.producer_id, first_offset=each.first_offset)
-                for each in self.log.aborted_transactions(data)
+                for each in log.aborted_transactions(data)
             )
         return FetchPartitionData(
-            high_watermark=idle.high_watermark,
-            last_stable_offset=idle.last_stable_offset,
-            log_start_offset=idle.log_start_offset,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
             records=data.records,
             aborted_transactions=aborted,
+        )
+
+    def _diverging_end(self, info: FetchInfo) -> OffsetAndEpoch | None:
+        """Return `diverging_end`; most followers are in the latest epoch, and not past its end."""
+        log, fetch_offset = self.log, info.fetch_offset
+        latest = log.leader_epoch_cache.latest_entry
+        if (
+            latest is not None
+            and latest.epoch == info.last_fetched_epoch
+            and log.log_start_offset <= fetch_offset <= log.local.log_end_offset
+        ):
+            return None
+        return diverging_end(
+            log, fetch_offset=fetch_offset, last_fetched_epoch=info.last_fetched_epoch
         )
 
     def idle(self, isolation: Isolation) -> FetchPartitionData:
@@ -152,12 +163,9 @@ class LogReader:
         offset, diverges from the follower's log, or has failed.
         """
         try:
-            diverging = diverging_end(
-                self.log, fetch_offset=info.fetch_offset, last_fetched_epoch=info.last_fetched_epoch
-            )
+            if self._diverging_end(info) is not None:
+                return None
         except KafkaError:
-            return None
-        if diverging is not None:
             return None
         end = self.end_for(isolation)
         if info.fetch_offset >= end:
