@@ -4,13 +4,13 @@
 
     do_work, for ever
       maybe_truncate   truncate the logs that must be truncated before they may be fetched
-      maybe_fetch      one request for every partition that is ready, in round-robin order
-        process_fetch_request
-          records              append, take the high watermark, fetch the next ones
-          a divergence         truncate to where the logs may agree, fetch again from there
-          out of range         ask the leader for its log's ends, truncate or start over
-          FENCED_LEADER_EPOCH  give the partition up until newer metadata arrives
-          another error        leave the partition alone for one backoff
+      process_fetch_request
+                       one request for every partition that is ready, in round-robin order
+        records              append, take the high watermark, fetch the next ones
+        a divergence         truncate to where the logs may agree, fetch again from there
+        out of range         ask the leader for its log's ends, truncate or start over
+        FENCED_LEADER_EPOCH  give the partition up until newer metadata arrives
+        another error        leave the partition alone for one backoff
       then wake the consumers that wait for a high watermark here
 
 `partitions.py` owns the partitions' states; this task and `log_truncation.py` work on them, and
@@ -121,7 +121,6 @@ class ReplicaFetcher:
     """Whether a bug ended the task while it still had partitions (DeadThreadCount)."""
     session: FetchSessionHandler = attrs.field(init=False)
     partitions: FollowedPartitions = attrs.field(init=False)
-    _high_watermarks_moved: list[TopicPartition] = attrs.field(init=False, factory=list)
     _rejections: int = attrs.field(init=False, default=0)
     _made_params: FetchRequestParams | None = attrs.field(init=False, default=None)
     _stopping: bool = attrs.field(init=False, default=False)
@@ -150,7 +149,10 @@ class ReplicaFetcher:
         task_status.started()
         try:
             while not self._stopping:
-                await self._work_on()
+                try:
+                    await self.do_work()
+                except NO_ANSWER:
+                    self.partitions.delay(self.partitions.states.partitions())
         except Exception as bug:  # noqa: BLE001 - the boundary at which a fetcher's bug stops
             self.is_dead = True
             self.on_bug(bug)
@@ -158,12 +160,6 @@ class ReplicaFetcher:
             self.stats.unregister()
             self._initiate_close()
             self._stopped.set()
-
-    async def _work_on(self) -> None:
-        try:
-            await self.do_work()
-        except NO_ANSWER:
-            self.partitions.delay(self.partitions.states.partitions())
 
     def initiate_shutdown(self) -> None:
         """Stop soon; responses that arrive from now on change nothing."""
@@ -198,18 +194,11 @@ class ReplicaFetcher:
     async def do_work(self) -> None:
         """Do one round: truncate, fetch, and wake the consumers that may read more now.
 
-        Raises ProtocolError if the leader answers for a partition that was not in the request.
+        Without a partition that is ready, wait until one may be. Raises ProtocolError if the leader
+        answers for a partition that was not in the request.
         """
-        await maybe_truncate(self.partitions)
-        await self.maybe_fetch()
-        if self._high_watermarks_moved:
-            moved, self._high_watermarks_moved = self._high_watermarks_moved, []
-            self.replicas.complete_delayed_fetches(moved)
-
-    # -- the request ----------------------------------------------------------
-
-    async def maybe_fetch(self) -> None:
-        """Fetch the partitions that are ready, or wait until one may be."""
+        if self.partitions.states.any_truncating:
+            await maybe_truncate(self.partitions)
         if self._stopping:
             return
         data = self._build_fetch()
@@ -217,6 +206,9 @@ class ReplicaFetcher:
             await self._wait_for_work()
         else:
             await self.process_fetch_request(data)
+        self.replicas.complete_delayed_fetches()
+
+    # -- the request ----------------------------------------------------------
 
     def _build_fetch(self) -> FetchRequestData:
         """Return the next request; in an open session only changed partitions are looked at."""
@@ -375,14 +367,14 @@ class ReplicaFetcher:
         data: PartitionData,
         follow_up: FollowUp,
     ) -> None:
-        diverging = data.diverging_epoch
-        names_divergence = self.leader.supports_truncation_on_fetch and diverging.epoch >= 0
-        match ErrorCode.of(data.error_code):
-            case ErrorCode.NONE if names_divergence:
+        if data.error_code == ErrorCode.NONE:
+            diverging = data.diverging_epoch
+            if diverging.epoch >= 0 and self.leader.supports_truncation_on_fetch:
                 follow_up.diverging[tp] = OffsetAndEpoch(diverging.end_offset, diverging.epoch)
-            case ErrorCode.NONE:
-                if not self._append(tp, state, data):
-                    follow_up.errors.append(tp)
+            elif not self._append(tp, state, data):
+                follow_up.errors.append(tp)
+            return
+        match ErrorCode.of(data.error_code):
             case ErrorCode.OFFSET_OUT_OF_RANGE:
                 follow_up.out_of_range[tp] = state
             case ErrorCode.FENCED_LEADER_EPOCH:
@@ -399,13 +391,10 @@ class ReplicaFetcher:
         Any other error fails the partition.
         """
         try:
-            high_watermark = self.replicas.high_watermark(tp)
             self.partitions.states.touch(tp)  # its log may start elsewhere now
             appended = self.replicas.process_partition_data(
                 tp, state.fetch_offset, state.current_leader_epoch, data
             )
-            if self.replicas.high_watermark(tp) != high_watermark:
-                self._high_watermarks_moved.append(tp)
         except (RecordTooLargeError, RecordBatchTooLargeError) as error:
             self.partitions.on_log_error(tp, error)
         except (CorruptRecordError, InvalidRecordError):

@@ -13,7 +13,6 @@ Rule 3: a log that cannot be read or written raises a StorageError, a partition 
 longer here a KafkaError. Any other exception counts as a bug.
 """
 
-from collections.abc import Iterable
 from typing import Protocol
 
 from replication.wire.fetch import PartitionData
@@ -67,5 +66,5 @@ class FollowedReplicas(Protocol):
         Return None if the fetcher is to stay at its offset.
         """
 
-    def complete_delayed_fetches(self, partitions: Iterable[TopicPartition]) -> None:
-        """Answer the consumers that wait for these partitions' high watermarks; they have moved."""
+    def complete_delayed_fetches(self) -> None:
+        """Answer the consumers that wait for high watermarks which appends have moved since the last call."""

@@ -11,7 +11,7 @@ Rule 3: every request names the follower's leader epoch, so that a leader of ano
 refuses it (KIP-320).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import NamedTuple, Protocol, TypeVar
 
 import attrs
@@ -78,7 +78,7 @@ class LeaderEndpoint(Protocol):
     def supports_truncation_on_fetch(self) -> bool:
         """Whether the leader finds divergence in the fetch itself (Fetch v12, KIP-595)."""
 
-    async def fetch(self, request: FetchRequest, *, version: int) -> FetchResponse:
+    def fetch(self, request: FetchRequest, *, version: int) -> Awaitable[FetchResponse]:
         """Send the request; raises PeerUnavailableError or ProtocolError without a response."""
 
     async def fetch_earliest_offset(
@@ -128,8 +128,8 @@ class RemoteLeaderEndpoint:
     def supports_truncation_on_fetch(self) -> bool:
         return self.fetch_version >= FIRST_FETCH_VERSION_WITH_TRUNCATION
 
-    async def fetch(self, request: FetchRequest, *, version: int) -> FetchResponse:
-        return await self._call(request, FetchResponse, version=version)
+    def fetch(self, request: FetchRequest, *, version: int) -> Awaitable[FetchResponse]:
+        return self._call(request, FetchResponse, version=version)
 
     # -- offsets --------------------------------------------------------------
 

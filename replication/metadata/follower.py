@@ -19,7 +19,7 @@ before the controller's log begins receives a snapshot of the missing records (`
 """
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 
 import attrs
@@ -266,7 +266,7 @@ class MetadataFollower:
         """End the broker: the snapshot of the controller cannot be kept."""
         self.on_failure(error)
 
-    def complete_delayed_fetches(self, partitions: Iterable[TopicPartition]) -> None:
+    def complete_delayed_fetches(self) -> None:
         """Do nothing: the metadata log is not fetched from brokers."""
 
     def _hosted(self, partition: TopicPartition) -> Log:

@@ -60,6 +60,7 @@ class LocalReplicas:
     quota: ReplicationQuota
     bytes_in: BytesIn
     on_storage_failure: Callable[[Partition, KafkaStorageError], None]
+    _high_watermarks_moved: dict[TopicPartition, None] = attrs.field(factory=dict, init=False)
 
     def latest_epoch(self, partition: TopicPartition) -> LeaderEpoch | None:
         return self.hosted.get(partition).log.latest_epoch
@@ -103,7 +104,7 @@ class LocalReplicas:
     ) -> LogAppendInfo | None:
         hosted = self.hosted.get(partition)
         assert not hosted.is_leader, f"{partition} is led here and fetched from elsewhere"
-        records = data.records
+        records, high_watermark = data.records, hosted.log.high_watermark
         assert isinstance(records, memoryview | None), "a decoded answer has its records in memory"
         try:
             info = hosted.append_as_follower(
@@ -117,6 +118,8 @@ class LocalReplicas:
         except KafkaStorageError as error:
             self.on_storage_failure(hosted, error)
             raise
+        if hosted.log.high_watermark != high_watermark:
+            self._high_watermarks_moved[partition] = None
         if records is not None:
             if self.quota.throttles:
                 self.quota.record({partition: len(records)}, now_ms=self.clock.now_ms())
@@ -127,6 +130,8 @@ class LocalReplicas:
         """Return whether a partition out of sync is left out of a fetch for now (KIP-73)."""
         return self.quota.holds_back(partition, now_ms=self.clock.now_ms())
 
-    def complete_delayed_fetches(self, partitions: Iterable[TopicPartition]) -> None:
-        for partition in partitions:
-            self.fetches.check(partition)
+    def complete_delayed_fetches(self) -> None:
+        if self._high_watermarks_moved:
+            moved, self._high_watermarks_moved = self._high_watermarks_moved, {}
+            for partition in moved:
+                self.fetches.check(partition)

@@ -169,7 +169,7 @@ class Empty:
     def process_partition_data(self, *_: object) -> LogAppendInfo:
         return LogAppendInfo(log_start_offset=0)
 
-    def complete_delayed_fetches(self, _: object) -> None:
+    def complete_delayed_fetches(self) -> None:
         return None
 
     def end_offset_for_epoch(self, *_: object) -> OffsetAndEpoch:

@@ -316,7 +316,9 @@ class FetchSessionHandler:
         answers: dict[TopicPartition, PartitionData],
         unknown_ids: set[TopicId],
     ) -> dict[TopicPartition, PartitionData] | None:
-        if problem := self.verify_incremental(answers, unknown_ids):
+        if unknown_ids or not answers.keys() <= self.session_partitions.keys():
+            problem = self.verify_incremental(answers, unknown_ids)
+            assert problem is not None, "what was answered is not in the session"
             self._reject(problem, self.next_metadata.close_existing_attempt_new())
             return None
         closed = session_id == INVALID_SESSION_ID

@@ -25,7 +25,7 @@ a state is noted here; `touch` notes what else a request contains (where the log
 """
 
 import enum
-from collections.abc import ItemsView, Iterable, Mapping
+from collections.abc import ItemsView, Mapping
 
 import attrs
 
@@ -82,7 +82,9 @@ class PartitionFetchState:
         return self.delayed_until is not None and now < self.delayed_until
 
     def is_ready_for_fetch(self, now: float) -> bool:
-        return self.phase is FetchPhase.FETCHING and not self.is_delayed(now)
+        return self.phase is FetchPhase.FETCHING and (
+            self.delayed_until is None or not self.is_delayed(now)
+        )
 
     def is_truncating(self, now: float) -> bool:
         return self.phase is FetchPhase.TRUNCATING and not self.is_delayed(now)
@@ -141,20 +143,18 @@ def initial_state(
 class MarkedPartitions:
     """A set of partitions in the order in which they were marked."""
 
-    _marked: dict[TopicPartition, None] = attrs.field(factory=dict)
+    partitions: dict[TopicPartition, None] = attrs.field(factory=dict, init=False)
     _most: int = 0
 
     def set(self, partition: TopicPartition, *, marked: bool) -> None:
         if marked:
-            self._marked[partition] = None
-        elif partition in self._marked:
-            del self._marked[partition]
+            self.partitions[partition] = None
+        else:
+            self.partitions.pop(partition, None)
 
-    def walk(self) -> Iterable[TopicPartition]:
-        if not self._marked:
-            return ()
-        self._marked, self._most = without_holes(self._marked, self._most)
-        return self._marked
+    def walk(self) -> dict[TopicPartition, None]:
+        self.partitions, self._most = without_holes(self.partitions, self._most)
+        return self.partitions
 
 
 @attrs.define
@@ -234,9 +234,13 @@ class PartitionStates:
 
     def _note(self, partition: TopicPartition, state: PartitionFetchState) -> None:
         self._changed[partition] = None
-        self._truncating.set(partition, marked=state.phase is FetchPhase.TRUNCATING)
-        self._delayed.set(partition, marked=state.delayed_until is not None)
-        self._behind.set(partition, marked=not state.is_replica_in_sync)
+        for marks, marked in (
+            (self._truncating, state.phase is FetchPhase.TRUNCATING),
+            (self._delayed, state.delayed_until is not None),
+            (self._behind, not state.is_replica_in_sync),
+        ):
+            if marked or marks.partitions:  # nearly always neither
+                marks.set(partition, marked=marked)
 
     def take_changed(self, now: float) -> list[TopicPartition]:
         """Return the partitions whose part of the request may differ since the last call.
@@ -245,20 +249,23 @@ class PartitionStates:
         throttling may have begun or ended.
         """
         changed, self._changed = self._changed, {}
-        if delayed := self._delayed.walk():
-            due = [tp for tp in delayed if not self._states[tp].is_delayed(now)]
+        if self._delayed.partitions:
+            due = [tp for tp in self._delayed.walk() if not self._states[tp].is_delayed(now)]
             for partition in due:
                 self._delayed.set(partition, marked=False)
                 changed[partition] = None
-        for partition in self._behind.walk():
-            changed[partition] = None
+        if self._behind.partitions:
+            changed.update(self._behind.walk())
         return list(changed)
+
+    @property
+    def any_truncating(self) -> bool:
+        """Whether a partition must be truncated, perhaps after a delay."""
+        return bool(self._truncating.partitions)
 
     def truncating(self, now: float) -> list[tuple[TopicPartition, PartitionFetchState]]:
         """Return the partitions that must be truncated before they may be fetched."""
-        if not (marked := self._truncating.walk()):
-            return []
-        states = ((tp, self._states[tp]) for tp in marked)
+        states = ((tp, self._states[tp]) for tp in self._truncating.walk())
         return [(tp, state) for tp, state in states if state.is_truncating(now)]
 
     def next_deadline(self, now: float) -> float | None:

@@ -5,7 +5,7 @@ sessions, from `ModelLog`s that a test writes to. Its answers lie in one buffer 
 next answer overwrites, as on a real connection that reuses its own.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -272,6 +272,7 @@ class FakeReplicas:
     logs: dict[TopicPartition, ModelLog] = attrs.field(factory=dict)
     truncations: list[tuple[TopicPartition, Offset, bool]] = attrs.field(factory=list)
     completed_fetches: list[list[TopicPartition]] = attrs.field(factory=list)
+    high_watermarks_moved: list[TopicPartition] = attrs.field(factory=list)
     processed: list[TopicPartition] = attrs.field(factory=list)
     followed_in: list[LeaderEpoch] = attrs.field(factory=list)
     on_append: Callable[[TopicPartition], None] = lambda _tp: None
@@ -322,10 +323,15 @@ class FakeReplicas:
         self.followed_in.append(leader_epoch)
         appended = log.append_as_follower(data.records)
         self.processed.append(partition)
+        before = log.high_watermark
         log.high_watermark = max(log.log_start_offset, min(data.high_watermark, log.log_end_offset))
+        if log.high_watermark != before:
+            self.high_watermarks_moved.append(partition)
         if data.log_start_offset > log.log_start_offset:
             log.move_start_to(data.log_start_offset)
         return appended
 
-    def complete_delayed_fetches(self, partitions: Iterable[TopicPartition]) -> None:
-        self.completed_fetches.append(list(partitions))
+    def complete_delayed_fetches(self) -> None:
+        if self.high_watermarks_moved:
+            self.completed_fetches.append(self.high_watermarks_moved)
+            self.high_watermarks_moved = []

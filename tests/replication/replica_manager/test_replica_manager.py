@@ -362,7 +362,7 @@ async def test_a_consumer_of_a_follower_is_woken_when_the_leader_tells_the_high_
                 1,
                 PartitionData(high_watermark=2, log_start_offset=0, records=memoryview(b"")),
             )
-            node.manager.replicas.complete_delayed_fetches([TP])
+            node.manager.replicas.complete_delayed_fetches()
         [(_, answer)] = fetched.result
         assert (answer.high_watermark, answer.records_size) == (2, len(batch(2)))
 
