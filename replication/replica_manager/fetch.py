@@ -372,7 +372,7 @@ class FetchPath:
             answer = partition.fetch(
                 params,
                 info,
-                max_bytes=0 if held_back else max(0, min(info.max_bytes, room.limit)),
+                max_bytes=0 if held_back else min(info.max_bytes, room.limit),
                 min_one=room.min_one and not held_back,
                 note=note,
             )

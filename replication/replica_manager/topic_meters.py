@@ -101,15 +101,17 @@ class TopicMeters:
                 self._mark(asked.topic, {BYTES_OUT: answer.records.size})
 
     def _mark(self, topic: str | None, marks: Mapping[str, int]) -> None:
+        meters = None
+        if topic is not None:
+            if topic not in self._of_topic:
+                self._of_topic[topic] = {}
+            meters = self._of_topic[topic]
         for name, amount in marks.items():
             self._of_all[name].count += amount
-        if topic is None:
-            return
-        meters = self._of_topic.setdefault(topic, {})
-        for name, amount in marks.items():
-            if name not in meters:
-                meters[name] = self.registry.meter(metric(name, topic))
-            meters[name].count += amount
+            if meters is not None:
+                if name not in meters:
+                    meters[name] = self.registry.meter(metric(name, topic))
+                meters[name].count += amount
 
     def roles_lost(self, topics: Collection[str]) -> None:
         """Drop the meters of topics of which nothing is led, or held, here any more (Rule 2)."""

@@ -10,8 +10,9 @@ a read, behind those that were read. From version 13 on topics go by id; every p
 is then asked and answered by id alone (KIP-516).
 """
 
-from functools import partial
+from functools import lru_cache, partial
 from operator import is_not
+from typing import TypeAlias
 
 import trio
 
@@ -43,7 +44,10 @@ from replication.wire.fetch import (
     PartitionData,
 )
 from replication.wire.metadata import NO_CURRENT_LEADER, LeaderIdAndEpoch, NodeEndpoint
-from storage.types import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, TopicId
+from storage.types import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicId
+
+Sought: TypeAlias = tuple[FetchContext, Wanted, Answers]
+"""The context of a request, what to read for it, and the answers that are known without that."""
 
 HARD_LIMIT_UNTIL = 2
 STORAGE_ERROR_SINCE = 6
@@ -56,9 +60,12 @@ MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 async def fetch(node: BrokerNode, context: RequestContext, request: FetchRequest) -> FetchResponse:
     params = _params(node, context, request)
-    if params.from_follower:
-        await _catch_up_with(node, context, request)
-    asked, readable, unreadable = await in_steps(_asked(node, context, request, params))
+    sought = await in_steps(
+        _asked(node, context, request, params, may_be_ahead=not params.from_follower)
+    )
+    if sought is None:
+        sought = await _caught_up_with(node, context, request, params)
+    asked, readable, unreadable = sought
     answers: Answers = []
     if readable or (asked.session is not None and asked.session.any_settled):
         answers = await node.replica_manager.fetch.fetch(params, readable, asked.session)
@@ -70,12 +77,24 @@ async def fetch(node: BrokerNode, context: RequestContext, request: FetchRequest
 
 
 def _asked(
-    node: BrokerNode, context: RequestContext, request: FetchRequest, params: FetchParams
-) -> Steps[tuple[FetchContext, Wanted, Answers]]:
-    """Return the context of the request, what to read for it, and the answers known already."""
+    node: BrokerNode,
+    context: RequestContext,
+    request: FetchRequest,
+    params: FetchParams,
+    *,
+    may_be_ahead: bool,
+) -> Steps[Sought | None]:
+    """Return the context of the request, what to read for it, and the answers known already.
+
+    Return None, and do nothing, if the request is ahead of this broker's metadata and may not be.
+    """
     image = node.metadata.image
-    wanted = yield from _wanted(image, request, version=context.version)
-    forgotten = yield from _forgotten(image, request, version=context.version)
+    wanted, is_ahead = yield from _wanted(image, request, version=context.version)
+    if is_ahead and not may_be_ahead:
+        return None
+    forgotten: list[TopicIdPartition] = []
+    if request.forgotten_topics_data:
+        forgotten = yield from _forgotten(image, request, version=context.version)
     asked = yield from node.fetch_sessions.new_context(
         session_id=request.session_id,
         session_epoch=request.session_epoch,
@@ -106,73 +125,91 @@ def _response(
 # The request.
 
 
-async def _catch_up_with(node: BrokerNode, context: RequestContext, request: FetchRequest) -> None:
-    """Wait for metadata that a follower has and this broker does not.
+async def _caught_up_with(
+    node: BrokerNode, context: RequestContext, request: FetchRequest, params: FetchParams
+) -> Sought:
+    """Return `_asked` after a wait for metadata that a follower has and this broker does not.
 
     A follower may know a topic, or a leader epoch, earlier than this broker. After an error it
     would wait for `replica.fetch.backoff.ms`, while the metadata is on its way to this broker.
     """
-    image = node.metadata.image
-    deadline_ms = None
-    while await in_steps(_is_ahead(image, request, context.version)):
-        now_ms = node.clock.now_ms()
-        if deadline_ms is None:
-            deadline_ms = now_ms + min(request.max_wait_ms, CATCH_UP_MS)
-        if now_ms >= deadline_ms or not await node.metadata.wait_at_most(
-            partial(is_not, image), timeout_ms=deadline_ms - now_ms
-        ):
-            return
+    now_ms = node.clock.now_ms()
+    deadline_ms = now_ms + min(request.max_wait_ms, CATCH_UP_MS)
+    in_time = True
+    while True:
         image = node.metadata.image
-
-
-def _is_ahead(image: MetadataImage, request: FetchRequest, version: int) -> Steps[bool]:
-    """Return whether `request` names a topic, a partition or a leader epoch that `image` lacks."""
-    due = 0
-    for topic in request.topics:
-        due += 1 + len(topic.partitions)
-        if due >= STEP:
-            yield due
-            due = 0
-        _, name = _identity(image, topic.topic_id, topic.topic, version)
-        known = None if name is None else image.topics.get(name)
-        if known is None:
-            return True
-        for number, asked in enumerate(topic.partitions, start=1):
-            partition = known.partitions.get(asked.partition)
-            if partition is None or asked.current_leader_epoch > partition.leader_epoch:
-                return True
-            if number % STEP == 0:
-                yield STEP
-    return False
+        sought = await in_steps(_asked(node, context, request, params, may_be_ahead=not in_time))
+        if sought is not None:
+            return sought
+        now_ms = node.clock.now_ms()
+        in_time = now_ms < deadline_ms and await node.metadata.wait_at_most(
+            partial(is_not, image), timeout_ms=deadline_ms - now_ms
+        )
 
 
 def _params(node: BrokerNode, context: RequestContext, request: FetchRequest) -> FetchParams:
     replica = request.replica
-    if replica.replica_id >= 0:
+    return _made_params(
+        version=context.version,
+        client_id=context.client_id,
+        rack_id=request.rack_id,
+        replica_id=replica.replica_id,
+        replica_epoch=replica.replica_epoch,
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=request.min_bytes,
+        max_bytes=request.max_bytes,
+        most_bytes=node.config.fetch_max_bytes,
+        isolation_level=request.isolation_level,
+    )
+
+
+@lru_cache(maxsize=256)
+def _made_params(
+    *,
+    version: int,
+    client_id: str | None,
+    rack_id: str,
+    replica_id: int,
+    replica_epoch: int,
+    max_wait_ms: int,
+    min_bytes: int,
+    max_bytes: int,
+    most_bytes: int,
+    isolation_level: int,
+) -> FetchParams:
+    """Return the parameters, which are the same for nearly all fetches of a reader."""
+    if replica_id >= 0:
         isolation = Isolation.LOG_END
-    elif request.isolation_level == READ_COMMITTED:
+    elif isolation_level == READ_COMMITTED:
         isolation = Isolation.LAST_STABLE
     else:
         isolation = Isolation.HIGH_WATERMARK
     client_metadata = None
-    if context.version >= CLIENT_METADATA_SINCE:
-        client_metadata = ClientMetadata(request.rack_id, context.client_id or "")
-    max_bytes = min(request.max_bytes, node.config.fetch_max_bytes)
+    if version >= CLIENT_METADATA_SINCE:
+        client_metadata = ClientMetadata(rack_id, client_id or "")
+    max_bytes = min(max_bytes, most_bytes)
     return FetchParams(
-        replica_id=replica.replica_id,
-        replica_epoch=replica.replica_epoch,
-        max_wait_ms=request.max_wait_ms,
-        min_bytes=min(request.min_bytes, max_bytes),
+        replica_id=replica_id,
+        replica_epoch=replica_epoch,
+        max_wait_ms=max_wait_ms,
+        min_bytes=min(min_bytes, max_bytes),
         max_bytes=max_bytes,
         isolation=isolation,
-        hard_max_bytes=context.version <= HARD_LIMIT_UNTIL,
+        hard_max_bytes=version <= HARD_LIMIT_UNTIL,
         client_metadata=client_metadata,
     )
 
 
-def _wanted(image: MetadataImage, request: FetchRequest, *, version: int) -> Steps[Wanted]:
-    """Return the partitions of the request; the last entry counts for one that is named twice (FetchRequest.fetchData)."""
+def _wanted(
+    image: MetadataImage, request: FetchRequest, *, version: int
+) -> Steps[tuple[Wanted, bool]]:
+    """Return the partitions of the request, and whether it names a topic, a partition or a leader
+    epoch that `image` lacks.
+
+    The last entry counts for a partition that is named twice (FetchRequest.fetchData).
+    """
     wanted: dict[TopicIdPartition, FetchInfo] = {}
+    is_ahead = False
     due = 0
     for topic in request.topics:
         due += 1 + len(topic.partitions)
@@ -180,23 +217,25 @@ def _wanted(image: MetadataImage, request: FetchRequest, *, version: int) -> Ste
             yield due
             due = 0
         topic_id, name = _identity(image, topic.topic_id, topic.topic, version)
+        known = None if name is None else image.topics.get(name)
+        is_ahead = is_ahead or known is None
         for number, asked in enumerate(topic.partitions, start=1):
+            # Any negative epoch stands for none (FetchRequest.optionalEpoch).
+            leader_epoch, last_epoch = asked.current_leader_epoch, asked.last_fetched_epoch
             info = FetchInfo(
                 fetch_offset=asked.fetch_offset,
                 log_start_offset=asked.log_start_offset,
                 max_bytes=asked.partition_max_bytes,
-                current_leader_epoch=_optional(asked.current_leader_epoch),
-                last_fetched_epoch=_optional(asked.last_fetched_epoch),
+                current_leader_epoch=leader_epoch if leader_epoch >= 0 else NO_LEADER_EPOCH,
+                last_fetched_epoch=last_epoch if last_epoch >= 0 else NO_LEADER_EPOCH,
             )
             wanted[TopicIdPartition(topic_id, name, asked.partition)] = info
+            if known is not None:
+                partition = known.partitions.get(asked.partition)
+                is_ahead = is_ahead or partition is None or leader_epoch > partition.leader_epoch
             if number % STEP == 0:
                 yield STEP
-    return list(wanted.items())
-
-
-def _optional(leader_epoch: LeaderEpoch) -> LeaderEpoch:
-    """Return `leader_epoch`, or none for any negative one (FetchRequest.optionalEpoch)."""
-    return leader_epoch if leader_epoch >= 0 else NO_LEADER_EPOCH
+    return list(wanted.items()), is_ahead
 
 
 def _forgotten(
@@ -270,16 +309,19 @@ def _partition(
 ) -> PartitionData:
     diverging = answer.diverging_epoch
     aborted = answer.aborted_transactions
+    error, leader = answer.error, NO_CURRENT_LEADER
+    if error is not ErrorCode.NONE:
+        error, leader = _error(error, context.version), _leader(node, context, partition, answer)
     return PartitionData(
         partition_index=partition.partition,
-        error_code=_error(answer.error, context.version),
+        error_code=error,
         high_watermark=answer.high_watermark,
         last_stable_offset=answer.last_stable_offset,
         log_start_offset=answer.log_start_offset,
         diverging_epoch=NO_DIVERGENCE
         if diverging is None
         else DivergingEpoch(epoch=diverging.leader_epoch, end_offset=diverging.offset),
-        current_leader=_leader(node, context, partition, answer),
+        current_leader=leader,
         aborted_transactions=None if aborted is None else list(aborted),
         preferred_read_replica=answer.preferred_read_replica,
         records=b"" if answer.records is None else answer.records,

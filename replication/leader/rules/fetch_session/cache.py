@@ -72,8 +72,9 @@ class CacheShard:
     def touch(self, session: FetchSession, now_ms: int) -> None:
         """Note that the session was used now: its size, and whether it may be evicted, are as of now."""
         session.last_used_ms = session.pulse.last_fetch_ms = now_ms
-        self.partitions += len(session.partitions) - session.cached_size
-        session.cached_size = len(session.partitions)
+        size = len(session.partitions)
+        self.partitions += size - session.cached_size
+        session.cached_size = size
         session.evictable_by_all = now_ms - session.created_ms > self.eviction_ms
         session.evictable_by_privileged = session.evictable_by_all or not session.privileged
 

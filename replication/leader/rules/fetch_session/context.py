@@ -210,7 +210,8 @@ class FetchManager:
         if not session.partitions:
             shard.remove(session_id)
             return SessionlessContext(wanted)
-        yield from session.agree_on(terms)
+        if terms != session.terms:
+            yield from session.agree_on(terms)
         if session.has_ended:  # it was evicted in a pause
             return SessionErrorContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         shard.touch(session, now_ms)
