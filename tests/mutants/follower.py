@@ -195,7 +195,7 @@ MUTANTS = (
         (
             Edit(
                 "replication.leader.partition",
-                "        if fetch_offset != log.log_end_offset:",
+                "        if fetch_offset != log.local.log_end_offset:",
                 "        if fetch_offset < 0:",
             ),
         ),

@@ -63,10 +63,8 @@ MUTANTS = (
         (
             Edit(
                 LEADERSHIP,
-                "        if not isinstance(self.isr_state, CommittedIsr) or broker in self.isr:\n"
-                "            return\n"
-                "        if may_expand(",
-                "        if broker >= 0:\n            return\n        if may_expand(",
+                "        if broker not in self.isr_state.isr:\n",
+                "        if broker < 0:\n",
             ),
         ),
         without_it="an ISR that has shrunk stays as small",

@@ -17,8 +17,8 @@ MUTANTS = (
         (
             Edit(
                 LOG,
-                "            max(self.log_start_offset, min(offset, self.local.log_end_offset))",
-                "            offset",
+                "        if not self.log_start_offset <= offset <= self.local.log_end_offset:\n",
+                "        if offset < 0:\n",
             ),
         ),
         without_it="a checkpoint from before the crash lies past the end: S22",

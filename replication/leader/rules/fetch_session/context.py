@@ -210,8 +210,7 @@ class FetchManager:
         if not session.partitions:
             shard.remove(session_id)
             return SessionlessContext(wanted)
-        if terms != session.terms:
-            yield from session.agree_on(terms)
+        yield from session.agree_on(terms)
         if session.has_ended:  # it was evicted in a pause
             return SessionErrorContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         shard.touch(session, now_ms)

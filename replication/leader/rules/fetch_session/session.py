@@ -189,9 +189,10 @@ class FetchSession:
             self.unsettled.pop(key, None)
 
     def agree_on(self, terms: Hashable) -> Steps[None]:
-        """Take other terms, on which every partition is read again (Rule 3)."""
-        self.terms = terms
-        yield from each_of(self._release, list(self.partitions.values()))
+        """Read every partition again if the terms have changed (Rule 3)."""
+        if terms != self.terms:
+            self.terms = terms
+            yield from each_of(self._release, list(self.partitions.values()))
 
     def may_settle(self, terms: Hashable) -> bool:
         """Return whether a request on `terms` may still settle partitions here (Rule 3)."""
