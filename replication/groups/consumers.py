@@ -13,7 +13,7 @@ what becomes of them, also if the connection that asked is closed meanwhile.
 """
 
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -167,12 +167,17 @@ class ConsumerGroups:
             self._renew(hosted, member_id)
             self._maybe_resolve(shard, hosted)
 
-    def _renew(self, hosted: HostedGroup, member_id: str) -> None:
-        consumers, now_ms = hosted.consumers, self.coordinator.at.now_ms
-        if consumers is not None and member_id in consumers.members:
-            timeout_ms = self.config_of(consumers.group_id).session_timeout_ms
-            hosted.sessions.renew(consumers, member_id, now_ms, session_timeout_ms=timeout_ms)
+    def _renew_all(self, hosted: HostedGroup, member_ids: Iterable[str]) -> None:
+        assert hosted.consumers is not None, "a consumer group has sessions"
+        now_ms = self.coordinator.at.now_ms
+        timeout_ms = self.config_of(hosted.group.group_id).session_timeout_ms
+        for each in member_ids:
+            hosted.sessions.renew(hosted.consumers, each, now_ms, session_timeout_ms=timeout_ms)
         self.coordinator.watch(hosted)
+
+    def _renew(self, hosted: HostedGroup, member_id: str) -> None:
+        if hosted.consumers is not None and member_id in hosted.consumers.members:
+            self._renew_all(hosted, [member_id])
 
     async def _change(
         self, shard: GroupShard, hosted: HostedGroup, rule: Rule[T], *, weight: int = 0
@@ -191,9 +196,8 @@ class ConsumerGroups:
             return Refusal(ErrorCode.NOT_COORDINATOR, "the group has moved, or was deleted")
         change = GroupChange(hosted.consumers or ConsumerGroup(hosted.group.group_id))
         if hosted.consumers is None and hosted.group.state is not GroupState.EMPTY:
-            refusal = upgrade(change, hosted.group, self._conditions(hosted))
-            if refusal is not None:
-                return refusal
+            weight += 2 * len(hosted.group.members)
+            rule = partial(_upgraded, hosted.group, self._conditions(hosted), rule)
         if weight + _size(change.group) > LARGE_CHANGE:
             answer = await self.coordinator.seams.offload(partial(rule, change))
         else:
@@ -329,8 +333,8 @@ class ConsumerGroups:
 
     def loaded(self, hosted: HostedGroup) -> None:
         """Begin the time limits of every member."""
-        for member_id in [] if hosted.consumers is None else hosted.consumers.members:
-            self._renew(hosted, member_id)
+        assert hosted.consumers is not None, "a consumer group was read, or upgraded"
+        self._renew_all(hosted, hosted.consumers.members)
 
     def look(self, hosted: HostedGroup) -> None:
         """Fence the members of a group that are too late."""
@@ -355,8 +359,7 @@ class ConsumerGroups:
 
         refusal = await self._change(shard, hosted, rule)
         if hosted.consumers is not None and isinstance(refusal, Refusal):
-            for member_id in late & hosted.consumers.members.keys():
-                self._renew(hosted, member_id)
+            self._renew_all(hosted, late & hosted.consumers.members.keys())
 
     # Regular expressions.
 
@@ -411,6 +414,13 @@ class ConsumerGroups:
                 ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group."
             )
         return hosted.consumers
+
+
+def _upgraded(
+    classic: Group, conditions: Conditions, rule: Rule[T], change: GroupChange
+) -> T | Refusal:
+    """Apply `rule` to the consumer group that a classic one becomes."""
+    return upgrade(change, classic, conditions) or rule(change)
 
 
 def _size(group: ConsumerGroup) -> int:

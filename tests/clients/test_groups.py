@@ -44,7 +44,6 @@ QUICK = {
     "broker_session_timeout_ms": "1000",
     "broker_heartbeat_interval_ms": "200",
     "min_insync_replicas": "2",
-    "group_coordinator_rebalance_protocols": "classic,consumer",
     "group_consumer_heartbeat_interval_ms": "300",
     "group_consumer_session_timeout_ms": "6000",
 }
@@ -142,6 +141,36 @@ async def test_a_group_reads_everything_though_members_come_go_and_die(read: Rea
         values |= await in_thread(produce, servers, "after", 30)
         await in_thread(all_read, ledger, values)
         await in_thread(successor.leave)
+    close_forgotten_sockets()
+    assert ledger.faults == []
+    assert ledger.values.keys() == values, "and nothing else"
+
+
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # close_forgotten_sockets
+@pytest.mark.parametrize("read", [confluent, *one_in(2, [aiokafka_, kafka_python])])
+async def test_a_group_of_stock_clients_changes_its_protocol_and_back(read: Read) -> None:
+    ledger = Ledger()
+    async with cluster_for_clients(**QUICK) as cluster:
+        servers = cluster.bootstrap_servers
+        await in_thread(create_topic, servers)
+        values = await in_thread(produce, servers, "before", 300)
+        classic = [Reader(name, servers, ledger, read).start() for name in ("one", "two")]
+        await in_thread(shared, classic)
+        assert await in_thread(is_of_the_new_protocol, servers) is False
+        newcomer = Reader("new", servers, ledger, confluent_consumer_protocol).start()
+        values |= await in_thread(produce, servers, "while it is upgraded", 300)
+        await in_thread(shared, [*classic, newcomer])
+        assert await in_thread(is_of_the_new_protocol, servers) is True
+        await cluster.kill_broker(coordinator(cluster))
+        values |= await in_thread(produce, servers, "while the coordinator dies", 300)
+        await in_thread(all_read, ledger, values)
+        await in_thread(newcomer.leave)
+        values |= await in_thread(produce, servers, "while it is downgraded", 300)
+        await in_thread(shared, classic)
+        await in_thread(all_read, ledger, values)
+        assert await in_thread(is_of_the_new_protocol, servers) is False
+        for reader in classic:
+            await in_thread(reader.leave)
     close_forgotten_sockets()
     assert ledger.faults == []
     assert ledger.values.keys() == values, "and nothing else"

@@ -429,3 +429,21 @@ async def test_a_late_commit_is_taken_for_what_the_member_still_has(stage: Stage
     a.generation = 1
     assert await a.commit(3, partition=kept) is ErrorCode.NONE
     assert await a.commit(3, partition=lost) is ErrorCode.STALE_MEMBER_EPOCH
+
+
+@pytest.mark.conformance("CG-73")
+@played_in(reading, offsets_retention_minutes="1", offsets_retention_check_interval_ms="1000")
+async def test_an_offset_expires_some_time_after_its_commit_unless_it_is_read(
+    stage: Stage,
+) -> None:
+    a = Consumer(stage, member_id="a")
+    await a.joins("t")
+    assert await a.commit(7) is ErrorCode.NONE
+    for _ in range(70):
+        await stage.client.seams.clock.sleep(1)
+        assert await a.beats() is ErrorCode.NONE
+    assert await a.committed() == 7, "the group reads the topic"
+    await a.heartbeat(-1)
+    await stage.client.seams.clock.sleep(2)
+    assert await a.committed() == -1, "its time began with the commit"
+    assert (await a.shown()).error_code == ErrorCode.GROUP_ID_NOT_FOUND

@@ -32,7 +32,10 @@ from replication.wire.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
 )
 from replication.wire.consumer_group_describe import ConsumerGroupDescribeRequest
-from replication.wire.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from replication.wire.consumer_group_heartbeat import (
+    LEAVE_EPOCH,
+    ConsumerGroupHeartbeatRequest,
+)
 from replication.wire.delete_groups import DeleteGroupsRequest
 from replication.wire.delete_records import (
     DeleteRecordsPartition,
@@ -337,9 +340,9 @@ def join_consumers(
     )
 
 
-def join_classic_crowd(_: Filled) -> JoinGroupRequest:
+def join_classic(group_id: str) -> JoinGroupRequest:
     return JoinGroupRequest(
-        group_id=CLASSIC_CROWD,
+        group_id=group_id,
         session_timeout_ms=LONG_MS,
         rebalance_timeout_ms=LONG_MS,
         group_instance_id="newcomer",
@@ -384,7 +387,16 @@ FILLED: dict[str, Request] = {
             group_ids=[CROWD, *names(stage.others, "consumers-%d")]
         )
     ),
-    "JoinGroup that completes a crowd": Request(join_classic_crowd),
+    "JoinGroup that completes a crowd": Request(lambda _: join_classic(CLASSIC_CROWD)),
+    "ConsumerGroupHeartbeat that upgrades a crowd": Request(
+        lambda _: join_consumers(CLASSIC_CROWD, topics=[TOPIC])
+    ),
+    "ConsumerGroupHeartbeat that downgrades a crowd": Request(
+        lambda _: ConsumerGroupHeartbeatRequest(
+            group_id=CLASSIC_CROWD, member_id="newcomer", member_epoch=LEAVE_EPOCH
+        )
+    ),
+    "JoinGroup to a crowd of consumers": Request(lambda _: join_classic(CROWD)),
     "AddPartitionsToTxn of every partition": Request(add_to_transaction, version=3),
     "DescribeTransactions of every partition": Request(
         lambda _: DescribeTransactionsRequest(transactional_ids=[WRITER])
