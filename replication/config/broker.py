@@ -268,7 +268,8 @@ class BrokerConfig(SecurityKeys):
     )
     understudy_eligible_leader_replicas_version: int = whole(
         1,
-        "The level of Kafka's feature `eligible.leader.replicas.version` (KIP-966). With 1, an"
+        "The level of Kafka's feature `eligible.leader.replicas.version` (KIP-966) in a new"
+        " cluster; UpdateFeatures changes it later. With 1, an"
         " eligible leader replica may become leader when the ISR is empty; with 0, only members"
         " of the ISR may.",
         at_least=0,
@@ -276,7 +277,8 @@ class BrokerConfig(SecurityKeys):
     )
     understudy_transaction_version: int = whole(
         2,
-        "The level of Kafka's feature `transaction.version`. With 2, each transaction of a"
+        "The level of Kafka's feature `transaction.version` in a new cluster; UpdateFeatures"
+        " changes it later. With 2, each transaction of a"
         " producer that supports it ends with a new producer epoch (KIP-890); lower levels keep"
         " the behaviour from before.",
         at_least=0,

@@ -44,11 +44,12 @@ from replication.controller.rules.brokers import (
     heartbeat,
     is_change,
     register,
+    unregister,
 )
+from replication.controller.rules.client_quotas import alter_client_quotas
 from replication.controller.rules.configs import (
     alter_configs,
     election_rules,
-    feature_levels,
     incremental_alter_configs,
     one_minimum,
 )
@@ -56,6 +57,7 @@ from replication.controller.rules.decisions import Decision, elections_of_leader
 from replication.controller.rules.directories import assign_replicas
 from replication.controller.rules.election import ElectionRules
 from replication.controller.rules.events import events_of
+from replication.controller.rules.features import first_levels, update_features
 from replication.controller.rules.isr_changes import alter_partition
 from replication.controller.rules.partitions import balanced, create_partitions, elect_leaders
 from replication.controller.rules.reassignment_requests import (
@@ -104,6 +106,7 @@ from replication.wire.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
+from replication.wire.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from replication.wire.fetch import FetchRequest, FetchResponse
 from storage.checkpoint import MetaProperties, uuid_text
 from storage.errors import (
@@ -321,6 +324,10 @@ class Controller:
             ApiKey.CREATE_ACLS: partial(create_acls, new_id=new_id),
             ApiKey.DELETE_ACLS: delete_acls,
             ApiKey.ALTER_USER_SCRAM_CREDENTIALS: alter_user_scram_credentials,
+            ApiKey.ALTER_CLIENT_QUOTAS: alter_client_quotas,
+            ApiKey.DESCRIBE_QUORUM: self._describe_quorum,
+            ApiKey.UPDATE_FEATURES: partial(update_features, config=config),
+            ApiKey.UNREGISTER_BROKER: partial(unregister, rules_of=rules_of),
         }
 
     # Requests.
@@ -390,6 +397,14 @@ class Controller:
         self._note_fetch(request)
         return await log_service.fetch(self.log, request, self.seams.clock)
 
+    def _describe_quorum(
+        self, _: MetadataImage, __: DescribeQuorumRequest
+    ) -> Decision[DescribeQuorumResponse]:
+        listener = attrs.evolve(self._listener_config(), port=self.port)
+        return Decision(
+            log_service.describe_quorum(self.log, listener=listener, fetched=self.sessions.fetched)
+        )
+
     # Decisions into the log, and out of it.
 
     async def _carry_out(
@@ -444,7 +459,12 @@ class Controller:
             return
         for topic in request.topics:
             for asked in topic.partitions:
-                self.sessions.fetches_from(broker_id, asked.fetch_offset)
+                self.sessions.fetches_from(
+                    broker_id,
+                    asked.fetch_offset,
+                    log_end=self.log.log_end_offset,
+                    wall_ms=self.seams.clock.wall_ms(),
+                )
         self._fetched.set()
         self._fetched = trio.Event()
 
@@ -477,9 +497,13 @@ class Controller:
             raise InconsistentMetadataError(
                 f"{self.config.metadata_directory} belongs to cluster {known}, not to {wanted}"
             )
+        if known is None:
+            records += first_levels(self.config)
         records.append(ControllerRecord(self.config.node_id, self.log.leader_epoch))
-        records += one_minimum(self.image, self.config)
-        records += feature_levels(self.image, self.config)
+        begun = self.image.apply_all(
+            records, offset=self.image.offset, leader_epoch=self.log.leader_epoch
+        )
+        records += one_minimum(begun, self.config)
         records += elections_of_leaderless(self.image, self._election_rules)
         await self._append(records, cause="controller started")
         await self._sync_once()

@@ -1,4 +1,5 @@
-"""The controller's answers about its log: Fetch, ListOffsets, OffsetForLeaderEpoch, FetchSnapshot.
+"""The controller's answers about its log: Fetch, ListOffsets, OffsetForLeaderEpoch, FetchSnapshot,
+DescribeQuorum.
 
     broker, an observer      ── Fetch from 57, last epoch 3 ──>      the controller's log
                              <── records 57 .. high watermark ──     or waits for some
@@ -10,6 +11,10 @@ The fetches of observers do not move the high watermark. They have no fetch sess
 partition is no longer than a session id. Session 0 in the answer says so (KIP-227).
 """
 
+from collections.abc import Callable
+
+from replication.config import ListenerConfig
+from replication.controller.rules.brokers import FetchedMetadata
 from replication.errors import ErrorCode, KafkaError
 from replication.leader.rules.fetch_session import FINAL_EPOCH, INITIAL_EPOCH
 from replication.leader.rules.log_reader import diverging_end
@@ -17,6 +22,7 @@ from replication.metadata.log import MetadataLog
 from replication.metadata.rules.records import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
 from replication.net.seams import NodeClock
 from replication.wire import (
+    describe_quorum as quorum,
     fetch as wire,
     fetch_snapshot as snapshots,
     offset_for_leader_epoch as epochs,
@@ -293,3 +299,46 @@ def _hosting_error(
     if (topic, partition) != METADATA_PARTITION:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return _epoch_error(log, current_leader_epoch)
+
+
+def describe_quorum(
+    log: MetadataLog,
+    *,
+    listener: ListenerConfig,
+    fetched: Callable[[int], FetchedMetadata | None],
+) -> quorum.DescribeQuorumResponse:
+    """Describe a quorum of one voter, this controller, whose observers are the brokers.
+
+    Its log has the name of Kafka's, which clients ask for.
+    """
+    now_ms = log.seams.clock.wall_ms()
+    leader = quorum.QuorumReplica(
+        replica_id=log.image.controller_id,
+        log_end_offset=log.log_end_offset,
+        last_fetch_timestamp=now_ms,
+        last_caught_up_timestamp=now_ms,
+    )
+    described = quorum.DescribedQuorum(
+        partition_index=METADATA_PARTITION.partition,
+        leader_id=log.image.controller_id,
+        leader_epoch=log.leader_epoch,
+        high_watermark=log.high_watermark,
+        current_voters=[leader],
+        observers=[
+            quorum.QuorumReplica(
+                replica_id=broker_id,
+                log_end_offset=last.offset,
+                last_fetch_timestamp=last.fetch_ms,
+                last_caught_up_timestamp=last.caught_up_ms,
+            )
+            for broker_id in sorted(log.image.brokers)
+            if (last := fetched(broker_id)) is not None
+        ],
+    )
+    where = quorum.QuorumListener(name=listener.name, host=listener.host, port=listener.port)
+    return quorum.DescribeQuorumResponse(
+        topics=[
+            quorum.DescribedQuorumTopic(topic_name=quorum.QUORUM_TOPIC, partitions=[described])
+        ],
+        nodes=[quorum.QuorumNode(node_id=log.image.controller_id, listeners=[where])],
+    )

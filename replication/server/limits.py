@@ -28,6 +28,7 @@ from replication.wire.elect_leaders import ElectLeadersRequest
 from replication.wire.list_partition_reassignments import ListPartitionReassignmentsRequest
 from replication.wire.refusals import refused_in_steps
 from replication.wire.schema import Kind, fields_of
+from replication.wire.unregister_broker import UnregisterBrokerRequest
 
 MAX_NUMBERS = 100_000
 """The most brokers and partitions that a request may name by their number alone."""
@@ -45,6 +46,10 @@ LIMITED = frozenset(
         ApiKey.CREATE_ACLS,
         ApiKey.DELETE_ACLS,
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.UNREGISTER_BROKER,
+        ApiKey.DESCRIBE_QUORUM,
     }
 )
 """The APIs that a broker forwards for its clients."""
@@ -130,6 +135,8 @@ def work_of(request: Any, size: Size, image: MetadataImage) -> int:
         case ElectLeadersRequest(topic_partitions=None):
             return MAX_RECORDS  # every partition there is
         case ListPartitionReassignmentsRequest(topics=None):
+            return MAX_RECORDS
+        case UnregisterBrokerRequest():
             return MAX_RECORDS
         case _:
             return 1 + size.items + size.numbers

@@ -12,6 +12,11 @@ from replication.wire.schema import array, boolean, int16, int32, int64, string
 ANY_NODE = -1
 """The `node_id` of a client that does not know which node it has reached."""
 TRANSACTION_VERSION = "transaction.version"
+GROUP_VERSION = "group.version"
+ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
+METADATA_VERSION = "metadata.version"
+KAFKA_4_4 = 33
+"""The level of `metadata.version` in Kafka 4.4 (4.4-IV2)."""
 EPOCH_BUMPING_VERSION = 2
 """The level of this feature at which each end of a transaction bumps the producer epoch."""
 

@@ -4,6 +4,9 @@ import attrs
 
 from replication.wire.schema import array, boolean, float64, int8, int16, int32, string
 
+USER = "user"
+CLIENT_ID = "client-id"
+IP = "ip"
 EXACT = 0
 DEFAULT = 1
 SPECIFIED = 2

@@ -18,6 +18,7 @@ from typing import Any
 from replication.errors import ErrorCode
 from replication.steps import Steps, at_once
 from replication.wire.apis import API, ApiKey
+from replication.wire.describe_client_quotas import EntityData
 from replication.wire.join_group import NULL_PROTOCOL_SINCE
 from replication.wire.list_partition_reassignments import (
     OngoingPartitionReassignment,
@@ -45,7 +46,7 @@ _WITH_ITEMS = {
 }
 _FETCH_HAS_ITEMS_UNTIL = 12
 # Items without a place for an error, which Kafka returns all the same.
-_ECHOED = {OngoingTopicReassignment, OngoingPartitionReassignment}
+_ECHOED = {OngoingTopicReassignment, OngoingPartitionReassignment, EntityData}
 _ANSWERS = {
     "topic_results": "topics",
     "results_by_transaction": "transactions",
@@ -58,7 +59,7 @@ _IDENTITIES = {
         name: (name,)
         for name in (
             *("topic_id", "group_id", "key", "transactional_id", "producer_id"),
-            *("resource_type", "resource_name", "id_"),
+            *("resource_type", "resource_name", "id_", "entity_type", "entity_name", "topic_name"),
         )
     },
     "name": ("name", "topic"),

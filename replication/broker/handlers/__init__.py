@@ -10,7 +10,9 @@
     topic_partitions.py  DescribeTopicPartitions
     records.py       DeleteRecords
     configs.py       DescribeConfigs, AlterConfigs, IncrementalAlterConfigs
+    config_resources.py  ListConfigResources
     client_quotas.py  DescribeClientQuotas
+    forwarded.py     AlterClientQuotas, UpdateFeatures, UnregisterBroker, DescribeQuorum
     log_dirs.py      DescribeLogDirs
     coordinators.py  FindCoordinator, InitProducerId
     groups.py        JoinGroup, SyncGroup, Heartbeat, LeaveGroup
@@ -25,10 +27,11 @@ error of one partition or topic does not affect the answers about the others.
 """
 
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from replication.broker.handlers.acls import create_acls, delete_acls, describe_acls
 from replication.broker.handlers.client_quotas import describe_client_quotas
+from replication.broker.handlers.config_resources import list_config_resources
 from replication.broker.handlers.configs import (
     alter_configs,
     describe_configs,
@@ -40,6 +43,7 @@ from replication.broker.handlers.consumer_groups import (
 )
 from replication.broker.handlers.coordinators import find_coordinator, init_producer_id
 from replication.broker.handlers.fetch import fetch
+from replication.broker.handlers.forwarded import describe_quorum, forward, update_features
 from replication.broker.handlers.group_administration import (
     delete_groups,
     describe_groups,
@@ -80,9 +84,13 @@ from replication.broker.handlers.transactions import (
     list_transactions,
     write_txn_markers,
 )
+from replication.errors import ErrorCode
+from replication.net.pace import in_steps
 from replication.server.limits import limited
-from replication.server.server import Handler
+from replication.server.server import Handler, RequestContext
+from replication.wire.api_versions import GROUP_VERSION
 from replication.wire.apis import ApiKey
+from replication.wire.refusals import refused_whole_in_steps
 
 CONSUMER_GROUP_APIS: Final = (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE)
 """The APIs of the `consumer` protocol, which the configuration may leave out."""
@@ -130,6 +138,11 @@ def broker_handlers(node: BrokerNode) -> dict[ApiKey, Handler]:
         ApiKey.ALTER_CONFIGS: partial(alter_configs, node),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(incremental_alter_configs, node),
         ApiKey.DESCRIBE_CLIENT_QUOTAS: partial(describe_client_quotas, node),
+        ApiKey.ALTER_CLIENT_QUOTAS: partial(forward, node),
+        ApiKey.LIST_CONFIG_RESOURCES: partial(list_config_resources, node),
+        ApiKey.UPDATE_FEATURES: partial(update_features, node),
+        ApiKey.DESCRIBE_QUORUM: partial(describe_quorum, node),
+        ApiKey.UNREGISTER_BROKER: partial(forward, node),
         ApiKey.DESCRIBE_LOG_DIRS: partial(describe_log_dirs, node),
         ApiKey.DESCRIBE_CLUSTER: partial(describe_cluster, node),
         ApiKey.DESCRIBE_ACLS: partial(describe_acls, node),
@@ -138,7 +151,22 @@ def broker_handlers(node: BrokerNode) -> dict[ApiKey, Handler]:
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: partial(describe_user_scram_credentials, node),
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: partial(alter_user_scram_credentials, node),
     }
+    handlers |= {key: _where_enabled(node, handlers[key]) for key in CONSUMER_GROUP_APIS}
     return {key: limited(key, by_name(node, key, handler)) for key, handler in handlers.items()}
+
+
+def _where_enabled(node: BrokerNode, handler: Handler) -> Handler:
+    """Return `handler`, which refuses requests while `group.version` is 0 (KafkaApis)."""
+
+    async def handle(context: RequestContext, request: Any) -> Any:
+        if node.metadata.image.feature(GROUP_VERSION) > 0:
+            return await handler(context, request)
+        error = ErrorCode.UNSUPPORTED_VERSION
+        return await in_steps(
+            refused_whole_in_steps(context.api_key, context.version, request, error)
+        )
+
+    return handle
 
 
 __all__ = ["CONSUMER_GROUP_APIS", "BrokerNode", "broker_handlers"]

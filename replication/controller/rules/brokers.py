@@ -41,15 +41,28 @@ from replication.metadata.rules.records import (
     Endpoint,
     MetadataRecord,
     RegisterBrokerRecord,
+    UnregisterBrokerRecord,
 )
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from replication.wire.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
+from replication.wire.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from storage.types import Offset
 
 _EVERYTHING = 2**63 - 1
+
+
+@attrs.frozen
+class FetchedMetadata:
+    """A broker's last fetch of the metadata log (LeaderState.ReplicaState); times in epoch ms."""
+
+    offset: Offset
+    log_end: Offset
+    fetch_ms: int
+    caught_up_ms: int
+    """The last time at which the broker had everything that was in the log; -1 for never."""
 
 
 @attrs.define
@@ -60,7 +73,7 @@ class BrokerSessions:
     _heard_ms: dict[int, int] = attrs.field(factory=dict, init=False)
     _metadata_offset: dict[int, Offset] = attrs.field(factory=dict, init=False)
     _shutdown_offset: dict[int, Offset] = attrs.field(factory=dict, init=False)
-    _fetched: dict[int, Offset] = attrs.field(factory=dict, init=False)
+    _fetched: dict[int, "FetchedMetadata"] = attrs.field(factory=dict, init=False)
 
     def restart(self, image: MetadataImage, now_ms: int) -> None:
         """Begin a full session for each broker that is not fenced."""
@@ -107,13 +120,26 @@ class BrokerSessions:
 
     # The metadata log: how far each broker's copy reaches.
 
-    def fetches_from(self, broker_id: int, offset: Offset) -> None:
-        """Note that a broker has all of the metadata log below `offset`."""
-        self._fetched[broker_id] = offset
+    def fetches_from(
+        self, broker_id: int, offset: Offset, *, log_end: Offset = 0, wall_ms: int = -1
+    ) -> None:
+        """Note that a broker has all of the metadata log, which ends at `log_end`, below `offset`."""
+        before = self._fetched.get(broker_id)
+        caught_up_ms = -1 if before is None else before.caught_up_ms
+        if offset >= log_end:
+            caught_up_ms = wall_ms
+        elif before is not None and offset >= before.log_end:
+            caught_up_ms = max(caught_up_ms, before.fetch_ms)
+        self._fetched[broker_id] = FetchedMetadata(offset, log_end, wall_ms, caught_up_ms)
+
+    def fetched(self, broker_id: int) -> "FetchedMetadata | None":
+        """Return the last fetch of a broker; None before the first."""
+        return self._fetched.get(broker_id)
 
     def all_have(self, offset: Offset, image: MetadataImage) -> bool:
         """Return whether every unfenced broker has all of the metadata log below `offset`."""
-        return all(self._fetched.get(each.broker_id, 0) >= offset for each in _unfenced(image))
+        fetches = [self._fetched.get(each.broker_id) for each in _unfenced(image)]
+        return all(each is not None and each.offset >= offset for each in fetches)
 
     def _expires_ms(self, broker: BrokerRegistration) -> int:
         return self._heard_ms.get(broker.broker_id, -_EVERYTHING) + self.session_timeout_ms
@@ -298,6 +324,25 @@ def _next_state(
                 if may_go
                 else BrokerControlState.CONTROLLED_SHUTDOWN
             )
+
+
+def unregister(
+    image: MetadataImage, request: UnregisterBrokerRequest, *, rules_of: RulesOf
+) -> Decision[UnregisterBrokerResponse]:
+    """Remove a registration, and the broker from every ISR (ClusterControlManager).
+
+    The broker may be alive: it stays unregistered until it starts again.
+    """
+    broker = image.broker(request.broker_id)
+    if broker is None:
+        message = f"Broker ID {request.broker_id} is not currently registered"
+        error = ErrorCode.BROKER_ID_NOT_REGISTERED
+        return Decision(UnregisterBrokerResponse(error_code=error, error_message=message))
+    records: tuple[MetadataRecord, ...] = (
+        *elections_without(image, broker.broker_id, rules_of, lost_its_tail=True),
+        UnregisterBrokerRecord(broker.broker_id, broker.broker_epoch),
+    )
+    return Decision(UnregisterBrokerResponse(), records, "unregistered")
 
 
 def fence(

@@ -28,7 +28,6 @@ from replication.metadata.rules.image import MIN_INSYNC_REPLICAS, MetadataImage,
 from replication.metadata.rules.records import (
     BrokerConfigRecord,
     ConfigRecord,
-    FeatureLevelRecord,
     GroupConfigRecord,
     MetadataRecord,
 )
@@ -37,7 +36,7 @@ from replication.wire.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from replication.wire.api_versions import TRANSACTION_VERSION
+from replication.wire.api_versions import ELIGIBLE_LEADER_REPLICAS_VERSION
 from replication.wire.describe_configs import ConfigResourceType
 from replication.wire.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -101,13 +100,14 @@ def alter_configs(
 def election_rules(image: MetadataImage, config: BrokerConfig) -> RulesOf:
     """Return a function that gives the election rules of a topic, as they are set in `image`."""
     current = DynamicBrokerConfig.of(config, image.broker_configs).current
+    eligible = image.feature(ELIGIBLE_LEADER_REPLICAS_VERSION) > 0
 
     def rules_of(topic: TopicImage) -> ElectionRules:
         topic_config = TopicConfig.in_force(topic.configs, current)
         return ElectionRules(
             min_insync_replicas=topic_config.min_insync_replicas,
             unclean=topic_config.unclean_leader_election_enable,
-            eligible=config.understudy_eligible_leader_replicas_version > 0,
+            eligible=eligible,
         )
 
     return rules_of
@@ -120,14 +120,8 @@ def one_minimum(image: MetadataImage, config: BrokerConfig) -> Iterable[Metadata
     them: no broker may have one of its own (KIP-966).
     """
     set_already = MIN_INSYNC_REPLICAS in image.broker_configs.get(None, {})
-    if config.understudy_eligible_leader_replicas_version > 0 and not set_already:
+    if image.feature(ELIGIBLE_LEADER_REPLICAS_VERSION) > 0 and not set_already:
         yield BrokerConfigRecord(None, MIN_INSYNC_REPLICAS, str(config.min_insync_replicas))
-
-
-def feature_levels(image: MetadataImage, config: BrokerConfig) -> Iterable[MetadataRecord]:
-    """Yield the feature levels that the configuration sets and that are others in `image`."""
-    if image.feature(TRANSACTION_VERSION) != config.understudy_transaction_version:
-        yield FeatureLevelRecord(TRANSACTION_VERSION, config.understudy_transaction_version)
 
 
 def _decide(
@@ -164,7 +158,7 @@ def _changes(
         case ConfigResourceType.TOPIC:
             return _topic_changes(image, resource.resource_name, wanted, config)
         case ConfigResourceType.BROKER:
-            return _broker_changes(image, resource.resource_name, wanted, config)
+            return _broker_changes(image, resource.resource_name, wanted)
         case ConfigResourceType.GROUP:
             return _group_changes(image, resource.resource_name, wanted, config)
         case other:
@@ -191,9 +185,7 @@ def _topic_changes(
     return [ConfigRecord(topic.topic_id, key, value) for key, value in changes]
 
 
-def _broker_changes(
-    image: MetadataImage, name: str, wanted: Wanted, config: BrokerConfig
-) -> list[MetadataRecord]:
+def _broker_changes(image: MetadataImage, name: str, wanted: Wanted) -> list[MetadataRecord]:
     broker_id = _broker_id(name)
     if broker_id is not None and image.broker(broker_id) is None:
         error = ErrorCode.BROKER_ID_NOT_REGISTERED
@@ -203,7 +195,7 @@ def _broker_changes(
     changes = dict(_difference(current, configs))
     # A file may be another under the same name: the broker reads it again (KAFKA-14136).
     changes |= {key: value for key, value in configs.items() if is_of_listener(key)}
-    if MIN_INSYNC_REPLICAS in changes and config.understudy_eligible_leader_replicas_version > 0:
+    if MIN_INSYNC_REPLICAS in changes and image.feature(ELIGIBLE_LEADER_REPLICAS_VERSION) > 0:
         minimum = changes[MIN_INSYNC_REPLICAS]
         if broker_id is not None and minimum is not None:
             reason = "may be set for a topic or for the cluster, not for one broker"

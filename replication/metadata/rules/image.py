@@ -15,7 +15,8 @@ The file is long because an image, its draft and its delta have the same parts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import assert_never
+from types import MappingProxyType
+from typing import TypeVar, assert_never
 
 import attrs
 
@@ -25,6 +26,7 @@ from replication.metadata.rules.records import (
     BrokerConfigRecord,
     BrokerDirectoriesRecord,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ClusterRecord,
     ConfigRecord,
     ControllerRecord,
@@ -36,6 +38,7 @@ from replication.metadata.rules.records import (
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    QuotaEntity,
     RegisterBrokerRecord,
     RemoveAclRecord,
     RemoveScramCredentialRecord,
@@ -47,7 +50,13 @@ from replication.metadata.rules.records import (
     decode_record,
 )
 from replication.metadata.rules.security_image import SecurityDraft, SecurityImage, SecurityRecord
-from replication.wire.api_versions import TRANSACTION_VERSION
+from replication.wire.api_versions import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    GROUP_VERSION,
+    KAFKA_4_4,
+    METADATA_VERSION,
+    TRANSACTION_VERSION,
+)
 from replication.wire.metadata import NO_LEADER
 from storage.batch.record_batch import walk
 from storage.batch.records import decode_batch
@@ -61,8 +70,16 @@ from storage.types import (
     TopicPartition,
 )
 
+T = TypeVar("T")
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
-FEATURES: Mapping[str, tuple[int, int]] = {TRANSACTION_VERSION: (0, 2)}
+FEATURES: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {
+        ELIGIBLE_LEADER_REPLICAS_VERSION: (0, 1),
+        GROUP_VERSION: (0, 1),
+        METADATA_VERSION: (KAFKA_4_4, KAFKA_4_4),
+        TRANSACTION_VERSION: (0, 2),
+    }
+)
 """The features of this release, and their lowest and highest level; the highest is the default."""
 
 
@@ -177,6 +194,7 @@ class MetadataImage:
     """The configuration of consumer groups, by group; a group without any is left out."""
     feature_levels: Mapping[str, int] = attrs.Factory(dict)
     """The levels of features that were set to less than the highest."""
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = attrs.Factory(dict)
     security: SecurityImage = attrs.Factory(SecurityImage)
 
     def feature(self, name: str) -> int:
@@ -250,6 +268,7 @@ class _Draft:
         self._broker_configs = base.broker_configs
         self._group_configs: dict[str, Mapping[str, str]] | None = None
         self._feature_levels = base.feature_levels
+        self._client_quotas: dict[QuotaEntity, Mapping[str, float]] | None = None
         self._security: SecurityDraft | None = None
         self._brokers = dict(base.brokers)
         self._topics = dict(base.topics)
@@ -286,6 +305,7 @@ class _Draft:
                 BrokerConfigRecord()
                 | GroupConfigRecord()
                 | FeatureLevelRecord()
+                | ClientQuotaRecord()
                 | ScramCredentialRecord()
                 | RemoveScramCredentialRecord()
                 | AclRecord()
@@ -315,11 +335,19 @@ class _Draft:
                 self._base.group_configs if self._group_configs is None else self._group_configs
             ),
             feature_levels=self._feature_levels,
+            client_quotas=(
+                self._base.client_quotas if self._client_quotas is None else self._client_quotas
+            ),
             security=self._base.security if self._security is None else self._security.finish(),
         )
 
     def _set_for_all(
-        self, record: BrokerConfigRecord | GroupConfigRecord | FeatureLevelRecord | SecurityRecord
+        self,
+        record: BrokerConfigRecord
+        | GroupConfigRecord
+        | FeatureLevelRecord
+        | ClientQuotaRecord
+        | SecurityRecord,
     ) -> None:
         if isinstance(record, BrokerConfigRecord):
             self._set_broker_config(record)
@@ -327,6 +355,8 @@ class _Draft:
             self._set_group_config(record)
         elif isinstance(record, FeatureLevelRecord):
             self._set_feature(record)
+        elif isinstance(record, ClientQuotaRecord):
+            self._set_client_quota(record)
         else:
             self._security = self._security or SecurityDraft(self._base.security)
             self._security.apply(record)
@@ -343,6 +373,14 @@ class _Draft:
         others = {key: each for key, each in self._feature_levels.items() if key != record.name}
         changed = {record.name: record.level} if record.level != highest else {}
         self._feature_levels = others | changed
+
+    def _set_client_quota(self, record: ClientQuotaRecord) -> None:
+        if self._client_quotas is None:
+            self._client_quotas = dict(self._base.client_quotas)
+        quotas = dict(self._client_quotas.pop(record.entity, {}))
+        _set(quotas, record.key, record.value)
+        if quotas:
+            self._client_quotas[record.entity] = quotas
 
     def _change_broker(
         self,
@@ -434,7 +472,7 @@ class _Draft:
                 partitions[number] = attrs.evolve(partition, elr=())
 
 
-def _set(configs: dict[str, str], key: str, value: str | None) -> None:
+def _set(configs: dict[str, T], key: str, value: T | None) -> None:
     if value is None:
         configs.pop(key, None)
     else:

@@ -231,6 +231,23 @@ class FeatureLevelRecord:
     level: int
 
 
+QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
+"""Whom a client quota is for: types and names, sorted by type. A name of None is the default."""
+
+
+def _entity(values: Iterable[Sequence[Any]]) -> QuotaEntity:
+    return tuple((kind, name) for kind, name in values)
+
+
+@attrs.frozen
+class ClientQuotaRecord:
+    """One quota of an entity (KIP-546); a `value` of None removes it."""
+
+    entity: QuotaEntity = attrs.field(converter=_entity)
+    key: str
+    value: float | None
+
+
 @attrs.frozen
 class ScramCredentialRecord:
     """The SCRAM credential of a user (UserScramCredentialRecord, KIP-554)."""
@@ -289,6 +306,7 @@ MetadataRecord: TypeAlias = (
     | GroupConfigRecord
     | ProducerIdsRecord
     | FeatureLevelRecord
+    | ClientQuotaRecord
     | ScramCredentialRecord
     | RemoveScramCredentialRecord
     | AclRecord

@@ -33,6 +33,7 @@ from replication.metadata.rules.image import (
 from replication.metadata.rules.records import (
     BrokerConfigRecord,
     BrokerDirectoriesRecord,
+    ClientQuotaRecord,
     ClusterRecord,
     ConfigRecord,
     ControllerRecord,
@@ -75,6 +76,9 @@ def records_of(image: MetadataImage) -> Iterator[MetadataRecord]:
     for group_id, configs in sorted(image.group_configs.items()):
         for key, value in sorted(configs.items()):
             yield GroupConfigRecord(group_id, key, value)
+    for entity, quotas in image.client_quotas.items():
+        for key, quota in sorted(quotas.items()):
+            yield ClientQuotaRecord(entity, key, quota)
     for broker_id in sorted(image.brokers):
         yield from _records_of_broker(image.brokers[broker_id])
     yield from image.security.records()

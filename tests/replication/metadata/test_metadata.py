@@ -22,6 +22,7 @@ from replication.metadata.rules.records import (
     BrokerConfigRecord,
     BrokerDirectoriesRecord,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ClusterRecord,
     ConfigRecord,
     ControllerRecord,
@@ -95,6 +96,9 @@ EXAMPLES: dict[str, MetadataRecord] = {
     "config-1": ConfigRecord(ORDERS, "min.insync.replicas", "2"),
     "broker_config-1": BrokerConfigRecord(None, "log.retention.ms", "1000"),
     "group_config-1": GroupConfigRecord("readers", "consumer.session.timeout.ms", "50000"),
+    "client_quota-1": ClientQuotaRecord(
+        (("client-id", None), ("user", "alice")), "producer_byte_rate", 1000.5
+    ),
     "feature_level-1": FeatureLevelRecord("transaction.version", 1),
     "scram_credential-1": ScramCredentialRecord(
         name="alice",

@@ -15,6 +15,7 @@ from replication.metadata.rules.records import (
     BrokerConfigRecord,
     BrokerDirectoriesRecord,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ClusterRecord,
     ConfigRecord,
     ControllerRecord,
@@ -102,6 +103,12 @@ BY_TYPE: dict[type, st.SearchStrategy[MetadataRecord]] = {
     ConfigRecord: st.builds(ConfigRecord, TOPIC_IDS, KEYS, VALUES),
     BrokerConfigRecord: st.builds(BrokerConfigRecord, st.none() | BROKERS, KEYS, VALUES),
     GroupConfigRecord: st.builds(GroupConfigRecord, st.sampled_from(["g", "h"]), KEYS, VALUES),
+    ClientQuotaRecord: st.builds(
+        ClientQuotaRecord,
+        st.sampled_from([(("user", "alice"),), (("client-id", None), ("user", "alice"))]),
+        st.sampled_from(["producer_byte_rate", "request_percentage"]),
+        st.none() | st.floats(1, 5),
+    ),
     FeatureLevelRecord: st.builds(
         FeatureLevelRecord, st.just("transaction.version"), st.integers(0, 3)
     ),

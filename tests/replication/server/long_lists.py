@@ -93,4 +93,6 @@ def _array(field: Field, path: Path, count: int) -> list[Any]:
         return [_struct(field.wire.items, number, path, count) for number in numbers]
     if field.wire.items is Kind.STRING:
         return [f"{TOPIC}-{number}" for number in range(count)]
+    if field.wire.items is Kind.INT8:
+        return [number % 128 for number in range(count)]
     return list(range(count))
