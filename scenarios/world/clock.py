@@ -30,6 +30,7 @@ is not lost if a cancellation comes during the wait.
 
 import math
 from collections.abc import Callable
+from functools import partial
 from heapq import heappop, heappush
 from types import TracebackType
 from typing import Protocol, TypeVar
@@ -65,7 +66,7 @@ class VirtualAlarms(Protocol):
 async def sleep_until(alarms: VirtualAlarms, moment: float, *, shielded: bool = False) -> None:
     """Sleep until the alarm for `moment` rings, even when cancelled if `shielded`."""
     task = trio.lowlevel.current_task()
-    alarm = alarms.alarm(moment, lambda: trio.lowlevel.reschedule(task))
+    alarm = alarms.alarm(moment, partial(trio.lowlevel.reschedule, task))
 
     def abort(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
         if shielded:
@@ -126,10 +127,13 @@ class VirtualTime(trio.abc.Clock):
         """Move on to the next moment, since no task can run; `deadline` is trio's own next one."""
         if is_waiting_for_idle():
             return math.inf
-        moment = min(deadline, self.next_moment())
+        moment = self.next_moment()
+        if deadline < moment:
+            moment = deadline
         if moment == math.inf:
             return math.inf
-        self.now = max(self.now, moment)
+        if moment > self.now:
+            self.now = moment
         self._ring()
         return 0
 
@@ -231,8 +235,8 @@ class _NodeAlarm(VirtualAlarm):
     def ring(self) -> None:
         if self.clock.paused:
             self.clock.withheld.append(self)
-        else:
-            super().ring()
+        elif self.act is not None:
+            self.act()
 
 
 class _Scope:

@@ -94,7 +94,7 @@ class Link:
         self._torn.add(api)
 
     def tears(self, api: int | None) -> bool:
-        return not self._torn.isdisjoint({api, None})
+        return bool(self._torn) and not self._torn.isdisjoint({api, None})
 
     def mend(self) -> None:
         self._torn.clear()
@@ -249,7 +249,7 @@ class SimulatedConnection:
     closed: bool = attrs.field(default=False, init=False)
     moved: int = attrs.field(default=0, init=False)
     gathers_up_to: ClassVar[int] = 0
-    _receivers: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
+    _receiver: trio.lowlevel.Task | None = attrs.field(default=None, init=False)
     _senders: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
     _sending: bool = attrs.field(default=False, init=False)
     _peer_boots: int = attrs.field(init=False)
@@ -271,7 +271,7 @@ class SimulatedConnection:
         if self._has_news():
             await trio.lowlevel.checkpoint()
         while not self._has_news():
-            await self._receivers.park()
+            await self._wait_for_news()
         if self.closed:
             self._check_open()
         size = self.incoming.take(buffer)
@@ -292,6 +292,20 @@ class SimulatedConnection:
         """Return whether a receiver at this end has something to do."""
         return self.closed or (self.incoming.has_news and not self.host.paused)
 
+    async def _wait_for_news(self) -> None:
+        assert self._receiver is None, "two tasks may not receive on one connection at once"
+        self._receiver = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(self._stop_waiting)
+
+    def _stop_waiting(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+        self._receiver = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    def _wake_receiver(self) -> None:
+        task, self._receiver = self._receiver, None
+        if task is not None:
+            trio.lowlevel.reschedule(task)
+
     def _report_late_bytes(self) -> None:
         link = self.incoming.link
         if not link.late_reported:
@@ -307,6 +321,7 @@ class SimulatedConnection:
         return buffers
 
     async def send_region(self, region: FileRegion) -> None:
+        await trio.lowlevel.checkpoint()
         await self._send_whole(region_chunks(region))
 
     def close(self) -> None:
@@ -332,7 +347,7 @@ class SimulatedConnection:
 
     def wake(self) -> None:
         """Wake all tasks that wait here."""
-        self._receivers.unpark_all()
+        self._wake_receiver()
         self._senders.unpark_all()
 
     def window_has_room(self) -> None:
@@ -340,8 +355,8 @@ class SimulatedConnection:
             self._senders.unpark_all()
 
     def _arrived(self) -> None:
-        if self._receivers and not self.host.paused:  # the end of a pause wakes all
-            self._receivers.unpark_all()
+        if not self.host.paused:  # the end of a pause wakes all
+            self._wake_receiver()
         if self.incoming.end is not None:
             self._senders.unpark_all()
 
@@ -349,7 +364,6 @@ class SimulatedConnection:
         assert not self._sending, "two tasks may not send on one connection at once"
         self._sending = True
         try:
-            await trio.lowlevel.checkpoint()
             for chunk in chunks:
                 await self._send(chunk)
         except BaseException:
