@@ -15,7 +15,7 @@ answer) depends on the cluster alone. Only the leader is looked for as often as 
 that is sent again is the same, byte for byte.
 
 Rule 2: every batch has a connection of its own, so that one which waits for followers holds up no
-other.
+other. Only questions about who leads share one with each broker, which stays open.
 
 Rule 3: the client knows what it sent and which answers it received, and nothing more.
 
@@ -182,6 +182,7 @@ class StoryClient:
     seams: Seams
     bootstrap: Sequence[Address]
     sink: EventSink = ignore
+    _kept: dict[Address, RpcClient] = attrs.field(factory=dict, init=False)
 
     # Topics.
 
@@ -423,7 +424,9 @@ class StoryClient:
 
     async def _find(self, partition: TopicPartition, broker_id: int | None = None) -> Address:
         """Return the address of a broker, by default of the partition's leader."""
-        metadata = await self.ask_somebody(lambda client: _metadata(client, partition))
+        metadata = await self._first_answer(
+            lambda address: self._metadata(address, partition), self.bootstrap
+        )
         wanted = [
             each.leader_id if broker_id is None else broker_id
             for topic in metadata.topics
@@ -439,14 +442,34 @@ class StoryClient:
     async def ask_somebody(
         self, ask: Callable[[RpcClient], Awaitable[T]], among: Sequence[Address] = ()
     ) -> T:
-        """Return the answer of the first broker that gives one."""
-        for address in among or self.bootstrap:
-            try:
-                async with closing(await self._connect(address)) as client:
-                    return await ask(client)
-            except PeerUnavailableError:
-                continue
+        """Return the answer of the first broker that gives one, over a connection of its own."""
+
+        async def ask_at(address: Address) -> T:
+            async with closing(await self._connect(address)) as client:
+                return await ask(client)
+
+        return await self._first_answer(ask_at, among or self.bootstrap)
+
+    async def _first_answer(
+        self, ask: Callable[[Address], Awaitable[T]], addresses: Sequence[Address]
+    ) -> T:
+        for address in addresses:
+            with contextlib.suppress(PeerUnavailableError):
+                return await ask(address)
         raise PeerUnavailableError("no broker answers")
+
+    async def _metadata(self, address: Address, partition: TopicPartition) -> MetadataResponse:
+        """Ask a broker over the connection that is kept for such questions."""
+        client = self._kept.get(address)
+        if client is None or client.closed:
+            client = self._kept[address] = await self._connect(address)
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=partition.topic)], allow_auto_topic_creation=False
+        )
+        answer: MetadataResponse = await client.call(
+            request, version=METADATA_VERSION, timeout_ms=CONNECT_TIMEOUT_MS
+        )
+        return answer
 
     async def _connect(self, address: Address) -> RpcClient:
         host, port = address
@@ -466,16 +489,6 @@ async def closing(client: RpcClient) -> AsyncIterator[RpcClient]:
         yield client
     finally:
         client.close()
-
-
-async def _metadata(client: RpcClient, partition: TopicPartition) -> MetadataResponse:
-    request = MetadataRequest(
-        topics=[MetadataRequestTopic(name=partition.topic)], allow_auto_topic_creation=False
-    )
-    answer: MetadataResponse = await client.call(
-        request, version=METADATA_VERSION, timeout_ms=CONNECT_TIMEOUT_MS
-    )
-    return answer
 
 
 def key_of(value: str) -> str | None:
