@@ -241,7 +241,8 @@ FAULTS = (
     FaultKind(
         "topic-made-again",
         need.settled,
-        "heal\nremake {topic} replicas={assigned}",
+        # A slow controller may fence its brokers again and again, and no topic is known to all then.
+        "heal\nslow c disk=0ms network=1ms\nremake {topic} replicas={assigned}",
         (1, 0.6),
         # Fetches that carry no topic id may be taken for those of the topic before (KIP-516).
         settings={FETCH_VERSION: (17,)},
