@@ -153,7 +153,7 @@ def _quantile(ordered: Sequence[float], fraction: float) -> float:
     return below + (position - int(position)) * (above - below)
 
 
-@attrs.define
+@attrs.define(repr=False)
 class MetricsRegistry:
     """One node's meters, gauges and distributions."""
 

@@ -204,7 +204,7 @@ def value_in_force(name: str, found: Iterable[ConfigSynonym]) -> str | None:
     return None
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class DynamicBrokerConfig:
     """A node's configuration, which changes while the node runs."""
 

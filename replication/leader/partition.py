@@ -76,7 +76,7 @@ class ReplicaSnapshot:
         return frozenset(self.replicas) - self.isr if self.is_leader else frozenset()
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, kw_only=True, repr=False)
 class Partition:
     """One partition on this broker (see the head of this module)."""
 

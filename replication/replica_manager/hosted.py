@@ -16,7 +16,7 @@ from replication.metadata.rules.image import MetadataImage
 from storage.types import TopicId, TopicPartition
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class HostedPartitions:
     """The partitions that this broker holds, in the order in which they were added."""
 

@@ -37,7 +37,7 @@ PROPOSING = 4
 """The work of proposing an ISR change, by a task of its own, in items of a list."""
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, kw_only=True, repr=False)
 class ReplicaManager:
     """Its parts, and their life: `run` first, then `apply_metadata` for the whole image."""
 

@@ -25,7 +25,7 @@ from storage.log.log import Log
 from storage.types import Offset, TopicPartition
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, kw_only=True, repr=False)
 class Watched:
     """A replica that is online; for `Settled` it is one more fetch session."""
 
@@ -76,7 +76,7 @@ class Watched:
         return self.last
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Replicas:
     """The replicas that are online, by node and partition."""
 

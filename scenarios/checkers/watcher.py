@@ -63,7 +63,7 @@ class _Made:
     at: float
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Checkers:
     """All checkers of one run. They are made before the cluster, whose watcher they are."""
 

@@ -20,7 +20,7 @@ from scenarios.world.world import World
 from storage.types import TopicPartition
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, kw_only=True, repr=False)
 class Programs:
     world: World
     running: dict[str, Program] = attrs.field(factory=dict, init=False)

@@ -72,7 +72,7 @@ class BackgroundProducer:
         return self.gave_up is not None or self.acked == self.records
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, kw_only=True, repr=False)
 class Stage:
     """The state of one story."""
 

@@ -60,7 +60,7 @@ def drawn_run(stage: Stage) -> Iterator[str]:
     yield from LossBudget(stage).lines(lines) if within_budget else lines
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class RunGenerator:
     """Draws the lines of one run."""
 
@@ -265,7 +265,7 @@ WITHIN_BUDGET = 0.25
 ENDS = ("kill", "power-cut", "wipe", "restore", "swap")
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class LossBudget:
     """A filter of lines: the ones that a run within its budget can afford pass."""
 

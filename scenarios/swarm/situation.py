@@ -30,7 +30,7 @@ START_VERBS = ("producer", "reader", "member", "copier")
 _MEETING = ("cut", "mute", "hold", "tear", "heal", "late")
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Situation:
     """The state of a run between two of its lines, read and never changed."""
 

@@ -43,7 +43,7 @@ from scenarios.world.determinism import is_waiting_for_idle
 from storage.filesystem import FileSystem
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class VirtualAlarm:
     """A call at a moment, unless it is called off."""
 
@@ -81,7 +81,7 @@ def _nothing() -> None:
     """Do nothing: the default without a bound."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class VirtualTime(trio.abc.Clock):
     """The clock of one run of trio. While the agenda has an entry, no thread or socket is waited
     for.
@@ -127,13 +127,10 @@ class VirtualTime(trio.abc.Clock):
         """Move on to the next moment, since no task can run; `deadline` is trio's own next one."""
         if is_waiting_for_idle():
             return math.inf
-        moment = self.next_moment()
-        if deadline < moment:
-            moment = deadline
+        moment = min(deadline, self.next_moment())
         if moment == math.inf:
             return math.inf
-        if moment > self.now:
-            self.now = moment
+        self.now = max(self.now, moment)
         self._ring()
         return 0
 
@@ -157,7 +154,7 @@ class VirtualTime(trio.abc.Clock):
 EPOCH_MS = 1_735_689_600_000  # 2025-01-01T00:00:00Z
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SimulatedClock:
     """`NodeClock` over the virtual time of a world."""
 
@@ -226,7 +223,7 @@ class SimulatedClock:
         self._when_resumed.append(wake)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _NodeAlarm(VirtualAlarm):
     """An alarm of one node."""
 
@@ -271,7 +268,7 @@ class _Scope:
 T = TypeVar("T")
 
 
-@attrs.define
+@attrs.define(repr=False)
 class SimulatedOffload:
     """`Offload` that charges the costs of `file_system` to `clock`."""
 

@@ -90,7 +90,7 @@ class _SimulatedMachine:
         """Do nothing: the world closes what a dead process has left open."""
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, kw_only=True, repr=False)
 class SimulatedCluster:
     """The nodes of a cluster by name, on the machines of a world; see `open_simulated_cluster`."""
 

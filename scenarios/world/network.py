@@ -36,7 +36,7 @@ LOCAL = {"", "0.0.0.0", "::", "127.0.0.1", "::1", "localhost"}  # noqa: S104  na
 FIRST_EPHEMERAL_PORT = 30_000
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SimulatedListener:
     host: str
     port: int
@@ -75,7 +75,7 @@ class SimulatedListener:
         self._changed.unpark_all()
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class SimulatedTransport:
     """The network as one node sees it."""
 

@@ -44,7 +44,7 @@ from storage.types import Buffer
 Received = Callable[[memoryview, "Link"], None]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Host:
     """A machine: the name that others connect to, and whether it is up."""
 
@@ -58,7 +58,7 @@ class Host:
         return self.clock.paused
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Link:
     """The way from one machine to another."""
 
@@ -124,7 +124,7 @@ class End(enum.Enum):
     RESET = "reset the connection"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Pipe:
     """The bytes that one end has sent and the other has not received."""
 

@@ -66,7 +66,7 @@ def _ignore(*_what: object) -> None:
     """Do nothing, where no callback is given."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LogManager:
     """The logs of one broker, in all of its log directories."""
 

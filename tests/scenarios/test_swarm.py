@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +16,8 @@ from replication.wire.produce import ACKS_ALL
 from scenarios.story.commands.judge import broken_promises, of_former_topic
 from scenarios.story.runner import run_story
 from scenarios.story.script import parse
-from scenarios.swarm.runner import run_seed
+from scenarios.story.stage import Stage
+from scenarios.swarm.runner import play, run_seed
 from scenarios.world.client import AckedBatch, NoAnswer, ReadRecord, Refused, SentRecords
 from scenarios.world.history import Polled
 from storage.types import Offset, TopicPartition
@@ -52,6 +54,25 @@ def test_another_process_replays_the_same_run(hash_seed: str) -> None:
     run = run_seed(SOME)
     assert result.stdout.startswith("\n".join(run.lines))
     assert f"trace {run.trace_hash}" in result.stdout
+
+
+def test_what_a_failing_run_prints_of_its_values_is_short() -> None:
+    shown: list[tuple[int, str]] = []
+
+    def plot(stage: Stage) -> Iterator[str]:
+        yield "cluster brokers=3"
+        yield "topic t replicas=b1,b2,b3"
+        yield "produce t-0 one"
+        (broker, *_) = stage.cluster.brokers.values()
+        manager = broker.replica_manager
+        partition = manager.hosted.get(PARTITION)
+        ours = (stage, stage.world, stage.cluster, stage.checkers, stage.client, stage.programs)
+        machines = (*ours, stage.checkers.replicas, stage.cluster.clock, manager, partition)
+        shown.extend((len(repr(each)), type(each).__name__) for each in machines)
+
+    run = play(plot, seed=SOME)
+    assert not run.wrong
+    assert max(shown) < (200_000, ""), "all of them lead to the clock, and that to every task"
 
 
 # What a producer was promised.
