@@ -874,6 +874,25 @@ class BrokerConfig(SecurityKeys):
         " consumer group (`consumer.heartbeat.interval.ms`).",
         at_least=1,
     )
+    group_consumer_assignment_interval_ms: int = whole(
+        1_000,
+        "The least time in milliseconds between two assignments of a consumer group (KIP-848)."
+        " Members that join within it are assigned together, by the next heartbeat after it."
+        " Lower it, to 0 if need be, for tests.",
+        at_least=0,
+    )
+    group_consumer_min_assignment_interval_ms: int = whole(
+        0,
+        "The shortest time between two assignments, in milliseconds, that may be set for one"
+        " consumer group (`consumer.assignment.interval.ms`).",
+        at_least=0,
+    )
+    group_consumer_max_assignment_interval_ms: int = whole(
+        15_000,
+        "The longest time between two assignments, in milliseconds, that may be set for one"
+        " consumer group (`consumer.assignment.interval.ms`).",
+        at_least=0,
+    )
     group_consumer_max_size: int = whole(
         2**31 - 1,
         "The largest number of members in one consumer group (KIP-848). The default means no"

@@ -38,8 +38,13 @@ def _key(name: str) -> _GroupKey:
 
 SESSION: Final = "consumer.session.timeout.ms"
 HEARTBEAT: Final = "consumer.heartbeat.interval.ms"
+ASSIGNMENT: Final = "consumer.assignment.interval.ms"
 GROUP_KEYS: Final = MappingProxyType[str, _GroupKey](
-    {SESSION: _key("session.timeout.ms"), HEARTBEAT: _key("heartbeat.interval.ms")}
+    {
+        SESSION: _key("session.timeout.ms"),
+        HEARTBEAT: _key("heartbeat.interval.ms"),
+        ASSIGNMENT: _key("assignment.interval.ms"),
+    }
 )
 
 
@@ -49,11 +54,12 @@ class GroupConfig:
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
+    assignment_interval_ms: int
 
     @classmethod
     def in_force(cls, given: Mapping[str, str], broker: BrokerConfig) -> Self:
         """Return the settings of a group at the coordinator with this configuration."""
-        return cls(*(_in_force(name, given, broker) for name in (SESSION, HEARTBEAT)))
+        return cls(*(_in_force(name, given, broker) for name in GROUP_KEYS))
 
 
 def _in_force(name: str, given: Mapping[str, str], broker: BrokerConfig) -> int:
@@ -84,7 +90,8 @@ def check_group(given: Mapping[str, str], broker: BrokerConfig) -> None:
         if value > _of_broker(key.maximum, broker):
             raise _refusal(f"{name} must be less than or equal to {key.maximum}")
     settings = GroupConfig.in_force(given, broker)
-    if given and settings.session_timeout_ms <= settings.heartbeat_interval_ms:
+    are_given = not given.keys().isdisjoint({SESSION, HEARTBEAT})
+    if are_given and settings.session_timeout_ms <= settings.heartbeat_interval_ms:
         raise _refusal(f"{SESSION} must be greater than {HEARTBEAT}")
 
 

@@ -155,6 +155,7 @@ class ConsumerGroups:
             self.settings,
             self.coordinator.at.wall_ms,
             image_changed=hosted.known_image is not image,
+            assignment_interval_ms=self.config_of(hosted.group.group_id).assignment_interval_ms,
         )
 
     def _has_come(

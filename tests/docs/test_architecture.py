@@ -114,7 +114,7 @@ def layer_of(file: str) -> int:
 
 def test_each_hop_of_a_walk_goes_down_or_stays_in_its_room() -> None:
     walks = re.findall(r"^\*\*(.+?)\*\*\n\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
-    assert len(walks) == 5
+    assert len(walks) == 6
     for name, rows in walks:
         hops = [HOP.match(row, 2) for row in rows.splitlines()[2:]]
         depths = [layer_of(hop[1]) for hop in hops if hop]

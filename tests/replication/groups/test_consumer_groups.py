@@ -40,6 +40,7 @@ SERVED = {
     "group_initial_rebalance_delay_ms": "0",
     "group_coordinator_rebalance_protocols": "classic,consumer",
     "group_consumer_session_timeout_ms": "5000",
+    "group_consumer_assignment_interval_ms": "0",
 }
 
 

@@ -29,6 +29,7 @@ from tests.replication.broker.stage import Stage, played_in
 from tests.replication.groups.test_consumer_groups import Consumer, reading
 
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+ASSIGNMENT = "consumer.assignment.interval.ms"
 SET, DELETE, APPEND = ConfigOperation.SET, ConfigOperation.DELETE, ConfigOperation.APPEND
 GROUP = ConfigResourceType.GROUP
 
@@ -77,10 +78,15 @@ async def test_a_group_has_its_own_session_and_heartbeats(stage: Stage) -> None:
     assert await values(stage) == {
         SESSION: ("5000", ConfigSource.STATIC_BROKER_CONFIG),
         HEARTBEAT: ("5000", ConfigSource.DEFAULT_CONFIG),
+        ASSIGNMENT: ("0", ConfigSource.STATIC_BROKER_CONFIG),
     }
-    assert await altered(stage, (SESSION, SET, "10000"), (HEARTBEAT, SET, "700")) is ErrorCode.NONE
-    own = ConfigSource.GROUP_CONFIG
-    assert await values(stage) == {SESSION: ("10000", own), HEARTBEAT: ("700", own)}
+    changes = {SESSION: "10000", HEARTBEAT: "700", ASSIGNMENT: "2000"}
+    assert await altered(stage, *((name, SET, value) for name, value in changes.items())) is (
+        ErrorCode.NONE
+    )
+    assert await values(stage) == {
+        name: (value, ConfigSource.GROUP_CONFIG) for name, value in changes.items()
+    }
     synonyms = (await described(stage)).configs[0].synonyms
     assert [each.name for each in synonyms] == [
         SESSION,
@@ -112,6 +118,8 @@ async def test_what_a_group_cannot_have_is_refused(stage: Stage) -> None:
         (SESSION, "soon"),
         (HEARTBEAT, "99"),
         (HEARTBEAT, "15001"),
+        (ASSIGNMENT, "-1"),
+        (ASSIGNMENT, "15001"),
         (HEARTBEAT, "5000"),  # the session timeout is 5000, too
         ("share.session.timeout.ms", "45000"),
         ("session.timeout.ms", "45000"),

@@ -204,6 +204,8 @@ class ConsumerGroup:
     metadata_hash: int = 0
     """A hash of the topics that the group reads, as they were at the group epoch."""
     assignment_epoch: int = 0
+    assigned_ms: int = 0
+    """When the target assignment was made, by the wall clock; 0 where that is not known."""
     members: dict[str, ConsumerMember] = attrs.field(factory=dict)
     target: dict[str, Assignment] = attrs.field(factory=dict)
     patterns: dict[str, ConsumerGroupRegularExpressionValue] = attrs.field(factory=dict)
@@ -271,6 +273,7 @@ class ConsumerGroup:
             self.epoch,
             self.metadata_hash,
             self.assignment_epoch,
+            self.assigned_ms,
             dict(self.members),
             dict(self.target),
             dict(self.patterns),
@@ -299,6 +302,7 @@ class ConsumerGroup:
                     self._static[member.instance_id] = entry.name
             case ConsumerGroupTargetAssignmentMetadataValue():
                 self.assignment_epoch = entry.value.assignment_epoch
+                self.assigned_ms = entry.value.assignment_timestamp
             case ConsumerGroupTargetAssignmentMemberValue():
                 self.target[entry.name] = _assignment(entry.value.topic_partitions)
             case ConsumerGroupCurrentMemberAssignmentValue():

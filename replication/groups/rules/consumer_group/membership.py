@@ -70,6 +70,8 @@ class Conditions:
     wall_ms: int
     image_changed: bool = True
     """Whether topics may not be what they were at the group epoch."""
+    assignment_interval_ms: int = 0
+    """The least time between two target assignments of the group."""
 
 
 @attrs.frozen
@@ -172,9 +174,19 @@ def _asks_for_another_target(
 
 
 def retarget(change: GroupChange, conditions: Conditions) -> None:
-    """Make the target assignment of the group epoch, where there is none yet."""
-    if change.group.epoch > change.group.assignment_epoch:
-        assign(change, conditions.image, conditions.settings.assignors)
+    """Make the target assignment of the group epoch, where there is none yet.
+
+    The former one has to be old enough: members that join together are assigned together.
+    """
+    group, interval_ms = change.group, conditions.assignment_interval_ms
+    is_early = group.assigned_ms and conditions.wall_ms < group.assigned_ms + interval_ms
+    if group.epoch > group.assignment_epoch and not (interval_ms and is_early):
+        assign(
+            change,
+            conditions.image,
+            conditions.settings.assignors,
+            wall_ms=conditions.wall_ms,
+        )
 
 
 def settle(

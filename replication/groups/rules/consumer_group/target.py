@@ -2,7 +2,8 @@
 
 The group epoch rises when a subscription changes, when a member leaves, and when a topic that the
 group reads has come, gone, grown or moved to other racks. A target assignment is made for a group
-epoch once, by the next heartbeat, and the members then go to it one by one.
+epoch once, by the next heartbeat after the assignment interval (KIP-1263), and the members then go
+to it one by one.
 
 The hash of the topics is ours: 64 bits of BLAKE2b, where Kafka 4.1 has XXH3. A coordinator of the
 other kind that takes the group over finds another hash, and raises the epoch once; assignments are
@@ -72,7 +73,9 @@ def preferred_assignor(group: ConsumerGroup, assignors: Sequence[str]) -> str:
     return max(assignors, key=lambda name: votes[name])
 
 
-def assign(change: GroupChange, image: MetadataImage, assignors: Sequence[str]) -> None:
+def assign(
+    change: GroupChange, image: MetadataImage, assignors: Sequence[str], *, wall_ms: int = 0
+) -> None:
     """Make the target assignment of the group epoch; a record for each member whose share changes."""
     group = change.group
     members = {
@@ -97,4 +100,8 @@ def assign(change: GroupChange, image: MetadataImage, assignors: Sequence[str]) 
     for member_id, assignment in assigned.items():
         if assignment != group.target.get(member_id):
             change.put_target(member_id, assignment)
-    change.put(ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=group.epoch))
+    change.put(
+        ConsumerGroupTargetAssignmentMetadataValue(
+            assignment_epoch=group.epoch, assignment_timestamp=wall_ms
+        )
+    )

@@ -29,6 +29,7 @@ SERVED = QUICK | {
     "group_consumer_min_session_timeout_ms": "1000",
     "group_consumer_heartbeat_interval_ms": "500",
     "group_consumer_min_heartbeat_interval_ms": "100",
+    "group_consumer_assignment_interval_ms": "0",
 }
 
 

@@ -32,7 +32,6 @@ from replication.wire.consumer_group_heartbeat import (
     HeartbeatTopicPartitions,
 )
 
-WALL_MS = 1_700_000_000_000
 CALLER = Caller(client_id="client", client_host="/host")
 
 
@@ -74,6 +73,8 @@ class Desk:
     settings: ConsumerGroupSettings = attrs.Factory(ConsumerGroupSettings)
     group: ConsumerGroup = attrs.Factory(lambda: ConsumerGroup("g"))
     log: list[tuple[bytes, bytes | None]] = attrs.Factory(list)
+    wall_ms: int = 1_700_000_000_000
+    assignment_interval_ms: int = 0
     keys: list[int] = attrs.Factory(list)
     """The versions of the keys that the last request has written."""
 
@@ -84,7 +85,13 @@ class Desk:
         return GroupChange(self.group)
 
     def conditions(self, *, image_changed: bool = True) -> Conditions:
-        return Conditions(self.image, self.settings, WALL_MS, image_changed=image_changed)
+        return Conditions(
+            self.image,
+            self.settings,
+            self.wall_ms,
+            image_changed=image_changed,
+            assignment_interval_ms=self.assignment_interval_ms,
+        )
 
     def keep(self, change: GroupChange) -> None:
         self.group = change.group

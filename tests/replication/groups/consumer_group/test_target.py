@@ -107,3 +107,17 @@ def test_a_static_member_that_is_replaced_keeps_its_share(desk: Desk) -> None:
     desk.keep(change)
     assert assigned(desk) == [EPOCH]
     assert desk.group.target == {"m": of(a={0, 1, 2}), "n2": of(a={3, 4, 5})}
+
+
+def test_members_that_join_together_are_assigned_together(desk: Desk) -> None:
+    desk.assignment_interval_ms = 1000
+    assert desk.join("m", "a").assigned == of(a=range(6))
+    made_ms = desk.group.assigned_ms
+    desk.wall_ms += 999
+    beat = desk.join("n", "a")
+    assert (beat.member_epoch, beat.assigned) == (1, {})
+    assert (desk.group.epoch, desk.group.assignment_epoch) == (2, 1)
+    desk.wall_ms += 1
+    desk.beat("m", has=of(a=range(6)))
+    assert (desk.group.assignment_epoch, desk.group.assigned_ms) == (2, made_ms + 1000)
+    assert desk.replayed() == desk.group
