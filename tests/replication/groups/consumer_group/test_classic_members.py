@@ -10,7 +10,11 @@ import pytest
 from replication.errors import ErrorCode
 from replication.groups.rules.consumer_group.assignors import Assignment
 from replication.groups.rules.consumer_group.classic_members import heartbeat, join, leave, sync
-from replication.groups.rules.consumer_group.group import ConsumerMemberState, GroupChange
+from replication.groups.rules.consumer_group.group import (
+    ConsumerGroup,
+    ConsumerMemberState,
+    GroupChange,
+)
 from replication.groups.rules.consumer_group.membership import (
     ConsumerGroupSettings,
     MigrationPolicy,
@@ -126,7 +130,7 @@ class MixedDesk(Desk):
         return errors
 
     def upgraded(self, classic: Group) -> Refusal | None:
-        change = GroupChange(self.group)
+        change = GroupChange(ConsumerGroup("g"))
         refusal = upgrade(change, classic, self.conditions())
         if refusal is None:
             self.keep(change)
