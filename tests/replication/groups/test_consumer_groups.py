@@ -448,3 +448,19 @@ async def test_an_offset_expires_some_time_after_its_commit_unless_it_is_read(
     await stage.client.seams.clock.sleep(2)
     assert await a.committed() == -1, "its time began with the commit"
     assert (await a.shown()).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+@pytest.mark.conformance("CG-116")
+@played_in(reading, brokers=3)
+async def test_a_group_is_described_as_it_is_written(stage: Stage) -> None:
+    a, b = Consumer(stage, member_id="a"), Consumer(stage, member_id="b")
+    await a.joins("t")
+    coordinator = await a.coordinator()
+    await stage.cluster.kill_broker(next(each for each in (1, 2, 3) if each != coordinator))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(b.joins, "t")  # waits for the dead replica to leave the ISR
+        await a.a_moment()
+        before = await a.shown()
+    after = await a.shown()
+    assert (before.group_epoch, [each.member_id for each in before.members]) == (1, ["a"])
+    assert (after.group_epoch, [each.member_id for each in after.members]) == (2, ["a", "b"])
