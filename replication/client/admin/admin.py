@@ -7,8 +7,8 @@
 A request about many things that fails for some is done for the others; `SomeFailedError` names
 those that failed, with the error of each.
 
-The methods are the functions of `topics`, `offsets`, `brokers`, `groups` and `security`, whose
-first argument is an open admin client.
+The methods are the functions of `topics`, `offsets`, `brokers`, `cluster`, `groups` and `security`,
+whose first argument is an open admin client.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import trio
 
-from replication.client.admin import brokers, groups, offsets, security, topics
+from replication.client.admin import brokers, cluster, groups, offsets, security, topics
 from replication.client.admin.calls import Calls
 from replication.client.config import ClientConfig
 from replication.client.errors import IllegalStateError
@@ -102,6 +102,15 @@ class Admin:
     alter_broker_configs = brokers.alter_broker_configs
     describe_cluster = brokers.describe_cluster
     describe_log_dirs = brokers.describe_log_dirs
+
+    # The whole cluster.
+    describe_features = cluster.describe_features
+    update_features = cluster.update_features
+    describe_metadata_quorum = cluster.describe_metadata_quorum
+    unregister_broker = cluster.unregister_broker
+    list_config_resources = cluster.list_config_resources
+    describe_client_quotas = cluster.describe_client_quotas
+    alter_client_quotas = cluster.alter_client_quotas
 
     # Groups.
     list_groups = groups.list_groups

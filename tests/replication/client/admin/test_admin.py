@@ -8,10 +8,18 @@ from typing import Any
 import attrs
 import pytest
 
-from replication.client.admin import ALL_BROKERS, Admin, NewTopic, SomeFailedError
+from replication.client.admin import (
+    ALL_BROKERS,
+    Admin,
+    ClientQuota,
+    ConfigResourceType,
+    FeatureDescription,
+    NewTopic,
+    SomeFailedError,
+)
 from replication.client.errors import IllegalStateError, KafkaTimeoutError
 from replication.client.producer import Producer
-from replication.errors import ErrorCode
+from replication.errors import ErrorCode, KafkaError
 from replication.wire.list_offsets import EARLIEST, LATEST
 from scenarios.world.cluster import SimulatedCluster, open_simulated_cluster
 from scenarios.world.world import World
@@ -225,3 +233,65 @@ async def test_an_admin_client_works_inside_its_block_only(world: World) -> None
         await admin.list_topics()
     with pytest.raises(IllegalStateError, match="inside `async with`"):
         await admin.list_topics()
+
+
+@played_in(scene)
+async def test_features_are_described_and_updated(stage: Scene) -> None:
+    admin = stage.admin
+    newest = FeatureDescription(lowest=0, highest=2, level=2)
+    assert (await admin.describe_features())["transaction.version"] == newest
+    with pytest.raises(KafkaError) as caught:
+        await admin.update_features({"transaction.version": 1})
+    assert caught.value.code is ErrorCode.INVALID_UPDATE_VERSION
+    lower = {"transaction.version": 0}
+    await admin.update_features(lower, downgrade="safe", validate_only=True)
+    assert (await admin.describe_features())["transaction.version"] == newest
+    await admin.update_features(lower, downgrade="unsafe")
+    await stage.settle()
+    assert (await admin.describe_features())["transaction.version"].level == 0
+
+
+@played_in(scene)
+async def test_the_quorum_is_described_and_a_broker_unregistered(stage: Scene) -> None:
+    quorum = await stage.admin.describe_metadata_quorum()
+    (voter,) = quorum.voters
+    assert voter.node_id == quorum.leader_id
+    assert voter.log_end_offset == quorum.high_watermark
+    assert [each.node_id for each in quorum.observers] == [1, 2, 3]
+    with pytest.raises(KafkaError) as caught:
+        await stage.admin.unregister_broker(9)
+    assert caught.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
+    await stage.cluster.kill("b3")
+    await stage.admin.unregister_broker(3)
+    await stage.settle()
+    assert [each.id for each in (await stage.admin.describe_cluster()).brokers] == [1, 2]
+
+
+@played_in(scene)
+async def test_client_quotas_are_altered_and_described(stage: Scene) -> None:
+    admin, alice = stage.admin, {"user": "alice"}
+    await admin.alter_client_quotas(alice, {"producer_byte_rate": 1000, "request_percentage": 5})
+    await admin.alter_client_quotas({"user": None, "client-id": "c"}, {"consumer_byte_rate": 7})
+    quota = ClientQuota(entity=alice, values={"producer_byte_rate": 1000, "request_percentage": 5})
+    assert await admin.describe_client_quotas(alice) == [quota]
+    assert len(await admin.describe_client_quotas(kinds=["user"])) == 2
+    assert await admin.describe_client_quotas(kinds=["user"], strict=True) == [quota]
+    assert await admin.describe_client_quotas({"user": None}, strict=True) == []
+    await admin.alter_client_quotas(alice, {"request_percentage": None}, validate_only=True)
+    assert await admin.describe_client_quotas(alice) == [quota]
+    await admin.alter_client_quotas(alice, {"request_percentage": None})
+    (left,) = await admin.describe_client_quotas(alice)
+    assert left.values == {"producer_byte_rate": 1000}
+    with pytest.raises(KafkaError) as caught:
+        await admin.alter_client_quotas({"ip": "10.0.0.1"}, {"producer_byte_rate": 1})
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+@played_in(scene)
+async def test_what_may_be_configured_is_listed(stage: Scene) -> None:
+    await stage.admin.create_topics([NewTopic(name="t", partitions=1)])
+    everything = await stage.admin.list_config_resources()
+    assert everything[ConfigResourceType.TOPIC] == ["t"]
+    assert everything[ConfigResourceType.BROKER] == ["1", "2", "3"]
+    topics = await stage.admin.list_config_resources([ConfigResourceType.TOPIC])
+    assert topics == {ConfigResourceType.TOPIC: ["t"]}
