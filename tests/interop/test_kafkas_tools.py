@@ -6,6 +6,7 @@ Tools for features that we do not have are at the end, with the errors that they
 """
 
 import json
+import re
 import subprocess
 import threading
 from pathlib import Path
@@ -227,7 +228,7 @@ def test_end_to_end_latency_and_the_versions_of_each_broker(our_brokers: Isolate
     assert "Percentiles" in said
     versions = ask(our_brokers, f"{KAFKA}.BrokerApiVersionsCommand")
     assert "ERROR" not in versions
-    assert versions.count("Produce(0): 0 to 12 [usable: 12]") == 3
+    assert versions.count("Produce(0): 0 to 13 [usable: 13]") == 3
 
 
 @slow
@@ -251,31 +252,52 @@ def test_replica_verification_finds_no_lag(our_brokers: IsolatedCluster) -> None
             tool.kill()
 
 
-UNSUPPORTED = {
-    "KRaft quorum": (f"{KAFKA}.MetadataQuorumCommand", "DESCRIBE_QUORUM", "describe --status"),
-    "feature upgrades": (
-        f"{KAFKA}.FeatureCommand",
-        "UPDATE_FEATURES",
-        "upgrade --feature transaction.version=2",
-    ),
-    "client quotas": (
-        tools.CONFIGS,
-        "ALTER_CLIENT_QUOTAS",
-        "--alter --entity-type clients --entity-name a --add-config producer_byte_rate=1000",
-    ),
-    "client metrics": (f"{KAFKA}.ClientMetricsCommand", "LIST_CONFIG_RESOURCES", "--list"),
-    "groups of KIP-848": (
-        tools.CONSOLE_CONSUMER,
-        "CONSUMER_GROUP_HEARTBEAT",
-        "--topic lines --consumer-property group.protocol=consumer --timeout-ms 5000",
-    ),
-}
+@slow
+def test_the_quorum_is_described(our_brokers: IsolatedCluster) -> None:
+    quorum = f"{KAFKA}.MetadataQuorumCommand"
+    status = ask(our_brokers, quorum, "describe", "--status")
+    assert re.search(r"MaxFollowerLag: +0\n", status)
+    assert re.search(r'CurrentObservers: +\[\{"id": 1.*"id": 2.*"id": 3', status)
+    _, *rows = ask(our_brokers, quorum, "describe", "--replication").strip().splitlines()
+    assert [row.split()[-1] for row in rows] == ["Leader", *["Observer"] * 3]
 
 
 @slow
-@pytest.mark.parametrize("what", UNSUPPORTED)
-def test_what_is_not_supported_is_named(our_brokers: IsolatedCluster, what: str) -> None:
-    main_class, api, arguments = UNSUPPORTED[what]
+def test_features_are_described_and_updated(our_brokers: IsolatedCluster) -> None:
+    features = f"{KAFKA}.FeatureCommand"
+    levels = re.findall(
+        r"Feature: (\S+).*FinalizedVersionLevel: (\d+)", ask(our_brokers, features, "describe")
+    )
+    assert ("group.version", "1") in levels
+    assert ("transaction.version", "2") in levels
+    tested = ask(our_brokers, features, "disable", "--feature", "group.version", "--dry-run")
+    assert "group.version can be disabled." in tested
+    same = ask(our_brokers, features, "upgrade", "--feature", "transaction.version=2")
+    assert "transaction.version was upgraded to 2." in same
     servers = ("--bootstrap-server", our_brokers.bootstrap_servers)
-    done = tools.try_tool(main_class, *servers, *arguments.split())
-    assert f"does not support {api}" in done.output + done.errors
+    done = tools.try_tool(features, *servers, "upgrade", "--feature", "kraft.version=1")
+    assert "does not support this feature" in done.output + done.errors
+
+
+@slow
+@pytest.mark.parametrize(
+    ("entity", "quota", "shown"),
+    [
+        ("clients --entity-name a", "producer_byte_rate=1000", "client-id 'a'"),
+        ("users --entity-default", "request_percentage=50", "the default user-principal"),
+        ("ips --entity-name 10.0.0.1", "connection_creation_rate=10", "ip '10.0.0.1'"),
+    ],
+)
+def test_client_quotas_are_kept_and_described(
+    our_brokers: IsolatedCluster, entity: str, quota: str, shown: str
+) -> None:
+    about = f"--entity-type {entity}".split()
+    ask(our_brokers, tools.CONFIGS, "--alter", *about, "--add-config", quota)
+    assert f"{shown} are {quota}.0" in ask(our_brokers, tools.CONFIGS, "--describe", *about)
+    ask(our_brokers, tools.CONFIGS, "--alter", *about, "--delete-config", quota.split("=", maxsplit=1)[0])
+    assert shown not in ask(our_brokers, tools.CONFIGS, "--describe", *about)
+
+
+@slow
+def test_there_are_no_client_metrics(our_brokers: IsolatedCluster) -> None:
+    assert ask(our_brokers, f"{KAFKA}.ClientMetricsCommand", "--list").strip() == ""
