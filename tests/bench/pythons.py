@@ -4,19 +4,23 @@
 
 Each round runs every benchmark on one Python and then on the other, in a process of its own. A cell
 is the median of the rounds, with the ratio to the floor that the same process measured; the last
-column is the newest Python's figure divided by this one's.
+column is the newest Python's figure divided by this one's. Bytecode is compiled once, as an
+installed package has it.
 """
 
 import json
 import statistics
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from tests import other_pythons
 from tests.bench.figures import Figure
+from tests.bench.start_up import with_bytecode_in
 
 BENCHMARKS = ("acks", "record_calls", "catch_up", "append", "start_up", "cleaner", "swarm_speed")
 RUN = """
@@ -40,9 +44,9 @@ def version_of(python: Path) -> str:
     return subprocess.check_output(command, text=True).strip()
 
 
-def measure(python: Path, benchmark: str) -> list[Figure]:
+def measure(python: Path, benchmark: str, environment: Mapping[str, str]) -> list[Figure]:
     command = [str(python), "-c", RUN, benchmark]
-    said = subprocess.check_output(command, text=True, cwd=other_pythons.ROOT)
+    said = subprocess.check_output(command, text=True, cwd=other_pythons.ROOT, env=environment)
     return [Figure(**each) for each in json.loads(said.splitlines()[-1])]
 
 
@@ -69,14 +73,16 @@ def table(measured: dict[str, list[list[Figure]]]) -> list[str]:
 def main(rounds: int, names: tuple[str, ...]) -> None:
     pythons = {version_of(python): python for python in (Path(sys.executable), newest())}
     measured: dict[str, list[list[Figure]]] = {version: [] for version in pythons}
-    for name in names or BENCHMARKS:
-        found: dict[str, list[list[Figure]]] = {version: [] for version in pythons}
-        for number in range(rounds):
-            for version, python in pythons.items():
-                click.echo(f"round {number + 1} of {name} on CPython {version}", err=True)
-                found[version].append(measure(python, name))
-        for version, of_rounds in found.items():
-            measured[version] += map(list, zip(*of_rounds, strict=True))
+    with tempfile.TemporaryDirectory(prefix="understudy-bench-") as bytecode:
+        environment = with_bytecode_in(bytecode)
+        for name in names or BENCHMARKS:
+            found: dict[str, list[list[Figure]]] = {version: [] for version in pythons}
+            for number in range(rounds):
+                for version, python in pythons.items():
+                    click.echo(f"round {number + 1} of {name} on CPython {version}", err=True)
+                    found[version].append(measure(python, name, environment))
+            for version, of_rounds in found.items():
+                measured[version] += map(list, zip(*of_rounds, strict=True))
     click.echo("\n".join(table(measured)))
 
 
