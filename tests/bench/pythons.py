@@ -75,15 +75,17 @@ def main(rounds: int, names: tuple[str, ...]) -> None:
     measured: dict[str, list[list[Figure]]] = {version: [] for version in pythons}
     with tempfile.TemporaryDirectory(prefix="understudy-bench-") as bytecode:
         environment = with_bytecode_in(bytecode)
-        for name in names or BENCHMARKS:
-            found: dict[str, list[list[Figure]]] = {version: [] for version in pythons}
-            for number in range(rounds):
-                for version, python in pythons.items():
-                    click.echo(f"round {number + 1} of {name} on CPython {version}", err=True)
-                    found[version].append(measure(python, name, environment))
-            for version, of_rounds in found.items():
-                measured[version] += map(list, zip(*of_rounds, strict=True))
-    click.echo("\n".join(table(measured)))
+        try:
+            for name in names or BENCHMARKS:
+                found: dict[str, list[list[Figure]]] = {version: [] for version in pythons}
+                for number in range(rounds):
+                    for version, python in pythons.items():
+                        click.echo(f"round {number + 1} of {name} on CPython {version}", err=True)
+                        found[version].append(measure(python, name, environment))
+                for version, of_rounds in found.items():
+                    measured[version] += map(list, zip(*of_rounds, strict=True))
+        finally:  # what was measured stays so, whatever comes after it
+            click.echo("\n".join(table(measured)))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from tests.bench.figures import Figure, interleaved
 
 ROUNDS = 9
 BROKERS = {1, 2, 3}
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 60
 
 
 def run() -> Iterator[Figure]:
