@@ -143,7 +143,13 @@ class ConsumerGroups:
         weight = len(request.subscribed_topic_names or ()) + sum(
             1 + len(each.partitions) for each in request.topic_partitions or ()
         )
-        answer = await self._change(shard, hosted, rule, weight=weight)
+        is_quiet = (
+            request.member_epoch > JOIN_EPOCH
+            and request.subscribed_topic_names is None
+            and request.subscribed_topic_regex is None
+            and not conditions.image_changed
+        )
+        answer = await self._change(shard, hosted, rule, weight=weight, is_quiet=is_quiet)
         if isinstance(answer, Beat):
             self._has_come(shard, hosted, request.member_id, conditions)
         return answer
@@ -181,17 +187,32 @@ class ConsumerGroups:
             self._renew_all(hosted, [member_id])
 
     async def _change(
-        self, shard: GroupShard, hosted: HostedGroup, rule: Rule[T], *, weight: int = 0
+        self,
+        shard: GroupShard,
+        hosted: HostedGroup,
+        rule: Rule[T],
+        *,
+        weight: int = 0,
+        is_quiet: bool = False,
     ) -> T | Refusal:
-        """Apply `rule` to the group, and write what it changes; its answer, or why it is not."""
+        """Apply `rule` to the group, and write what it changes; its answer, or why it is not.
+
+        `is_quiet`: the rule looks at one member alone, if the group has its target assignment.
+        """
         try:
             async with hosted.consumers_change:
-                return await self._change_alone(shard, hosted, rule, weight)
+                return await self._change_alone(shard, hosted, rule, weight, is_quiet=is_quiet)
         finally:
             self.coordinator.watch(hosted)
 
     async def _change_alone(
-        self, shard: GroupShard, hosted: HostedGroup, rule: Rule[T], weight: int
+        self,
+        shard: GroupShard,
+        hosted: HostedGroup,
+        rule: Rule[T],
+        weight: int,
+        *,
+        is_quiet: bool,
     ) -> T | Refusal:
         if not shard.serves(hosted.group.group_id, hosted):
             return Refusal(ErrorCode.NOT_COORDINATOR, "the group has moved, or was deleted")
@@ -199,7 +220,9 @@ class ConsumerGroups:
         if hosted.consumers is None and hosted.group.state is not GroupState.EMPTY:
             weight += 2 * len(hosted.group.members)
             rule = partial(_upgraded, hosted.group, self._conditions(hosted), rule)
-        if weight + _size(change.group) > LARGE_CHANGE:
+        if not is_quiet or change.group.epoch != change.group.assignment_epoch:
+            weight += _size(change.group)
+        if weight > LARGE_CHANGE:
             answer = await self.coordinator.seams.offload(partial(rule, change))
         else:
             answer = rule(change)
@@ -373,10 +396,12 @@ class ConsumerGroups:
         consumers = hosted.consumers
         if consumers is None or hosted.is_resolving:
             return
-        patterns, image = consumers.subscribed_patterns(), self.image()
+        patterns, image = set(consumers.subscribed_patterns()), self.image()
+        if not patterns:
+            return
         last_ms = max((each.timestamp for each in consumers.patterns.values()), default=0)
         since_ms = self.coordinator.at.wall_ms - last_ms
-        if not patterns or since_ms <= LEAST_REGEX_INTERVAL_MS:
+        if since_ms <= LEAST_REGEX_INTERVAL_MS:
             return
         are_new = patterns != consumers.patterns.keys()
         is_old = since_ms > self.regex_refresh_interval_ms
@@ -410,7 +435,9 @@ class ConsumerGroups:
     def described(self, group_id: str) -> ConsumerGroup:
         """Return the group; raise KafkaError where there is none, as `serving` does."""
         hosted = self.coordinator.serving(group_id).groups.get(group_id)
-        if hosted is None or hosted.consumers is None:
+        if hosted is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        if hosted.consumers is None:
             raise KafkaError(
                 ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group."
             )

@@ -64,7 +64,8 @@ def _described(node: BrokerNode, version: int, operations: int, group_id: str) -
         dead.authorized_operations = operations
     if version >= NOT_FOUND_SINCE:
         dead.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        dead.error_message = f"Group {group_id} not found."
+        why = "not found" if hosted is None else "is not a classic group"
+        dead.error_message = f"Group {group_id} {why}."
     return dead
 
 

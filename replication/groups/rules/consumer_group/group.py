@@ -24,7 +24,8 @@ are in the log, and is dropped if they are not.
 """
 
 import enum
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Set as AbstractSet
 from typing import Final, assert_never
 
 import attrs
@@ -212,6 +213,8 @@ class ConsumerGroup:
     """The topics of each regular expression that has been resolved."""
     has_partition_metadata: bool = False
     """Whether the log has a record of Kafka 4.0 that is to be deleted."""
+    _readers: Counter[str] = attrs.field(factory=Counter)
+    """How many members are subscribed to each regular expression."""
     _static: dict[str, str] = attrs.field(factory=dict)
     _owners: dict[tuple[TopicId, int], str] = attrs.field(factory=dict)
 
@@ -241,10 +244,10 @@ class ConsumerGroup:
 
     def readers_of(self, pattern: str) -> int:
         """Return how many members are subscribed to this regular expression."""
-        return sum(each.topic_regex == pattern for each in self.members.values())
+        return self._readers[pattern]
 
-    def subscribed_patterns(self) -> set[str]:
-        return {each.topic_regex for each in self.members.values() if each.topic_regex}
+    def subscribed_patterns(self) -> AbstractSet[str]:
+        return self._readers.keys()
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """Return the names that a member subscribed to, with those that its pattern matches."""
@@ -278,6 +281,7 @@ class ConsumerGroup:
             dict(self.target),
             dict(self.patterns),
             self.has_partition_metadata,
+            Counter(self._readers),
             dict(self._static),
             dict(self._owners),
         )
@@ -296,7 +300,9 @@ class ConsumerGroup:
             case ConsumerGroupPartitionMetadataValue():
                 self.has_partition_metadata = True
             case ConsumerGroupMemberMetadataValue():
+                self._count_readers(self.members.get(entry.name), -1)
                 member = self._member(entry.name).with_metadata(entry.value)
+                self._count_readers(member, 1)
                 self.members[entry.name] = member
                 if member.instance_id is not None:
                     self._static[member.instance_id] = entry.name
@@ -349,8 +355,16 @@ class ConsumerGroup:
     def _remove(self, member_id: str) -> None:
         self._release(member_id)
         member = self.members.pop(member_id, None)
+        self._count_readers(member, -1)
         if member is not None and self._static.get(member.instance_id or "") == member_id:
             del self._static[member.instance_id or ""]
+
+    def _count_readers(self, member: ConsumerMember | None, change: int) -> None:
+        pattern = "" if member is None else member.topic_regex or ""
+        if pattern:
+            self._readers[pattern] += change
+            if not self._readers[pattern]:
+                del self._readers[pattern]
 
     def _release(self, member_id: str) -> None:
         member = self.members.get(member_id)

@@ -85,9 +85,7 @@ class Sessions:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        return min(
-            (end_ms for each in self._deadlines.values() for end_ms in each.values()), default=None
-        )
+        return min((min(each.values()) for each in self._deadlines.values() if each), default=None)
 
     def take_late(self, now_ms: int) -> dict[str, str]:
         """Return the members that are too late, each with the reason; their deadlines are over."""
