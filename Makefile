@@ -43,16 +43,22 @@ endef
 test: setup
 	$(call run_tests,not deep)
 
+# What Apache Kafka 4.1, the oldest that is supported, is asked too: clients and tools, both ways.
+OLDEST_KAFKA := $(addprefix tests/interop/test_, harness.py kafkas_tools.py own_console.py \
+	own_groups.py own_producer.py timeouts.py)
+
 ## make deep   what make test leaves out: the marker `deep`, more examples of each property,
-##             Apache Kafka beside us, and the newest Python that is found
+##             Apache Kafka 4.4 beside us and a part with 4.1, and the newest Python that is found
 deep: setup
 	$(call run_tests,(deep or hypothesis),--hypothesis-profile deep)
 	if command -v mvn >/dev/null || [ -n "$$KAFKA_HOME" ]; \
-	then $(PYTEST) tests/interop -m "interop and not slow" $(ARGS) || [ $$? = 5 ]; \
+	then { $(PYTEST) tests/interop -m "interop and not slow" $(ARGS) || [ $$? = 5 ]; } && \
+	{ KAFKA_VERSION=4.1.1 $(PYTEST) $(OLDEST_KAFKA) -m "interop and not slow" $(ARGS) || [ $$? = 5 ]; }; \
 	else echo "neither Maven nor KAFKA_HOME is here: no test ran beside Apache Kafka"; fi
 	$(PYTHON) tests/other_pythons.py --newest
 
-## make interop  all tests with Apache Kafka's brokers and tools, from Maven or KAFKA_HOME
+## make interop  all tests with Apache Kafka's brokers and tools, from KAFKA_HOME or, in version
+##             KAFKA_VERSION, from Maven
 interop: setup
 	$(BIN)/python -m pytest tests/interop -m interop $(ARGS)
 

@@ -10,6 +10,7 @@ import attrs
 from storage.batch.compression import GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL, Codec
 
 LONG_MAX = 2**63 - 1
+LARGEST_JAVA_ARRAY = 2**31 - 9
 DAY_MS = 24 * 60 * 60 * 1000
 
 
@@ -31,6 +32,7 @@ class LogConfig:
     flush_messages: int = LONG_MAX
     flush_ms: int = LONG_MAX
     max_message_bytes: int = (1 << 20) + 12
+    max_decompressed_message_bytes: int = LARGEST_JAVA_ARRAY
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     delete_retention_ms: int = DAY_MS
     min_compaction_lag_ms: int = 0

@@ -54,7 +54,7 @@ from replication.config.security import (
 )
 from replication.errors import ConfigError
 from storage.batch.compression import GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL
-from storage.config import DAY_MS, LONG_MAX
+from storage.config import DAY_MS, LARGEST_JAVA_ARRAY, LONG_MAX
 
 MINUTE_MS = 60_000
 _HOUR_MS = 60 * MINUTE_MS
@@ -99,7 +99,6 @@ class BrokerConfig(SecurityKeys):
         " network interface. Without it, a broker listens on `PLAINTEXT://:9092`.",
         parse=ListenerConfig.parse,
         expectation="NAME://host:port, separated by commas",
-        kind=ConfigType.STRING,
     )
     advertised_listeners: tuple[ListenerConfig, ...] = values(
         "The addresses that clients and other brokers use to connect to this broker. Without it"
@@ -107,7 +106,6 @@ class BrokerConfig(SecurityKeys):
         " outside, for example behind a proxy or in a container.",
         parse=ListenerConfig.parse,
         expectation="NAME://host:port, separated by commas",
-        kind=ConfigType.STRING,
     )
     listener_security_protocol_map: tuple[str, ...] = words(
         (),
@@ -130,7 +128,8 @@ class BrokerConfig(SecurityKeys):
         ["CONTROLLER"],
         "The names of the listeners that the controller uses, separated by commas. Brokers"
         " connect to the controller with the security protocol of the first one.",
-        kind=ConfigType.STRING,
+        allows=all,
+        expectation="names of listeners, separated by commas",
     )
     controller_quorum_voters: tuple[Voter, ...] = values(
         "The node id and address of the controller. There is no quorum yet, so name one"
@@ -325,6 +324,14 @@ class BrokerConfig(SecurityKeys):
         at_least=0,
         topic="max.message.bytes",
     )
+    max_decompressed_message_bytes: int = whole(
+        LARGEST_JAVA_ARRAY,
+        "The largest record that a partition accepts in a compressed batch, in bytes, after"
+        " decompression. The default imposes no limit.",
+        at_least=1,
+        at_most=LARGEST_JAVA_ARRAY,
+        topic="max.decompressed.message.bytes",
+    )
 
     # Replication.
     num_replica_fetchers: int = whole(
@@ -471,7 +478,8 @@ class BrokerConfig(SecurityKeys):
         ["/tmp/kafka-logs"],  # noqa: S108 Kafka's default
         "The directories in which partitions are stored, separated by commas. Name one for each"
         " disk; when one fails, the replicas in the others go on.",
-        kind=ConfigType.STRING,
+        allows=all,
+        expectation="directories, separated by commas",
     )
     log_dir_failure_timeout_ms: int = long(
         30_000,

@@ -44,8 +44,8 @@ from replication.config.keys import (
     Spec,
     secret,
     specs,
-    text,
     whole,
+    words,
 )
 from replication.config.known import (
     DYNAMIC,
@@ -102,8 +102,8 @@ class _OlderNames:
     broker_id: int = whole(
         -1, "The id of this node, by the older name of `node.id`. Use `node.id` in new files."
     )
-    log_dir: str = text(
-        "/tmp/kafka-logs",  # noqa: S108 Kafka's default
+    log_dir: tuple[str, ...] = words(
+        ["/tmp/kafka-logs"],  # noqa: S108 Kafka's default
         "The directory in which partitions are stored when `log.dirs` is not set.",
     )
     log_roll_hours: int = whole(

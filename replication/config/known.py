@@ -18,17 +18,18 @@ IGNORED = frozenset(  # a block of text, because one key a line fills two screen
     advertised.host.name advertised.port alter.config.policy.class.name
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
     auto.include.jmx.reporter broker.heartbeat.max.wait.ms broker.id.generation.enable
-    client.quota.callback.class control.plane.listener.name
+    client.quota.callback.class config.providers control.plane.listener.name
     controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
     controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
     controller.quorum.append.linger.ms controller.quorum.auto.join.enable
     controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
+    controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
     controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms
     controller.quorum.retry.backoff.ms controller.quota.window.num
-    controller.quota.window.size.seconds controller.socket.timeout.ms
+    controller.quota.window.size.seconds cordoned.log.dirs controller.socket.timeout.ms
     create.topic.policy.class.name default.api.timeout.ms
     delete.records.purgatory.purge.interval.requests
-    early.start.listeners
+    early.start.listeners follower.fetch.last.tiered.offset.enable
     follower.replication.throttled.replicas
     inter.broker.protocol.version kafka.metrics.polling.interval.secs kafka.metrics.reporters
     leader.replication.throttled.replicas
@@ -56,7 +57,7 @@ IGNORED_PREFIXES = (
     *("ssl.", "sasl.", "zookeeper.ssl.", "metrics."),
     # The keys of parts of Kafka that do not exist here.
     *("share.", "group.share.", "group.streams.", "group.consumer.", "group.coordinator."),
-    *("remote.", "delegation.token."),
+    *("remote.", "delegation.token.", "errors.deadletterqueue."),
 )
 
 # The broker keys that can be set while a broker runs (DynamicBrokerConfig.AllDynamicConfigs),
@@ -124,6 +125,18 @@ class _OfBrokers:
         " is accepted without effect: there is no tiered storage here.",
         at_least=-2,
     )
+    log_remote_copy_lag_bytes: int = long(
+        -1,
+        "How many bytes of newer records a segment has when tiered storage copies it. It is"
+        " accepted without effect: there is no tiered storage here.",
+        at_least=-1,
+    )
+    log_remote_copy_lag_ms: int = long(
+        0,
+        "The age in milliseconds from which tiered storage copies a segment. It is accepted"
+        " without effect: there is no tiered storage here.",
+        at_least=-1,
+    )
     max_connection_creation_rate: int = whole(
         INT_MAX,
         "The number of connections per second that a broker accepts. It is accepted without"
@@ -167,6 +180,23 @@ class _OfTopics:
         False,
         "Whether tiered storage stops copying new segments of the topic. It is accepted without"
         " effect: there is no tiered storage here.",
+    )
+    remote_copy_lag_ms: int = long(
+        0,
+        "The age in milliseconds from which tiered storage copies a segment. It is accepted"
+        " without effect: there is no tiered storage here.",
+        at_least=-1,
+    )
+    remote_copy_lag_bytes: int = long(
+        -1,
+        "How many bytes of newer records a segment has when tiered storage copies it. It is"
+        " accepted without effect: there is no tiered storage here.",
+        at_least=-1,
+    )
+    errors_deadletterqueue_group_enable: bool = flag(
+        False,
+        "Whether share groups may write records to the topic that they could not deliver. It is"
+        " accepted without effect: there are no share groups here.",
     )
     remote_log_delete_on_disable: bool = flag(
         False,

@@ -280,7 +280,9 @@ def _validate_records(
     counted = codec is not Codec.NONE or config.target_codec not in (None, Codec.NONE)
     oldest = wall_ms - config.message_timestamp_before_max_ms
     checks_age = not config.stamps_append_time and config.message_timestamp_before_max_ms < LONG_MAX
-    if not needs_keys and not checks_age:
+    most = config.max_decompressed_message_bytes
+    checks_size = header.codec is not Codec.NONE and len(data) > most
+    if not (needs_keys or checks_age or checks_size):
         check_records(header, data, counted=counted, allowance=allowance)
         return
     without_key: dict[int, str] = {}
@@ -288,6 +290,8 @@ def _validate_records(
     for index, record in enumerate(outline(header, data, allowance)):
         if counted and record.offset != header.base_offset + index:
             raise InvalidRecordError(f"record {index} of a batch is at offset {record.offset}")
+        if checks_size and record.size > most:
+            raise InvalidRecordError(f"record {index} has {record.size} bytes, over {most}")
         if needs_keys and not record.has_key and len(without_key) < _MAX_REPORTED:
             without_key[index] = "Compacted topic cannot accept message without key."
         old = record.timestamp != NO_TIMESTAMP and record.timestamp < oldest

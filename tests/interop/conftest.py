@@ -47,6 +47,7 @@ def our_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IsolatedCl
         "offsets.topic.num.partitions": "3",
         "transaction.state.log.num.partitions": "3",
         "group.initial.rebalance.delay.ms": "0",
+        "group.coordinator.rebalance.protocols": "classic,consumer",
     }
     with IsolatedCluster(
         tmp_path_factory.mktemp("our-brokers"), brokers=3, config=config

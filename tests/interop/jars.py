@@ -1,6 +1,9 @@
-"""Where Apache Kafka is: KAFKA_HOME, or what Maven makes of `pom.xml`.
+"""Where Apache Kafka is: KAFKA_HOME, or what Maven makes of `pom.xml`, in version KAFKA_VERSION.
 
 And Spark's own Kafka source, which comes from Maven alone (`pom-spark.xml`).
+
+Where Maven has no tools of a version, those of an older one run on its clients: the jars of the
+version come first, and the older jars behind them have the classes that only the tools need.
 
 Maven is asked once for each content of such a file: the class path that it names is kept in the
 user's cache, and asked for again where a file of it has gone.
@@ -12,6 +15,7 @@ import os
 import re
 import shutil
 import subprocess
+import zipfile
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +24,9 @@ from pipeline.java import cache_directory, find_java
 POM: Final = Path(__file__).with_name("pom.xml")
 SPARK_POM: Final = Path(__file__).with_name("pom-spark.xml")
 MAVEN_SECONDS: Final = 300
+NEWEST: Final = "4.4.0"
+TOOLS_OF: Final = {"4.4.0": "4.3.1"}
+"""The version of the tools, where it is another than that of the broker."""
 
 
 class KafkaNotFoundError(Exception):
@@ -34,7 +41,21 @@ def class_path() -> str:
         if not any(libraries.glob("kafka_2.13-*.jar")):
             raise KafkaNotFoundError(f"KAFKA_HOME is {home}, and libs/ there has no Kafka")
         return f"{libraries}/*"
-    return _from_maven("kafka", POM)
+    version = os.environ.get("KAFKA_VERSION", NEWEST)
+    if version not in TOOLS_OF:
+        return tools_class_path()
+    newer = _from_maven("kafka", POM, f"-Dkafka.version={version}")
+    return os.pathsep.join([newer, tools_class_path()])
+
+
+@functools.cache
+def tools_class_path() -> str:
+    """Return the jars of the tools, with the clients and the broker of the same version."""
+    if "KAFKA_HOME" in os.environ:
+        return class_path()
+    version = os.environ.get("KAFKA_VERSION", NEWEST)
+    tools = TOOLS_OF.get(version, version)
+    return _from_maven("kafka-tools", POM, "-Ptools", f"-Dkafka.version={tools}")
 
 
 @functools.cache
@@ -61,12 +82,22 @@ def java() -> str:
 @functools.cache
 def kafka_version() -> str:
     """Return the version of the broker in `class_path`."""
-    jars = class_path()
-    if jars.endswith("/*"):
-        jars = ":".join(str(jar) for jar in Path(jars[:-2]).iterdir())
-    found = re.search(r"kafka_2\.13-([\d.]+)\.jar", jars)
-    assert found, jars
-    return found[1]
+    versions = [re.search(r"^kafka_2\.13-([\d.]+)\.jar$", jar.name) for jar in _jars()]
+    return next(found[1] for found in versions if found)
+
+
+@functools.cache
+def has_class(name: str) -> bool:
+    """Whether a jar of Kafka's in `class_path` has a class of this name."""
+    entry = f"{name.replace('.', '/')}.class"
+    return any(entry in zipfile.ZipFile(jar).namelist() for jar in _jars() if "kafka" in jar.name)
+
+
+def _jars() -> list[Path]:
+    """Return the files of `class_path`, in its order."""
+    if class_path().endswith("/*"):
+        return sorted(Path(class_path()[:-2]).glob("*.jar"))
+    return [Path(jar) for jar in class_path().split(os.pathsep)]
 
 
 def _from_maven(what: str, pom: Path, *definitions: str) -> str:

@@ -176,7 +176,6 @@ STUMBLES = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_RECORD)
 DEPARTURES: Final = {
     ("a record that is too short", Codec.LZ4): LENIENT,
     ("a record that is too long", Codec.LZ4): LENIENT,
-    ("a record of no bytes", Codec.LZ4): LENIENT,
     ("offsets that do not count up", Codec.LZ4): STUMBLES,
 }
 

@@ -88,7 +88,7 @@ def assert_same(comparison: Comparison, partitions: dict[str, TopicPartition]) -
 
 def committed_values(kafka: Kafka, topic: str, count: int) -> list[str]:
     """Return the records as Kafka's own consumer reads them."""
-    isolation = ("--consumer-property", "isolation.level=read_committed")
+    isolation = ("--isolation-level=read_committed",)
     much = ("--from-beginning", f"--max-messages={count}", "--timeout-ms=60000")
     return kafka.run_tool(tools.CONSOLE_CONSUMER, "--topic", topic, *much, *isolation).splitlines()
 

@@ -80,10 +80,10 @@ def test_topics_are_made_described_altered_and_deleted(our_brokers: IsolatedClus
 def test_console_producer_and_consumer(our_brokers: IsolatedCluster) -> None:
     make_topic(our_brokers, "lines", "--partitions=2")
     given = ["parse.key=true", "parse.headers=true", "key.separator=:"]
-    properties = [f"--property={each}" for each in given]
+    properties = [f"--reader-property={each}" for each in given]
     line = "a:1,b:2\tkey:value\n"
     ask(our_brokers, tools.CONSOLE_PRODUCER, "--topic", "lines", *properties, stdin=line)
-    shown = [f"--property=print.{each}=true" for each in ("key", "headers", "offset")]
+    shown = [f"--formatter-property=print.{each}=true" for each in ("key", "headers", "offset")]
     assert consume(our_brokers, "lines", 1, "--group=readers", *shown) == [
         "Offset:0\ta:1,b:2\tkey\tvalue"
     ]
@@ -226,7 +226,7 @@ def test_end_to_end_latency_and_the_versions_of_each_broker(our_brokers: Isolate
         f"{KAFKA}.EndToEndLatency", our_brokers.bootstrap_servers, "latency", "50", "all", "100"
     )
     assert "Percentiles" in said
-    versions = ask(our_brokers, f"{KAFKA}.BrokerApiVersionsCommand")
+    versions = ask(our_brokers, tools.API_VERSIONS)
     assert "ERROR" not in versions
     assert versions.count("Produce(0): 0 to 13 [usable: 13]") == 3
 
@@ -238,7 +238,7 @@ def test_replica_verification_finds_no_lag(our_brokers: IsolatedCluster) -> None
     produce(our_brokers, "verified-replicas", "1", "2")
     wanted = ["--topics-include=verified-replicas", "--report-interval-ms=500"]
     command = tools.java_command(
-        f"{KAFKA}.ReplicaVerificationTool", "--broker-list", our_brokers.bootstrap_servers, *wanted
+        tools.REPLICA_VERIFICATION, "--broker-list", our_brokers.bootstrap_servers, *wanted
     )
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as tool:
         late = threading.Timer(tools.TIMEOUT, tool.kill)  # it goes on for ever

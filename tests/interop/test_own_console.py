@@ -13,8 +13,8 @@ PARSED = ["parse.key=true", "parse.headers=true", "null.marker=NUL"]
 PRINTED = [f"print.{each}=true" for each in ("partition", "offset", "headers", "key", "value")]
 
 
-def options(properties: list[str]) -> list[str]:
-    return [word for each in properties for word in ("--property", each)]
+def options(properties: list[str], flag: str = "--property") -> list[str]:
+    return [word for each in properties for word in (flag, each)]
 
 
 def ours(kafka: Kafka, *arguments: str, stdin: str = "") -> str:
@@ -25,15 +25,21 @@ def test_lines_are_parsed_and_printed_alike(kafka: Kafka) -> None:
     for topic in ("by-us", "by-them"):
         ours(kafka, "topic", "create", topic, "--partitions=1")
     ours(kafka, "produce", "by-us", *options(PARSED), stdin=LINES)
-    kafka.run_tool(tools.CONSOLE_PRODUCER, "--topic=by-them", *options(PARSED), stdin=LINES)
-    reading = ["--from-beginning", "--max-messages=3", *options(PRINTED)]
+    parsing = options(PARSED, "--reader-property")
+    kafka.run_tool(tools.CONSOLE_PRODUCER, "--topic=by-them", *parsing, stdin=LINES)
+    reading = ["--from-beginning", "--max-messages=3"]
     for topic in ("by-us", "by-them"):
         flags = ["--topic", topic, *reading]
-        printed = kafka.run_tool(tools.CONSOLE_CONSUMER, *flags)
+        printed = kafka.run_tool(
+            tools.CONSOLE_CONSUMER, *flags, *options(PRINTED, "--formatter-property")
+        )
         assert len(printed.splitlines()) == 3
-        assert ours(kafka, "consume", *flags) == printed
-    of_us = ours(kafka, "consume", "--topic=by-us", *reading)
-    assert of_us == ours(kafka, "consume", "--topic=by-them", *reading)
+        assert ours(kafka, "consume", *flags, *options(PRINTED)) == printed
+    of_us, of_them = (
+        ours(kafka, "consume", "--topic", topic, *reading, *options(PRINTED))
+        for topic in ("by-us", "by-them")
+    )
+    assert of_us == of_them
 
 
 def test_a_transaction_of_ours_is_there_for_them_or_not(kafka: Kafka) -> None:

@@ -46,7 +46,7 @@ async def test_two_members_share_and_the_one_that_stays_gets_all(
 async def test_ours_and_kafkas_console_consumer_share_a_group(kafka: Kafka) -> None:
     await make_topic(kafka, "mixed", partitions=PARTITIONS)
     reading = ["--bootstrap-server", kafka.bootstrap_servers, "--topic", "mixed", "--group=mixing"]
-    quick = "--consumer-property=heartbeat.interval.ms=200"
+    quick = "--command-property=heartbeat.interval.ms=200"
     command = tools.java_command(
         tools.CONSOLE_CONSUMER, *reading, quick, f"--max-messages={PARTITIONS // 2}"
     )

@@ -54,7 +54,7 @@ async def test_kafkas_consumer_reads_what_our_producer_sent(kafka: Kafka) -> Non
         await producer.send("ours", b"v", b"k", timestamp_ms=7, headers=[("h", b"1")])
         await producer.send("ours", None, b"k", timestamp_ms=8)
     shown = ["key", "timestamp", "headers", "offset"]
-    wanted = [f"--property=print.{each}=true" for each in shown]
+    wanted = [f"--formatter-property=print.{each}=true" for each in shown]
     reading = ["--topic", "ours", "--from-beginning", "--max-messages", "2", *wanted]
     said = await in_thread(lambda: kafka.run_tool(tools.CONSOLE_CONSUMER, *reading))
     assert said.splitlines() == [

@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from tests.interop.jars import class_path, java
+from tests.interop.jars import class_path, has_class, java, kafka_version, tools_class_path
 
 LOG_CONFIG: Final = Path(__file__).with_name("log4j2.properties")
 # Small, and quick to start rather than quick in the long run.
@@ -21,12 +21,33 @@ QUICK_START: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m")
 TIMEOUT: Final = 90.0
 
 TOPICS: Final = "org.apache.kafka.tools.TopicCommand"
-CONFIGS: Final = "kafka.admin.ConfigCommand"
+CONFIGS: Final = "org.apache.kafka.tools.ConfigCommand"
 CONSUMER_GROUPS: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CONSOLE_PRODUCER: Final = "org.apache.kafka.tools.ConsoleProducer"
 CONSOLE_CONSUMER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-DUMP_LOG: Final = "kafka.tools.DumpLogSegments"
+DUMP_LOG: Final = "org.apache.kafka.tools.DumpLogSegments"
+API_VERSIONS: Final = "org.apache.kafka.tools.BrokerApiVersionsCommand"
+REPLICA_VERIFICATION: Final = "org.apache.kafka.tools.ReplicaVerificationTool"
 STORAGE: Final = "kafka.tools.StorageTool"
+# They call what is internal to clients and broker, and run on those of their own version.
+OF_ONE_VERSION: Final = {DUMP_LOG, API_VERSIONS, REPLICA_VERIFICATION}
+FORMER_NAMES: Final = {
+    CONFIGS: "kafka.admin.ConfigCommand",
+    DUMP_LOG: "kafka.tools.DumpLogSegments",
+}
+# By the name of each flag since KIP-1147 (4.2): older versions have the other one only.
+FORMER_FLAGS: Final = {
+    CONSOLE_PRODUCER: {
+        "--command-property": "--producer-property",
+        "--command-config": "--producer.config",
+        "--reader-property": "--property",
+    },
+    CONSOLE_CONSUMER: {
+        "--command-property": "--consumer-property",
+        "--command-config": "--consumer.config",
+        "--formatter-property": "--property",
+    },
+}
 
 
 @attrs.frozen
@@ -50,7 +71,21 @@ def java_command(
 ) -> list[str]:
     """How to run a class of Kafka's; what it logs goes to standard error."""
     logging = [f"-Dlog4j2.configurationFile={LOG_CONFIG}", f"-Dlog.level={log_level}"]
-    return [java(), *options, *logging, "-cp", class_path(), main_class, *arguments]
+    path = tools_class_path() if main_class in OF_ONE_VERSION else class_path()
+    called = (main_class, *arguments)
+    if tuple(map(int, kafka_version().split("."))) < (4, 2):
+        called = in_former_words(*called)
+    elif main_class in FORMER_NAMES and not has_class(main_class):
+        called = (FORMER_NAMES[main_class], *arguments)
+    return [java(), *options, *logging, "-cp", path, *called]
+
+
+def in_former_words(main_class: str, *arguments: str) -> tuple[str, ...]:
+    """Return a call as versions before 4.2 understand it."""
+    flags = FORMER_FLAGS.get(main_class, {})
+    split = (each.partition("=") for each in arguments)
+    renamed = (flags.get(flag, flag) + sign + value for flag, sign, value in split)
+    return (FORMER_NAMES.get(main_class, main_class), *renamed)
 
 
 def java_environment() -> dict[str, str]:

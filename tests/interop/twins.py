@@ -119,7 +119,8 @@ async def twins(kafka: Kafka, *rights: Acl) -> AsyncIterator[Twins]:
         boss_address=plain,
         topic_ids={each.name or "": each.topic_id for each in known.topics},
     )
-    async with governed() as (cluster, admin):
+    protocols = {"group.coordinator.rebalance.protocols": "classic,consumer"}
+    async with governed(properties=protocols) as (cluster, admin):
         if rights:
             await make(cluster, admin, *rights)
         (address,) = cluster.bootstrap_list

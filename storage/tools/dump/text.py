@@ -237,12 +237,12 @@ def _producer(entry: ProducerEntry) -> str:
         f"producerId: {state.producer_id} producerEpoch: {state.producer_epoch}"
         f" coordinatorEpoch: {state.coordinator_epoch}"
         f" currentTxnFirstOffset: {_optional(state.transaction_first_offset)}"
-        f" lastTimestamp: {state.last_timestamp} "
+        f" lastTimestamp: {state.last_timestamp}"
     )
     if state.batches:
         batch = state.batches[0]
         text += (
-            f"firstSequence: {batch.first_sequence} lastSequence: {batch.last_sequence}"
+            f" firstSequence: {batch.first_sequence} lastSequence: {batch.last_sequence}"
             f" lastOffset: {batch.last_offset} offsetDelta: {batch.offset_delta}"
             f" timestamp: {batch.timestamp}"
         )

@@ -43,6 +43,7 @@ CONFIG: Final = {
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "100",
+    "group.coordinator.rebalance.protocols": "classic,consumer",
 }
 
 
@@ -159,8 +160,7 @@ async def make_ways(secured: SecuredCluster, clients: list[str]) -> None:
 
 def not_served(servers: str) -> list[str]:
     """APIs that Kafka's newest clients know and our brokers do not, as Kafka's tool names them."""
-    tool = "org.apache.kafka.tools.BrokerApiVersionsCommand"
-    said = tools.run_tool(tool, "--bootstrap-server", servers)
+    said = tools.run_tool(tools.API_VERSIONS, "--bootstrap-server", servers)
     return sorted(set(re.findall(r"(\w+)\(\d+\): UNSUPPORTED", said)))
 
 

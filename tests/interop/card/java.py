@@ -45,7 +45,7 @@ def read_all(servers: str, topic: str, count: int, *arguments: str) -> list[str]
 
 
 def produce_and_consume(servers: str, topic: str) -> None:
-    send(servers, topic, "--producer-property=acks=all")
+    send(servers, topic, "--command-property=acks=all")
     assert read_all(servers, topic, len(LINES)) == LINES
 
 
@@ -56,22 +56,24 @@ def compression(servers: str, topic: str) -> None:
 
 
 def idempotence(servers: str, topic: str) -> None:
-    send(servers, topic, "--producer-property=enable.idempotence=true")
+    send(servers, topic, "--command-property=enable.idempotence=true")
     assert read_all(servers, topic, len(LINES)) == LINES
 
 
 def headers_and_nulls(servers: str, topic: str) -> None:
     wanted = ["parse.key=true", "parse.headers=true", "key.separator=:", "null.marker=NULL"]
-    given = [f"--property={each}" for each in wanted]
+    given = [f"--reader-property={each}" for each in wanted]
     lines = "a:1\tkey:NULL\nNULL\tNULL:value\n"
     ask(servers, tools.CONSOLE_PRODUCER, "--topic", topic, *given, stdin=lines)
-    shown = ["--property=print.key=true", "--property=print.headers=true"]
+    shown = ["--formatter-property=print.key=true", "--formatter-property=print.headers=true"]
     assert read_all(servers, topic, 2, *shown) == ["NO_HEADERS\tnull\tvalue", "a:1\tkey\tnull"]
 
 
 def offsets_by_time(servers: str, topic: str) -> None:
     send(servers, topic)
-    shown = take(servers, topic, 10, "--from-beginning", "--property=print.timestamp=true")
+    shown = take(
+        servers, topic, 10, "--from-beginning", "--formatter-property=print.timestamp=true"
+    )
     newest = max(int(line.split("\t")[0].removeprefix("CreateTime:")) for line in shown)
     late = ["--topic", topic, "--time", str(newest + 1)]
     assert ask(servers, f"{KAFKA}.GetOffsetShell", *late) == ""
@@ -136,7 +138,7 @@ def cooperative(servers: str, topic: str) -> None:
 
 def new_group_protocol(servers: str, topic: str) -> None:
     send(servers, topic)
-    new = "--consumer-property=group.protocol=consumer"
+    new = "--command-property=group.protocol=consumer"
     given = ["--topic", topic, "--from-beginning", "--max-messages=10", "--timeout-ms=10000", new]
     done = tools.try_tool(tools.CONSOLE_CONSUMER, "--bootstrap-server", servers, *given)
     assert sorted(done.output.splitlines()) == LINES, done.errors
@@ -175,7 +177,7 @@ def offsets_in_transaction(servers: str, topic: str) -> None:
 
 def send_to_both(servers: str, topic: str) -> None:
     """Send records with keys, so that both partitions have some."""
-    given = ["--property=parse.key=true", "--property=key.separator=:"]
+    given = ["--reader-property=parse.key=true", "--reader-property=key.separator=:"]
     lines = "".join(f"{each}:{each}\n" for each in range(20))
     ask(servers, tools.CONSOLE_PRODUCER, "--topic", topic, *given, stdin=lines)
 
@@ -249,8 +251,8 @@ def properties_of(way: Entrance) -> str:
 
 def enter(way: Entrance, topic: str) -> None:
     given = properties_of(way)
-    send(way.servers, topic, "--producer.config", given)
-    read = read_all(way.servers, topic, len(LINES), "--consumer.config", given, f"--group={topic}")
+    send(way.servers, topic, "--command-config", given)
+    read = read_all(way.servers, topic, len(LINES), "--command-config", given, f"--group={topic}")
     assert read == LINES
 
 
@@ -261,9 +263,9 @@ def turned_away(way: Entrance, topic: str) -> None:
 
 def refused(way: Entrance, topic: str) -> None:
     given, on = properties_of(way), ["--topic", topic]
-    said = failure(way, tools.CONSOLE_PRODUCER, *on, "--producer.config", given, stdin="x\n")
+    said = failure(way, tools.CONSOLE_PRODUCER, *on, "--command-config", given, stdin="x\n")
     assert "TopicAuthorizationException" in said
-    reading = [*on, "--consumer.config", given, f"--group={topic}"]
+    reading = [*on, "--command-config", given, f"--group={topic}"]
     assert "GroupAuthorizationException" in failure(way, tools.CONSOLE_CONSUMER, *reading)
 
 

@@ -6,6 +6,7 @@ The file is long because every check of an append has its cases here.
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -274,6 +275,17 @@ def test_max_message_bytes_binds_the_leader_and_not_the_follower() -> None:
         lead(log, size=200)
     log.append_as_follower(batch(size=200))
     assert log.log_end_offset == 1
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_compressed_record_has_at_most_the_bytes_that_its_topic_allows(codec: Codec) -> None:
+    log = open_log(new_disk(), small_config(max_decompressed_message_bytes=100))
+    for size, taken in ((90, True), (200, codec is Codec.NONE)):
+        records = [Record(timestamp=1, value=b"v"), Record(timestamp=1, value=bytes(size))]
+        sent = memoryview(bytearray(encode_batch(records, codec=codec)))
+        refusal = pytest.raises(InvalidRecordError, match="over 100")
+        with nullcontext() if taken else refusal:
+            log.append_as_leader(sent, leader_epoch=0, wall_ms=WALL_MS)
 
 
 @pytest.mark.conformance("UL-47")

@@ -152,7 +152,7 @@ def test_producers_and_aborted_transactions() -> None:
         "Dumping /d/00000000000000000031.snapshot",
         (
             "producerId: 1 producerEpoch: 2 coordinatorEpoch: 3"
-            " currentTxnFirstOffset: OptionalLong.empty lastTimestamp: 4 "
+            " currentTxnFirstOffset: OptionalLong.empty lastTimestamp: 4"
         ),
         (
             "producerId: 5 producerEpoch: 0 coordinatorEpoch: -1"
