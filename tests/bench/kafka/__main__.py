@@ -13,6 +13,7 @@ import click
 from tests.bench.kafka import (
     catch_up,
     failover,
+    groups,
     idle,
     latency,
     mirror,
@@ -44,7 +45,7 @@ TOGETHER: dict[str, Measure] = {
     "mirror": mirror.run,
 }
 """On clusters that live through all of them, in this order."""
-MEASURES = ["start_up", *TOGETHER, "failover"]
+MEASURES = ["start_up", *TOGETHER, "failover", "groups"]
 CONFIG = {
     # A replica that was taken away is to be gone before it is wanted again.
     "log.segment.delete.delay.ms": "1000",
@@ -128,6 +129,8 @@ def compare(
         yield from on_clusters(wanted, rivals, CONFIG, sizes, scratch / "together")
     if "failover" in measures:
         yield from on_clusters([failover.run], rivals, failover.CONFIG, sizes, scratch / "failover")
+    if "groups" in measures:
+        yield from on_clusters([groups.run], rivals, groups.CONFIG, sizes, scratch / "groups")
 
 
 def on_clusters(
