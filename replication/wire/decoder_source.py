@@ -116,7 +116,7 @@ class _DecoderSource(Source):
             case Kind.STRUCT:
                 assert isinstance(wire.items, type)
                 if self.is_nullable(wire):
-                    self.nullable_struct(wire.items, target)
+                    self.nullable_struct(wire.items, target, tagged=self.is_tagged(wire))
                 else:
                     self.struct_into(wire.items, target)
             case Kind.ARRAY:
@@ -131,12 +131,12 @@ class _DecoderSource(Source):
         self.struct(kind, local)
         self.line(f"{target} = {local}")
 
-    def nullable_struct(self, kind: type, target: str) -> None:
-        """Read a struct behind a byte that says whether it is null."""
+    def nullable_struct(self, kind: type, target: str, *, tagged: bool) -> None:
+        """Read a struct behind a byte that says whether it is null: -1, or 0 in a tagged field."""
         there = self.fresh("p")
         self.run.append(("b", 1, there))
         self.flush()
-        self.line(f"if {there} < 0: {target} = None")
+        self.line(f"if {there} {'<=' if tagged else '<'} 0: {target} = None")
         self.line("else:")
         self.indent += 1
         self.struct_into(kind, target)

@@ -36,6 +36,7 @@ def encoder_source(
 
 
 _NULL = repr(b"\xff")
+_TAGGED_NULL = repr(b"\0")
 _IN_MEMORY = (bytes, bytearray, memoryview)
 
 
@@ -92,10 +93,10 @@ class _EncoderSource(Source):
         if last := self.tags(kind, value):
             self.flush(last)
 
-    def nullable_struct(self, kind: type, value: str) -> None:
-        """Write a struct behind a byte that says whether it is null."""
+    def nullable_struct(self, kind: type, value: str, *, tagged: bool) -> None:
+        """Write a struct behind a byte that says whether it is null: -1, or 0 in a tagged field."""
         self.flush()
-        self.line(f"if {value} is None: {self.writing(_NULL)}")
+        self.line(f"if {value} is None: {self.writing(_TAGGED_NULL if tagged else _NULL)}")
         self.line("else:")
         self.indent += 1
         self.run.append(("b", "1"))
@@ -132,7 +133,7 @@ class _EncoderSource(Source):
             case Kind.STRUCT:
                 assert isinstance(wire.items, type)
                 if self.is_nullable(wire):
-                    self.nullable_struct(wire.items, value)
+                    self.nullable_struct(wire.items, value, tagged=self.is_tagged(wire))
                 else:
                     self.struct(wire.items, value)
             case Kind.ARRAY:
@@ -285,7 +286,8 @@ class _EncoderSource(Source):
             f"{value}.{each.name} != {getattr(field.default, each.name)!r}"
             for each in fields_of(field.wire.items)
         )
-        return f"{value} is not {default} and ({unequal})"
+        differs = f"{value} is not {default} and ({unequal})"
+        return f"{value} is None or {differs}" if self.is_nullable(field.wire) else differs
 
     def tags_writer(self, kind: type, tagged: list[Field]) -> str:
         """Return the name of a function that writes the tagged section of `kind`."""

@@ -93,8 +93,9 @@ class ConsumerGroupMemberMetadataValue:
     rebalance_timeout_ms: int = int32(default=-1)
     server_assignor: str | None = string(nullable="0+", default=None)
     classic_member_metadata: ClassicMemberMetadata | None = struct(
-        ClassicMemberMetadata, nullable="0+", default=None, tag=0
+        ClassicMemberMetadata, nullable="0+", default=ClassicMemberMetadata(), tag=0
     )
+    """None of a member with the new protocol. Kafka's default, which is left out, is not None."""
 
 
 @attrs.define(kw_only=True)

@@ -70,6 +70,22 @@ GOLDEN: list[tuple[ConsumerGroupValue, str, str, str]] = [
     ),
     (
         ConsumerGroupMemberMetadataValue(
+            instance_id="one",
+            client_id="consumer-grouped-one",
+            client_host="/127.0.0.1",
+            subscribed_topic_names=["grouped"],
+            subscribed_topic_regex="",
+            rebalance_timeout_ms=300_000,
+            classic_member_metadata=None,
+        ),
+        "m",
+        "000500016700016d",
+        # As a broker of 4.4.0 left it, for a member with the new protocol.
+        "0000046f6e650015636f6e73756d65722d67726f757065642d6f6e650b2f3132372e302e302e3102"
+        "0867726f757065640100" + "0493e000" + "01000100",
+    ),
+    (
+        ConsumerGroupMemberMetadataValue(
             instance_id="i",
             client_id="c",
             client_host="/h",
