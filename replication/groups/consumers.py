@@ -9,6 +9,7 @@ group stands still while it is upgraded: its requests wait, and its time limits.
 Each change runs in the coordinator's nursery: once records are submitted the group has to follow
 what becomes of them, also if the connection that asked is closed meanwhile.
 
+The file is long because every request, time limit and look-up changes a group in the same way.
 (Kafka: GroupCoordinatorService, GroupMetadataManager.)
 """
 

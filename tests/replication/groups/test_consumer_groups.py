@@ -1,4 +1,7 @@
-"""Groups of the consumer protocol (KIP-848) on a whole cluster, on virtual time."""
+"""Groups of the consumer protocol (KIP-848) on a whole cluster, on virtual time.
+
+The file is long because all of it plays with the same members, of both protocols.
+"""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

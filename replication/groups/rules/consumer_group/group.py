@@ -20,6 +20,7 @@ Rule 3: a group is not changed before its records are written. A request gets a 
 copy of the group with the records that it needs. The copy takes the place of the group once they
 are in the log, and is dropped if they are not.
 
+The file is long because a group, its members and a change of it have the same parts.
 (Kafka: ConsumerGroup, ConsumerGroupMember, GroupMetadataManager.replay.)
 """
 
