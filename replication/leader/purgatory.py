@@ -35,7 +35,7 @@ from typing import Generic, Protocol, TypeVar
 import attrs
 import trio
 
-from replication.net.seams import NodeClock
+from replication.net.seams import Alarm, NodeClock
 
 Key = TypeVar("Key", bound=Hashable)
 Key_contra = TypeVar("Key_contra", bound=Hashable, contravariant=True)
@@ -67,6 +67,8 @@ class _Watch(Generic[Key]):
     keys: dict[Key, None]
     go_on: Callable[[], object] | None = None
     """Wakes the task that waits, or calls back; None as long as neither is to be done."""
+    alarm: Alarm | None = None
+    """Rings when the time of one that is called back is up."""
     leaves: bool = False
     """Whether it was woken or cancelled; later changes do not matter."""
     out_of_time: bool = False
@@ -130,30 +132,35 @@ class Purgatory(Generic[Key]):
         *,
         timeout_ms: int,
         done: Callable[[], object],
-    ) -> Callable[[], None]:
+    ) -> None:
         """Call `done` once, when `operation` is satisfied or the time is up: at once, if it is now.
 
-        Return a function that gives the wait up; it does nothing when `done` has been called.
+        `give_up` ends the wait before that.
         """
         if operation.satisfied():
             done()
-            return _nothing
+            return
         watch = self._watch(operation, keys)
-        alarm = self._clock.alarm(self._clock.now() + timeout_ms / 1000, watch.run_out)
-
-        def give_up() -> None:
-            if watch.go_on is not None:
-                watch.go_on, watch.leaves = None, True
-                alarm.call_off()
-                self._forget(watch)
+        watch.alarm = self._clock.alarm(self._clock.now() + timeout_ms / 1000, watch.run_out)
 
         def go_on() -> None:
-            give_up()
+            if watch.alarm is not None:
+                watch.alarm.call_off()
+            self._forget(watch)
             self.expired += watch.out_of_time
             done()
 
         watch.go_on = go_on
-        return give_up
+
+    def give_up(self, operation: DelayedOperation[Key]) -> bool:
+        """End the wait of an operation that is called back; return whether it waited."""
+        watch = self._waiting.get(operation)
+        if watch is None or watch.alarm is None:
+            return False
+        watch.leaves = True
+        watch.alarm.call_off()
+        self._forget(watch)
+        return True
 
     def _watch(self, operation: DelayedOperation[Key], keys: Iterable[Key]) -> _Watch[Key]:
         watch = self._waiting[operation] = _Watch(operation, dict.fromkeys(keys))
@@ -227,7 +234,3 @@ class Purgatory(Generic[Key]):
             watches.pop(watch, None)
             if not watches:
                 del self._watches[key]
-
-
-def _nothing() -> None:
-    """Do nothing: there is no wait to give up."""

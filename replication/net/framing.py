@@ -132,20 +132,35 @@ async def send_parts(connection: Connection, parts: Sequence[Part]) -> None:
     if FileRegion not in map(type, parts):
         await connection.send_buffers(parts)  # type: ignore[arg-type] # no region is among them
         return
+    while parts:
+        run = _gathered(connection, parts)
+        if run:
+            await connection.send_buffers(run)
+        for region in parts[len(run) : len(run) + 1]:
+            assert isinstance(region, FileRegion), "bytes are in memory or in a file"
+            await connection.send_region(region)
+        parts = parts[len(run) + 1 :]
+
+
+def send_parts_at_once(connection: Connection, parts: Sequence[Part]) -> Sequence[Part]:
+    """Send what needs no wait of `parts`, and return the rest, which begins where that ended."""
+    run = _gathered(connection, parts)
+    if len(run) < len(parts):
+        return parts
+    return connection.send_at_once(run)
+
+
+def _gathered(connection: Connection, parts: Sequence[Part]) -> list[Buffer]:
+    """Return the first of `parts` as buffers, up to a region that the connection does not gather."""
     run: list[Buffer] = []
-    room = most = connection.gathers_up_to
+    room = connection.gathers_up_to
     for part in parts:
         if isinstance(part, _BUFFERS):
             run.append(part)
             continue
         assert isinstance(part, FileRegion), "bytes are in memory or in a file"
-        if part.size <= room:
-            run.append(region_bytes(part))
-            room -= part.size
-            continue
-        if run:
-            await connection.send_buffers(run)
-            run, room = [], most
-        await connection.send_region(part)
-    if run:
-        await connection.send_buffers(run)
+        if part.size > room:
+            break
+        run.append(region_bytes(part))
+        room -= part.size
+    return run

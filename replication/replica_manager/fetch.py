@@ -27,6 +27,7 @@ session may end, or another request may change its terms: then nothing more is s
 """
 
 from collections.abc import Callable, Collection, Hashable
+from functools import partial
 from typing import TypeAlias
 
 import attrs
@@ -54,11 +55,13 @@ from replication.net.seams import NodeClock
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.results import code_of
 from replication.replica_manager.topic_meters import TopicMeters
-from replication.steps import STEP, Steps
+from replication.steps import STEP, Steps, at_once
 from storage.errors import KafkaStorageError, StorageError
 from storage.types import NO_TOPIC_ID, TopicPartition
 
 AskedPartition: TypeAlias = tuple[TopicIdPartition, FetchInfo]
+FEW_PARTITIONS = 64
+"""The most partitions of a fetch, and of its session, that waits without a task."""
 READ_AT_ONCE = 128
 """The partitions that are read in one turn of the loop; with records they take a few milliseconds."""
 
@@ -84,6 +87,8 @@ class DelayedFetch:
 
     path: "FetchPath"
     params: FetchParams
+    asked: Wanted
+    session: FetchSession | None
     wanted: dict[TopicPartition, FetchInfo] = attrs.field(factory=dict)
     available: dict[TopicPartition, int] = attrs.field(factory=dict)
     total: int = 0
@@ -96,6 +101,23 @@ class DelayedFetch:
     def woken(self) -> Wanted:
         """The partitions that were settled in the session and have moved, with their fetch infos."""
         return [cached.wanted for each, cached in self.unsettled.items() if each in self.moved]
+
+    @property
+    def is_short(self) -> bool:
+        """Whether no task need wait: what is read after the wait is little."""
+        session = self.session
+        return len(self.asked) <= FEW_PARTITIONS and (
+            session is None or len(session.partitions) <= FEW_PARTITIONS
+        )
+
+    def listen(self) -> None:
+        """Let the session say which of its settled partitions have moved."""
+        if self.session is not None:
+            self.session.listeners.append(self.on_unsettled)
+
+    def stop_listening(self) -> None:
+        if self.session is not None:
+            self.session.listeners.remove(self.on_unsettled)
 
     def note(self, wanted: Wanted, answers: Answers) -> None:
         """Note what the first read of these partitions has found."""
@@ -159,16 +181,79 @@ class FetchPath:
         session `wanted` is what is not settled there, and settled partitions that move meanwhile
         are answered too, in the session's order.
         """
-        answers = await self._fetch(params, wanted, session)
+        found = await self.begin(params, wanted, session)
+        return await self.wait(found) if isinstance(found, DelayedFetch) else found
+
+    async def begin(
+        self, params: FetchParams, wanted: Wanted, session: FetchSession | None
+    ) -> Answers | DelayedFetch:
+        """Read as `fetch` does; where there is not enough, return the wait, to be begun at once."""
+        delayed = DelayedFetch(self, params, wanted, session)
+        if len(wanted) > READ_AT_ONCE:
+            answers = await self._fetch_many(delayed)
+        else:
+            room = _Room(params.max_bytes, not params.hard_max_bytes)
+            answers = self._read_some(params, wanted, room, session=session, known=None)
+            self.meters.fetch_has_come(answers)
+            if not self._is_final(params, wanted, session, answers):
+                delayed.note(wanted, answers)
+                return delayed
+            await trio.lowlevel.checkpoint()
+        return await self._counted(params, answers)
+
+    async def wait(self, delayed: DelayedFetch) -> Answers:
+        """Return the answers after the wait."""
+        delayed.listen()
+        try:
+            await self.purgatory.wait(
+                delayed, delayed.wanted, timeout_ms=delayed.params.max_wait_ms
+            )
+        finally:
+            delayed.stop_listening()
+        return await self._counted(delayed.params, await in_steps(self._read_again(delayed)))
+
+    def call_when_enough(
+        self, delayed: DelayedFetch, done: Callable[[Callable[[], Answers]], object]
+    ) -> Callable[[], object]:
+        """Call `done` after the same wait, if it `is_short`; return a function that gives it up.
+
+        `done` takes the function that reads the answers, without a wait.
+        """
+
+        def finish() -> None:
+            delayed.stop_listening()
+            done(partial(self._finished, delayed))
+
+        def give_up() -> None:
+            if self.purgatory.give_up(delayed):
+                delayed.stop_listening()
+
+        delayed.listen()
+        self.purgatory.call_when_done(
+            delayed, delayed.wanted, timeout_ms=delayed.params.max_wait_ms, done=finish
+        )
+        return give_up
+
+    def _finished(self, delayed: DelayedFetch) -> Answers:
+        session = delayed.session
+        if session is not None and len(session.partitions) > FEW_PARTITIONS:
+            return []  # it has grown; the next fetch reads all of it
+        answers = at_once(self._read_again(delayed))
+        self._count(delayed.params, answers)
+        return answers
+
+    async def _counted(self, params: FetchParams, answers: Answers) -> Answers:
         for start in range(0, len(answers), STEP):
             if start:
                 await trio.lowlevel.checkpoint()
-            some = answers[start : start + STEP]
-            self.meters.fetched(some, by_follower=params.from_follower)
+            self._count(params, answers[start : start + STEP])
+        return answers
+
+    def _count(self, params: FetchParams, answers: Answers) -> None:
+        self.meters.fetched(answers, by_follower=params.from_follower)
         if params.from_follower and self.quota.throttles:
             sizes = {asked.topic_partition: answer.records_size for asked, answer in answers}
             self.quota.record(sizes, now_ms=self.clock.now_ms())
-        return answers
 
     def terms(self, params: FetchParams) -> Hashable:
         """Return what every answer to such a fetch depends on, beside the partitions."""
@@ -180,40 +265,10 @@ class FetchPath:
             params.client_metadata,  # its rack: which replica is preferred
         )
 
-    async def _fetch(
-        self, params: FetchParams, wanted: Wanted, session: FetchSession | None
-    ) -> Answers:
-        if len(wanted) > READ_AT_ONCE:
-            return await self._fetch_many(params, wanted, session)
-        answers = self._read_some(
-            params,
-            wanted,
-            _Room(params.max_bytes, not params.hard_max_bytes),
-            session=session,
-            known=None,
-        )
-        self.meters.fetch_has_come(answers)
-        if self._is_final(params, wanted, session, answers):
-            await trio.lowlevel.checkpoint()
-            return answers
-        delayed = DelayedFetch(self, params)
-        delayed.note(wanted, answers)
-        del answers  # its regions would pin their files
-        listeners = [] if session is None else session.listeners
-        listeners.append(delayed.on_unsettled)
-        try:
-            await self.purgatory.wait(delayed, delayed.wanted, timeout_ms=params.max_wait_ms)
-        finally:
-            listeners.remove(delayed.on_unsettled)
-        return await self._read_again(params, wanted, session, delayed)
-
-    async def _fetch_many(
-        self, params: FetchParams, wanted: Wanted, session: FetchSession | None
-    ) -> Answers:
+    async def _fetch_many(self, delayed: DelayedFetch) -> Answers:
         """Answer a fetch of many partitions, which are read in steps (Rule 7)."""
-        delayed = DelayedFetch(self, params)
-        listeners = [] if session is None else session.listeners
-        listeners.append(delayed.on_unsettled)
+        params, wanted, session = delayed.params, delayed.asked, delayed.session
+        delayed.listen()
         try:
             with self.purgatory.watching(delayed):
                 answers = await in_steps(
@@ -224,8 +279,8 @@ class FetchPath:
                 del answers
                 await self.purgatory.wait_watched(delayed, timeout_ms=params.max_wait_ms)
         finally:
-            listeners.remove(delayed.on_unsettled)
-        return await self._read_again(params, wanted, session, delayed)
+            delayed.stop_listening()
+        return await in_steps(self._read_again(delayed))
 
     def _is_final(
         self,
@@ -249,32 +304,20 @@ class FetchPath:
             and not self.is_held_back(params, partition)
         )
 
-    async def _read_again(
-        self,
-        params: FetchParams,
-        wanted: Wanted,
-        session: FetchSession | None,
-        delayed: DelayedFetch,
-    ) -> Answers:
+    def _read_again(self, delayed: DelayedFetch) -> Steps[Answers]:
         """Read what `delayed` knows no answer of, or has moved since, after the wait."""
+        params, wanted, session = delayed.params, delayed.asked, delayed.session
+        known = delayed.known
         if session is not None and session.terms != self.terms(params):
             # The follower has registered again meanwhile (KIP-903): no answer is what it was, and
             # the position in this fetch is that of a process which is gone.
-            return await in_steps(self._read(params, session.everything(), known={}))
-        if session is not None and delayed.unsettled:
-            wanted = await in_steps(session.in_order(wanted + delayed.woken))
+            wanted, known = session.everything(), {}
+        elif session is not None and delayed.unsettled:
+            wanted = yield from session.in_order(wanted + delayed.woken)
         if len(wanted) > READ_AT_ONCE:
-            return await in_steps(
-                self._read(params, wanted, known=delayed.known, moved=delayed.moved)
-            )
-        return self._read_some(
-            params,
-            wanted,
-            _Room(params.max_bytes, not params.hard_max_bytes),
-            session=None,
-            known=delayed.known,
-            moved=delayed.moved,
-        )
+            return (yield from self._read(params, wanted, known=known, moved=delayed.moved))
+        room = _Room(params.max_bytes, not params.hard_max_bytes)
+        return self._read_some(params, wanted, room, session=None, known=known, moved=delayed.moved)
 
     def is_held_back(self, params: FetchParams, partition: Partition) -> bool:
         """Return whether the partition is throttled (ReplicaManager.shouldLeaderThrottle)."""

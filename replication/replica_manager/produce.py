@@ -276,7 +276,7 @@ class ProducePath:
 
     def call_when_followed(
         self, appended: Appended, *, timeout_ms: int, done: Callable[[], object]
-    ) -> Callable[[], None]:
+    ) -> Callable[[], object]:
         """Call `done` when the same wait is over; return a function that gives it up."""
         delayed = self._delayed(appended)
 
@@ -284,9 +284,10 @@ class ProducePath:
             appended.conclude(delayed.outcomes)
             done()
 
-        return self.purgatory.call_when_done(
+        self.purgatory.call_when_done(
             delayed, appended.required, timeout_ms=timeout_ms, done=conclude
         )
+        return partial(self.purgatory.give_up, delayed)
 
     def _delayed(self, appended: Appended) -> DelayedOutcomes:
         return DelayedOutcomes(self.hosted, dict(appended.required), Partition.produced)

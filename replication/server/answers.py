@@ -6,10 +6,11 @@
                 |      |                                       |
                 the next request is read here                  and here: the line is empty
 
-Rule 1: a handler that has done its work, and waits only for something to happen elsewhere, returns
-`Later`. Its connection reads the next request then. Requests of `MAY_FOLLOW` are handled while
-others are still to be answered, since each of their handlers waits only after its own work is
-done; all others wait until the line is empty, so that they see what the earlier ones have done.
+Rule 1: a handler that waits only for something to happen elsewhere returns `Later`: Produce with
+acks=all, and Fetch without enough to read. Its connection reads the next request then. A request of
+`MAY_FOLLOW` is handled while others of its API are still to be answered, since their handlers wait
+after their own work is done. Any other request waits until the line is empty, so that it sees what
+the earlier ones have done.
 
 Rule 2: answers are sent in the order of the requests, as Kafka's clients expect. Apache Kafka reads
 no request of a connection before the last one is answered; an idempotent producer with five
@@ -25,21 +26,23 @@ frame of its request.
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 import trio
 
 from replication.errors import OnBug, PeerUnavailableError
+from replication.net.framing import send_parts, send_parts_at_once
 from replication.net.idle import IdleWatch
 from replication.net.seams import Connection
 from replication.server.request_metrics import Counts, RequestMetrics, Stopwatch
 from replication.wire.apis import ApiKey
-from replication.wire.frames import encode_response
+from replication.wire.frames import encode_response, encode_short_response
 from replication.wire.schema import Part
-from storage.types import Buffer
+from storage.errors import RegionAbortedError
 
 MAY_FOLLOW: Final = frozenset({ApiKey.PRODUCE})
+MakeResponse: TypeAlias = Callable[[], Any]
 MOST_IN_LINE: Final = 16
 
 
@@ -47,23 +50,24 @@ MOST_IN_LINE: Final = 16
 class Later:
     """The response that a handler will have when something has happened.
 
-    `start` takes a function that is called with the response, once, in the middle of other work:
-    it is short, and it does not fail. It returns a function that gives the wait up.
+    `start` takes a function that is called once, then, with one that makes the response: that is
+    short, because it runs in the middle of other work. `start` returns a function that gives the
+    wait up.
     """
 
-    start: Callable[[Callable[[Any], object]], Callable[[], None]]
+    start: Callable[[Callable[[MakeResponse], object]], Callable[[], object]]
 
     def then(self, change: Callable[[Any], Any]) -> "Later":
-        """Return the same response after `change`, which is short and does not fail either."""
-        return Later(lambda respond: self.start(lambda response: respond(change(response))))
+        """Return the same response after `change`, which is short, too."""
+        return Later(lambda respond: self.start(lambda make: respond(lambda: change(make()))))
 
     async def response(self) -> Any:
         """Return the response, when it is there."""
-        responses: list[Any] = []
+        made: list[MakeResponse] = []
         done = trio.Event()
 
-        def note(response: Any) -> None:
-            responses.append(response)
+        def note(make: MakeResponse) -> None:
+            made.append(make)
             done.set()
 
         give_up = self.start(note)
@@ -71,7 +75,7 @@ class Later:
             await done.wait()
         finally:
             give_up()
-        return responses[0]
+        return made[0]()
 
 
 async def present(answer: Awaitable[Any]) -> Any:
@@ -87,10 +91,16 @@ class _Place:
     version: int
     correlation_id: int
     counts: Sequence[Counts]
-    watch: Stopwatch
+    received: float
+    handler: float
+    began: float
+    """The moment at which the wait began."""
+    waited: float
+    """How long the handler had waited before, and then the wait, too."""
+    answer: float = 0.0
     parts: Sequence[Part] | None = None
-    """The frame of the answer, as soon as there is one; all of it is in memory."""
-    give_up: Callable[[], None] | None = None
+    """The frame of the answer, as soon as there is one."""
+    give_up: Callable[[], object] | None = None
 
 
 @attrs.define(eq=False)
@@ -98,6 +108,7 @@ class AnswerLine:
     """The requests of one connection whose answers are still to come."""
 
     connection: Connection
+    now: Callable[[], float]
     idle: IdleWatch
     metrics: RequestMetrics
     start_soon: Callable[..., object]
@@ -105,6 +116,8 @@ class AnswerLine:
     on_bug: OnBug
     places: deque[_Place] = attrs.field(init=False, factory=deque)
     """The requests whose answers have not been sent, in order."""
+    _key: ApiKey | None = attrs.field(init=False, default=None)
+    """The API of the requests in line."""
     _sending: bool = attrs.field(init=False, default=False)
     """Whether a task sends an answer."""
     _shorter: trio.Event | None = attrs.field(init=False, default=None)
@@ -114,17 +127,32 @@ class AnswerLine:
             self._shorter = trio.Event()
             await self._shorter.wait()
 
+    async def wait_for_turn(self, key: ApiKey) -> None:
+        """Wait until a request of `key` may be handled (Rule 1)."""
+        if key not in MAY_FOLLOW or key is not self._key:
+            await self.wait_until_shorter_than(1)
+
     def add(
         self,
         later: Later,
         *,
+        key: ApiKey,
         version: int,
         correlation_id: int,
         counts: Sequence[Counts],
         watch: Stopwatch,
     ) -> None:
         """Take a request into the line that is answered later."""
-        place = _Place(version, correlation_id, counts, watch.for_later())
+        self._key = key
+        place = _Place(
+            version,
+            correlation_id,
+            counts,
+            watch.received,
+            watch.handler,
+            watch.answer,
+            watch.waited.seconds,
+        )
         self.places.append(place)
         self.idle.answering += 1
         place.give_up = later.start(partial(self._answered, place))
@@ -133,7 +161,9 @@ class AnswerLine:
         self, parts: Sequence[Part], *, counts: Sequence[Counts], watch: Stopwatch
     ) -> None:
         """Take an answer into the line that is ready, behind others that are not."""
-        self.places.append(_Place(0, 0, counts, watch.for_later(), parts))
+        place = _Place(0, 0, counts, watch.received, watch.handler, watch.answer, 0.0)
+        place.answer, place.parts = watch.answer, parts
+        self.places.append(place)
 
     def close(self) -> None:
         """Close the connection, and give up all waits; nothing is sent any more."""
@@ -142,52 +172,55 @@ class AnswerLine:
             if place.give_up is not None:
                 place.give_up()
         self.places.clear()
-        self._wake()
-
-    def _wake(self) -> None:
         if self._shorter is not None:
             self._shorter.set()
 
-    def _answered(self, place: _Place, response: Any) -> None:
+    def _answered(self, place: _Place, make: MakeResponse) -> None:
         """Send what is ready; an error in it closes this connection, and concerns nobody else."""
-        place.watch.answered()
+        place.answer = self.now()
+        place.waited += place.answer - place.began
         self.idle.answering -= 1
         try:
-            place.parts = encode_response(
-                response, version=place.version, correlation_id=place.correlation_id
-            )
+            response, version, number = make(), place.version, place.correlation_id
+            place.parts = encode_short_response(
+                response, version=version, correlation_id=number
+            ) or encode_response(response, version=version, correlation_id=number)
             self._send_ready()
-        except PeerUnavailableError:
-            self.close()  # which ends the connection's task
         except Exception as error:  # noqa: BLE001 - it must not reach the request that answers us
-            error.add_note(f"answering {self.connection.peer}")
-            self.on_bug(error)
-            self.close()
+            self._failed(error)
 
     def _send_ready(self) -> None:
         while self.places and not self._sending:
             place = self.places[0]
             if place.parts is None:
                 break
-            rest = self.connection.send_at_once(place.parts)  # type: ignore[arg-type] # no file
-            if rest:
+            if rest := send_parts_at_once(self.connection, place.parts):
                 self._sending = True
                 self.start_soon(self._send_rest, rest, place)
                 break
             self._sent(place)
 
-    async def _send_rest(self, rest: Sequence[Buffer], place: _Place) -> None:
+    async def _send_rest(self, rest: Sequence[Part], place: _Place) -> None:
         try:
-            await self.connection.send_buffers(rest)
+            await send_parts(self.connection, rest)
             self._sending = False
             if self.places and self.places[0] is place:  # the line may be closed
                 self._sent(place)
                 self._send_ready()
-        except PeerUnavailableError:
-            self.close()
+        except Exception as error:  # noqa: BLE001 - it must not reach other connections
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        if not isinstance(error, (PeerUnavailableError, RegionAbortedError)):
+            error.add_note(f"answering {self.connection.peer}")
+            self.on_bug(error)
+        self.close()  # which ends the connection's task
 
     def _sent(self, place: _Place) -> None:
         self.places.popleft()
-        self._wake()
-        self.idle.since = place.watch.sent = place.watch.now()
-        self.metrics.answered(place.counts, place.watch)
+        if self._shorter is not None:
+            self._shorter.set()
+        answer = place.answer
+        self.idle.since = sent = self.now()
+        moments = (place.received, place.handler, answer, answer, sent, place.waited)
+        self.metrics.answered(place.counts, moments)

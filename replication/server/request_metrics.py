@@ -100,16 +100,12 @@ class Stopwatch:
         self.waited.seconds = 0.0
         self.received = self.handler = self.answer = self.sending = self.now()
 
-    def for_later(self) -> "Stopwatch":
-        """Return the times so far, for a request that is answered after the next one has begun."""
-        waited = Waited(self.waited.seconds)
-        return Stopwatch(self.now, waited, self.received, self.handler, self.answer)
-
-    def answered(self) -> None:
-        """Note that the answer is there, for which the request has waited since its handler ended."""
-        now = self.now()
-        self.waited.seconds += now - self.answer
-        self.answer = self.sending = now
+    @property
+    def moments(self) -> Moments:
+        return (
+            *(self.received, self.handler, self.answer, self.sending, self.sent),
+            self.waited.seconds,
+        )
 
 
 @attrs.define
@@ -180,12 +176,8 @@ class RequestMetrics:
             each.body_bytes.add(size - header_size)
         return counts
 
-    def answered(self, counts: Iterable[Counts], watch: Stopwatch) -> None:
+    def answered(self, counts: Iterable[Counts], moments: Moments) -> None:
         """Count the times of a request whose answer has been sent."""
-        moments = (
-            *(watch.received, watch.handler, watch.answer, watch.sending, watch.sent),
-            watch.waited.seconds,
-        )
         for each in counts:
             each.times.count += 1
             each.times.latest.append(moments)

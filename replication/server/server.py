@@ -48,7 +48,7 @@ from replication.net.pace import WORK, RequestWork, in_steps
 from replication.net.seams import Listener, NodeClock
 from replication.security.rules.principal import ANONYMOUS
 from replication.security.rules.scram import LoginFailedError
-from replication.server.answers import MAY_FOLLOW, MOST_IN_LINE, AnswerLine, Later, present
+from replication.server.answers import MOST_IN_LINE, AnswerLine, Later, present
 from replication.server.authentication import Gate, Session
 from replication.server.connection_quotas import ConnectionQuotas, ConnectionSlot
 from replication.server.request_metrics import Counts, RequestMetrics, Stopwatch, header_size
@@ -217,7 +217,9 @@ class Server:
         connection = slot.connection
         self.metrics.connections += 1
         idle = IdleWatch(connection, self.clock, self.max_idle_seconds)
-        line = AnswerLine(connection, idle, self.metrics, nursery.start_soon, self.on_bug)
+        line = AnswerLine(
+            connection, self.clock.now, idle, self.metrics, nursery.start_soon, self.on_bug
+        )
         served = ServedConnection(gate.session(connection), slot, line)
         try:
             try:
@@ -267,7 +269,7 @@ class Server:
                     line.add_ready(parts, counts=counts, watch=watch)
                     counts = ()
                 idle.since = watch.sent = self.clock.now()
-                self.metrics.answered(counts, watch)
+                self.metrics.answered(counts, watch.moments)
                 if session.failure is not None:
                     raise CloseConnectionError(session.failure)
                 if not session.is_open:
@@ -308,8 +310,8 @@ class Server:
         counts = self.metrics.received(
             request, version=version, size=frame.nbytes, header_size=served.header_size
         )
-        if line.places and context.api_key not in MAY_FOLLOW:
-            await line.wait_until_shorter_than(1)
+        if line.places:
+            await line.wait_for_turn(context.api_key)
         if self.faults is None or not self.faults.rules:
             response = await self._respond(context, session, watch, request)
         else:
@@ -320,7 +322,14 @@ class Server:
         if response is None:
             return counts, None
         if type(response) is Later:
-            line.add(response, version=version, correlation_id=number, counts=counts, watch=watch)
+            line.add(
+                response,
+                key=context.api_key,
+                version=version,
+                correlation_id=number,
+                counts=counts,
+                watch=watch,
+            )
             return (), None
         if context.api_key is ApiKey.API_VERSIONS:
             version = _version_of(version, response)

@@ -122,7 +122,9 @@ class Endpoint:
         watch = Stopwatch(CLOCK.now, Waited())
         watch.start()
         idle = IdleWatch(_NOBODY, CLOCK, NEVER_SECONDS)
-        line = AnswerLine(_NOBODY, idle, self.server.metrics, _start_nothing, self.server.on_bug)
+        line = AnswerLine(
+            _NOBODY, CLOCK.now, idle, self.server.metrics, _start_nothing, self.server.on_bug
+        )
         served = ServedConnection(session, ConnectionSlot(_NOBODY, "PLAINTEXT", "", 0.0), line)
         _, answer = await self.server._answer(memoryview(frame), served, watch)
         self.leader_seconds = time.perf_counter() - began

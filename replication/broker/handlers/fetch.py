@@ -10,6 +10,7 @@ a read, behind those that were read. From version 13 on topics go by id; every p
 is then asked and answered by id alone (KIP-516).
 """
 
+from collections.abc import Callable
 from functools import lru_cache, partial
 from operator import is_not
 from typing import TypeAlias
@@ -32,8 +33,10 @@ from replication.leader.rules.fetch_data import (
 from replication.leader.rules.fetch_session.context import FetchContext
 from replication.metadata.rules.image import MetadataImage
 from replication.net.pace import in_steps
+from replication.replica_manager.fetch import FEW_PARTITIONS, DelayedFetch, FetchPath
+from replication.server.answers import Later, MakeResponse
 from replication.server.server import RequestContext
-from replication.steps import STEP, Steps, each_of
+from replication.steps import STEP, Steps, at_once, each_of
 from replication.wire.fetch import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     NO_DIVERGENCE,
@@ -58,7 +61,9 @@ CATCH_UP_MS = 200
 MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-async def fetch(node: BrokerNode, context: RequestContext, request: FetchRequest) -> FetchResponse:
+async def fetch(
+    node: BrokerNode, context: RequestContext, request: FetchRequest
+) -> FetchResponse | Later:
     params = _params(node, context, request)
     sought = await in_steps(
         _asked(node, context, request, params, may_be_ahead=not params.from_follower)
@@ -68,12 +73,31 @@ async def fetch(node: BrokerNode, context: RequestContext, request: FetchRequest
     asked, readable, unreadable = sought
     answers: Answers = []
     if readable or (asked.session is not None and asked.session.any_settled):
-        answers = await node.replica_manager.fetch.fetch(params, readable, asked.session)
+        fetch_path = node.replica_manager.fetch
+        found = await fetch_path.begin(params, readable, asked.session)
+        if isinstance(found, DelayedFetch):
+            if found.is_short and len(unreadable) <= FEW_PARTITIONS:
+                response_to = partial(_response, node, context, asked)
+                return Later(partial(_start_wait, fetch_path, found, unreadable, response_to))
+            found = await fetch_path.wait(found)
+        answers = found
     response = await in_steps(_response(node, context, asked, answers + unreadable))
     if len(readable) + len(unreadable) > STEP:  # so much is not let go of in one turn of the loop
         del answers, readable, unreadable
         await trio.lowlevel.checkpoint()
     return response
+
+
+def _start_wait(
+    fetch_path: FetchPath,
+    delayed: DelayedFetch,
+    unreadable: Answers,
+    response: Callable[[Answers], Steps[FetchResponse]],
+    respond: Callable[[MakeResponse], object],
+) -> Callable[[], object]:
+    return fetch_path.call_when_enough(
+        delayed, lambda read: respond(lambda: at_once(response(read() + unreadable)))
+    )
 
 
 def _asked(

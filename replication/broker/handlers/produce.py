@@ -25,10 +25,11 @@ from replication.replica_manager import (
     the_one_producer,
 )
 from replication.replica_manager.produce import NO_GUARDS, Appended
-from replication.server.answers import Later
+from replication.server.answers import Later, MakeResponse
 from replication.server.guards.records import has_transactional_records
 from replication.server.server import CloseConnectionError, RequestContext
 from replication.steps import STEP, Steps, at_once, each_of
+from replication.wire.codec import FEW_ITEMS
 from replication.wire.metadata import NO_CURRENT_LEADER, LeaderIdAndEpoch, NodeEndpoint
 from replication.wire.produce import (
     BatchIndexAndErrorMessage,
@@ -53,8 +54,6 @@ from storage.types import TopicPartition
 LEAST_LENGTH = 14  # of a record of magic 0
 ZSTD_SINCE = 7  # KIP-110
 LEADER_HINTS_SINCE = 10  # KIP-951
-FEW_ITEMS = 64
-"""The most topics and partitions of a request that is answered later, on the stack of another one."""
 ERRORS_NAMED = 16
 """The most errors of one request that the reason for closing its connection names."""
 
@@ -114,12 +113,12 @@ def _start_wait(
     context: RequestContext,
     request: ProduceRequest,
     appended: Appended,
-    respond: Callable[[ProduceResponse], object],
-) -> Callable[[], None]:
+    respond: Callable[[MakeResponse], object],
+) -> Callable[[], object]:
     return node.replica_manager.produce.call_when_followed(
         appended,
         timeout_ms=request.timeout_ms,
-        done=lambda: respond(at_once(_response(node, context, request, appended.results))),
+        done=lambda: respond(lambda: at_once(_response(node, context, request, appended.results))),
     )
 
 

@@ -9,7 +9,7 @@ from replication.errors import ErrorCode
 from replication.metadata.rules.security_image import SecurityImage
 from replication.net.pace import in_steps
 from replication.security.rules.acls import Operation, ResourceType
-from replication.server.answers import present
+from replication.server.answers import Later, present
 from replication.server.guards.access import Access, all_refused, sorted_out
 from replication.server.server import CloseConnectionError, Handler
 from replication.steps import STEP, Steps
@@ -64,21 +64,25 @@ class FetchGuard:
         if denied:
             request.session_epoch = -1
             request.topics = allowed
-        response = await self._answer(access, request, handler)
+        response: FetchResponse | Later = FetchResponse()
+        if request.topics or request.session_epoch != -1:
+            response = await handler(access.context, request)
+        if isinstance(response, Later):
+            if not denied:
+                return response.then(partial(self._with_session, by))
+            response = await response.response()
+        assert isinstance(response, FetchResponse), "fetch answers a fetch"
         response.responses += await refused_topics(denied)
+        return self._with_session(by, response)
+
+    def _with_session(
+        self, by: tuple[str, SecurityImage], response: FetchResponse
+    ) -> FetchResponse:
+        """Note by whom, and under which ACLs, the session was opened."""
         if response.session_id:
             if len(self._sessions) >= _MOST_SESSIONS:
                 self._sessions.clear()  # their clients open new ones
             self._sessions[response.session_id] = by
-        return response
-
-    async def _answer(
-        self, access: Access, request: FetchRequest, handler: Handler
-    ) -> FetchResponse:
-        if not request.topics and request.session_epoch == -1:
-            return FetchResponse()
-        response = await handler(access.context, request)
-        assert isinstance(response, FetchResponse), "fetch answers a fetch"
         return response
 
 

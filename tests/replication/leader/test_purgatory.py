@@ -195,11 +195,12 @@ async def test_a_wait_without_a_task_calls_back_once(
     totals = {"a": 0, "b": 0}
     done: list[float] = []
     call = partial(purgatory.call_when_done, done=lambda: done.append(CLOCK.now()))
-    give_up = call(Threshold(totals, least=1), ["a", "b"], timeout_ms=1000)
+    first = Threshold(totals, least=1)
+    call(first, ["a", "b"], timeout_ms=1000)
     assert (purgatory.waiting, purgatory.watched, done) == (1, 2, [])
     totals["a"] = 1
     assert [purgatory.check("a"), purgatory.check("b")] == [1, 0]
-    give_up()
+    assert not purgatory.give_up(first)
     await CLOCK.sleep(2)
     assert done == [0]
     assert (purgatory.waiting, purgatory.watched, purgatory.expired) == (0, 0, 0)
@@ -212,7 +213,9 @@ async def test_a_wait_without_a_task_calls_back_once(
     assert done == [0, 2, 3], "the time was up after a second"
     assert (purgatory.waiting, purgatory.watched, purgatory.expired) == (0, 0, 1)
 
-    call(Threshold(totals, least=2), ["a"], timeout_ms=1000)()
+    last = Threshold(totals, least=2)
+    call(last, ["a"], timeout_ms=1000)
+    assert purgatory.give_up(last)
     totals["a"] = 2
     assert purgatory.check("a") == 0
     await CLOCK.sleep(2)

@@ -1,9 +1,10 @@
 """A fetch of few partitions is read in one turn, one of many in steps: both say the same.
 
-Every case is run twice, on two brokers that are alike: once as it is, and once with a fetch of two
-partitions counted as one of many.
+Every case is run three times, on brokers that are alike: once as it is, once with a fetch of two
+partitions counted as one of many, and once without a task that waits.
 """
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeAlias
 
@@ -67,7 +68,37 @@ CASES = st.builds(
 )
 
 
-async def fetched(case: Case) -> tuple[Answered, Answered, list[int]]:
+Fetch: TypeAlias = Callable[[Node, FetchParams, Wanted, FetchSession | None], Awaitable[Answers]]
+
+
+async def _in_its_task(
+    node: Node, params: FetchParams, wanted: Wanted, session: FetchSession | None
+) -> Answers:
+    return await node.manager.fetch.fetch(params, wanted, session)
+
+
+async def _without_a_task(
+    node: Node, params: FetchParams, wanted: Wanted, session: FetchSession | None
+) -> Answers:
+    found = await node.manager.fetch.begin(params, wanted, session)
+    if not isinstance(found, fetch.DelayedFetch):
+        return found
+    assert found.is_short
+    answers: list[Answers] = []
+    done = trio.Event()
+
+    def note(read: Callable[[], Answers]) -> None:
+        answers.append(read())
+        done.set()
+
+    node.manager.fetch.call_when_enough(found, note)
+    await done.wait()
+    return answers[0]
+
+
+async def fetched(
+    case: Case, fetch_once: Fetch = _in_its_task
+) -> tuple[Answered, Answered, list[int]]:
     """Return both answers of two fetches, one after the other, and the high watermarks then."""
     node = Node()
     async with node.running(), trio.open_nursery() as nursery:
@@ -83,9 +114,9 @@ async def fetched(case: Case) -> tuple[Answered, Answered, list[int]]:
         ]
         session = _session_of(wanted, node, params) if case.in_session else None
         nursery.start_soon(partial(_move, node, case))
-        first = await node.manager.fetch.fetch(params, wanted, session)
+        first = await fetch_once(node, params, wanted, session)
         left = wanted if session is None else list(_unsettled(session))
-        second = await node.manager.fetch.fetch(params, left, session)
+        second = await fetch_once(node, params, left, session)
         await CLOCK.sleep(1)
         ends = [each.log.high_watermark for each in node.manager.hosted]
         return _shown(first), _shown(second), ends
@@ -142,3 +173,4 @@ def test_a_fetch_of_many_partitions_says_what_one_of_few_says(case: Case) -> Non
         patched.setattr(fetch, "READ_AT_ONCE", 1)
         many = trio.run(fetched, case, clock=MockClock(autojump_threshold=0))
     assert few == many
+    assert few == trio.run(fetched, case, _without_a_task, clock=MockClock(autojump_threshold=0))

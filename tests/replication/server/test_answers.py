@@ -57,7 +57,7 @@ class Producing:
         return MetadataResponse(cluster_id="cluster")
 
     def respond(self, number: int) -> None:
-        self.answer[number](ProduceResponse(throttle_time_ms=number))
+        self.answer[number](lambda: ProduceResponse(throttle_time_ms=number))
 
     async def until(self, condition: Callable[[], bool]) -> None:
         while not condition():
@@ -181,7 +181,7 @@ async def test_a_bug_in_an_answer_closes_that_connection_alone() -> None:
             await stream.send_all(produce_bytes(1))
             await other.send_all(produce_bytes(2))
             await producing.until(lambda: sorted(producing.begun) == [1, 2])
-            producing.answer[1](ProduceResponse(throttle_time_ms=2**40))
+            producing.answer[1](lambda: ProduceResponse(throttle_time_ms=2**40))
             assert await receive(stream) is None
         assert len(harness.bugs) == 1
         producing.respond(2)
@@ -193,7 +193,7 @@ async def test_a_large_answer_is_sent_by_a_task_and_keeps_its_place() -> None:
     async with serving(producing.handlers()) as harness, await harness.connect() as stream:
         await stream.send_all(produce_bytes(1) + produce_bytes(2))
         await producing.until(lambda: producing.begun == [1, 2])
-        producing.answer[1](long_response())
+        producing.answer[1](long_response)
         producing.respond(2)
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert harness.server.metrics.counts["Produce"].times.count == 0, "it does not fit"
@@ -208,7 +208,7 @@ async def test_a_client_that_reads_no_answer_is_not_served_further() -> None:
         stream = await harness.connect()
         await stream.send_all(produce_bytes(1) + produce_bytes(2))
         await producing.until(lambda: producing.begun == [1, 2])
-        producing.answer[1](long_response())
+        producing.answer[1](long_response)
         await trio.testing.wait_all_tasks_blocked(0.01)
         reset(stream)
         await producing.until(lambda: 2 in producing.given_up)

@@ -44,7 +44,7 @@ async def test_what_a_handler_waits_in_a_purgatory_is_remote(autojump_clock: Moc
         watch.sending = clock.now()
         await clock.sleep(5)
         watch.sent = clock.now()
-        metrics.answered(counts, watch)
+        metrics.answered(counts, watch.moments)
     expected = [1000, 2000, 3000, 4000, 5000, 15000]
     for name in ("Fetch", "FetchConsumer"):
         times = shown(metrics, name)
@@ -71,7 +71,7 @@ async def test_two_waits_at_once_are_no_longer_than_the_time_they_take(
         nursery.start_soon(wait)
         nursery.start_soon(wait)
     watch.answer = watch.sending = watch.sent = clock.now()
-    metrics.answered(counts, watch)
+    metrics.answered(counts, watch.moments)
     times = shown(metrics, "Fetch")
     assert times["RemoteTimeMs"] == pytest.approx([1000])
     assert times["LocalTimeMs"] == pytest.approx([0])
@@ -82,6 +82,6 @@ def test_the_latest_are_kept_and_all_are_counted() -> None:
     watch = Stopwatch(lambda: 0.0, Waited())
     counts = metrics.received(FetchRequest(), version=4, size=100, header_size=11)
     for _ in range(KEPT + 10):
-        metrics.answered(counts, watch)
+        metrics.answered(counts, watch.moments)
     assert metrics.counts["Fetch"].times.count == KEPT + 10
     assert len(shown(metrics, "Fetch")["TotalTimeMs"]) == KEPT
