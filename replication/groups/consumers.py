@@ -246,17 +246,17 @@ class ConsumerGroups:
 
     def _take_over(self, hosted: HostedGroup, change: GroupChange) -> None:
         """Put the changed group in the place of the former one, which may be of the other type."""
-        at, limits, was_classic = self.coordinator.at, hosted.machine.limits, False
+        at, limits = self.coordinator.at, hosted.machine.limits
         if hosted.consumers is None:
-            was_classic = True
             hosted.machine.unload(ErrorCode.REBALANCE_IN_PROGRESS, at)
             self.coordinator.carry_out(hosted)
             hosted.machine = ClassicGroup(Group(hosted.group.group_id), limits)
         if change.downgraded is None:
+            known = () if hosted.consumers is None else hosted.consumers.members.keys()
             hosted.consumers = change.group
             hosted.sessions.follow(change.group)
-            if was_classic:
-                self.loaded(hosted)
+            # A member that has joined is expected, also if its join is answered with an error.
+            self._renew_all(hosted, change.group.members.keys() - known)
             return
         hosted.consumers = None
         hosted.sessions.follow(None)

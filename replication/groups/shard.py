@@ -87,6 +87,9 @@ class HostedGroup:
 
     @property
     def next_deadline_ms(self) -> int | None:
+        """The next time limit of a member; None for a group that has moved to another broker."""
+        if self.group.state is GroupState.DEAD:
+            return None
         of_classic = None if self.is_upgrading else self.machine.next_deadline_ms
         known = (of_classic, self.sessions.next_deadline_ms)
         return min((each for each in known if each is not None), default=None)
@@ -152,11 +155,11 @@ class GroupTimers:
     async def run(self, look: Callable[[HostedGroup], None]) -> None:
         """Call `look` for every group that is due, and watch it again."""
         while True:
-            self._sooner = trio.Event()
             now_ms = self.clock.now_ms()
             for hosted in self._take(now_ms):
                 look(hosted)
                 self.watch(hosted)
+            self._sooner = trio.Event()
             if self._due:
                 # A group that is due again at once waits for the next millisecond.
                 wait_ms = max(self._due[0][0] - now_ms, 1)

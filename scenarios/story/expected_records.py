@@ -13,8 +13,11 @@ are held back until its marker comes, and are kept or dropped as that says.
 
 from collections.abc import Iterator
 
+from replication.groups.rules import records as groups
+from replication.groups.rules.consumer_group import records as consumer_groups
 from scenarios.checkers import client_accounts as accounts
 from scenarios.checkers.client_accounts import FinalRecords
+from scenarios.checkers.group_owners import GroupRecord, mistakes_in_groups
 from scenarios.story.commands.judge import repeated_values
 from scenarios.story.log_drawing import whole_batches
 from scenarios.story.script import ScriptError
@@ -23,7 +26,7 @@ from scenarios.world.clients.reading import Reader
 from scenarios.world.clients.witness import Given
 from scenarios.world.cluster import partition_directory
 from storage.batch.record_batch import BatchHeader
-from storage.batch.records import ControlRecordType, decode_batch, read_marker
+from storage.batch.records import ControlRecordType, Record, decode_batch, read_marker
 from storage.types import Offset, TopicPartition
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
@@ -205,3 +208,33 @@ def wrongs(stage: Stage) -> Iterator[tuple[TopicPartition, list[str]]]:
             yield min(partitions), accounts.of_transactions([each], committed)
     for partition, wrong in copies(stage):
         yield partition, [wrong]
+    for partition in partitions_of(stage, OFFSETS):
+        if not may_have_lost(stage, partition):
+            yield partition, _wrongs_in_groups(stage, partition)
+
+
+def _wrongs_in_groups(stage: Stage, partition: TopicPartition) -> list[str]:
+    records = [
+        entry
+        for header, batch in _batches(stage, partition)
+        # What is committed in a transaction counts when the transaction ends.
+        if not header.is_control and not header.is_transactional
+        for each in decode_batch(batch)
+        if (entry := _group_record(each)) is not None
+    ]
+    happened = stage.programs.witness.happened
+    topic_ids = {
+        each.topic: topic_id
+        for each in happened
+        if each.topic not in stage.remade
+        and (topic_id := stage.cluster.image.topic_id(each.topic)) is not None
+    }
+    return mistakes_in_groups(records, happened, topic_ids)
+
+
+def _group_record(record: Record) -> GroupRecord | None:
+    found = consumer_groups.parse(record.key, record.value)
+    if found is not None:
+        return found
+    entry = groups.parse(record.key, record.value)
+    return entry if isinstance(entry, groups.OffsetEntry) else None

@@ -72,6 +72,7 @@ class Programs:
                 partitions=partitions,
                 group=group,
                 topics=topics,
+                returns=self.lives(name) > 0,
             )
         )
 

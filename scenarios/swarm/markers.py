@@ -19,6 +19,7 @@ from replication.events import (
     FetchRefused,
     FetchSessionEvicted,
     FetchSessionOpened,
+    GroupsLoaded,
     HighWatermarkAdvanced,
     IsrChanged,
     IsrChangeProposed,
@@ -42,6 +43,7 @@ from scenarios.world.trace import (
     CutUndone,
     DiskLies,
     DiskReplaced,
+    GroupPartitionsMoved,
     LateBytes,
     MessageTorn,
     NodeKilled,
@@ -49,6 +51,7 @@ from scenarios.world.trace import (
     NodeStopped,
     PowerCut,
     ReadFromFollower,
+    StaticMemberReturned,
     TopicMadeAgain,
     TraceEntry,
 )
@@ -94,6 +97,10 @@ MARKERS = (
     "a topic was made again",
     "a topic was made again while a broker was down",
     "a consumer of ours read from a follower",
+    "a member of a consumer group gave up some partitions and read on",
+    "a member of a consumer group was fenced, or its session expired",
+    "a static member of a consumer group came back",
+    "a group coordinator took over during a reconciliation",
 )
 SELDOM = ("a log was cut in two rounds",)
 """Markers that are counted, and that no swarm has to reach."""
@@ -144,6 +151,7 @@ class _Reading:
     _liars: set[str] = attrs.field(factory=set)
     _rotten: set[tuple[str, TopicPartition]] = attrs.field(factory=set)
     _down: set[str] = attrs.field(factory=set)
+    _reconciling: set[str] = attrs.field(factory=set)
 
     def markers(self, entry: TraceEntry) -> Iterator[str]:
         if type(entry.event) in _BY_EVENT:
@@ -155,6 +163,7 @@ class _Reading:
         yield from self._in_a_session(entry.node, entry.event)
         yield from self._on_a_disk(entry.node, entry.event)
         yield from self._in_a_topic(entry.event)
+        yield from self._in_a_group(entry.event)
 
     def _in_one_event(self, event: Event) -> Iterator[str]:
         match event:
@@ -261,6 +270,28 @@ class _Reading:
                 yield "a topic was made again"
                 if self._down:
                     yield "a topic was made again while a broker was down"
+            case _:
+                pass
+
+    def _in_a_group(self, event: Event) -> Iterator[str]:
+        """Yield the markers of consumer groups.
+
+        A reconciliation is under way from the first member that gives partitions up, until one
+        takes them.
+        """
+        match event:
+            case GroupPartitionsMoved(member=member, how="revoked", left=left):
+                self._reconciling.add(member)
+                if left:
+                    yield "a member of a consumer group gave up some partitions and read on"
+            case GroupPartitionsMoved(how="lost"):
+                yield "a member of a consumer group was fenced, or its session expired"
+            case GroupPartitionsMoved(how="assigned"):
+                self._reconciling.clear()
+            case StaticMemberReturned():
+                yield "a static member of a consumer group came back"
+            case GroupsLoaded() if self._reconciling:
+                yield "a group coordinator took over during a reconciliation"
             case _:
                 pass
 

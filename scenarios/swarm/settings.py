@@ -16,7 +16,7 @@ Our own clients take part in some runs, with settings of their own:
     producer p1 delivery.timeout.ms=3000 ...     idempotent, up to five requests in flight
     producer x1 transactional.id=x1 ...          transactions, some of which are aborted
     reader r1 t-0 ...                            by itself; seeks back now and then
-    member m1 g t ...                            in a group of up to three
+    member m1 g t ...                            in a group of up to three, classic or KIP-848
     copier w1 h t u-0 ...                        t to u, exactly once
 
 What they do, and what happens to them, is in the table of faults (`scenarios.swarm.faults`).
@@ -35,6 +35,10 @@ TAKE_PART = 0.2
 """The share of runs with clients of ours."""
 TAKES_PART = 0.6
 """The share of those that have a kind of client."""
+CONSUMER_PROTOCOL = 0.5
+"""The share of the runs with a group that have one of the new protocol (KIP-848)."""
+STATIC = 0.4
+"""The share of those whose members have instance ids."""
 COPY = TopicPartition("u", 0)
 # A member that asked to join a broker which then lost its power waits for as long as it may take
 # between two polls, as Kafka's consumer does.
@@ -51,16 +55,22 @@ READER = (
     "max.poll.records={1|3|500} max.partition.fetch.bytes={300|1048576}"
     " request.timeout.ms={1000|30000} metadata.max.age.ms=5000 fetch.max.wait.ms={500|2000}"
 )
-MEMBER = (
-    "session.timeout.ms={6000|10000} heartbeat.interval.ms={1000|3000}"
-    " max.poll.interval.ms={6000|30000} auto.commit.interval.ms={1000|3000}"
-)
+# The sessions of the new protocol are set by brokers.
+CLASSIC_SESSION = "session.timeout.ms={6000|10000} heartbeat.interval.ms={1000|3000}"
+MEMBER = "max.poll.interval.ms={6000|30000} auto.commit.interval.ms={1000|3000}"
+CONSUMER_GROUPS = {
+    "group.coordinator.rebalance.protocols": "classic,consumer",
+    "group.consumer.min.session.timeout.ms": 1000,
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.session.timeout.ms": 6000,
+    "group.consumer.heartbeat.interval.ms": 1000,
+}
 ISOLATION = "isolation.level={read_uncommitted|read_committed}"
 KINDS: Mapping[str, tuple[int, str]] = {
     "producer": (2, f"producer p{{number}} {PRODUCER}"),
     "transactional": (1, f"producer x{{number}} transactional.id=x{{number}} {TRANSACTIONS}"),
     "reader": (1, f"reader r{{number}} t-0 {ISOLATION} {READER}{{client rack}}"),
-    "member": (3, f"member m{{number}} g t {{group}} {READER} {MEMBER}{{client rack}}"),
+    "member": (3, f"member m{{number}} g t {{group}} {READER}{{session}} {MEMBER}{{client rack}}"),
     "copier": (2, f"copier w{{number}} h t {COPY} {COPIER} {TRANSACTIONS}"),
 }
 """How many of a kind there may be, and the line that starts one."""
@@ -76,6 +86,10 @@ class OurClients:
     kinds: tuple[str, ...]
     group: str
     """The settings that all members of the group have in common."""
+    session: str
+    """The settings of a classic member's session; empty for the new protocol (KIP-848)."""
+    is_static: bool
+    """Whether the members have instance ids, so that they come back to what they had."""
     initial_delay_ms: int
 
     @classmethod
@@ -85,11 +99,15 @@ class OurClients:
             kinds.clear()
         isolation = chance.choice(("read_uncommitted", "read_committed"))
         strategy = chance.choice(("range", "roundrobin", "sticky", "cooperative-sticky"))
+        auto_commit, delay = chance.choice(("true", "false")), chance.choice((0, 1000))
+        is_new = "member" in kinds and chance.random() < CONSUMER_PROTOCOL
+        how = "group.protocol=consumer" if is_new else f"partition.assignment.strategy={strategy}"
         return cls(
             tuple(each for each in kinds if not (compacted and each in TRANSACTIONAL)),
-            f"enable.auto.commit={chance.choice(('true', 'false'))} isolation.level={isolation}"
-            f" partition.assignment.strategy={strategy}",
-            chance.choice((0, 1000)),
+            f"enable.auto.commit={auto_commit} isolation.level={isolation} {how}",
+            "" if is_new else f" {CLASSIC_SESSION}",
+            is_new and chance.random() < STATIC,
+            delay,
         )
 
     def settings(self, brokers: int, min_insync_replicas: int) -> dict[str, object]:
@@ -105,6 +123,7 @@ class OurClients:
             "transaction.state.log.min.isr": min(min_insync_replicas, copies),
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
             "group.initial.rebalance.delay.ms": self.initial_delay_ms,
+            **({} if self.session else CONSUMER_GROUPS),
         }
 
     def beginning(self, chance: random.Random, replicas: Sequence[str]) -> Iterator[str]:
@@ -114,7 +133,12 @@ class OurClients:
         for kind in self.kinds:
             most, line = KINDS[kind]
             for number in range(1, chance.randint(1, most) + 1):
-                yield line.replace("{number}", str(number)).replace("{group}", self.group)
+                session = f" group.instance.id=m{number}" if self.is_static else self.session
+                yield (
+                    line.replace("{number}", str(number))
+                    .replace("{group}", self.group)
+                    .replace("{session}", session)
+                )
 
     def draining(self, situation: Situation) -> Iterator[str]:
         """Yield the lines after which every client has received everything, and has ended."""

@@ -107,6 +107,25 @@ class ReadFromFollower(Event):
 
 
 @attrs.frozen(kw_only=True)
+class GroupPartitionsMoved(Event):
+    """A member of a consumer group (KIP-848) took partitions, gave them up, or has lost them."""
+
+    name: ClassVar[str] = "group_partitions_moved"
+    member: str
+    how: str
+    partitions: int  # the number of partitions that moved
+    left: int  # the number that the member has now
+
+
+@attrs.frozen(kw_only=True)
+class StaticMemberReturned(Event):
+    """A member of a consumer group took partitions in a second life under its instance id."""
+
+    name: ClassVar[str] = "static_member_returned"
+    member: str
+
+
+@attrs.frozen(kw_only=True)
 class NodePaused(Event):
     name: ClassVar[str] = "node_paused"
     node: str

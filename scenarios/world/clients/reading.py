@@ -24,11 +24,11 @@ from replication.client.consumer import (
     OffsetAndMetadata,
 )
 from replication.client.consumer.records import ConsumerRecords
-from replication.errors import KafkaError
+from replication.errors import ErrorCode, KafkaError
 from replication.net.seams import Seams
 from scenarios.world.clients.machine import RETRY_SECONDS, Program
 from scenarios.world.clients.witness import Began, Committed, Given, Lost, Witness
-from scenarios.world.trace import ReadFromFollower
+from scenarios.world.trace import GroupPartitionsMoved, ReadFromFollower, StaticMemberReturned
 from storage.types import Offset, TopicPartition
 
 POLL_MS = 1_000
@@ -55,12 +55,18 @@ class _Assigned(ConsumerRebalanceListener):
     async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
         for partition in partitions:
             self.reader.begins(partition)
+        self.reader.moved("assigned", partitions)
 
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        self._gone("revoked", partitions)
+
+    async def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
+        self._gone("lost", partitions)
+
+    def _gone(self, how: str, partitions: Collection[TopicPartition]) -> None:
         for partition in partitions:
             self.reader.witness.note(partition, Lost(reader=self.reader.name))
-
-    on_partitions_lost = on_partitions_revoked
+        self.reader.moved(how, partitions)
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -70,7 +76,10 @@ class Reader(Program):
     partitions: Collection[TopicPartition] = ()
     topics: Collection[str] = ()
     group: str | None = None
+    returns: bool = False
+    """Whether a program of this name has run before."""
     _seeks: list[tuple[TopicPartition, Offset]] = attrs.field(factory=list, init=False)
+    _open: Consumer | None = attrs.field(default=None, init=False)
 
     def seek(self, partition: TopicPartition, offset: Offset) -> None:
         """Seek to `offset` before the next poll."""
@@ -81,11 +90,16 @@ class Reader(Program):
         return self.config.get("isolation.level") == "read_committed"
 
     @property
+    def uses_consumer_protocol(self) -> bool:
+        return self.config.get("group.protocol") == "consumer"
+
+    @property
     def _commits(self) -> bool:
         return self.group is not None and self.config.get("enable.auto.commit") == "false"
 
     async def work(self, seams: Seams) -> None:
-        async with self._consumer(seams) as consumer:
+        self._open = self._consumer(seams)
+        async with self._open as consumer:
             if not self.topics:
                 consumer.assign(self.partitions)
                 for partition in self.partitions:
@@ -94,6 +108,8 @@ class Reader(Program):
                 try:
                     await self._poll(consumer)
                 except KafkaError as error:
+                    if error.code is ErrorCode.UNRELEASED_INSTANCE_ID:
+                        raise  # a life before has it, until its session expires
                     self.note(error)
                     await seams.clock.sleep(RETRY_SECONDS)
                 await self._idle(seams)
@@ -114,7 +130,23 @@ class Reader(Program):
 
     def begins(self, partition: TopicPartition, at: Offset | None = None) -> None:
         began = Began(reader=self.name, group=self.group, read_committed=self.read_committed, at=at)
+        if self._open is not None and self.uses_consumer_protocol:
+            known = self._open.group_metadata()
+            began = attrs.evolve(began, member_id=known.member_id, member_epoch=known.generation_id)
         self.witness.note(partition, began)
+
+    def moved(self, how: str, partitions: Collection[TopicPartition]) -> None:
+        """Report partitions that a member of a consumer group took, gave up, or has lost."""
+        if self.uses_consumer_protocol and partitions and self._open is not None:
+            if how == "assigned" and self.returns and "group.instance.id" in self.config:
+                self.world.sink(self.name)(StaticMemberReturned(member=self.name))
+            has = self._open.assignment()
+            left = len(has) if how == "assigned" else len(has - set(partitions))
+            self.world.sink(self.name)(
+                GroupPartitionsMoved(
+                    member=self.name, how=how, partitions=len(partitions), left=left
+                )
+            )
 
     async def _poll(self, consumer: Consumer) -> None:
         while self._seeks:

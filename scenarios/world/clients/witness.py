@@ -30,6 +30,9 @@ class Began:
     read_committed: bool
     at: Offset | None = None
     """The first offset, where 0 also stands for the log start; None if the group decides."""
+    member_id: str = ""
+    member_epoch: int = -1
+    """The epoch in which a member of a consumer group (KIP-848) has heard of the partition."""
 
 
 @attrs.frozen(kw_only=True)

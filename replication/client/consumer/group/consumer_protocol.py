@@ -55,6 +55,8 @@ from storage.types import NO_TOPIC_ID, TopicId, TopicPartition
 PATTERNS_SINCE: Final = 1
 """The version of ConsumerGroupHeartbeat from which it carries regular expressions."""
 _AGAIN: Final = (MemberVerdict.RETRY, MemberVerdict.REDISCOVER)
+# A clock of seconds may end a wait a little before its millisecond, and cannot wait for the rest.
+_MOMENT_MS: Final = 0.001
 _NOT_SERVED: Final = (
     "the cluster does not support group.protocol=consumer; set group.protocol=classic until it does"
 )
@@ -104,7 +106,7 @@ class ConsumerHeartbeats:
                 await self._news.wait()
                 continue
             wait_ms = min(due_ms - self._now_ms, self._poll_is_overdue_in_ms())
-            if wait_ms <= 0:
+            if wait_ms < _MOMENT_MS:
                 return
             with self.clock.move_on_after(wait_ms / 1000):
                 await self._news.wait()

@@ -12,12 +12,11 @@ import trio
 from replication.client.consumer import (
     CommitFailedError,
     Consumer,
-    ConsumerConfig,
     SubscriptionPattern,
 )
 from replication.client.consumer.group.rules.consumer_membership import ConsumerMembership
-from replication.client.errors import IllegalStateError, UnsupportedVersionError
-from replication.errors import ConfigError, ErrorCode, KafkaError
+from replication.client.errors import UnsupportedVersionError
+from replication.errors import ErrorCode, KafkaError
 from scenarios.world.world import World
 from storage.types import TopicPartition
 from tests.replication.client.consumer.test_group_member import ALL, FOUR, QUICK, Noting
@@ -182,6 +181,48 @@ async def test_a_coordinator_that_dies_during_a_reconciliation_is_replaced(world
                 committed = await first.committed(T0)
                 assert committed is not None
                 assert committed.offset == 1
+
+
+@played
+async def test_a_coordinator_that_has_handed_its_groups_over_rests(world: World) -> None:
+    """The time limits of a member go on where its group is; the former coordinator spun on them."""
+    replicas = {"offsets_topic_replication_factor": "3"}
+    async with (
+        scene(world, brokers=3, replicas=((1, 2, 3),) * 4, **(SERVED | replicas)) as stage,
+        member(stage) as consumer,
+    ):
+        await settle(consumer)
+        former = consumer._coordinator.finder.known
+        assert former is not None
+        cluster = stage.cluster
+        before = cluster.brokers[former.host].groups
+        [[_, hosted]] = [each for shard in before.shards.values() for each in shard]
+        world.network.isolate(former.host)
+        await settle(consumer, seconds=60)
+        await pass_time(world, 10, consumer)
+        world.network.heal_all()
+        await pass_time(world, 10, consumer)
+        assert hosted.next_deadline_ms is None
+
+
+@played
+async def test_a_join_that_was_written_and_answered_with_an_error_expires(world: World) -> None:
+    """Its member had no session, and kept its partitions, and its instance id, for ever."""
+    replicas = {"offsets_topic_replication_factor": "3", "offsets_commit_timeout_ms": "2000"}
+    async with scene(world, brokers=3, replicas=((1, 2, 3),) * 4, **(SERVED | replicas)) as stage:
+        async with member(stage) as first:
+            await settle(first)
+            assert first._coordinator.finder.known is not None
+            coordinator = first._coordinator.finder.known.host
+        others = set(stage.cluster.broker_names) - {coordinator}
+        for each in others:
+            world.network.cut(coordinator, each)
+        async with member(stage, group_instance_id="one") as joins:
+            await pass_time(world, 4, joins)
+            assert membership(joins).may_hold_instance_id
+            for each in others:
+                world.network.heal(coordinator, each)
+            await settle(joins, seconds=40)
 
 
 @played
@@ -388,23 +429,3 @@ async def test_a_commit_waits_for_the_epoch_that_the_coordinator_has(world: Worl
                 await world.clock("b1").sleep(0.1)
             assert found.offset == 1
             assert membership(first).member_epoch > before
-
-
-def test_keys_of_the_other_protocol_are_refused_as_kafka_refuses_them() -> None:
-    def config(**given: Any) -> ConsumerConfig:
-        return ConsumerConfig.of(bootstrap_servers="b:1", group_id="g", **given)
-
-    with pytest.raises(
-        ConfigError,
-        match=r"heartbeat\.interval\.ms, session\.timeout\.ms cannot be set when"
-        r" group\.protocol=consumer",
-    ):
-        config(group_protocol="CONSUMER", session_timeout_ms=9, heartbeat_interval_ms=3)
-    with pytest.raises(ConfigError, match=r"partition\.assignment\.strategy cannot"):
-        config(group_protocol="consumer", partition_assignment_strategy="range")
-    with pytest.raises(ConfigError, match=r"group\.remote\.assignor cannot"):
-        config(group_remote_assignor="range")
-    assert config(group_protocol="Consumer").uses_consumer_protocol
-    consumer = Consumer(group_id="g")
-    with pytest.raises(IllegalStateError, match=r"group\.protocol=consumer"):
-        consumer.subscribe(pattern=SubscriptionPattern("t"))
