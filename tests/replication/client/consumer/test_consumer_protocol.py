@@ -263,7 +263,9 @@ async def test_a_member_that_does_not_poll_leaves_and_comes_back(world: World) -
                 await slow.commit()
             await settle(slow, other)
     said = [what for what, partitions in listener.noted if partitions]
-    assert said == ["assigned", "revoked", "lost", "assigned", "revoked"]
+    assert said.count("lost") == 1
+    assert said[-2:] == ["assigned", "revoked"]
+    assert said.index("lost") < len(said) - 2
 
 
 @played
