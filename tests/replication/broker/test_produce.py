@@ -172,7 +172,7 @@ async def test_brokers_tell_the_version_of_transactions_that_the_cluster_has() -
         asked = ApiVersionsRequest(client_software_name="c", client_software_version="1")
         answer = await Client(production_seams()).ask(cluster.bootstrap_list[0], asked)
         levels = {each.name: each.max_version_level for each in answer.finalized_features}
-        assert levels == {"transaction.version": 1}
+        assert levels["transaction.version"] == 1
 
 
 async def test_a_partition_that_is_not_there_is_unknown_and_one_led_elsewhere_says_where() -> None:
