@@ -6,7 +6,7 @@ Names are filled in before the handler sees a topic, and ids after it has answer
 unknown id is not seen by the handler: each of its partitions is answered UNKNOWN_TOPIC_ID.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeVar
@@ -72,11 +72,13 @@ def by_name(node: BrokerNode, key: ApiKey, handler: Handler) -> Handler:
     """Return `handler`, which knows topics by name, as one that takes requests with ids too."""
     if key not in _PLACES:
         return handler
-    places = _PLACES[key]
+    places, named_until = _PLACES[key], API[key].named_until
 
-    async def handle(context: RequestContext, request: Any) -> Any:
-        if not are_by_id(key, context.version):
-            return await handler(context, request)
+    def handle(context: RequestContext, request: Any) -> Awaitable[Any]:
+        by_id = context.version > named_until
+        return handle_ids(context, request) if by_id else handler(context, request)
+
+    async def handle_ids(context: RequestContext, request: Any) -> Any:
         topics = getattr(request, places.asked)
         named, unknown = await in_steps(with_names(node.metadata.image, topics))
         setattr(request, places.asked, named)
