@@ -139,8 +139,8 @@ async def test_a_partition_is_given_up_only_when_the_listener_has_returned(world
     class Slow(Noting):
         async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
             await world.clock("b1").sleep(3)
-            await super().on_partitions_revoked(partitions)
             assert not second.assignment(), "nobody has them before"
+            await super().on_partitions_revoked(partitions)
 
     listener = Slow()
     async with served(world) as stage:
@@ -148,8 +148,9 @@ async def test_a_partition_is_given_up_only_when_the_listener_has_returned(world
         first.subscribe(["t"], listener=listener)
         async with first:
             await settle(first)
-            async with second:
-                await settle(first, second)
+            async with second, trio.open_nursery() as nursery:
+                nursery.start_soon(pass_time, world, 10, second)
+                await pass_time(world, 10, first)
     assert listener.noted[1][0] == "revoked"
 
 

@@ -1,0 +1,111 @@
+"""Checks of consumer groups (KIP-848): the coordinator's rules, and those of our members."""
+
+from tests.mutants.mutant import Edit, Mutant
+
+RECONCILIATION = "replication.groups.rules.consumer_group.reconciliation"
+SHARD = "replication.groups.shard"
+CONSUMERS = "replication.groups.consumers"
+PROTOCOL = "replication.client.consumer.group.consumer_protocol"
+MEMBERSHIP = "replication.client.consumer.group.rules.consumer_membership"
+COMMITS = "replication.client.consumer.group.commits"
+TESTS = "tests/replication/client/consumer/test_consumer_protocol.py::test_"
+
+MUTANTS = (
+    Mutant(
+        "a partition of a consumer group has one owner",
+        (
+            Edit(
+                RECONCILIATION,
+                "        return is_mine or not self.is_owned(topic_id, partition)\n",
+                "        return is_mine or bool(partition + 1)\n",
+            ),
+        ),
+        without_it="two members read a partition at once",
+        source="CurrentAssignmentBuilder.computeNextAssignment",
+        caught_by=f"{TESTS}a_partition_is_given_up_only_when_the_listener_has_returned",
+    ),
+    Mutant(
+        "a member gives a partition up after its program has",
+        (
+            Edit(
+                PROTOCOL,
+                "            self.subscriptions.mark_pending_revocation(revoked)\n",
+                "            self.membership.reconciled(owned)\n            self.heartbeats.wake()\n"
+                "            self.subscriptions.mark_pending_revocation(revoked)\n",
+            ),
+        ),
+        without_it="another member begins before the offset that the first one is about to commit",
+        source="AbstractMembershipManager.revokeAndAssign",
+        caught_by=f"{TESTS}a_partition_is_given_up_only_when_the_listener_has_returned",
+    ),
+    Mutant(
+        "a fenced member of a consumer group gives everything up",
+        (
+            Edit(
+                PROTOCOL,
+                "            if assigned := subscriptions.assigned:\n"
+                "                await coordinator.give_up(assigned, coordinator.listener.on_partitions_lost)\n",
+                "",
+            ),
+        ),
+        without_it="it reads on, from its old position, what others have read and committed meanwhile",
+        source="AbstractMembershipManager.transitionToFenced",
+        caught_by=f"{TESTS}a_member_that_is_cut_off_loses_everything_and_joins_again",
+    ),
+    Mutant(
+        "a response to a member that was fenced meanwhile is dropped",
+        (
+            Edit(
+                MEMBERSHIP,
+                "        if request is not self._waiting:\n            return\n",
+                "",
+            ),
+        ),
+        without_it="a member that has left, or was fenced, takes partitions of before",
+        source="ConsumerMembershipManager.onHeartbeatSuccess",
+        caught_by="tests/replication/client/consumer/test_consumer_membership.py"
+        "::test_a_fenced_member_joins_again_after_it_has_given_everything_up",
+    ),
+    Mutant(
+        "a commit that is tried again names only what is still owned",
+        (
+            Edit(
+                COMMITS,
+                "                if generation != self.membership.generation_id:\n"
+                "                    self._raise_unless_ours(job.offsets)\n",
+                "",
+            ),
+        ),
+        without_it="it overwrites what the next owner has committed",
+        source="CommitRequestManager",
+        caught_by="tests/replication/client/consumer/test_late_commits.py"
+        "::test_a_commit_that_is_tried_again_does_not_overwrite_the_next_owners[consumer]",
+    ),
+    Mutant(
+        "a group that has moved has no time limits here",
+        (
+            Edit(
+                SHARD,
+                "        if self.group.state is GroupState.DEAD:\n            return None\n"
+                "        of_classic",
+                "        of_classic",
+            ),
+        ),
+        without_it="its former coordinator looks at it for ever: swarm, seed 265",
+        source="CoordinatorTimer.cancelAll",
+        caught_by=f"{TESTS}a_coordinator_that_has_handed_its_groups_over_rests",
+    ),
+    Mutant(
+        "a member that is written has a session",
+        (
+            Edit(
+                CONSUMERS,
+                "            self._renew_all(hosted, change.group.members.keys() - known)\n",
+                "",
+            ),
+        ),
+        without_it="a member whose join was answered with an error keeps its partitions: swarm, seed 780",
+        source="GroupMetadataManager.scheduleConsumerGroupSessionTimeout",
+        caught_by=f"{TESTS}a_join_that_was_written_and_answered_with_an_error_expires",
+    ),
+)

@@ -1,0 +1,74 @@
+"""The checks of who owns a partition of a consumer group: each finds the mistake that it is for."""
+
+from collections.abc import Mapping
+
+from replication.groups.rules.consumer_group.records import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupEntry,
+    CurrentTopicPartitions,
+)
+from replication.groups.rules.records import OffsetCommitValue, OffsetEntry
+from scenarios.checkers.group_owners import GroupRecord, mistakes_in_groups
+from scenarios.world.clients.witness import Began, Happening, Lost
+from storage.types import TopicPartition
+
+T0 = TopicPartition("t", 0)
+ID = b"t" * 16
+IDS: Mapping[str, bytes] = {"t": ID}
+
+
+def has(member: str, epoch: int, *numbers: int, pending: tuple[int, ...] = ()) -> GroupRecord:
+    def topics(given: tuple[int, ...]) -> list[CurrentTopicPartitions]:
+        return [CurrentTopicPartitions(topic_id=ID, partitions=list(given))] if given else []
+
+    value = ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=epoch,
+        previous_member_epoch=epoch - 1,
+        assigned_partitions=topics(numbers),
+        partitions_pending_revocation=topics(pending),
+    )
+    return ConsumerGroupEntry("g", type(value), member, value)
+
+
+def gone(member: str) -> GroupRecord:
+    return ConsumerGroupEntry("g", ConsumerGroupCurrentMemberAssignmentValue, member, None)
+
+
+def committed(offset: int) -> GroupRecord:
+    return OffsetEntry("g", T0, OffsetCommitValue(offset=offset, metadata="", commit_timestamp=0))
+
+
+def began(reader: str, epoch: int) -> Happening:
+    return Began(
+        reader=reader, group="g", read_committed=False, member_id=reader, member_epoch=epoch
+    )
+
+
+def wrongs(records: list[GroupRecord], *happened: Happening) -> list[str]:
+    return mistakes_in_groups(records, {T0: happened}, IDS)
+
+
+def test_a_partition_that_is_released_and_then_given_is_sound() -> None:
+    records = [has("a", 1, 0, 1), has("a", 1, 1, pending=(0,)), has("a", 2, 1), has("b", 2, 0)]
+    assert wrongs(records, began("a", 1), Lost(reader="a"), began("b", 2)) == []
+
+
+def test_a_partition_that_is_given_before_it_is_released_is_owned_twice() -> None:
+    [wrong] = wrongs([has("a", 1, 1, pending=(0,)), has("b", 2, 0)])
+    assert wrong == "owned twice: g gave partition 0 to b in epoch 2, which a had"
+
+
+def test_a_member_that_was_removed_may_still_read() -> None:
+    records = [has("a", 1, 0), gone("a"), has("b", 2, 0)]
+    assert wrongs(records, began("a", 1), began("b", 2), Lost(reader="a")) == []
+
+
+def test_a_member_that_said_too_early_that_it_gave_a_partition_up_is_found() -> None:
+    records = [has("a", 1, 0), has("a", 2), has("b", 2, 0)]
+    [wrong] = wrongs(records, began("a", 1), began("b", 2), Lost(reader="a"))
+    assert wrong.startswith("given up early: t-0: b began in epoch 2, and a had it")
+
+
+def test_a_commit_that_goes_backwards_is_found() -> None:
+    assert wrongs([committed(3), committed(3), committed(7)]) == []
+    assert wrongs([committed(7), committed(3)]) == ["taken back: g has committed 7 of t-0, then 3"]
