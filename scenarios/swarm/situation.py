@@ -265,16 +265,19 @@ def whole(situation: Situation) -> Roles | None:
 
 
 def settled(situation: Situation) -> Roles | None:
-    """Require that running brokers are well, and that one is neither starting nor stopping."""
+    """Require that running brokers are well, and that one is neither starting nor stopping, which
+    then has the first replica: the others may be fenced.
+    """
     stage = situation.stage
     brokers = [each for each in situation.brokers if stage.cluster.is_running(each)]
     if "t" in stage.compacted or not all(map(situation.is_well, [*brokers, CONTROLLER])):
         return None
-    if not any(map(stage.stays, brokers)):
+    staying = list(filter(stage.stays, brokers))
+    if not staying:
         return None
     assigned = []
     for _ in situation.partitions:
-        first = situation.chance.choice(brokers)
+        first = situation.chance.choice(staying)
         rest = [each for each in situation.brokers if each != first]
         copies = len(situation.replicas())
         assigned.append(",".join([first, *situation.chance.sample(rest, copies - 1)]))
