@@ -169,7 +169,12 @@ def _as_json(path: Path, run: "StoryRun", *, trace: bool) -> dict[str, object]:
     type=AT_LEAST_ZERO,
     help="How often a failing run may be repeated while it is made shorter.",
 )
-@click.option("--reach-all", is_flag=True, help="Fail unless each marker was reached by some run.")
+@click.option(
+    "--reach-all",
+    is_flag=True,
+    help="Fail unless each marker was reached by some run; until then, half of the seeds are chosen"
+    " by their plans.",
+)
 @OUTPUT
 def swarm(
     seeds: int,
@@ -186,12 +191,15 @@ def swarm(
     The command also shows how many runs reached each named situation (marker). The first run
     that breaks a rule is made as short as possible and shown as a story.
     """
+    from scenarios.swarm.guide import Guide
     from scenarios.swarm.markers import MARKERS, SELDOM
-    from scenarios.swarm.runner import run_seeds
+    from scenarios.swarm.runner import run_batches
 
+    guide = Guide(first, seeds, set(MARKERS) if reach_all else set())
     tally = Tally(first=first, seeds=seeds, reached=dict.fromkeys(MARKERS + SELDOM, 0))
     with progress("seeds") as bar:
-        for done, run in enumerate(run_seeds(range(first, first + seeds), jobs=jobs), start=1):
+        for done, run in enumerate(run_batches(guide.batches(), jobs=jobs), start=1):
+            guide.heard(run.reached)
             is_new = tally.add(run)
             if run.wrong and output != JSON:
                 show_line(f"seed {run.seed}: {run.wrong}\n    {run.replay_command}")

@@ -55,9 +55,14 @@ _EACH = re.compile(r"each ([\w ]+): (.*)")
 def drawn_run(stage: Stage) -> Iterator[str]:
     """Yield the lines of the run; each is to be carried out before the next is drawn."""
     chance = stage.world.chance("swarm")
-    within_budget = chance.random() < WITHIN_BUDGET
-    lines = RunGenerator(stage, chance, drawn_plan(chance)).lines()
+    within_budget, plan = drawn_beginning(chance)
+    lines = RunGenerator(stage, chance, plan).lines()
     yield from LossBudget(stage).lines(lines) if within_budget else lines
+
+
+def drawn_beginning(chance: random.Random) -> tuple[bool, RunPlan]:
+    """Return what is drawn before a run begins: whether it has a loss budget, and its plan."""
+    return chance.random() < WITHIN_BUDGET, drawn_plan(chance)
 
 
 @attrs.define(eq=False, repr=False)

@@ -77,13 +77,21 @@ class SwarmRun:
 
 
 def run_seeds(seeds: Iterable[int], *, jobs: int) -> Iterator[SwarmRun]:
-    """Yield the runs of these seeds, in that order, from `jobs` processes.
+    """Yield the runs of these seeds, in that order, from `jobs` processes."""
+    return run_batches([seeds], jobs=jobs)
+
+
+def run_batches(batches: Iterable[Iterable[int]], *, jobs: int) -> Iterator[SwarmRun]:
+    """Yield the runs of each batch of seeds, in that order, from `jobs` processes.
+
+    A batch is asked for when all runs of the one before it have been taken.
 
     Ctrl-C reaches all processes of a terminal, and these ignore it: the runs that have begun end,
     and no other begins.
     """
     if jobs == 1:
-        yield from map(run_seed, seeds)
+        for batch in batches:
+            yield from map(run_seed, batch)
         return
     executor = ProcessPoolExecutor(
         jobs,
@@ -92,13 +100,14 @@ def run_seeds(seeds: Iterable[int], *, jobs: int) -> Iterator[SwarmRun]:
         initargs=(signal.SIGINT, signal.SIG_IGN),
     )
     try:
-        # A process inherits what is blocked: a Ctrl-C while it starts waits for the initializer.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            runs = executor.map(run_seed, seeds)
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        yield from runs
+        for batch in batches:
+            # A process inherits what is blocked: a Ctrl-C while it starts waits for the initializer.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                runs = executor.map(run_seed, batch)
+            finally:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            yield from runs
     finally:
         executor.shutdown(cancel_futures=True)
 
