@@ -164,6 +164,11 @@ class Reading:
     shell_complete=completion.groups,
     help="Read as a member of this consumer group, from its committed offsets.",
 )
+@click.option(
+    "--group-protocol",
+    type=click.Choice(["classic", "consumer"]),
+    help="How the group assigns partitions: a member does (classic), or the brokers (consumer).",
+)
 @click.option("-c", "--max-messages", type=AT_LEAST_ONE, help="End after this many records.")
 @click.option(
     "--timeout-ms", type=AT_LEAST_ONE, help="End after this many milliseconds without a record."
@@ -214,6 +219,7 @@ def command(
     at: Place | None,
     from_beginning: bool,
     group: str | None,
+    group_protocol: str | None,
     isolation_level: str | None,
     properties: Mapping[str, str],
     key_deserializer: str | None,
@@ -236,6 +242,8 @@ def command(
     if at is not None and from_beginning:
         raise click.UsageError("--from-beginning and --offset exclude each other")
     group = group or connection.properties.get("group.id")
+    if group_protocol is not None and group is None:
+        raise click.UsageError("--group-protocol needs --group")
     if at is not None and group is not None and not partitions:
         raise click.UsageError(
             "--offset with --group needs --partition, because a group has other members"
@@ -246,6 +254,7 @@ def command(
         connection=connection,
         wanted=chosen,
         group=group,
+        group_protocol=group_protocol,
         place=Place(Where.BEGINNING) if from_beginning and group is None else at,
         from_beginning=from_beginning,
         isolation_level=isolation_level,
@@ -285,6 +294,7 @@ class Consumption:
     connection: ClusterConnection
     wanted: WantedPartitions
     group: str | None
+    group_protocol: str | None
     place: Place | None
     from_beginning: bool
     isolation_level: str | None
@@ -315,7 +325,11 @@ class Consumption:
             allow_auto_create_topics=False,
             auto_offset_reset="earliest" if self.from_beginning else "latest",
         )
-        options = {"group_id": self.group, "isolation_level": self.isolation_level}
+        options = {
+            "group_id": self.group,
+            "group_protocol": self.group_protocol,
+            "isolation_level": self.isolation_level,
+        }
         return given | {key: value for key, value in options.items() if value is not None}
 
     async def _begin(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:

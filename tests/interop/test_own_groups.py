@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import trio
 
-from replication.client.consumer import Consumer
+from replication.client.consumer import Consumer, SubscriptionPattern
 from tests.interop import tools
 from tests.interop.kafka import Kafka
 from tests.interop.own_clients import SECONDS, consumer_of, make_topic, producer_of
@@ -41,6 +41,29 @@ async def test_two_members_share_and_the_one_that_stays_gets_all(
             await poll_until_shared(stays, goes, sizes=[2, 2])
             assert stays.assignment().isdisjoint(goes.assignment())
         await poll_until_shared(stays, sizes=[PARTITIONS])
+
+
+async def test_members_of_the_new_protocol_share_and_the_one_that_stays_gets_all(
+    kafka: Kafka,
+) -> None:
+    await make_topic(kafka, "shared-new", partitions=PARTITIONS)
+    config = {"group_id": "sharing-new", "group_protocol": "consumer"}
+    async with consumer_of(kafka, "shared-new", **config) as stays:
+        async with consumer_of(kafka, "shared-new", **config) as goes:
+            await poll_until_shared(stays, goes, sizes=[2, 2])
+            assert stays.assignment().isdisjoint(goes.assignment())
+        await poll_until_shared(stays, sizes=[PARTITIONS])
+
+
+async def test_kafkas_brokers_match_a_pattern_of_ours(kafka: Kafka) -> None:
+    await make_topic(kafka, "logs-a", partitions=1)
+    config = {"group_id": "matching", "group_protocol": "consumer"}
+    async with consumer_of(kafka, **config) as ours, producer_of(kafka) as producer:
+        ours.subscribe(pattern=SubscriptionPattern("logs-[ab]"))
+        await producer.send("logs-a", b"one", partition=0)
+        with trio.fail_after(SECONDS):
+            assert (await ours.getone()).value == b"one"
+            await ours.commit()
 
 
 async def test_ours_and_kafkas_console_consumer_share_a_group(kafka: Kafka) -> None:
