@@ -344,7 +344,7 @@ def append_info(
         record_count = sum([header.record_count for _, header in batches])
     return LogAppendInfo(
         first_offset=first.base_offset,
-        last_offset=last.last_offset,
+        last_offset=last.base_offset + last.last_offset_delta,
         last_leader_epoch=last.leader_epoch,
         max_timestamp=max_timestamp,
         log_append_time=NO_TIMESTAMP if append_time is None else append_time,

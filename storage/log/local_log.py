@@ -139,7 +139,8 @@ class LocalLog:
     def append(self, records: Buffer, batches: Sequence[tuple[int, BatchHeader]]) -> None:
         """Write `records`, which hold `batches`, to the end of the active segment."""
         self.segments.active.append(records, batches)
-        self.log_end_offset = batches[-1][1].next_offset
+        last = batches[-1][1]
+        self.log_end_offset = last.base_offset + last.last_offset_delta + 1
 
     def must_roll(
         self, size: int, *, last_offset: Offset, max_timestamp: int, wall_ms: int | None

@@ -439,13 +439,14 @@ class Log:
         """Append what fits one segment: one write of one view."""
         local = self.local
         (start, first), (at, last) = batches[0], batches[-1]
-        view = records[start : at + last.size]
+        size = at + last.size - start
+        view = records[start : start + size]
         last_offset = last.base_offset + last.last_offset_delta
         max_timestamp = first.max_timestamp
         if len(batches) > 1:
             max_timestamp = max([header.max_timestamp for _, header in batches])
         if local.must_roll(
-            len(view), last_offset=last_offset, max_timestamp=max_timestamp, wall_ms=wall_ms
+            size, last_offset=last_offset, max_timestamp=max_timestamp, wall_ms=wall_ms
         ):
             self.roll(first_offset=first.base_offset, last_offset=last_offset, wall_ms=wall_ms)
         active = self.segments.active

@@ -31,6 +31,7 @@ import attrs
 
 from storage.batch.record_batch import (
     HEADER_SIZE,
+    LENGTH_OVERHEAD,
     NO_TIMESTAMP,
     BatchHeader,
     leading_empty,
@@ -95,10 +96,13 @@ class LocatedBatch(NamedTuple):
         return self.record_count <= (self.last_offset_delta if offset > self.base_offset else 0)
 
 
+_new = tuple.__new__  # for each append: `LocatedBatch` would be called through a function
+
+
 def _located(position: int, header: BatchHeader) -> LocatedBatch:
-    return LocatedBatch(
-        header.base_offset, position, header.size, header.last_offset_delta, header.record_count
-    )
+    size = header.length + LENGTH_OVERHEAD
+    located = header.base_offset, position, size, header.last_offset_delta, header.record_count
+    return _new(LocatedBatch, located)
 
 
 class SegmentRead(NamedTuple):
@@ -302,7 +306,7 @@ class Segment:
         `batches` are those in it, in order; only the differences of their positions count.
         """
         (start, first), (_, last) = batches[0], batches[-1]
-        last_offset = last.last_offset
+        last_offset = last.base_offset + last.last_offset_delta
         assert self.holds_offset(last_offset), "a segment rolls before its offsets overflow"
         position = self.size
         self._is_open_ended = True
