@@ -54,7 +54,8 @@ MANY = 1_000
 async def test_a_long_list_leaves_its_neighbour_room(place: int) -> None:
     """Done in one go, most take thirty lines an item.
 
-    What the controller is asked to change may take sixteen: there are 10,000 items at most.
+    What the controller is asked to change may take sixteen: there are 10,000 items at most. The rest
+    may take eleven: the longest step is ten, and other tasks run beside it.
     """
     steps: dict[str, int] = {}
     allocated: dict[str, float] = {}
@@ -65,7 +66,7 @@ async def test_a_long_list_leaves_its_neighbour_room(place: int) -> None:
             allocated[name] = cost.allocated / most_allocated(len(frame), cost.answer_bytes)
             steps[name] = (await stage.send(frame, counted())).steps
     changes = {key.name for key in LIMITED}
-    most = {name: (16 if name.split()[0] in changes else 10) * ITEMS for name in steps}
+    most = {name: (16 if name.split()[0] in changes else 11) * ITEMS for name in steps}
     assert {name: each for name, each in steps.items() if each > most[name]} == {}
     assert {name: each for name, each in allocated.items() if each > 1} == {}
 
