@@ -294,7 +294,14 @@ def test_client_quotas_are_kept_and_described(
     about = f"--entity-type {entity}".split()
     ask(our_brokers, tools.CONFIGS, "--alter", *about, "--add-config", quota)
     assert f"{shown} are {quota}.0" in ask(our_brokers, tools.CONFIGS, "--describe", *about)
-    ask(our_brokers, tools.CONFIGS, "--alter", *about, "--delete-config", quota.split("=", maxsplit=1)[0])
+    ask(
+        our_brokers,
+        tools.CONFIGS,
+        "--alter",
+        *about,
+        "--delete-config",
+        quota.split("=", maxsplit=1)[0],
+    )
     assert shown not in ask(our_brokers, tools.CONFIGS, "--describe", *about)
 
 

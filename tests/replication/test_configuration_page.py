@@ -13,6 +13,7 @@ from replication.client.consumer import ConsumerConfig
 from replication.client.producer import ProducerConfig
 from replication.config.broker import BROKER_KEYS
 from replication.config.dynamic import DESCRIBED
+from replication.config.group import GROUP_KEYS
 from replication.config.known import DYNAMIC, OF_BROKERS
 from replication.config.topic import TOPIC_KEYS
 from storage.config import LogConfig
@@ -88,7 +89,7 @@ def test_every_key_has_a_text_that_stands_alone() -> None:
 
 
 def test_every_key_that_a_text_names_exists() -> None:
-    known = {key.partition(": ")[2] for key in TEXTS} | set(FEATURES)
+    known = {key.partition(": ")[2] for key in TEXTS} | set(FEATURES) | GROUP_KEYS.keys()
     named = {
         name for text in TEXTS.values() for name in re.findall(r"`([a-z]+(?:\.[a-z]+)+)`", text)
     }
