@@ -68,7 +68,7 @@ def test_broker_keys_that_nothing_reads_are_listed() -> None:
     assert listed("Keys of brokers that can be changed at run time:") == OF_BROKERS.keys()
     assert BROKER_KEYS.keys() >= DYNAMIC
     own = {name for name, spec in BROKER_KEYS.items() if spec.topic_key is None}
-    of_groups = {name for key in GROUP_KEYS.values() for name in attrs.astuple(key)}  # by name
+    of_groups = {name for key in GROUP_KEYS.values() for name in key}  # by name
     assert listed("Keys of brokers in the file:") >= own - read_somewhere() - of_groups
 
 
