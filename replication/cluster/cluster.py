@@ -570,12 +570,12 @@ class Cluster:
     def _keep_ports(self, node_id: int, node: Node) -> None:
         config = self.configs[node_id]
         ports = [each.port for each in node.endpoints] if isinstance(node, Broker) else [node.port]
+        if not any(ports):
+            return  # it was stopped before it listened
         listeners = tuple(
             attrs.evolve(each, port=port)
             for each, port in zip(config.listeners, ports, strict=False)
         )
-        if not listeners:
-            return  # it was stopped before it listened
         self.configs[node_id] = attrs.evolve(config, listeners=listeners)
         if node_id == CONTROLLER_ID:
             voter = Voter(CONTROLLER_ID, listeners[0].host, listeners[0].port)

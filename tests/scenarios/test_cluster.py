@@ -22,6 +22,7 @@ from scenarios.world.client import (
 from scenarios.world.cluster import (
     BROKER_PORT,
     CONTROLLER,
+    CONTROLLER_PORT,
     SimulatedCluster,
     log_directory,
     open_simulated_cluster,
@@ -169,6 +170,23 @@ def test_data_flows_while_the_controller_is_away_and_elections_wait_for_it() -> 
         await cluster.until(lambda: cluster.leader(PARTITION) == "b2", what="b2 leads")
         assert (await send(client, "two")).acked
         assert values(await client.read(PARTITION)) == ["one", "two"]
+
+    run(story)
+
+
+def test_a_controller_that_was_stopped_before_it_listened_keeps_its_port() -> None:
+    async def story(cluster: SimulatedCluster, client: StoryClient) -> None:
+        def port() -> int:
+            return 0 if cluster.controller is None else cluster.controller.port
+
+        await cluster.stop(CONTROLLER)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cluster.start, CONTROLLER)
+            await cluster.until(lambda: cluster.is_running(CONTROLLER), what="it is started")
+            assert port() == 0, "it does not listen yet"
+            await cluster.stop(CONTROLLER)
+        await cluster.start(CONTROLLER)
+        assert port() == CONTROLLER_PORT
 
     run(story)
 
