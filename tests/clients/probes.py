@@ -23,11 +23,10 @@ def forget_sockets() -> None:
     gc.collect()
 
 
-# Our brokers do not serve KIP-848, and librdkafka waits for it until it is stopped.
-NOT_SERVED = {"new_group_protocol"}
 # Each of these waits for several seconds.
 LONG = {
     "reauthentication",
+    "new_group_protocol",
     "static_member",
     "kafka-python-cooperative",
     "kafka-python-group_shares",
@@ -45,7 +44,7 @@ def probes(functions: Mapping[str, str]) -> list[Any]:
         (name, client)
         for name, function in functions.items()
         for client, module in MODULES.items()
-        if function in vars(module) and name not in {*NOT_SERVED, *getattr(module, "KNOWN", {})}
+        if function in vars(module) and name not in getattr(module, "KNOWN", {})
     ]
     stock = {each for each, module in MODULES.items() if module.VERSION} - {"ours"}
     quick = set()

@@ -54,8 +54,8 @@ def test_the_reason_is_the_last_line_that_names_an_error() -> None:
 
 
 def test_a_probe_is_run_and_judged(our_brokers: IsolatedCluster) -> None:
+    assert try_feature(our_brokers, Column("kcat", ""), "cooperative") == Outcome(NOT_OFFERED)
     column = Column("ours", "")
-    assert try_feature(our_brokers, column, "new_group_protocol") == Outcome(NOT_OFFERED)
     refused = try_feature(our_brokers, column, "configs")  # of a topic that nobody made
     assert refused.mark == FAILS
     assert "UNKNOWN_TOPIC_OR_PARTITION" in refused.reason

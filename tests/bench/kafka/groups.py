@@ -1,10 +1,11 @@
 """A group of the new protocol (KIP-848) with 100 members and 300 partitions, while one comes and dies.
 
-A record is written to every partition once a second, so a member has something to read three times
-a second. Another member joins, in a process of its own: measured are the longest time in which one
-of the others read nothing, and the time until every partition is assigned and nothing moves any
-more. Then its process is killed, and the time is measured until the group is stable again, the
-session of 15 s included. Heartbeats are Kafka's default, every 5 s.
+A record is written to every partition once a second, so a member has something to read about three
+times a second, and a gap of up to a second is the pace of the writes. Another member joins, in a
+process of its own: measured are the longest time in which one of the others read nothing, and the
+time until every partition is assigned and nothing moves any more. Then its process is killed, and
+the time is measured until the group is stable again, the session of 15 s included. Heartbeats are
+Kafka's default, every 5 s.
 """
 
 import json
@@ -24,6 +25,8 @@ from tests.bench.kafka.sides import BROKERS, RivalCluster
 
 PARTITIONS, MEMBERS, MEMBERS_A_PROCESS = 300, 100, 25
 WRITES_A_SECOND = 1
+# Neighbours, which a member may well have together, are written a third of a second apart.
+STEP = 101
 SESSION_MS = "15000"
 CONFIG = {
     "group.coordinator.rebalance.protocols": "classic,consumer",
@@ -154,7 +157,7 @@ def writing(servers: str) -> Iterator[None]:
         number, began = 0, time.monotonic()
         while not ended.wait(0.01):
             while number < (time.monotonic() - began) * PARTITIONS * WRITES_A_SECOND:
-                producer.produce(TOPIC, b"x", partition=number % PARTITIONS)
+                producer.produce(TOPIC, b"x", partition=number * STEP % PARTITIONS)
                 number += 1
             producer.poll(0)
 

@@ -134,6 +134,15 @@ async def cooperative(servers: str, topic: str) -> None:
 
 
 @probe
+async def new_group_protocol(servers: str, topic: str) -> None:
+    await send(servers, topic, *SENT)
+    config = {"group_id": topic, "group_protocol": "consumer"}
+    async with consumer_of(servers, topic, **config) as consumer:
+        assert values(await take(consumer, len(SENT))) == SENT
+        await consumer.commit()
+
+
+@probe
 async def static_member(servers: str, topic: str) -> None:
     generations = set()
     for _ in range(2):
