@@ -1,5 +1,7 @@
 """`understudy group reset-offsets`: the new offsets of groups without members, and setting them.
 
+`understudy group delete-offsets` deletes the offsets in topics that no member reads.
+
     earliest  latest          the ends of the log
     offset N                  N
     shift N                   the committed offset plus N
@@ -267,6 +269,54 @@ def reset_offsets(
         return plans
 
     _show(connection.ask(reset), output, export=export)
+    tell_unless_executed(execute=execute)
+
+
+@click.command(name="delete-offsets")
+@groups_named
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    required=True,
+    shell_complete=completion.topics,
+    metavar="TOPIC[:0,1]",
+    help="Delete the offsets in a topic, or in some of its partitions; may be repeated.",
+)
+@EXECUTE
+@connected()
+def delete_offsets(
+    chosen: ChosenGroups,
+    topics: Sequence[str],
+    *,
+    execute: bool,
+    connection: ClusterConnection,
+    output: str,
+) -> None:
+    """Delete the offsets of each GROUP in topics that no member subscribes to."""
+    for each in topics:
+        check_topic(each)
+
+    async def deleted(admin: Admin) -> list[tuple[str, str, int, int | None]]:
+        groups = await chosen.found(admin)
+        await admin.describe_groups(groups)  # for the error if a group does not exist
+        partitions = await partitions_named(admin, topics)
+        committed = {each: await admin.list_group_offsets(each, partitions) for each in groups}
+        if execute:
+            for each in groups:
+                await admin.delete_group_offsets(each, partitions)
+        return [
+            (group, *at, offsets[at].offset if at in offsets else None)
+            for group, offsets in committed.items()
+            for at in partitions
+        ]
+
+    rows = connection.ask(deleted)
+    if output == JSON:
+        names = ("group", "topic", "partition", "current_offset")
+        show_json([dict(zip(names, row, strict=True)) | {"deleted": execute} for row in rows])
+    else:
+        show_table(("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET"), rows)
     tell_unless_executed(execute=execute)
 
 

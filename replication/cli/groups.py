@@ -5,8 +5,8 @@
     --state      a row for each group: its coordinator and its assignment strategy
 
 There is a row of offsets for each partition with a committed offset or an assigned member, and one
-for each member without partitions. --verbose adds columns. The epochs of KIP-848 are empty, because
-there are no such groups here.
+for each member without partitions. --verbose adds columns: the epochs, assignments and targets of a
+consumer group (KIP-848), which a classic group does not have.
 """
 
 import enum
@@ -20,7 +20,7 @@ import click
 from replication.cli import CommandGroup
 from replication.cli.choosing import ChosenGroups, groups_named
 from replication.cli.connection import ClusterConnection, connected, wait_until_groups_gone
-from replication.cli.group_offsets import reset_offsets
+from replication.cli.group_offsets import delete_offsets, reset_offsets
 from replication.cli.output import (
     EXECUTE,
     JSON,
@@ -33,12 +33,12 @@ from replication.cli.output import (
 from replication.client.admin import Admin
 from replication.client.admin.values import GroupDescription, GroupMember
 from replication.client.offsets import OffsetAndMetadata
-from replication.errors import KafkaError, ProtocolError
-from replication.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment, partitions_of
+from replication.errors import KafkaError
+from replication.wire.list_groups import CLASSIC, CONSUMER
 from replication.wire.list_offsets import LATEST
 from storage.types import NO_LEADER_EPOCH, TopicPartition
 
-REBALANCING = ("PreparingRebalance", "CompletingRebalance")
+REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 
 
 @attrs.frozen(kw_only=True)
@@ -73,9 +73,7 @@ async def describe(admin: Admin, group_id: str) -> GroupPositions:
     """Return a group and its positions; raise KafkaError if there is no such group."""
     group = (await admin.describe_groups([group_id]))[group_id]
     committed = await admin.list_group_offsets(group_id)
-    readers = {
-        partition: member for member in group.members for partition in assigned(group, member)
-    }
+    readers = {partition: member for member in group.members for partition in member.partitions}
     partitions = sorted({*committed, *readers})
     ends = await log_ends(admin, partitions)
     positions = [
@@ -99,16 +97,6 @@ def _epoch(committed: OffsetAndMetadata | None) -> int | None:
     if committed is None or committed.leader_epoch == NO_LEADER_EPOCH:
         return None
     return committed.leader_epoch
-
-
-def assigned(group: GroupDescription, member: GroupMember) -> list[TopicPartition]:
-    """Return the partitions of a member; none if its assignment is not the consumer protocol's."""
-    if group.protocol_type != PROTOCOL_TYPE or not member.assignment:
-        return []
-    try:
-        return partitions_of(decode_assignment(member.assignment).assigned_partitions)
-    except ProtocolError:
-        return []
 
 
 async def log_ends(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -183,14 +171,19 @@ def _show_members(group: GroupDescription, *, verbose: bool) -> None:
         columns.insert(2, "GROUP-INSTANCE-ID")
     if verbose:
         columns += ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"]
-    rows = []
+    is_migrating = {True, False} <= {each.upgraded for each in group.members}
+    if verbose and is_migrating:
+        columns.append("UPGRADED")
+    rows: list[list[object]] = []
     for each in group.members:
-        partitions = assigned(group, each)
         instance = [each.group_instance_id or None] if is_static else []
-        row = [group.group_id, each.member_id, *instance, each.host, each.client_id]
-        rows.append(
-            [*row, len(partitions), *([None, listed(partitions), None, None] if verbose else [])]
-        )
+        row: list[object] = [group.group_id, each.member_id, *instance, each.host, each.client_id]
+        row.append(len(each.partitions))
+        if verbose:
+            row += [each.member_epoch, listed(each.partitions)]
+            row += [group.target_assignment_epoch, listed(each.target_partitions or ())]
+            row += [str(each.upgraded).lower()] if is_migrating else []
+        rows.append(row)
     show_table(columns, rows)
 
 
@@ -208,15 +201,17 @@ def listed(partitions: Sequence[TopicPartition]) -> str | None:
 def _show_state(group: GroupDescription, *, verbose: bool) -> None:
     columns = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE"]
     columns += ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"] if verbose else []
+    columns += ["#MEMBERS", "TYPE"] if verbose else ["#MEMBERS"]
     by = group.coordinator
-    row = [
+    row: list[object] = [
         group.group_id,
         None if by is None else f"{by.host}:{by.port}  ({by.id})",
         group.protocol or None,
         group.state,
-        *([None, None] if verbose else []),
     ]
-    show_table([*columns, "#MEMBERS"], [[*row, len(group.members)]])
+    row += [group.group_epoch, group.target_assignment_epoch] if verbose else []
+    row += [len(group.members), group.type.capitalize()] if verbose else [len(group.members)]
+    show_table(columns, [row])
 
 
 def as_json(described: GroupPositions) -> dict[str, object]:
@@ -224,7 +219,10 @@ def as_json(described: GroupPositions) -> dict[str, object]:
     group, by = described.group, described.group.coordinator
     return {
         "group": group.group_id,
+        "type": group.type,
         "state": group.state,
+        "group_epoch": group.group_epoch,
+        "target_assignment_epoch": group.target_assignment_epoch,
         "coordinator": None if by is None else {"id": by.id, "host": by.host, "port": by.port},
         "assignment_strategy": group.protocol,
         "members": [
@@ -233,7 +231,10 @@ def as_json(described: GroupPositions) -> dict[str, object]:
                 "group_instance_id": each.group_instance_id,
                 "host": each.host,
                 "client_id": each.client_id,
-                "partitions": [list(partition) for partition in assigned(group, each)],
+                "member_epoch": each.member_epoch,
+                "upgraded": each.upgraded,
+                "partitions": _as_lists(each.partitions),
+                "target_partitions": _as_lists(each.target_partitions),
             }
             for each in group.members
         ],
@@ -252,9 +253,26 @@ def as_json(described: GroupPositions) -> dict[str, object]:
     }
 
 
+def _as_lists(partitions: Sequence[TopicPartition] | None) -> list[list[str | int]] | None:
+    return None if partitions is None else [list(each) for each in partitions]
+
+
 @click.group(name="group", cls=CommandGroup)
 def command() -> None:
     """List, describe, reset and delete consumer groups of any Kafka cluster."""
+
+
+def separated(texts: Iterable[str]) -> list[str]:
+    """Return the words of options that take several, separated by commas."""
+    return [word.strip() for each in texts for word in each.split(",")]
+
+
+def group_types(_: click.Context, option: click.Parameter, texts: Sequence[str]) -> list[str]:
+    """Return the types of groups that are named; they are case-insensitive, as in Kafka."""
+    types = [each.lower() for each in separated(texts)]
+    if unknown := [each for each in types if each not in (CLASSIC, CONSUMER)]:
+        raise click.BadParameter(f"{unknown[0]}: expected classic or consumer", param=option)
+    return types
 
 
 @command.command(name="list")
@@ -264,16 +282,30 @@ def command() -> None:
     multiple=True,
     help="List only groups in these states, such as Empty,Stable.",
 )
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    callback=group_types,
+    metavar="TYPE",
+    help="List only groups of these types: classic, consumer, or both with a comma.",
+)
 @connected()
-def list_groups(states: Sequence[str], connection: ClusterConnection, output: str) -> None:
-    """List the groups, with their protocol types and states."""
-    wanted = [state.strip() for each in states for state in each.split(",")]
-    found = connection.ask(lambda admin: admin.list_groups(states=wanted))
+def list_groups(
+    states: Sequence[str], types: Sequence[str], connection: ClusterConnection, output: str
+) -> None:
+    """List the groups, with their types, protocol types and states."""
+    wanted = separated(states)
+    found = connection.ask(lambda admin: admin.list_groups(states=wanted, types=types))
     if output == JSON:
         show_json([attrs.asdict(each) for each in found])
     else:
         show_table(
-            ("GROUP", "TYPE", "STATE"), [(e.group_id, e.protocol_type, e.state) for e in found]
+            ("GROUP", "TYPE", "PROTOCOL", "STATE"),
+            [
+                (e.group_id, e.type.capitalize() or None, e.protocol_type or None, e.state)
+                for e in found
+            ],
         )
 
 
@@ -346,3 +378,4 @@ def delete_groups(
 
 
 command.add_command(reset_offsets)
+command.add_command(delete_offsets)

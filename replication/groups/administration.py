@@ -13,11 +13,8 @@ from replication.groups.rules.offsets import CommittedOffset
 from replication.groups.shard import HostedGroup
 from replication.net.pace import in_steps
 from replication.steps import Steps
+from replication.wire.list_groups import CLASSIC, CONSUMER
 from storage.types import TopicPartition
-
-CLASSIC = "classic"
-CONSUMER = "consumer"
-"""The types of groups: of the classic protocol, and of KIP-848."""
 
 
 @attrs.frozen

@@ -1,8 +1,13 @@
 """ListGroups (KIP-518, 848): returns the groups that a broker coordinates."""
 
+from typing import Final
+
 import attrs
 
 from replication.wire.schema import Kind, array, int16, int32, string
+
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
 
 
 @attrs.define(kw_only=True)

@@ -16,6 +16,7 @@ ASKING = {
     "group delete": "g --execute",
     "group describe": "g",
     "group list": "",
+    "group delete-offsets": "g --topic t",
     "group reset-offsets": "g --all-topics --to-latest",
     "produce": "t",
     "topic alter": "t --partitions 2",

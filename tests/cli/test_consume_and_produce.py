@@ -203,9 +203,9 @@ def test_a_group_goes_on_where_it_was(understudy: Command, topic: str, protocol:
     group += ["--from-beginning", "-c", "2"]
     assert understudy.lines("consume", topic, *group) == ["0", "1"]
     assert understudy.lines("consume", topic, *group) == ["2", "3"]
-    if protocol == "classic":  # `group describe` asks for classic groups
-        (described,) = understudy.json("group", "describe", f"of-{topic}")
-        assert described["offsets"][0]["current_offset"] == 4
+    (described,) = understudy.json("group", "describe", f"of-{topic}")
+    assert (described["type"], described["state"]) == (protocol, "Empty")
+    assert described["offsets"][0]["current_offset"] == 4
     by_hand = ["--group", f"of-{topic}", "-p", "0", "-e"]
     assert understudy.lines("consume", topic, *by_hand) == ["4"]
 

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import attrs
 import click
 import pytest
 import trio
@@ -35,11 +36,12 @@ from replication.client.admin import Admin
 from replication.client.admin.values import BrokerDescription, GroupDescription, GroupMember
 from replication.errors import ErrorCode, KafkaError
 from replication.testing import ThreadedCluster
-from replication.wire.consumer_protocol import Assignment, by_topic, encode_assignment
 from scenarios.world.world import World
 from storage.types import TopicPartition
 from tests.cli.commands import Command
 from tests.replication.broker.stage import played
+from tests.replication.client.consumer.test_consumer_protocol import served
+from tests.replication.client.consumer.test_group_member import ALL
 from tests.replication.client.scene import T0, Scene, scene
 
 T1 = TopicPartition("t", 1)
@@ -190,6 +192,9 @@ def test_a_time_without_a_zone_is_utc() -> None:
             ["reset-offsets", "g", "--all-topics", "--from-file", __file__],
             "--from-file excludes --topic",
         ),
+        (["list", "--type", "share"], "share: expected classic or consumer"),
+        (["delete-offsets", "g"], "Missing option '--topic'"),
+        (["delete-offsets", "g", "--topic", "t:x"], "partitions are numbers"),
         (["reset-offsets", "g", "--to-latest"], "give either --topic or --all-topics"),
         (["reset-offsets", "g", "--all-topics"], "give one of --to-earliest"),
         (["reset-offsets", "g", "--all-topics", "--to-latest", "--to-offset", "0"], "give one of"),
@@ -234,12 +239,10 @@ def shown(
 
 
 def test_a_group_is_described_in_kafkas_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    read = [TopicPartition("t", 1), TopicPartition("t", 0), TopicPartition("u", 2)]
-    assignment = encode_assignment(Assignment(assigned_partitions=by_topic(read)))
+    read = (TopicPartition("t", 1), TopicPartition("t", 0), TopicPartition("u", 2))
     member = GroupMember(
-        member_id="m-1", group_instance_id="i", client_id="c", host="/1", metadata=b"",
-        assignment=assignment,
-    )  # fmt: skip
+        member_id="m-1", group_instance_id="i", client_id="c", host="/1", partitions=read
+    )
     group = GroupDescription(
         group_id="g", state="CompletingRebalance", protocol_type="consumer", protocol="range",
         members=(member,), coordinator=BrokerDescription(id=2, host="h", port=9),
@@ -281,10 +284,92 @@ def test_a_group_is_described_in_kafkas_columns(capsys: pytest.CaptureFixture[st
             "GROUP-EPOCH",
             "TARGET-ASSIGNMENT-EPOCH",
             "#MEMBERS",
+            "TYPE",
         ],
-        ["g", "h:9", "(2)", "range", "CompletingRebalance", "-", "-", "1"],
+        ["g", "h:9", "(2)", "range", "CompletingRebalance", "-", "-", "1", "Classic"],
     ]
     assert listed([]) is None
+
+
+def test_a_consumer_group_is_described_with_its_epochs_and_targets(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    new = GroupMember(
+        member_id="new", group_instance_id=None, client_id="c", host="/1", member_epoch=5,
+        partitions=(T0, T1), target_partitions=(T0,), upgraded=True,
+    )  # fmt: skip
+    classic = attrs.evolve(
+        new, member_id="old", upgraded=False, partitions=(), target_partitions=(T1,)
+    )
+    group = GroupDescription(
+        group_id="g", state="Reconciling", protocol_type="consumer", protocol="uniform",
+        members=(new,), type="consumer", group_epoch=6, target_assignment_epoch=6,
+    )  # fmt: skip
+    described = GroupPositions(group, ())
+    assert remark(group) == "Warning: Consumer group 'g' is rebalancing."
+    columns, row = shown(described, About.MEMBERS, capsys, verbose=True)
+    assert columns[-4:] == [
+        "CURRENT-EPOCH",
+        "CURRENT-ASSIGNMENT",
+        "TARGET-EPOCH",
+        "TARGET-ASSIGNMENT",
+    ]
+    assert row[-5:] == ["2", "5", "t:0,1", "6", "t:0"]
+    _, row = shown(described, About.STATE, capsys, verbose=True)
+    assert row[-6:] == ["uniform", "Reconciling", "6", "6", "1", "Consumer"]
+    mixed = attrs.evolve(group, members=(new, classic))
+    columns, *rows = shown(GroupPositions(mixed, ()), About.MEMBERS, capsys, verbose=True)
+    assert columns[-1] == "UPGRADED"
+    assert [row[-2:] for row in rows] == [["t:0", "true"], ["t:1", "false"]]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_of_either_protocol_is_described_and_emptied(protocol: str) -> None:
+    async def run(world: World) -> None:
+        async with (
+            served(world) as stage,
+            Admin(stage.bootstrap_servers, seams=world.node("admin")) as admin,
+        ):
+            consumer = stage.consumer("t", group_id="g", group_protocol=protocol)
+            async with consumer:
+                while consumer.assignment() != ALL:
+                    await consumer.poll(timeout_ms=200)
+                await consumer.commit({T0: 0})
+                (listed,) = await admin.list_groups(types=[protocol])
+                assert (listed.type, listed.protocol_type, listed.state) == (
+                    protocol, "consumer", "Stable",
+                )  # fmt: skip
+                assert await admin.list_groups(types={"classic", "consumer"} - {protocol}) == []
+                described = await describe(admin, "g")
+                group, (member,) = described.group, described.group.members
+                assert set(member.partitions) == ALL
+                assert {each.reader for each in described.positions} == {member}
+                assert (group.type, group.state) == (protocol, "Stable")
+                with pytest.raises(KafkaError, match="while group g has no members; it is Stable"):
+                    await planned(admin, "g", None, ResetTarget(To.LATEST))
+                if protocol == "consumer":
+                    assert set(member.target_partitions or ()) == ALL
+                    assert member.upgraded
+                    assert member.member_epoch == group.group_epoch == group.target_assignment_epoch
+                with pytest.raises(KafkaError) as refused:
+                    await admin.delete_group_offsets("g", [T0])
+                assert refused.value.code is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            assert (await describe(admin, "g")).group.state == "Empty"
+            await set_offsets(admin, "g", await planned(admin, "g", None, ResetTarget(To.LATEST)))
+            await admin.delete_group_offsets("g", [T0])
+            assert T0 not in await admin.list_group_offsets("g")
+
+    played(run)()
+
+
+@played
+async def test_a_group_of_brokers_without_the_new_protocol_is_described(world: World) -> None:
+    async with (
+        served(world, group_coordinator_rebalance_protocols="classic") as stage,
+        Admin(stage.bootstrap_servers, seams=world.node("admin")) as admin,
+    ):
+        await set_offsets(admin, "g", {T0: 0})
+        assert (await describe(admin, "g")).group.type == "classic"
 
 
 def test_groups_are_described_reset_and_restored(
@@ -301,7 +386,8 @@ def test_groups_are_described_reset_and_restored(
         "gb": 2,
     }
     assert answer[0].keys() == {
-        "group", "state", "coordinator", "assignment_strategy", "members", "offsets",
+        "group", "type", "state", "group_epoch", "target_assignment_epoch", "coordinator",
+        "assignment_strategy", "members", "offsets",
     }  # fmt: skip
     assert answer[0]["coordinator"]["id"] in {1, 2}
     _, row = understudy.lines("group", "describe", "--group", "ga", "--state")
@@ -332,13 +418,21 @@ def test_a_group_is_listed_described_and_deleted(
     understudy("produce", "listed", stdin=b"0\n1\n2\n")
     reset = ["group", "reset-offsets", "gl"]
     understudy(*reset, "--topic", "listed:0", "--to-offset", "2", "--execute")
-    assert ["gl", "Empty"] in [line.split() for line in understudy.lines("group", "list")]
+    listed = ["gl", "Classic", "-", "Empty"]
+    assert listed in [line.split() for line in understudy.lines("group", "list", "--type=Classic")]
+    assert "gl" not in understudy("group", "list", "--type", "consumer").stdout
     _, row = understudy.lines("group", "describe", "gl")
     assert row.split() == ["gl", "listed", "0", "2", "3", "1", "-", "-", "-"]
     shown = understudy.json(*reset, "--all-topics", "--to-earliest")
     assert shown == [{"group": "gl", "topic": "listed", "partition": 0, "new_offset": 0}]
     (described,) = understudy.json("group", "describe", "gl")
     assert (described["state"], described["offsets"][0]["lag"]) == ("Empty", 1), "it only was shown"
+    forget = ["group", "delete-offsets", "gl", "--topic", "listed"]
+    _, row = understudy.lines(*forget)
+    assert row.split() == ["gl", "listed", "0", "2"]
+    understudy(*forget, "--execute")
+    (row,) = understudy.json(*forget)
+    assert (row["current_offset"], row["deleted"]) == (None, False)
     assert understudy("group", "delete", "gl").stdout.split() == ["GROUP", "STATE", "gl", "Empty"]
     assert "'gl'" in understudy("group", "delete", "gl", "--execute").stdout
     assert "gl" not in [each["group_id"] for each in understudy.json("group", "list")]

@@ -146,7 +146,8 @@ def produce(place: Place) -> Any:
 
 def group_list(place: Place) -> Any:
     listed = place.json("group", "list")
-    assert {"group_id": "readers", "protocol_type": "", "state": "Empty"} in listed
+    readers = {"group_id": "readers", "type": "classic", "protocol_type": "", "state": "Empty"}
+    assert readers in listed
     return listed
 
 
@@ -167,6 +168,12 @@ def group_reset_offsets(place: Place) -> Any:
     moved = place.json("group", "reset-offsets", "readers", "--all-topics", "--to-earliest")
     assert [each["new_offset"] for each in moved] == [0]
     return moved
+
+
+def group_delete_offsets(place: Place) -> Any:
+    (deleted,) = answer = place.json("group", "delete-offsets", "readers", "--topic", "orders:0")
+    assert (deleted["current_offset"], deleted["deleted"]) == (2, False)
+    return answer
 
 
 def follow(place: Place) -> Any:
@@ -264,6 +271,7 @@ RUNS: Mapping[str, Callable[[Place], Any]] = {
     "group describe": group_describe,
     "group delete": group_delete,
     "group reset-offsets": group_reset_offsets,
+    "group delete-offsets": group_delete_offsets,
     "follow": follow,
     "promote": promote,
     "up": up,

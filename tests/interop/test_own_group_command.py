@@ -1,5 +1,7 @@
 """`understudy group` against Apache Kafka says what kafka-consumer-groups says, and does what it does."""
 
+from functools import partial
+
 import pytest
 import trio
 
@@ -36,7 +38,7 @@ async def read_some(kafka: Kafka, group: str) -> None:
 
 def test_a_group_is_described_moved_and_deleted(kafka: Kafka) -> None:
     trio.run(read_some, kafka, "moved_group-of")
-    assert ["moved_group-of", "Empty"] in understudy_group(kafka, "list")
+    assert ["moved_group-of", "Classic", "-", "Empty"] in understudy_group(kafka, "list")
     ours = understudy_group(kafka, "describe", "moved_group-of")
     theirs = kafka_group(kafka, "--describe", "--group", "moved_group-of")
     assert sorted(line[:7] for line in ours[1:]) == sorted(line[:7] for line in theirs[1:])
@@ -53,3 +55,46 @@ def test_a_group_is_described_moved_and_deleted(kafka: Kafka) -> None:
     assert {line[3] for line in theirs[1:]} == {"0"}
     understudy_group(kafka, "delete", "moved_group-of", "--execute")
     assert ["moved_group-of"] not in kafka_group(kafka, "--list")
+
+
+def described_alike(kafka: Kafka, group: str, *about: str) -> list[str]:
+    """Return the only row that Kafka's tool and ours print about a group."""
+    theirs = kafka_group(kafka, "--describe", "--group", group, *about)
+    ours = understudy_group(kafka, "describe", group, *about)
+    width = len(theirs[0])
+    assert [line[:width] for line in ours] == theirs
+    (row,) = theirs[1:]
+    return row
+
+
+def compare_a_group_with_a_member(kafka: Kafka, group: str, group_type: str) -> None:
+    described_alike(kafka, group, "--offsets")
+    described_alike(kafka, group, "--members")
+    verbose = described_alike(kafka, group, "--members", "--verbose")
+    described_alike(kafka, group, "--state")
+    state = described_alike(kafka, group, "--state", "--verbose")
+    if group_type == "consumer":
+        assert verbose[-3] == verbose[-1] == f"{group}:0"
+        assert verbose[-4] == verbose[-2] == state[-3] == state[-2]
+    for each in ("classic", "consumer"):
+        listed = [line[:2] for line in understudy_group(kafka, "list", "--type", each)]
+        assert sorted(listed) == sorted(kafka_group(kafka, "--list", f"--type={each}"))
+        assert ([group, each.capitalize()] in listed) == (each == group_type)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_a_group_with_a_member_is_described_alike(kafka: Kafka, protocol: str) -> None:
+    group = f"described-{protocol}"
+    await make_topic(kafka, group)
+    async with consumer_of(kafka, group, group_id=group, group_protocol=protocol) as consumer:
+        with trio.fail_after(SECONDS):
+            while not consumer.assignment():
+                await consumer.poll(timeout_ms=100)
+            await consumer.commit({(group, 0): 0})
+            compare = partial(compare_a_group_with_a_member, kafka, group, protocol)
+            await trio.to_thread.run_sync(compare)
+    arguments = [group, "--topic", group, "--execute"]
+    understudy = partial(understudy_group, kafka, "delete-offsets", *arguments)
+    assert (await trio.to_thread.run_sync(understudy))[1] == [group, group, "0", "0"]
+    left = partial(kafka_group, kafka, "--describe", "--group", group)
+    assert await trio.to_thread.run_sync(left) == []

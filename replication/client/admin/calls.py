@@ -177,12 +177,12 @@ class Calls:
     async def any_broker(self, message: object) -> Any:
         return await self.metadata.ask_any(message)
 
-    async def broker(self, broker_id: int, message: object) -> Any:
+    async def broker(self, broker_id: int, message: object, *, min_version: int = 0) -> Any:
         node = self.metadata.view.node(broker_id)
         if node is None:
             self.metadata.request_update()
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"there is no broker {broker_id}")
-        return await self.network.call(node, ask(message))
+        return await self.network.call(node, ask(message, min_version=min_version))
 
     async def broker_ids(self) -> list[int]:
         await self.metadata.update(timeout_ms=self.config.default_api_timeout_ms)

@@ -1,10 +1,13 @@
 """Consumer groups: their members, and the offsets that they have committed.
 
 The coordinator of each group is asked.
+
+A group is described as by Kafka's admin client: ConsumerGroupDescribe (KIP-848) is asked first, and
+DescribeGroups where that finds no consumer group, or is not served.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from replication.client.admin.calls import (
     Calls,
@@ -23,6 +26,7 @@ from replication.client.admin.values import (
 )
 from replication.client.arguments import list_of_names
 from replication.client.cluster_view import Node
+from replication.client.errors import UnsupportedVersionError
 from replication.client.offsets import (
     OffsetAndMetadata,
     committed_offset,
@@ -30,10 +34,23 @@ from replication.client.offsets import (
     topics_to_commit,
 )
 from replication.client.requests import ask, nested
-from replication.errors import ErrorCode, KafkaError
+from replication.errors import ErrorCode, KafkaError, ProtocolError
+from replication.wire.consumer_group_describe import (
+    CONSUMER_MEMBER,
+    UNKNOWN_MEMBER_TYPE,
+    ConsumerGroupDescribeRequest,
+    DescribedAssignment,
+    DescribedConsumer,
+    DescribedConsumerGroup,
+)
+from replication.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment, partitions_of
 from replication.wire.delete_groups import DeleteGroupsRequest
-from replication.wire.describe_groups import DescribedGroup, DescribeGroupsRequest
-from replication.wire.list_groups import ListGroupsRequest
+from replication.wire.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+)
+from replication.wire.list_groups import CLASSIC, CONSUMER, ListGroupsRequest
 from replication.wire.offset_commit import (
     OffsetCommitPartition,
     OffsetCommitRequest,
@@ -47,27 +64,44 @@ from replication.wire.offset_delete import (
 from replication.wire.offset_fetch import OffsetFetchResponse
 from storage.types import TopicPartition
 
-_DEAD = "Dead"
+_DEAD: Final = "Dead"
+_WITH_STATES, _WITH_TYPES = 4, 5
+_NOT_A_CONSUMER_GROUP = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
 
-async def list_groups(admin: OpenAdmin, *, states: Iterable[str] = ()) -> list[ListedGroup]:
-    """Return the groups of all coordinators; with `states`, only those in one of them."""
-    calls, wanted = admin.calls, list(states)
+async def list_groups(
+    admin: OpenAdmin, *, states: Iterable[str] = (), types: Iterable[str] = ()
+) -> list[ListedGroup]:
+    """Return the groups of all coordinators; with `states` or `types`, only those of one of them.
+
+    UnsupportedVersionError if a broker is too old to choose groups by them.
+    """
+    calls = admin.calls
+    request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+    oldest = _oldest_version(request)
 
     async def once() -> list[ListedGroup]:
         found: dict[str, ListedGroup] = {}
         for broker_id in await calls.broker_ids():
-            response = await calls.broker(broker_id, ListGroupsRequest(states_filter=wanted))
+            response = await calls.broker(broker_id, request, min_version=oldest)
             raise_if_refused(response)
             for each in response.groups:
                 found[each.group_id] = ListedGroup(
                     group_id=each.group_id,
                     protocol_type=each.protocol_type,
                     state=each.group_state,
+                    type=each.group_type,
                 )
         return [found[group_id] for group_id in sorted(found)]
 
     return await calls.keep_asking(once)
+
+
+def _oldest_version(request: ListGroupsRequest) -> int:
+    """Return the first version that can say this; a broker before KIP-848 has classic groups only."""
+    if request.types_filter and not {CLASSIC} <= set(request.types_filter) <= {CLASSIC, CONSUMER}:
+        return _WITH_TYPES
+    return _WITH_STATES if request.states_filter else 0
 
 
 async def describe_groups(
@@ -81,13 +115,31 @@ async def describe_groups(
 
     async def one(group_id: str) -> Outcome:
         node = await calls.coordinator(group_id)
-        response = await calls.network.call(node, ask(DescribeGroupsRequest(groups=[group_id])))
-        described = only(response.groups)
-        if described.error_code == ErrorCode.NONE and described.group_state == _DEAD:
-            return Outcome(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
-        return Outcome(described.error_code, None, _described(described, node))
+        found = await _consumer_group(calls, node, group_id)
+        if found.code not in _NOT_A_CONSUMER_GROUP:
+            return found
+        return await _classic_group(calls, node, group_id)
 
     return await _each(calls, group_ids, one)
+
+
+async def _consumer_group(calls: Calls, node: Node, group_id: str) -> Outcome:
+    try:
+        response = await calls.network.call(
+            node, ask(ConsumerGroupDescribeRequest(group_ids=[group_id]))
+        )
+    except UnsupportedVersionError as error:
+        return Outcome(error.code)
+    described = only(response.groups)
+    return Outcome.of(described, _consumer_description(described, node))
+
+
+async def _classic_group(calls: Calls, node: Node, group_id: str) -> Outcome:
+    response = await calls.network.call(node, ask(DescribeGroupsRequest(groups=[group_id])))
+    described = only(response.groups)
+    if described.error_code == ErrorCode.NONE and described.group_state == _DEAD:
+        return Outcome(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
+    return Outcome.of(described, _classic_description(described, node))
 
 
 async def _each(
@@ -99,26 +151,79 @@ async def _each(
     return await calls.for_each(list_of_names(group_ids), once)
 
 
-def _described(group: DescribedGroup, coordinator: Node) -> GroupDescription:
+def _consumer_description(group: DescribedConsumerGroup, coordinator: Node) -> GroupDescription:
+    return GroupDescription(
+        group_id=group.group_id,
+        state=group.group_state,
+        protocol_type=PROTOCOL_TYPE,
+        protocol=group.assignor_name,
+        members=tuple(map(_consumer_member, group.members)),
+        coordinator=_broker(coordinator),
+        type=CONSUMER,
+        group_epoch=group.group_epoch,
+        target_assignment_epoch=group.assignment_epoch,
+    )
+
+
+def _consumer_member(member: DescribedConsumer) -> GroupMember:
+    is_known = member.member_type != UNKNOWN_MEMBER_TYPE
+    return GroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        partitions=_partitions(member.assignment),
+        target_partitions=_partitions(member.target_assignment),
+        member_epoch=member.member_epoch,
+        upgraded=member.member_type == CONSUMER_MEMBER if is_known else None,
+        rack_id=member.rack_id,
+    )
+
+
+def _partitions(assignment: DescribedAssignment) -> tuple[TopicPartition, ...]:
+    return tuple(
+        TopicPartition(topic.topic_name, number)
+        for topic in assignment.topic_partitions
+        for number in topic.partitions
+    )
+
+
+def _classic_description(group: DescribedGroup, coordinator: Node) -> GroupDescription:
     return GroupDescription(
         group_id=group.group_id,
         state=group.group_state,
         protocol_type=group.protocol_type,
         protocol=group.protocol_data,
-        members=tuple(
-            GroupMember(
-                member_id=each.member_id,
-                group_instance_id=each.group_instance_id,
-                client_id=each.client_id,
-                host=each.client_host,
-                metadata=each.member_metadata,
-                assignment=each.member_assignment,
-            )
-            for each in group.members
-        ),
-        coordinator=BrokerDescription(
-            id=coordinator.as_coordinator().id, host=coordinator.host, port=coordinator.port
-        ),
+        members=tuple(_classic_member(each, group.protocol_type) for each in group.members),
+        coordinator=_broker(coordinator),
+    )
+
+
+def _classic_member(member: DescribedGroupMember, protocol_type: str) -> GroupMember:
+    return GroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        metadata=member.member_metadata,
+        assignment=member.member_assignment,
+        partitions=_decoded(member.member_assignment) if protocol_type == PROTOCOL_TYPE else (),
+    )
+
+
+def _decoded(assignment: bytes) -> tuple[TopicPartition, ...]:
+    """Return the partitions of an assignment; none if it cannot be read."""
+    if not assignment:
+        return ()
+    try:
+        return tuple(partitions_of(decode_assignment(assignment).assigned_partitions))
+    except ProtocolError:
+        return ()
+
+
+def _broker(coordinator: Node) -> BrokerDescription:
+    return BrokerDescription(
+        id=coordinator.as_coordinator().id, host=coordinator.host, port=coordinator.port
     )
 
 

@@ -3,6 +3,7 @@
 import attrs
 
 from replication.config import ConfigSource
+from replication.wire.list_groups import CLASSIC
 from storage.types import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition
 
 
@@ -127,18 +128,31 @@ class ListedGroup:
     group_id: str
     protocol_type: str
     state: str
+    type: str = ""
+    """`classic`, `consumer` (KIP-848), ...; empty if the broker is older than KIP-848."""
 
 
 @attrs.frozen(kw_only=True)
 class GroupMember:
-    """A member of a group; its protocol encodes `metadata` and `assignment`."""
+    """A member of a group (Kafka's MemberDescription)."""
 
     member_id: str
     group_instance_id: str | None
     client_id: str
     host: str
-    metadata: bytes
-    assignment: bytes
+    metadata: bytes = b""
+    """What the member of a classic group said when it joined, as its protocol encodes it."""
+    assignment: bytes = b""
+    """The assignment in a classic group, as its protocol encodes it."""
+    partitions: tuple[TopicPartition, ...] = ()
+    """The partitions that the member has now; none in a group that assigns anything else."""
+    target_partitions: tuple[TopicPartition, ...] | None = None
+    """The partitions that a consumer group intends for the member; None in a classic group."""
+    member_epoch: int | None = None
+    """The epoch up to which the member has reconciled its partitions; None in a classic group."""
+    upgraded: bool | None = None
+    """Whether the member of a consumer group uses its protocol itself; None if not known."""
+    rack_id: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -152,3 +166,9 @@ class GroupDescription:
     members: tuple[GroupMember, ...]
     coordinator: BrokerDescription | None = None
     """The broker that coordinates the group."""
+    type: str = CLASSIC
+    """`classic` or `consumer` (KIP-848)."""
+    group_epoch: int | None = None
+    """The epoch of the members' subscriptions; None for a classic group."""
+    target_assignment_epoch: int | None = None
+    """The group epoch for which partitions were assigned last; None for a classic group."""
