@@ -1,4 +1,7 @@
-"""Members of the new group protocol (KIP-848), against our own coordinators on virtual time."""
+"""Members of the new group protocol (KIP-848), against our own coordinators on virtual time.
+
+The file is long because the tests share one stage, and one measure of when a group has settled.
+"""
 
 import re
 from collections.abc import AsyncIterator, Collection
@@ -9,11 +12,13 @@ from typing import Any
 import pytest
 import trio
 
+from replication.client.admin import Admin
 from replication.client.consumer import (
     CommitFailedError,
     Consumer,
     SubscriptionPattern,
 )
+from replication.client.consumer.group.membership import Membership, MemberState
 from replication.client.consumer.group.rules.consumer_membership import ConsumerMembership
 from replication.client.errors import UnsupportedVersionError
 from replication.errors import ErrorCode, KafkaError
@@ -49,15 +54,24 @@ def membership(consumer: Consumer) -> ConsumerMembership:
     return found
 
 
+def is_stable(consumer: Consumer) -> bool:
+    if isinstance(found := consumer._coordinator.protocol.membership, Membership):
+        return found.state is MemberState.STABLE and not found.rejoin_needed
+    return membership(consumer).state.value == "stable"
+
+
 async def settle(
     *consumers: Consumer, seconds: float = 30, everything: set[TopicPartition] = ALL
 ) -> None:
-    """Poll all of them until each partition has one owner and nobody has to reconcile."""
+    """Poll all of them until each partition has one owner and nobody has to reconcile.
+
+    A member of the classic protocol may be among them.
+    """
     clock = consumers[0]._seams.clock
 
     def is_settled() -> bool:
         owned = [tp for each in consumers for tp in each.assignment()]
-        stable = all(membership(each).state.value == "stable" for each in consumers)
+        stable = all(map(is_stable, consumers))
         sizes = {len(each.assignment()) for each in consumers}
         shared = max(sizes) - min(sizes) <= 1
         return stable and shared and sorted(owned) == sorted(everything)
@@ -65,7 +79,7 @@ async def settle(
     deadline = clock.now() + seconds
     while not is_settled():
         assert clock.now() < deadline, [
-            (each.assignment(), membership(each).state) for each in consumers
+            (each.assignment(), each._coordinator.protocol.membership) for each in consumers
         ]
         async with trio.open_nursery() as nursery:
             for each in consumers:
@@ -106,8 +120,19 @@ async def test_members_share_partitions_one_by_one_and_take_over(world: World) -
     assert [each for each in noted[1].noted if each[1]] == [("assigned", taken), ("revoked", taken)]
 
 
+@pytest.mark.parametrize(
+    "protocols",
+    [
+        ("consumer", "consumer", "consumer"),
+        ("classic", "consumer", "classic"),
+        ("consumer", "classic", "consumer"),
+    ],
+    ids=" ".join,
+)
 @played
-async def test_each_record_is_read_once_while_members_come_and_go(world: World) -> None:
+async def test_each_record_is_read_once_while_members_come_and_go(
+    world: World, protocols: tuple[str, str, str]
+) -> None:
     """Revoked means committed: with automatic commits nobody reads twice, and nothing is lost."""
     read: list[tuple[int, int]] = []
     clock = world.node("consumer").clock
@@ -119,18 +144,18 @@ async def test_each_record_is_read_once_while_members_come_and_go(world: World) 
                     await producer.send("t", b"%d" % each, partition=each % 4)
                     await clock.sleep(0.2)
 
-        async def take_part(after: float, seconds: float) -> None:
+        async def take_part(protocol: str, after: float, seconds: float) -> None:
             await clock.sleep(after)
-            async with member(stage) as consumer:
+            async with member(stage, group_protocol=protocol) as consumer:
                 with clock.move_on_after(seconds):
                     while True:
                         record = await consumer.getone()
                         read.append((record.partition, record.offset))
 
         nursery.start_soon(write)
-        nursery.start_soon(take_part, 0, 25)
-        nursery.start_soon(take_part, 3, 6)
-        nursery.start_soon(take_part, 5, 15)
+        times = [(0, 25), (3, 6), (5, 15)]
+        for protocol, (after, seconds) in zip(protocols, times, strict=True):
+            nursery.start_soon(take_part, protocol, after, seconds)
     assert sorted(read) == sorted((each % 4, each // 4) for each in range(60))
 
 
@@ -380,17 +405,32 @@ async def test_other_topics_and_another_assignor(world: World) -> None:
             assert error.value.code is ErrorCode.UNSUPPORTED_ASSIGNOR
 
 
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 @played
-async def test_a_classic_member_and_a_new_one_are_in_one_group(world: World) -> None:
-    async with served(world) as stage:
-        classic = stage.consumer(
-            "t", group_id="g", partition_assignment_strategy="cooperative-sticky"
-        )
-        async with classic:
-            while classic.assignment() != ALL:
-                await classic.poll(timeout_ms=200)
-        async with member(stage) as new:
-            await settle(new)
+async def test_a_classic_member_and_a_new_one_are_in_one_group(world: World, strategy: str) -> None:
+    """The group changes its type twice while the classic member stays."""
+    async with (
+        served(world) as stage,
+        Admin(stage.bootstrap_servers, seams=world.node("admin")) as admin,
+    ):
+
+        async def group_type() -> tuple[str, list[bool]]:
+            group = (await admin.describe_groups(["g"]))["g"]
+            return group.type, sorted(bool(each.upgraded) for each in group.members)
+
+        classic = {"group_protocol": "classic", "partition_assignment_strategy": strategy}
+        async with member(stage, **classic) as stays:
+            await settle(stays)
+            assert await group_type() == ("classic", [False])
+            async with member(stage) as new:
+                await settle(stays, new)
+                assert await group_type() == ("consumer", [False, True])
+                async with member(stage, **classic) as late:
+                    await settle(stays, new, late)
+                    assert await group_type() == ("consumer", [False, False, True])
+                await settle(stays, new)
+            await settle(stays)
+            assert await group_type() == ("classic", [False])
 
 
 @played
