@@ -209,7 +209,11 @@ class Reading:
     metavar="FORMAT",
     help=r"The form of a record, as in kcat -f: '%t %p %o %k %s\n'.",
 )
-@connected("--consumer-config", "--consumer.config", property_names=["--consumer-property"])
+@connected(
+    "--consumer-config",
+    "--consumer.config",
+    property_names=["--consumer-property", "--command-property"],
+)
 def command(
     *,
     names: Sequence[str],

@@ -230,7 +230,11 @@ def header_pairs(
 )
 @click.option("--transactional-id", help="Send the whole input as one transaction of this id.")
 @click.option("--abort", is_flag=True, help="Abort the transaction at the end of the input.")
-@connected("--producer-config", "--producer.config", property_names=["--producer-property"])
+@connected(
+    "--producer-config",
+    "--producer.config",
+    property_names=["--producer-property", "--command-property"],
+)
 def command(
     *,
     name: str | None,

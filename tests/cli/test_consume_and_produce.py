@@ -263,6 +263,16 @@ def test_several_topics_by_a_pattern(understudy: Command, brokers: ThreadedClust
     assert sorted(answer) == ["several-1", "several-2"]
 
 
+def test_properties_have_the_names_of_kip_1147(understudy: Command, topic: str) -> None:
+    keyed = ["--reader-property", "parse.key=true", "--reader-property", "key.separator=:"]
+    small = ["--command-property", "max.request.size=2000"]
+    lines = b"k:v\nk:" + 3000 * b"b" + b"\n"
+    answer = understudy("produce", topic, *keyed, *small, stdin=lines, exit_code=1)
+    assert "1 records failed: MESSAGE_TOO_LARGE" in answer.stderr
+    shown = ["--formatter-property", "print.key=true", "--command-property", "client.id=me"]
+    assert understudy.lines("consume", topic, *ALL, *shown) == ["k\tv"]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -287,6 +297,7 @@ def test_several_topics_by_a_pattern(understudy: Command, brokers: ThreadedClust
         "produce t --property headers.separator=:",
         "produce t -H nothing",
         "produce t -X nothing",
+        "produce t --command-property nothing",
     ],
 )
 def test_contradicting_arguments_are_a_usage_error(understudy: Command, wrong: str) -> None:
