@@ -10,7 +10,10 @@ Rule 3: `commit` tries until it is done or cannot be; `commit_soon` tries once. 
 tried again in another generation is given up if one of its partitions is not ours any more: it
 would overwrite what the present owner has committed.
 
-(Kafka: ConsumerCoordinator's commits.)
+Rule 4: a member of a consumer group (KIP-848) fetches offsets under its name and its epoch, and
+again once it has heard of a newer epoch; the coordinator refuses a member that it has fenced.
+
+(Kafka: ConsumerCoordinator's commits, CommitRequestManager.)
 """
 
 from collections import deque
@@ -51,7 +54,11 @@ from replication.wire.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitTopic,
 )
-from replication.wire.offset_fetch import OffsetFetchResponse, OffsetFetchResponseTopic
+from replication.wire.offset_fetch import (
+    OffsetFetchGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseTopic,
+)
 from storage.types import TopicPartition
 
 Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
@@ -226,8 +233,11 @@ class Commits:
     async def _fetch_once(
         self, partitions: list[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata | None] | None:
-        group_id = self.membership.group_id
-        request = offset_fetch_request(group_id, partitions, require_stable=True)
+        member = self.membership
+        request = offset_fetch_request(member.group_id, partitions, require_stable=True)
+        (asked,) = request.groups
+        if member.is_named_in_fetches:
+            asked.member_id, asked.member_epoch = member.member_id, member.generation_id
         try:
             response: OffsetFetchResponse = await self.finder.call(ask(request))
         except NO_ANSWER:
@@ -235,16 +245,24 @@ class Commits:
         group = response.groups[0] if response.groups else response
         error = ErrorCode.of(group.error_code)
         if error is not ErrorCode.NONE:
-            self._raise_unless_retriable(error)
+            self._raise_unless_retriable(error, asked)
             return None
         return self._read(partitions, group.topics)
 
-    def _raise_unless_retriable(self, error: ErrorCode) -> None:
-        verdict = judge(COMMIT, error)
+    def _raise_unless_retriable(self, error: ErrorCode, sent: OffsetFetchGroup) -> None:
+        """Raise an error that no retry would help.
+
+        A member that the group does not have any more is lost, which its next poll tells the
+        program; offsets are fetched without its name.
+        """
+        member, verdict = self.membership, judge(COMMIT, error)
         if verdict is MemberVerdict.REDISCOVER:
             self.finder.forget()
-        if verdict not in _AGAIN and not error.retriable:
-            raise error_of(error, self.membership.group_id)
+        if verdict is MemberVerdict.RESET and sent.member_id is not None:
+            if (sent.member_epoch, sent.member_id) == (member.generation_id, member.member_id):
+                act_upon(COMMIT, error, member, self.finder, request="fetch of offsets")
+        elif verdict not in _AGAIN and not error.retriable:
+            raise error_of(error, member.group_id)
 
     def _read(
         self, partitions: list[TopicPartition], topics: list[OffsetFetchResponseTopic]

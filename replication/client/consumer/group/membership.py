@@ -103,6 +103,10 @@ class CommittingMember(Protocol):
     @property
     def may_commit(self) -> bool: ...
     @property
+    def is_named_in_fetches(self) -> bool:
+        """Whether OffsetFetch names the member, so that the coordinator checks its epoch."""
+
+    @property
     def is_lost(self) -> bool: ...
     def request_rejoin(self, reason: str) -> None: ...
     def reset(self, reason: str, *, keep_member_id: bool = False) -> None: ...
@@ -125,6 +129,11 @@ class Membership:
     def may_commit(self) -> bool:
         """Whether the group takes commits of this generation."""
         return self.state is MemberState.STABLE
+
+    @property
+    def is_named_in_fetches(self) -> bool:
+        """Whether OffsetFetch names this member: that of a classic group is never checked."""
+        return False
 
     @property
     def is_dynamic(self) -> bool:

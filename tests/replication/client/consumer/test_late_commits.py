@@ -8,12 +8,11 @@ import trio
 from replication.client.consumer import Consumer
 from replication.errors import ErrorCode, KafkaError
 from replication.wire.apis import ApiKey
-from replication.wire.offset_commit import OffsetCommitResponse
 from scenarios.world.world import World
 from tests.replication.client.consumer.test_consumer_protocol import pass_time, served
 from tests.replication.client.consumer.test_group_member import ALL
 from tests.replication.client.scene import played
-from tests.replication.client.tampering import Answer, Spoilt, Tampering, framed, tampered
+from tests.replication.client.tampering import Tampering, says, tampered
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -21,14 +20,7 @@ from tests.replication.client.tampering import Answer, Spoilt, Tampering, framed
 async def test_a_commit_that_is_tried_again_does_not_overwrite_the_next_owners(
     world: World, protocol: str
 ) -> None:
-    def not_yet(answer: Answer) -> Spoilt:
-        def change(response: OffsetCommitResponse) -> None:
-            for topic in response.topics:
-                for each in topic.partitions:
-                    each.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-
-        return Spoilt(framed(answer.changed(change)))
-
+    not_yet = says(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     tampering = Tampering(ApiKey.OFFSET_COMMIT, [], for_ever=not_yet)
     config: dict[str, Any] = {
         "bootstrap_servers": ["b1:9092"],

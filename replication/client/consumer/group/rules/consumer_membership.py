@@ -115,6 +115,11 @@ class ConsumerMembership:
         return self.state in _IN_GROUP
 
     @property
+    def is_named_in_fetches(self) -> bool:
+        """Whether OffsetFetch names this member, so that the coordinator checks its epoch."""
+        return self.may_commit
+
+    @property
     def is_lost(self) -> bool:
         """Whether the partitions may belong to others already."""
         return not self.may_commit and self.state is not ConsumerMembershipState.JOINING
