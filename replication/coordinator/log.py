@@ -71,6 +71,11 @@ class Submission:
     def size(self) -> int:
         return sum(map(_size, self.records))
 
+    @property
+    def is_in_log(self) -> bool:
+        """Whether the log has the records, even if they were not replicated in time."""
+        return self.error is ErrorCode.NONE or self.log_offset != NO_OFFSET
+
     async def wait(self) -> None:
         await self._done.wait()
 

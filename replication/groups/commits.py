@@ -73,7 +73,9 @@ async def commit_offsets(
     hosted.offsets.begin(offsets)
     submission = hosted.log.submit([records[each] for each in offsets])
     await submission.wait()
-    if submission.error is ErrorCode.NONE:
+    if submission.is_in_log:
+        # A commit that was not replicated in time is in the log: the next coordinator will know it,
+        # and a member that begins now must not begin before it.
         hosted.offsets.written(offsets, log_offset=submission.log_offset)
     else:
         hosted.offsets.failed(offsets)

@@ -51,7 +51,6 @@ from replication.groups.rules.records import group_tombstone
 from replication.groups.shard import GroupShard, HostedGroup
 from replication.metadata.rules.image import MetadataImage
 from replication.wire.consumer_group_heartbeat import JOIN_EPOCH, ConsumerGroupHeartbeatRequest
-from storage.types import NO_OFFSET
 
 LARGE_CHANGE: Final = 500
 """The number of members, partitions and names from which a change is computed in a thread."""
@@ -237,8 +236,7 @@ class ConsumerGroups:
             records.insert(0, group_tombstone(hosted.group.group_id))
         submission = hosted.log.submit(records)
         await submission.wait()
-        is_written = submission.error is ErrorCode.NONE or submission.log_offset != NO_OFFSET
-        if is_written and hosted.group.state is not GroupState.DEAD:
+        if submission.is_in_log and hosted.group.state is not GroupState.DEAD:
             self._take_over(hosted, change)
         if submission.error is ErrorCode.NONE:
             return None

@@ -26,7 +26,7 @@ from replication.groups.shard import GroupShard, HostedGroup
 from replication.net.pace import in_steps
 from replication.net.seams import NodeClock
 from replication.steps import Steps, each_of
-from storage.types import NO_OFFSET, TopicPartition
+from storage.types import TopicPartition
 
 LOOKING_AT_A_GROUP = 4
 """The work of looking at one group, in items of a list."""
@@ -166,4 +166,4 @@ def tombstones(group_id: str, partitions: Sequence[TopicPartition]) -> Steps[Tom
 
 def _was_refused(submission: Submission) -> bool:
     """Return whether the records are certainly not in the log."""
-    return submission.error is not ErrorCode.NONE and submission.log_offset == NO_OFFSET
+    return not submission.is_in_log

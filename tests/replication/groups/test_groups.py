@@ -298,6 +298,25 @@ async def test_committed_offsets_outlive_any_coordinator(world: World) -> None:
             assert await by_hand.committed() == offset
 
 
+@played
+async def test_a_commit_that_was_replicated_too_late_is_there(world: World) -> None:
+    """Its coordinator did not know it, and the next one did: a member began before it."""
+    async with reading(world, brokers=3, offsets_commit_timeout_ms="2000") as stage:
+        by_hand = Member(stage)
+        while await by_hand.commit(1) is not ErrorCode.NONE:
+            await by_hand.a_moment()
+        await until_whole(stage)
+        coordinator = await by_hand.coordinator()
+        others = [f"b{each}" for each in (1, 2, 3) if each != coordinator]
+        for each in others:
+            world.network.cut(f"b{coordinator}", each)
+        assert await by_hand.commit(2) is ErrorCode.REQUEST_TIMED_OUT
+        for each in others:
+            world.network.heal(f"b{coordinator}", each)
+        await until_whole(stage)
+        assert await by_hand.committed() == 2
+
+
 async def until_whole(stage: Stage) -> None:
     """Every replica of the offsets topic in sync: any broker may be killed next."""
 
