@@ -256,7 +256,7 @@ class ConsumerGroups:
             # A member that has joined is expected, also if its join is answered with an error.
             self._renew_all(hosted, change.group.members.keys() - known)
             return
-        hosted.consumers = None
+        hosted.consumers = hosted.known_image = None
         hosted.sessions.follow(None)
         hosted.machine = ClassicGroup(change.downgraded, limits)
         hosted.machine.resume(at)

@@ -13,6 +13,7 @@ ConsumerGroup.fromClassicGroup, ClassicGroup.fromConsumerGroup, ConsumerGroupMig
 """
 
 from collections.abc import Collection
+from typing import Final
 
 from replication.errors import ErrorCode, ProtocolError
 from replication.groups.rules.consumer_group.assignors import Assignment
@@ -29,7 +30,6 @@ from replication.groups.rules.consumer_group.records import (
     ConsumerGroupMetadataValue,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from replication.groups.rules.consumer_group.target import metadata_hash
 from replication.groups.rules.group import Group, GroupState, Member, Protocol
 from replication.metadata.rules.image import MetadataImage
 from replication.wire import consumer_protocol
@@ -42,6 +42,14 @@ from replication.wire.consumer_protocol import (
     decode_subscription,
     encode_assignment,
 )
+
+NOT_LOOKED_AT: Final = 0
+"""The metadata hash of a group whose target does not come from the topics as they are now.
+
+A classic group may be in a rebalance, without assignments, or its leader may not have heard of new
+partitions. Kafka notes the present topics. If the consumer that joins is a static member that comes
+back, nothing else raises the epoch there, and what nobody was given stays so.
+"""
 
 # Upgrade.
 
@@ -68,8 +76,7 @@ def upgrade(change: GroupChange, classic: Group, conditions: Conditions) -> Refu
         )
     for member in members:
         change.put(member.metadata_value(), member.member_id)
-    hashed = metadata_hash(change.group.subscribed_topics(), conditions.image)
-    change.put(ConsumerGroupMetadataValue(epoch=classic.generation, metadata_hash=hashed))
+    change.put(ConsumerGroupMetadataValue(epoch=classic.generation, metadata_hash=NOT_LOOKED_AT))
     for member_id, assignment in assigned.items():
         change.put_target(member_id, assignment)
     change.put(ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=classic.generation))

@@ -183,6 +183,16 @@ def test_a_classic_group_lives_on_as_a_consumer_group(desk: MixedDesk) -> None:
     assert desk.heard("m") is ErrorCode.REBALANCE_IN_PROGRESS
 
 
+def test_a_static_member_that_upgrades_its_group_has_a_new_target(desk: MixedDesk) -> None:
+    """Nobody had been given anything yet, and the target of the upgraded group stayed empty."""
+    classic = Group("g", GroupState.COMPLETING_REBALANCE, 0, "consumer", "range", 5)
+    [former] = classic_group(m=b"").members.values()
+    classic.add(attrs.evolve(former, group_instance_id="one"))
+    assert desk.upgraded(classic) is None
+    beat = desk.join("c", "a", instance_id="one")
+    assert (beat.member_epoch, beat.assigned) == (6, of(a={0, 1, 2, 3, 4, 5}))
+
+
 @pytest.mark.parametrize(
     ("classic", "settings"),
     [
