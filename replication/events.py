@@ -572,6 +572,17 @@ class GroupStabilized(Event):
 
 
 @attrs.frozen(kw_only=True)
+class GroupProtocolChanged(Event):
+    """A group goes on with the other protocol, and keeps its members and offsets (KIP-848)."""
+
+    name: ClassVar[str] = "group_protocol_changed"
+    group: str
+    protocol: str  # `consumer` after an upgrade, `classic` after a downgrade
+    epoch: int  # the group epoch, or the generation
+    members: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
 class GroupOffsetsForgotten(Event):
     """Committed offsets of a group were removed."""
 

@@ -25,6 +25,7 @@ from replication.config.group import GroupConfig
 from replication.coordinator.log import is_too_long
 from replication.coordinator.rules import write_error
 from replication.errors import ErrorCode, KafkaError
+from replication.events import GroupProtocolChanged
 from replication.groups.coordinator import GroupCoordinator
 from replication.groups.rules.classic import ClassicGroup
 from replication.groups.rules.consumer_group import classic_members
@@ -245,6 +246,16 @@ class ConsumerGroups:
     def _take_over(self, hosted: HostedGroup, change: GroupChange) -> None:
         """Put the changed group in the place of the former one, which may be of the other type."""
         at, limits = self.coordinator.at, hosted.machine.limits
+        group: Group | ConsumerGroup = change.downgraded or change.group
+        if change.downgraded or (hosted.consumers is None and hosted.group.members):
+            self.coordinator.sink(
+                GroupProtocolChanged(
+                    group=group.group_id,
+                    protocol="classic" if change.downgraded else "consumer",
+                    epoch=change.downgraded.generation if change.downgraded else change.group.epoch,
+                    members=tuple(sorted(group.members)),
+                )
+            )
         if hosted.consumers is None:
             hosted.machine.unload(ErrorCode.REBALANCE_IN_PROGRESS, at)
             self.coordinator.carry_out(hosted)

@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from replication.errors import ErrorCode
+from replication.events import GroupProtocolChanged
 from replication.net.seams import Offload
 from replication.wire.api_versions import ApiVersionsRequest
 from replication.wire.apis import ApiKey
@@ -34,7 +35,7 @@ from replication.wire.list_groups import ListGroupsRequest
 from replication.wire.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchTopic
 from scenarios.world.world import World
 from tests.replication.broker.members import RETRIED, Member
-from tests.replication.broker.stage import Stage, played_in, staged
+from tests.replication.broker.stage import Stage, played, played_in, staged
 
 T = TypeVar("T")
 
@@ -332,8 +333,19 @@ async def committed_by_all(*members: Member) -> None:
 
 
 @pytest.mark.conformance("CG-132")
-@played_in(reading, brokers=3)
-async def test_a_group_changes_its_protocol_while_members_read(stage: Stage) -> None:
+@played
+async def test_a_group_changes_its_protocol_while_members_read(world: World) -> None:
+    async with reading(world, brokers=3) as stage:
+        await changes_its_protocol(stage)
+    changes = [
+        (each.event.protocol, len(each.event.members))
+        for each in world.trace.entries
+        if isinstance(each.event, GroupProtocolChanged)
+    ]
+    assert changes == [("consumer", 2), ("classic", 1)]
+
+
+async def changes_its_protocol(stage: Stage) -> None:
     classic = real(stage)
     assert await classic.join() is ErrorCode.NONE
     assert await classic.commit(5) is ErrorCode.NONE
