@@ -669,6 +669,40 @@ FAULTS = (
     ),
 )
 
+GROUP_FAULTS = (
+    # The members of a group come and go more often than other clients: each time the group has to
+    # share its partitions anew, and a mixed group may have to change its protocol.
+    FaultKind(
+        "member-comes-back",
+        need.member,
+        """
+        {kill {member}|leave {member} &}
+        run {20ms|1s|9s}
+        {member line}
+        """,
+        (5, 5),
+    ),
+    FaultKind(
+        "coordinator-fails-over",
+        need.member_coordinated,
+        """
+        {kill {member}|pause {member}|leave {member} &}
+        run {20ms|200ms|1s|7s}
+        {kill|pause} {coordinator}
+        run {100ms|3s}
+        {member line}
+        """,
+        (3, 3),
+    ),
+    FaultKind(
+        "partitions-for-a-group",
+        need.member_with_room,
+        "grow {topic} {count} {some replicas} &; run {20ms|1s|6s}",
+        (1, 1),
+    ),
+)
+"""The faults of runs with groups of KIP-848, or mixed ones; all of these runs have all of them."""
+
 LAST_FAULTS = (
     # What an ISR was answered comes two leader epochs too late (KAFKA-12686).
     #

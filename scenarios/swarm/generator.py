@@ -120,7 +120,8 @@ class RunGenerator:
             if sender.name in self.situation.clients:
                 yield f"leave {sender.name}"
         yield "answers"
-        yield from self.plan.clients.draining(self.situation)
+        for line in self.plan.clients.draining(self.situation):
+            yield from self._drawn(line, {})
         for partition in self.situation.partitions:
             for verb in ("wait whole", "wait equal", "show", "ledger", "verify", "poll", "judge"):
                 yield f"{verb} {partition}"
@@ -183,7 +184,7 @@ class RunGenerator:
             yield from self._lead(*words)
         elif self.situation.allows(line):
             if verb in START_VERBS:
-                self.situation.client_lines[words[0]] = line
+                self.situation.client_lines.setdefault(words[0], template)
             yield line
 
     def _expanded(self, template: str, roles: Roles) -> str:

@@ -26,6 +26,7 @@ LOOKAHEAD = 200
 FAILING_CONTROLLER = "the controller fails"
 COMPACTED = "compacted"
 RACKS = "racks"
+MIXED = frozenset({"group.consumer.migration.policy=bidirectional"})
 
 NEEDED: Mapping[str, frozenset[str]] = {
     "an election was unclean": frozenset({"unclean.leader.election.enable=true"}),
@@ -45,6 +46,8 @@ NEEDED: Mapping[str, frozenset[str]] = {
     "a topic was made again": frozenset({"topic-made-again"}),
     "a topic was made again while a broker was down": frozenset({"topic-made-again", "stop"}),
     "a consumer of ours read from a follower": frozenset({RACKS, "reader"}),
+    "a classic group became a consumer group, and kept its members": MIXED,
+    "a consumer group became a classic one, and kept its members": MIXED,
 }
 """What a plan has that may reach a marker: faults, kinds of clients, settings. The markers that
 are not named here are reached soon by any seeds.

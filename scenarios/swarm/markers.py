@@ -19,6 +19,7 @@ from replication.events import (
     FetchRefused,
     FetchSessionEvicted,
     FetchSessionOpened,
+    GroupProtocolChanged,
     GroupsLoaded,
     HighWatermarkAdvanced,
     IsrChanged,
@@ -101,6 +102,8 @@ MARKERS = (
     "a member of a consumer group was fenced, or its session expired",
     "a static member of a consumer group came back",
     "a group coordinator took over during a reconciliation",
+    "a classic group became a consumer group, and kept its members",
+    "a consumer group became a classic one, and kept its members",
 )
 SELDOM = ("a log was cut in two rounds",)
 """Markers that are counted, and that no swarm has to reach."""
@@ -292,6 +295,10 @@ class _Reading:
                 yield "a static member of a consumer group came back"
             case GroupsLoaded() if self._reconciling:
                 yield "a group coordinator took over during a reconciliation"
+            case GroupProtocolChanged(protocol="consumer"):
+                yield "a classic group became a consumer group, and kept its members"
+            case GroupProtocolChanged(protocol="classic"):
+                yield "a consumer group became a classic one, and kept its members"
             case _:
                 pass
 

@@ -16,8 +16,11 @@ Our own clients take part in some runs, with settings of their own:
     producer p1 delivery.timeout.ms=3000 ...     idempotent, up to five requests in flight
     producer x1 transactional.id=x1 ...          transactions, some of which are aborted
     reader r1 t-0 ...                            by itself; seeks back now and then
-    member m1 g t ...                            in a group of up to three, classic or KIP-848
+    member m1 g t ...                            in a group of up to three: classic, KIP-848, mixed
     copier w1 h t u-0 ...                        t to u, exactly once
+
+Settings are drawn anew for each life of a client. So the members of a mixed group come back with
+the one protocol or the other, and their coordinator upgrades and downgrades the group under way.
 
 What they do, and what happens to them, is in the table of faults (`scenarios.swarm.faults`).
 """
@@ -27,18 +30,22 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from scenarios.swarm.faults import FAULTS, FaultKind
+from scenarios.swarm.faults import FAULTS, GROUP_FAULTS, FaultKind
 from scenarios.swarm.situation import Situation
 from storage.types import TopicPartition
 
-TAKE_PART = 0.2
+TAKE_PART = 0.25
 """The share of runs with clients of ours."""
 TAKES_PART = 0.6
 """The share of those that have a kind of client."""
-CONSUMER_PROTOCOL = 0.5
-"""The share of the runs with a group that have one of the new protocol (KIP-848)."""
+GROUPS_TAKE_PART = 0.85
+"""The share of those that have a group: its coordinator is what they test beside the clients."""
+GROUPS = ("classic", "consumer", "consumer", "mixed", "mixed")
+"""The protocols of the members of a group: the classic one, KIP-848, or both."""
+LEAST_TO_SHARE = 2
+"""The least partitions of a topic that a group of KIP-848 reads: one has nothing to share."""
 STATIC = 0.4
-"""The share of those whose members have instance ids."""
+"""The share of the groups with KIP-848 whose members have instance ids."""
 COPY = TopicPartition("u", 0)
 # A member that asked to join a broker which then lost its power waits for as long as it may take
 # between two polls, as Kafka's consumer does.
@@ -56,7 +63,11 @@ READER = (
     " request.timeout.ms={1000|30000} metadata.max.age.ms=5000 fetch.max.wait.ms={500|2000}"
 )
 # The sessions of the new protocol are set by brokers.
-CLASSIC_SESSION = "session.timeout.ms={6000|10000} heartbeat.interval.ms={1000|3000}"
+CLASSIC = (
+    "partition.assignment.strategy={strategy}"
+    " session.timeout.ms={6000|10000} heartbeat.interval.ms={1000|3000}"
+)
+CONSUMER = "group.protocol=consumer"
 MEMBER = "max.poll.interval.ms={6000|30000} auto.commit.interval.ms={1000|3000}"
 CONSUMER_GROUPS = {
     "group.coordinator.rebalance.protocols": "classic,consumer",
@@ -65,12 +76,13 @@ CONSUMER_GROUPS = {
     "group.consumer.session.timeout.ms": 6000,
     "group.consumer.heartbeat.interval.ms": 1000,
 }
+MIXED_GROUPS = {"group.consumer.migration.policy": "bidirectional"}
 ISOLATION = "isolation.level={read_uncommitted|read_committed}"
 KINDS: Mapping[str, tuple[int, str]] = {
     "producer": (2, f"producer p{{number}} {PRODUCER}"),
     "transactional": (1, f"producer x{{number}} transactional.id=x{{number}} {TRANSACTIONS}"),
     "reader": (1, f"reader r{{number}} t-0 {ISOLATION} {READER}{{client rack}}"),
-    "member": (3, f"member m{{number}} g t {{group}} {READER}{{session}} {MEMBER}{{client rack}}"),
+    "member": (3, f"member m{{number}} g t {{group}} {READER} {MEMBER}{{client rack}}"),
     "copier": (2, f"copier w{{number}} h t {COPY} {COPIER} {TRANSACTIONS}"),
 }
 """How many of a kind there may be, and the line that starts one."""
@@ -86,27 +98,37 @@ class OurClients:
     kinds: tuple[str, ...]
     group: str
     """The settings that all members of the group have in common."""
-    session: str
-    """The settings of a classic member's session; empty for the new protocol (KIP-848)."""
+    protocols: str
+    """The kind of the group: one of `GROUPS`."""
     is_static: bool
     """Whether the members have instance ids, so that they come back to what they had."""
     initial_delay_ms: int
 
+    @property
+    def has_consumer_group(self) -> bool:
+        """Whether members use the protocol of KIP-848, all or some."""
+        return self.protocols != "classic"
+
     @classmethod
     def drawn(cls, chance: random.Random, *, compacted: bool) -> "OurClients":
-        kinds = [each for each in KINDS if chance.random() < TAKES_PART]
+        kinds = [
+            each
+            for each in KINDS
+            if chance.random() < (GROUPS_TAKE_PART if each == "member" else TAKES_PART)
+        ]
         if chance.random() >= TAKE_PART:
             kinds.clear()
         isolation = chance.choice(("read_uncommitted", "read_committed"))
         strategy = chance.choice(("range", "roundrobin", "sticky", "cooperative-sticky"))
         auto_commit, delay = chance.choice(("true", "false")), chance.choice((0, 1000))
-        is_new = "member" in kinds and chance.random() < CONSUMER_PROTOCOL
-        how = "group.protocol=consumer" if is_new else f"partition.assignment.strategy={strategy}"
+        protocols = chance.choice(GROUPS) if "member" in kinds else "classic"
+        classic = CLASSIC.replace("{strategy}", strategy)
+        how = {"classic": classic, "consumer": CONSUMER, "mixed": f"{{{classic}|{CONSUMER}}}"}
         return cls(
             tuple(each for each in kinds if not (compacted and each in TRANSACTIONAL)),
-            f"enable.auto.commit={auto_commit} isolation.level={isolation} {how}",
-            "" if is_new else f" {CLASSIC_SESSION}",
-            is_new and chance.random() < STATIC,
+            f"enable.auto.commit={auto_commit} isolation.level={isolation} {how[protocols]}",
+            protocols,
+            protocols != "classic" and chance.random() < STATIC,
             delay,
         )
 
@@ -123,25 +145,27 @@ class OurClients:
             "transaction.state.log.min.isr": min(min_insync_replicas, copies),
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
             "group.initial.rebalance.delay.ms": self.initial_delay_ms,
-            **({} if self.session else CONSUMER_GROUPS),
+            **(CONSUMER_GROUPS if self.has_consumer_group else {}),
+            **(MIXED_GROUPS if self.protocols == "mixed" else {}),
         }
 
     def beginning(self, chance: random.Random, replicas: Sequence[str]) -> Iterator[str]:
         """Yield the lines that start them, as templates."""
         if "copier" in self.kinds:
-            yield f"topic {COPY.topic} replicas={','.join(replicas)}"
+            # All that a copy loop has polled may be one batch, which has to fit into a segment.
+            yield f"topic {COPY.topic} replicas={','.join(replicas)} segment.bytes=1048576"
         for kind in self.kinds:
             most, line = KINDS[kind]
             for number in range(1, chance.randint(1, most) + 1):
-                session = f" group.instance.id=m{number}" if self.is_static else self.session
+                instance = f" group.instance.id=m{number}" if self.is_static else ""
                 yield (
-                    line.replace("{number}", str(number))
-                    .replace("{group}", self.group)
-                    .replace("{session}", session)
+                    line.replace("{number}", str(number)).replace("{group}", self.group + instance)
                 )
 
     def draining(self, situation: Situation) -> Iterator[str]:
-        """Yield the lines after which every client has received everything, and has ended."""
+        """Yield the lines, as templates, after which every client has received everything, and has
+        ended.
+        """
         if not self.kinds:
             return
         for partition in situation.partitions:  # what one replica alone has acked is there to read
@@ -281,6 +305,9 @@ def drawn_plan(chance: random.Random) -> RunPlan:
     drawn |= {
         key: value for key, value in needed.items() if not (key == "partitions" and not is_contest)
     }
+    if clients.has_consumer_group:
+        faults |= {fault: fault.weight[is_contest] for fault in GROUP_FAULTS}
+        drawn["partitions"] = max(LEAST_TO_SHARE, int(str(drawn["partitions"])))
     brokers = int(str(drawn.pop("brokers")))
     copies = min(int(str(drawn.pop("copies"))), brokers)
     partitions = int(str(drawn.pop("partitions")))

@@ -17,6 +17,7 @@ from scenarios.story.expected_records import OFFSETS, TRANSACTIONS
 from scenarios.story.log_drawing import readable_batches
 from scenarios.story.stage import Stage
 from scenarios.world.clients.copying import Copier
+from scenarios.world.clients.reading import Reader
 from scenarios.world.clients.sending import SendingClient
 from scenarios.world.clients.witness import Given
 from scenarios.world.cluster import CONTROLLER, node_name, partition_directory
@@ -43,7 +44,7 @@ class Situation:
     partition: TopicPartition = attrs.field(default=TopicPartition("t", 0))
     """The partition that the next fault is about."""
     client_lines: dict[str, str] = attrs.field(factory=dict)
-    """How each client of ours was started."""
+    """How each client of ours is started: a template, drawn anew for each of its lives."""
     _partitions: list[TopicPartition] = attrs.field(factory=list, init=False)
 
     @property
@@ -322,6 +323,24 @@ def written(situation: Situation) -> Roles | None:
 def client(situation: Situation) -> Roles | None:
     roles = _one_of(situation, "client", situation.clients)
     return roles and roles | {"other": situation.chance.choice(situation.brokers)}
+
+
+def member(situation: Situation) -> Roles | None:
+    """Require that a member of a group runs; it is started again as `member line` says."""
+    running = situation.stage.programs.running.values()
+    members = [each.name for each in running if isinstance(each, Reader) and each.group]
+    roles = _one_of(situation, "member", members)
+    return roles and roles | {"member line": situation.client_lines[roles["member"]]}
+
+
+def member_coordinated(situation: Situation) -> Roles | None:
+    name = situation.coordinator(OFFSETS)
+    roles = member(situation)
+    return (roles and name and roles | {"coordinator": name}) or None
+
+
+def member_with_room(situation: Situation) -> Roles | None:
+    return room(situation) if member(situation) else None
 
 
 def client_paused(situation: Situation) -> Roles | None:

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from scenarios.story.stage import Stage
-from scenarios.swarm.faults import FAULTS, LAST_FAULTS, FaultKind
+from scenarios.swarm.faults import FAULTS, GROUP_FAULTS, LAST_FAULTS, FaultKind
 from scenarios.swarm.generator import RunGenerator, drawn_run
 from scenarios.swarm.runner import play, run_seed
 from scenarios.swarm.settings import (
@@ -61,11 +61,15 @@ def with_all_clients() -> RunPlan:
 
 
 def test_names_are_unique() -> None:
-    names = [fault.name for fault in FAULTS + LAST_FAULTS]
+    names = [fault.name for fault in FAULTS + GROUP_FAULTS + LAST_FAULTS]
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("fault", one_in(9, [*FAULTS, *LAST_FAULTS]), ids=lambda fault: fault.name)
+@pytest.mark.parametrize(
+    "fault",
+    [*one_in(9, [*FAULTS, *LAST_FAULTS]), *GROUP_FAULTS],
+    ids=lambda fault: fault.name,
+)
 def test_the_lines_of_a_fault_are_a_story(fault: FaultKind) -> None:
     drawn: list[str] = []
 

@@ -34,6 +34,10 @@ from storage.types import Offset, TopicPartition
 POLL_MS = 1_000
 IDLES, IDLE_SECONDS = 0.2, (0.05, 0.5, 2.0)
 COMMITS = 0.5
+INSTANCE_ID_IS_TAKEN = (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID)
+"""Errors after which a program begins again: a life before has its instance id, until its session
+expires; or its coordinator has lost the record of this life, and knows the one before.
+"""
 LEADER = -1
 """The preferred replica of a fetch whose reader should ask the leader."""
 
@@ -94,25 +98,37 @@ class Reader(Program):
         return self.config.get("group.protocol") == "consumer"
 
     @property
+    def membership(self) -> tuple[str, frozenset[TopicPartition]] | None:
+        """Return its member id and the partitions that it has; None while it has no consumer."""
+        if self._open is None:
+            return None
+        return self._open.group_metadata().member_id, frozenset(self._open.assignment())
+
+    @property
     def _commits(self) -> bool:
         return self.group is not None and self.config.get("enable.auto.commit") == "false"
 
     async def work(self, seams: Seams) -> None:
-        self._open = self._consumer(seams)
-        async with self._open as consumer:
-            if not self.topics:
-                consumer.assign(self.partitions)
-                for partition in self.partitions:
-                    self.begins(partition, 0)
-            while not self.ending:
-                try:
-                    await self._poll(consumer)
-                except KafkaError as error:
-                    if error.code is ErrorCode.UNRELEASED_INSTANCE_ID:
-                        raise  # a life before has it, until its session expires
-                    self.note(error)
-                    await seams.clock.sleep(RETRY_SECONDS)
-                await self._idle(seams)
+        try:
+            async with self._consumer(seams) as self._open:
+                await self._read(self._open, seams)
+        finally:
+            self._open = None
+
+    async def _read(self, consumer: Consumer, seams: Seams) -> None:
+        if not self.topics:
+            consumer.assign(self.partitions)
+            for partition in self.partitions:
+                self.begins(partition, 0)
+        while not self.ending:
+            try:
+                await self._poll(consumer)
+            except KafkaError as error:
+                if error.code in INSTANCE_ID_IS_TAKEN:
+                    raise
+                self.note(error)
+                await seams.clock.sleep(RETRY_SECONDS)
+            await self._idle(seams)
 
     def _consumer(self, seams: Seams) -> Consumer:
         hooks = [] if self.group is None else [_Commits(group=self.group, witness=self.witness)]
@@ -130,9 +146,10 @@ class Reader(Program):
 
     def begins(self, partition: TopicPartition, at: Offset | None = None) -> None:
         began = Began(reader=self.name, group=self.group, read_committed=self.read_committed, at=at)
-        if self._open is not None and self.uses_consumer_protocol:
+        if self._open is not None and self.group is not None:
             known = self._open.group_metadata()
-            began = attrs.evolve(began, member_id=known.member_id, member_epoch=known.generation_id)
+            epoch = known.generation_id if self.uses_consumer_protocol else began.member_epoch
+            began = attrs.evolve(began, member_id=known.member_id, member_epoch=epoch)
         self.witness.note(partition, began)
 
     def moved(self, how: str, partitions: Collection[TopicPartition]) -> None:

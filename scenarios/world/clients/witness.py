@@ -32,7 +32,7 @@ class Began:
     """The first offset, where 0 also stands for the log start; None if the group decides."""
     member_id: str = ""
     member_epoch: int = -1
-    """The epoch in which a member of a consumer group (KIP-848) has heard of the partition."""
+    """The epoch in which a member with the protocol of KIP-848 has heard of the partition."""
 
 
 @attrs.frozen(kw_only=True)
