@@ -5,6 +5,7 @@
     given up early    a member said that it had given a partition up while its program still had it,
                       and the partition went to another member
     taken back        the log of committed offsets goes backwards
+    waiting           some time after the last fault, a member or a partition still waits
 
 The coordinator's log, `__consumer_offsets`, has every change of a group in order, and our members
 note what their programs have (`scenarios.world.clients.witness`).
@@ -20,6 +21,10 @@ member stays and has given it up.
 
 Rule 3: a member begins where its group has committed, so what is committed of a partition only
 grows. A commit that comes late, after the partition has gone, is refused.
+
+Rule 4: no member waits for ever. Once everything is well, the coordinator comes to know exactly the
+members that run, and each of them has what its target assignment says, by the coordinator's state
+and by its own; together they have every partition.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -52,6 +57,41 @@ class OwnerChange:
     gets: bool
     stays: bool
     """Whether the member is in the group with this record."""
+
+
+@attrs.frozen(kw_only=True)
+class SettlingGroup:
+    """A group as its coordinator and the programs of its members have it at one moment."""
+
+    group: str
+    state: str
+    target: Mapping[str, frozenset[TopicPartition]]
+    """The partitions that each member is to have, by its id, as the coordinator says."""
+    has: Mapping[str, frozenset[TopicPartition]]
+    """The partitions that each running program has, by its id as a member."""
+    partitions: frozenset[TopicPartition]
+    """The partitions of the topics that the group reads."""
+
+
+def waiting(group: SettlingGroup) -> Iterator[str]:
+    """Yield what members of the group still wait for; nothing once the group is settled."""
+    if group.state != "Stable":
+        yield f"{group.group} is {group.state}"
+    for member_id in sorted(group.target.keys() | group.has.keys()):
+        target, has = group.target.get(member_id), group.has.get(member_id)
+        if has is None:
+            yield f"{group.group} has the member {member_id}, which does not run"
+        elif target is None:
+            yield f"{member_id} runs, and {group.group} has no such member"
+        elif has != target:
+            yield f"{member_id} has {_listed(has)}, and its target is {_listed(target)}"
+    given = frozenset[TopicPartition]().union(*group.target.values())
+    if given != group.partitions:
+        yield f"{group.group} has {_listed(given)} in its target, of {_listed(group.partitions)}"
+
+
+def _listed(partitions: Collection[TopicPartition]) -> str:
+    return " ".join(map(str, sorted(partitions))) or "nothing"
 
 
 def owned_twice(records: Sequence[GroupRecord]) -> Iterator[str]:

@@ -11,13 +11,22 @@ This module uses no index of aborted transactions and no last stable offset: a p
 are held back until its marker comes, and are kept or dropped as that says.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from replication.groups.rules import records as groups
 from replication.groups.rules.consumer_group import records as consumer_groups
+from replication.groups.rules.consumer_group.group import NO_ASSIGNMENT
+from replication.groups.rules.consumer_group.migration import assigned_in
+from replication.groups.shard import HostedGroup
+from replication.metadata.rules.image import MetadataImage
 from scenarios.checkers import client_accounts as accounts
 from scenarios.checkers.client_accounts import FinalRecords
-from scenarios.checkers.group_owners import GroupRecord, mistakes_in_groups
+from scenarios.checkers.group_owners import (
+    GroupRecord,
+    SettlingGroup,
+    mistakes_in_groups,
+    waiting,
+)
 from scenarios.story.commands.judge import repeated_values
 from scenarios.story.log_drawing import whole_batches
 from scenarios.story.script import ScriptError
@@ -124,6 +133,65 @@ def everything_is_read(stage: Stage) -> bool:
         for reader in readers
         for partition in reader.partitions
     )
+
+
+def members_that_wait(stage: Stage) -> list[str]:
+    """Return what members of groups wait for: nothing once each has what its target says."""
+    running: dict[str, list[Reader]] = {}
+    for each in stage.programs.readers:
+        if each.group is not None and stage.programs.running.get(each.name) is each:
+            running.setdefault(each.group, []).append(each)
+    return [
+        found
+        for group, readers in sorted(running.items())
+        for found in _waiting_in(stage, group, readers)
+    ]
+
+
+def _waiting_in(stage: Stage, group: str, readers: Sequence[Reader]) -> Iterator[str]:
+    hosted = _hosted(stage, group)
+    if hosted is None:
+        yield f"{group} has no coordinator"
+        return
+    topics = {topic for each in readers for topic in each.topics}
+    yield from waiting(
+        SettlingGroup(
+            group=group,
+            state=hosted.state_name,
+            target=_target_of(hosted, stage.cluster.image),
+            has=dict(each.membership for each in readers if each.membership is not None),
+            partitions=frozenset(each for topic in topics for each in partitions_of(stage, topic)),
+        )
+    )
+
+
+def _hosted(stage: Stage, group: str) -> HostedGroup | None:
+    """Return the group as the broker has it that leads its partition."""
+    for partition in partitions_of(stage, OFFSETS):
+        broker = stage.cluster.brokers.get(stage.cluster.leader(partition) or "")
+        shard = None if broker is None else broker.groups.shards.get(partition.partition)
+        if shard is not None and group in shard.groups:
+            return shard.groups[group]
+    return None
+
+
+def _target_of(hosted: HostedGroup, image: MetadataImage) -> dict[str, frozenset[TopicPartition]]:
+    if hosted.consumers is None:
+        assigned = {
+            each.member_id: assigned_in(each.assignment, image)
+            for each in hosted.group.members.values()
+        }
+    else:
+        targets = hosted.consumers.target
+        assigned = {each: targets.get(each, NO_ASSIGNMENT) for each in hosted.consumers.members}
+    return {
+        member_id: frozenset(
+            TopicPartition(image.topic_names_by_id.get(topic_id, str(topic_id)), number)
+            for topic_id, numbers in assignment.items()
+            for number in numbers
+        )
+        for member_id, assignment in assigned.items()
+    }
 
 
 def has_read_everything(stage: Stage, reader: Reader, partition: TopicPartition) -> bool:

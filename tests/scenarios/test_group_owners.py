@@ -2,13 +2,21 @@
 
 from collections.abc import Mapping
 
+import attrs
+import pytest
+
 from replication.groups.rules.consumer_group.records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupEntry,
     CurrentTopicPartitions,
 )
 from replication.groups.rules.records import OffsetCommitValue, OffsetEntry
-from scenarios.checkers.group_owners import GroupRecord, mistakes_in_groups
+from scenarios.checkers.group_owners import (
+    GroupRecord,
+    SettlingGroup,
+    mistakes_in_groups,
+    waiting,
+)
 from scenarios.world.clients.witness import Began, Happening, Lost
 from storage.types import TopicPartition
 
@@ -67,6 +75,49 @@ def test_a_member_that_said_too_early_that_it_gave_a_partition_up_is_found() -> 
     records = [has("a", 1, 0), has("a", 2), has("b", 2, 0)]
     [wrong] = wrongs(records, began("a", 1), began("b", 2), Lost(reader="a"))
     assert wrong.startswith("given up early: t-0: b began in epoch 2, and a had it")
+
+
+def test_a_classic_member_that_said_too_early_that_it_gave_a_partition_up_is_found() -> None:
+    records = [has("a", 1, 0), has("a", 2), has("b", 2, 0)]
+    [wrong] = wrongs(records, began("a", -1), began("b", 2), Lost(reader="a"))
+    assert wrong.startswith("given up early: t-0: b began in epoch 2, and a had it")
+
+
+def test_a_group_that_was_downgraded_meanwhile_gives_its_partitions_anew() -> None:
+    records = [has("a", 1, 0), gone("a"), has("b", 3, 0)]
+    assert wrongs(records, began("a", -1), began("b", 3), Lost(reader="a")) == []
+
+
+T1 = TopicPartition("t", 1)
+A, B = frozenset({T0}), frozenset({T1})
+SETTLED = SettlingGroup(
+    group="g", state="Stable", target={"a": A, "b": B}, has={"a": A, "b": B}, partitions=A | B
+)
+
+
+@pytest.mark.parametrize(
+    ("group", "found"),
+    [
+        (SETTLED, []),
+        (attrs.evolve(SETTLED, state="Reconciling"), ["g is Reconciling"]),
+        (
+            attrs.evolve(SETTLED, has={"a": A, "b": frozenset()}),
+            ["b has nothing, and its target is t-1"],
+        ),
+        (attrs.evolve(SETTLED, has={"a": A}), ["g has the member b, which does not run"]),
+        (
+            attrs.evolve(SETTLED, target={"b": A | B}, has={"a": A, "b": A | B}),
+            ["a runs, and g has no such member"],
+        ),
+        (
+            attrs.evolve(SETTLED, target={"a": A}, has={"a": A}),
+            ["g has t-0 in its target, of t-0 t-1"],
+        ),
+    ],
+    ids=["settled", "not stable", "not given", "a ghost", "forgotten", "a partition is left"],
+)
+def test_what_members_wait_for_is_found(group: SettlingGroup, found: list[str]) -> None:
+    assert list(waiting(group)) == found
 
 
 def test_a_commit_that_goes_backwards_is_found() -> None:

@@ -18,7 +18,8 @@ leave m1 (or: leave m1 &)                   it ends in good order
 kill m1   pause m1   resume m1   cut m1 b1  as with nodes
 judge-clients                               an error if an answer they received is not true
 drain                                       wait until all that was sent has an outcome, all is
-                                            read and copied, and all our clients have ended
+                                            read and copied, every member of a group has what its
+                                            target says, and all our clients have ended
 """
 
 from collections.abc import Callable, Sequence
@@ -35,6 +36,7 @@ from scenarios.story.commands.produce import outcome_of
 from scenarios.story.expected_records import (
     everything_is_copied,
     everything_is_read,
+    members_that_wait,
     nothing_is_open,
     wrongs,
 )
@@ -213,9 +215,26 @@ async def drain(stage: Stage, words: Words, options: Options) -> list[str]:
     programs.drained |= programs.running.keys()
     await _eventually(stage, everything_is_copied, "everything is copied")
     await _eventually(stage, everything_is_read, "our consumers have read everything")
+    await _groups_settle(stage)
     await _have_ended(stage, list(programs.running.values()))
     await _end_open_transactions(stage)
     return []
+
+
+class MemberWaitsError(AssertionError):
+    """A member of a group waits although nothing has gone wrong for a long time."""
+
+    rule = "no member of a group waits for ever"
+
+
+async def _groups_settle(stage: Stage) -> None:
+    def are_settled(stage: Stage) -> bool:
+        return not members_that_wait(stage)
+
+    try:
+        await _eventually(stage, are_settled, MemberWaitsError.rule)
+    except NotInTimeError as error:
+        raise MemberWaitsError(f"{error}: {'; '.join(members_that_wait(stage))}") from error
 
 
 async def _end_open_transactions(stage: Stage) -> None:

@@ -1,5 +1,5 @@
 """Classic members in a consumer group, and groups that change their protocol: the cases of Kafka's
-GroupMetadataManagerTest about online migration.
+GroupMetadataManagerTest about online migration. The file is long because each case is short.
 """
 
 from typing import Any
