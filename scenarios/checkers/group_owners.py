@@ -1,10 +1,11 @@
-"""Checks of who owns a partition of a consumer group (KIP-848), and of what the group commits.
+"""Checks of consumer groups (KIP-848): who owns a partition, what is committed, and who waits.
 
     owned twice       the coordinator gave a partition to a member while another one had it, or had
                       not said yet that it gave it up
     given up early    a member said that it had given a partition up while its program still had it,
                       and the partition went to another member
     taken back        the log of committed offsets goes backwards
+    left behind       an upgrade lost a member of the classic group
     waiting           some time after the last fault, a member or a partition still waits
 
 The coordinator's log, `__consumer_offsets`, has every change of a group in order, and our members
@@ -22,7 +23,10 @@ member stays and has given it up.
 Rule 3: a member begins where its group has committed, so what is committed of a partition only
 grows. A commit that comes late, after the partition has gone, is refused.
 
-Rule 4: no member waits for ever. Once everything is well, the coordinator comes to know exactly the
+Rule 4: the members of a classic group are those of the consumer group that takes its place, but for
+those that had left since the classic group was written. A static member is known by its instance id.
+
+Rule 5: no member waits for ever. Once everything is well, the coordinator comes to know exactly the
 members that run, and each of them has what its target assignment says, by the coordinator's state
 and by its own; together they have every partition.
 """
@@ -35,13 +39,15 @@ import attrs
 from replication.groups.rules.consumer_group.records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupEntry,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataValue,
     CurrentTopicPartitions,
 )
-from replication.groups.rules.records import OffsetEntry
+from replication.groups.rules.records import GroupEntry, GroupMetadataValue, OffsetEntry
 from scenarios.world.clients.witness import Began, Happening, Lost
 from storage.types import Offset, TopicId, TopicPartition
 
-GroupRecord: TypeAlias = ConsumerGroupEntry | OffsetEntry
+GroupRecord: TypeAlias = ConsumerGroupEntry | GroupEntry | OffsetEntry
 Owned: TypeAlias = frozenset[tuple[TopicId, int]]
 
 _NOTHING_OWNED: Final[Owned] = frozenset()
@@ -112,7 +118,7 @@ def changes_of(records: Sequence[GroupRecord]) -> Iterator[tuple[str, OwnerChang
     owned: dict[tuple[str, str], Owned] = {}
     for each in records:
         if (
-            isinstance(each, OffsetEntry)
+            not isinstance(each, ConsumerGroupEntry)
             or each.kind is not ConsumerGroupCurrentMemberAssignmentValue
         ):
             continue
@@ -187,15 +193,47 @@ def taken_back(records: Sequence[GroupRecord]) -> Iterator[str]:
         committed[at] = offset
 
 
+def left_behind(records: Sequence[GroupRecord], left: Collection[str]) -> Iterator[str]:
+    """Yield the members that an upgrade has lost; `left` are the ids of those that had left.
+
+    An upgrade writes the tombstone of the classic group, each member, and then the group.
+    """
+    classic: dict[str, dict[str, str]] = {}
+    expected: dict[str, dict[str, str]] = {}
+    for each in records:
+        match each:
+            case GroupEntry(group, GroupMetadataValue() as value):
+                classic[group] = {
+                    member.group_instance_id or member.member_id: member.member_id
+                    for member in value.members
+                }
+            case GroupEntry(group, None):
+                expected[group] = classic.pop(group, {})
+            case ConsumerGroupEntry(
+                group, _, member_id, ConsumerGroupMemberMetadataValue() as value
+            ):
+                expected.get(group, {}).pop(value.instance_id or member_id, None)
+            case ConsumerGroupEntry(group, _, _, ConsumerGroupMetadataValue()):
+                lost = set(expected.pop(group, {}).values()).difference(left)
+                yield from (f"{group} lost {member_id}" for member_id in sorted(lost))
+            case _:
+                pass
+
+
 def mistakes_in_groups(
     records: Sequence[GroupRecord],
     happened: Mapping[TopicPartition, Sequence[Happening]],
     topic_ids: Mapping[str, TopicId],
+    left: Collection[str] = (),
 ) -> list[str]:
-    """Return the mistakes in the groups of one partition of `__consumer_offsets`."""
+    """Return the mistakes in the groups of one partition of `__consumer_offsets`.
+
+    `left` are the ids of the members that have left a classic group, or were removed from it.
+    """
     return [
         *(f"owned twice: {each}" for each in owned_twice(records)),
         *(f"taken back: {each}" for each in taken_back(records)),
+        *(f"left behind: {each}" for each in left_behind(records, left)),
         *(
             f"given up early: {partition}: {each}"
             for partition, events in sorted(happened.items())

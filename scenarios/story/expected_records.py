@@ -13,6 +13,7 @@ are held back until its marker comes, and are kept or dropped as that says.
 
 from collections.abc import Iterator, Sequence
 
+from replication.events import GroupMemberLeft
 from replication.groups.rules import records as groups
 from replication.groups.rules.consumer_group import records as consumer_groups
 from replication.groups.rules.consumer_group.group import NO_ASSIGNMENT
@@ -299,12 +300,10 @@ def _wrongs_in_groups(stage: Stage, partition: TopicPartition) -> list[str]:
         if each.topic not in stage.remade
         and (topic_id := stage.cluster.image.topic_id(each.topic)) is not None
     }
-    return mistakes_in_groups(records, happened, topic_ids)
+    events = (entry.event for entry in stage.world.trace.entries)
+    left = {each.member for each in events if isinstance(each, GroupMemberLeft)}
+    return mistakes_in_groups(records, happened, topic_ids, left)
 
 
 def _group_record(record: Record) -> GroupRecord | None:
-    found = consumer_groups.parse(record.key, record.value)
-    if found is not None:
-        return found
-    entry = groups.parse(record.key, record.value)
-    return entry if isinstance(entry, groups.OffsetEntry) else None
+    return consumer_groups.parse(record.key, record.value) or groups.parse(record.key, record.value)

@@ -8,9 +8,17 @@ import pytest
 from replication.groups.rules.consumer_group.records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupEntry,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataValue,
     CurrentTopicPartitions,
 )
-from replication.groups.rules.records import OffsetCommitValue, OffsetEntry
+from replication.groups.rules.records import (
+    GroupEntry,
+    GroupMetadataMember,
+    GroupMetadataValue,
+    OffsetCommitValue,
+    OffsetEntry,
+)
 from scenarios.checkers.group_owners import (
     GroupRecord,
     SettlingGroup,
@@ -86,6 +94,39 @@ def test_a_classic_member_that_said_too_early_that_it_gave_a_partition_up_is_fou
 def test_a_group_that_was_downgraded_meanwhile_gives_its_partitions_anew() -> None:
     records = [has("a", 1, 0), gone("a"), has("b", 3, 0)]
     assert wrongs(records, began("a", -1), began("b", 3), Lost(reader="a")) == []
+
+
+def classic(*members: tuple[str, str | None]) -> GroupRecord:
+    listed = [
+        GroupMetadataMember(member_id=each, group_instance_id=instance)
+        for each, instance in members
+    ]
+    return GroupEntry("g", GroupMetadataValue(members=listed))
+
+
+def upgraded(**members: str | None) -> list[GroupRecord]:
+    return [
+        GroupEntry("g", None),
+        *(
+            ConsumerGroupEntry("g", type(value), each, value)
+            for each, instance in members.items()
+            for value in [ConsumerGroupMemberMetadataValue(instance_id=instance)]
+        ),
+        ConsumerGroupEntry(
+            "g", ConsumerGroupMetadataValue, "", ConsumerGroupMetadataValue(epoch=3)
+        ),
+    ]
+
+
+def test_a_member_that_an_upgrade_loses_is_found() -> None:
+    before = classic(("a", None), ("b", None))
+    assert wrongs([before, *upgraded(a=None, b=None, c=None)]) == []
+    assert wrongs([before, *upgraded(a=None, c=None)]) == ["left behind: g lost b"]
+
+
+def test_a_member_that_has_left_or_has_another_id_is_not_lost() -> None:
+    records = [classic(("a", None), ("b", "one")), *upgraded(d="one")]
+    assert mistakes_in_groups(records, {}, IDS, left={"a"}) == []
 
 
 T1 = TopicPartition("t", 1)
