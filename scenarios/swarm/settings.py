@@ -40,7 +40,7 @@ TAKES_PART = 0.6
 """The share of those that have a kind of client."""
 GROUPS_TAKE_PART = 0.85
 """The share of those that have a group: its coordinator is what they test beside the clients."""
-GROUPS = ("classic", "consumer", "consumer", "mixed", "mixed")
+GROUPS = ("classic", "consumer", "mixed", "mixed", "mixed")
 """The protocols of the members of a group: the classic one, KIP-848, or both."""
 LEAST_TO_SHARE = 2
 """The least partitions of a topic that a group of KIP-848 reads: one has nothing to share."""
