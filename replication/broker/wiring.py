@@ -158,8 +158,10 @@ class Wiring:
         register_gauges(self.metrics, coordinator)
         return coordinator
 
-    def consumers(self, groups: GroupCoordinator, metadata: MetadataCache) -> ConsumerGroups:
-        config = self.config
+    def consumers(
+        self, groups: GroupCoordinator, metadata: MetadataCache, replica_manager: ReplicaManager
+    ) -> ConsumerGroups:
+        config, dynamic = self.config, replica_manager.config
         settings = ConsumerGroupSettings(
             max_size=config.group_consumer_max_size,
             classic_max_size=config.group_max_size,
@@ -172,7 +174,7 @@ class Wiring:
             settings=settings,
             regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
             config_of=lambda group_id: GroupConfig.in_force(
-                metadata.image.group_configs.get(group_id, {}), config
+                metadata.image.group_configs.get(group_id, {}), dynamic.current
             ),
         )
 
@@ -299,7 +301,7 @@ class Wiring:
             logs=logs,
             replica_manager=replica_manager,
             groups=groups,
-            consumers=self.consumers(groups, metadata),
+            consumers=self.consumers(groups, metadata, replica_manager),
             transactions=transactions,
             verification=self.verification(replica_manager, questions),
             fetch_sessions=FetchManager(sessions),

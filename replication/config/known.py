@@ -64,7 +64,8 @@ IGNORED_PREFIXES = (
 # besides the keys that a topic can override and the keys without effect.
 DYNAMIC = frozenset(
     """
-    follower.replication.throttled.rate leader.replication.throttled.rate
+    follower.replication.throttled.rate group.consumer.assignment.interval.ms
+    leader.replication.throttled.rate
     log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.io.buffer.load.factor
     log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second log.cleaner.threads
     max.connections max.connections.per.ip max.connections.per.ip.overrides

@@ -26,7 +26,7 @@ from replication.wire.incremental_alter_configs import (
 )
 from scenarios.world.world import World
 from tests.replication.broker.stage import Stage, played_in
-from tests.replication.groups.test_consumer_groups import Consumer, reading
+from tests.replication.groups.test_consumer_groups import Consumer, reading, settle
 
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 ASSIGNMENT = "consumer.assignment.interval.ms"
@@ -44,14 +44,17 @@ def configured(world: World) -> AbstractAsyncContextManager[Stage]:
 
 
 async def altered(
-    stage: Stage, *changes: tuple[str, int, str | None], group: str = "g"
+    stage: Stage,
+    *changes: tuple[str, int, str | None],
+    group: str = "g",
+    kind: ConfigResourceType = GROUP,
 ) -> ErrorCode:
     configs = [
         IncrementalAlterableConfig(name=name, config_operation=operation, value=value)
         for name, operation, value in changes
     ]
     resource = IncrementalAlterConfigsResource(
-        resource_type=GROUP, resource_name=group, configs=configs
+        resource_type=kind, resource_name=group, configs=configs
     )
     request = IncrementalAlterConfigsRequest(resources=[resource])
     answer = await stage.client.ask(stage.address(1), request)
@@ -107,6 +110,27 @@ async def test_a_group_has_its_own_session_and_heartbeats(stage: Stage) -> None:
     assert (await a.heartbeat(a.generation)).heartbeat_interval_ms == 5000
     await stage.client.seams.clock.sleep(8)
     assert await a.beats() is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@played_in(configured)
+async def test_the_interval_of_assignments_can_be_set_while_brokers_run(stage: Stage) -> None:
+    a, b = Consumer(stage, member_id="a"), Consumer(stage, member_id="b")
+    await a.joins("t")
+    everywhere = partial(altered, stage, group="", kind=ConfigResourceType.BROKER)
+    assert (
+        await everywhere(("group.consumer.assignment.interval.ms", SET, "3000")) is ErrorCode.NONE
+    )
+    await stage.client.seams.clock.sleep(1)
+    assert (await values(stage))[ASSIGNMENT] == (
+        "3000",
+        ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+    )
+    await b.joins("t")
+    shown = await a.shown()
+    assert shown.assignment_epoch < shown.group_epoch
+    await stage.client.seams.clock.sleep(3)
+    await settle(a, b)
+    assert len(a.has) == len(b.has)
 
 
 @played_in(configured)
