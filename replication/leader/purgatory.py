@@ -79,8 +79,9 @@ class _Watch(Generic[Key]):
 
     def wake(self) -> None:
         self.leaves = True
-        if self.go_on is not None:
-            self.go_on()
+        if (go_on := self.go_on) is not None:
+            self.go_on = None  # it refers to this watch: a cycle for the garbage collector
+            go_on()
 
     def run_out(self) -> None:
         if not self.leaves:
@@ -157,7 +158,7 @@ class Purgatory(Generic[Key]):
         watch = self._waiting.get(operation)
         if watch is None or watch.alarm is None:
             return False
-        watch.leaves = True
+        watch.leaves, watch.go_on = True, None
         watch.alarm.call_off()
         self._forget(watch)
         return True

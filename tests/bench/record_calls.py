@@ -12,8 +12,8 @@ version of Python, even on a busy machine.
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -52,8 +52,9 @@ class CallsByFile:
             sys.setprofile(None)
 
 
-async def calls_of_records() -> dict[tuple[str, str], float]:
-    """Return the calls for one record, by (file, function); C functions begin with `-> `."""
+@asynccontextmanager
+async def warm_asker() -> AsyncIterator[Asker]:
+    """Start three brokers, and an asker that has sent its first records."""
     async with open_cluster(brokers=3) as cluster:
         await trio.to_thread.run_sync(create_topic, cluster.bootstrap_servers)
         host, _, port = cluster.bootstrap_list[LEADER - 1].rpartition(":")
@@ -61,9 +62,15 @@ async def calls_of_records() -> dict[tuple[str, str], float]:
             await trio.to_thread.run_sync(asker.wait_until, acknowledged)
             await cluster.until(lambda: _all_in_sync(cluster.partition(TOPIC, 0)))
             await trio.to_thread.run_sync(asker.times, WARM_UP)
-            calls = CallsByFile()
-            with calls.counting():
-                batches = await trio.to_thread.run_sync(_ask_in_batches, asker, calls)
+            yield asker
+
+
+async def calls_of_records() -> dict[tuple[str, str], float]:
+    """Return the calls for one record, by (file, function); C functions begin with `-> `."""
+    async with warm_asker() as asker:
+        calls = CallsByFile()
+        with calls.counting():
+            batches = await trio.to_thread.run_sync(_ask_in_batches, asker, calls)
     quiet = sorted(batches, key=Counter.total)[BATCHES // 4]
     return {function: count / RECORDS for function, count in quiet.items()}
 
