@@ -9,6 +9,7 @@ modules of its roles are imported.
                               (`steering`)
 """
 
+import gc
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -87,6 +88,7 @@ def command(
     served = MetricsServer(metrics)
     sink = fan_out(sink, *served.sinks(broker=config.node_id if config.is_broker else None))
     until = end_of_input if stop_at_end_of_input else None
+    gc.freeze()  # what is imported lives as long as the process; a full collection would walk it
     trio.run(partial(run_node, config, sink, served, steered=steering, until=until))
 
 
