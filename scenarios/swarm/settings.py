@@ -31,7 +31,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 
 from scenarios.swarm.faults import FAULTS, GROUP_FAULTS, FaultKind
-from scenarios.swarm.situation import Situation
+from scenarios.swarm.situation import Situation, room
 from storage.types import TopicPartition
 
 TAKE_PART = 0.25
@@ -177,6 +177,8 @@ class OurClients:
                 yield line
         if "copier" in self.kinds:
             yield f"wait whole {COPY}"
+        if self.has_consumer_group and (roles := room(situation)):  # nobody joins after this
+            yield f"grow t {roles['count']} {roles['some replicas']}"
         yield "drain"
 
     def judgement(self) -> Iterator[str]:
