@@ -3,6 +3,12 @@
 from tests.mutants.mutant import Edit, Mutant
 
 RECONCILIATION = "replication.groups.rules.consumer_group.reconciliation"
+HEARTBEAT = "replication.groups.rules.consumer_group.heartbeat"
+SESSIONS = "replication.groups.rules.consumer_group.sessions"
+STEPS = "replication.groups.rules.consumer_group.membership"
+STATE = "replication.groups.rules.consumer_group.group"
+MIGRATION = "replication.groups.rules.consumer_group.migration"
+COMMITTED = "replication.groups.commits"
 SHARD = "replication.groups.shard"
 CONSUMERS = "replication.groups.consumers"
 PROTOCOL = "replication.client.consumer.group.consumer_protocol"
@@ -22,7 +28,133 @@ MUTANTS = (
         ),
         without_it="two members read a partition at once",
         source="CurrentAssignmentBuilder.computeNextAssignment",
-        caught_by=f"{TESTS}a_partition_is_given_up_only_when_the_listener_has_returned",
+    ),
+    Mutant(
+        "a member with another epoch is fenced",
+        (
+            Edit(
+                HEARTBEAT,
+                "    if epoch == member.member_epoch:\n        return None\n    is_late",
+                "    if epoch > JOIN_EPOCH:\n        return None\n    is_late",
+            ),
+        ),
+        without_it="a member that was given other partitions meanwhile goes on with those of before",
+        source="GroupMetadataManager.throwIfConsumerGroupMemberEpochIsInvalid",
+        caught_by="tests/replication/groups/consumer_group/test_consumer_heartbeat.py"
+        "::test_a_member_with_another_epoch_is_fenced",
+    ),
+    Mutant(
+        "a session ends",
+        (
+            Edit(
+                SESSIONS,
+                "[TimeLimit.SESSION][member_id] = now_ms + session_timeout_ms\n",
+                "[TimeLimit.SESSION][member_id] = now_ms + session_timeout_ms * 1_000\n",
+            ),
+        ),
+        without_it="what a member had that is gone is read by nobody",
+        source="GroupMetadataManager.scheduleConsumerGroupSessionTimeout",
+    ),
+    Mutant(
+        "a topic that has changed is assigned anew",
+        (
+            Edit(
+                STEPS,
+                "    if raises or conditions.image_changed:\n",
+                "    if raises:\n",
+            ),
+        ),
+        without_it="nobody reads the partitions that were added",
+        source="GroupMetadataManager.consumerGroupHeartbeat, hasMetadataExpired",
+    ),
+    Mutant(
+        "a coordinator that takes over knows the target",
+        (
+            Edit(
+                STATE,
+                "    else:\n        group.apply(entry)\n",
+                "    elif entry.kind is not ConsumerGroupTargetAssignmentMemberValue:\n"
+                "        group.apply(entry)\n",
+            ),
+        ),
+        without_it="it knows no target of members that have come to it, and takes their partitions",
+        source="GroupMetadataManager.replay",
+    ),
+    Mutant(
+        "an upgraded group keeps its members",
+        (
+            Edit(
+                MIGRATION,
+                "_upgraded(classic, each) for each in classic.members.values()]\n",
+                "_upgraded(classic, each) for each in classic.members.values()][1:]\n",
+            ),
+        ),
+        without_it="a member reads on what is given to another one",
+        source="ConsumerGroup.fromClassicGroup",
+    ),
+    Mutant(
+        "an upgraded group keeps its offsets",
+        (
+            Edit(
+                CONSUMERS,
+                "            hosted.consumers = change.group\n",
+                "            hosted.offsets = type(hosted.offsets)()\n"
+                "            hosted.consumers = change.group\n",
+            ),
+        ),
+        without_it="its members read everything again",
+        source="GroupMetadataManager.convertToConsumerGroup",
+    ),
+    Mutant(
+        "an upgraded group takes a target of its own",
+        (
+            Edit(
+                MIGRATION,
+                "epoch=classic.generation, metadata_hash=NOT_LOOKED_AT))\n",
+                "epoch=classic.generation, metadata_hash=of_topics(\n"
+                "        change.group.subscribed_topics(), conditions.image\n"
+                "    )))\n",
+            ),
+            Edit(
+                MIGRATION,
+                "from replication.metadata.rules.image import MetadataImage\n",
+                "from replication.metadata.rules.image import MetadataImage\n"
+                "from replication.groups.rules.consumer_group.target import"
+                " metadata_hash as of_topics\n",
+            ),
+        ),
+        without_it="nobody reads what the classic group had not assigned: swarm, seed 351",
+        source="docs/found.md",
+        caught_by="tests/replication/groups/consumer_group/test_classic_members.py"
+        "::test_a_static_member_that_upgrades_its_group_has_a_new_target",
+    ),
+    Mutant(
+        "a fenced member commits nothing",
+        (
+            Edit(
+                STEPS,
+                "        return ErrorCode.UNKNOWN_MEMBER_ID\n    if from_old_client",
+                "        return ErrorCode.NONE\n    if from_old_client",
+            ),
+        ),
+        without_it="it overwrites what the next owner has committed",
+        source="ConsumerGroup.validateOffsetCommit",
+        caught_by="tests/replication/groups/consumer_group/test_consumer_group.py"
+        "::test_a_commit_names_a_member_and_its_epoch",
+    ),
+    Mutant(
+        "a commit that is in the log counts",
+        (
+            Edit(
+                COMMITTED,
+                "    if submission.is_in_log:\n",
+                "    if submission.error is ErrorCode.NONE:\n",
+            ),
+        ),
+        without_it="its coordinator does not know what the next one will know: swarm, seed 95",
+        source="docs/found.md",
+        caught_by="tests/replication/groups/test_groups.py"
+        "::test_a_commit_that_was_replicated_too_late_is_there",
     ),
     Mutant(
         "a member gives a partition up after its program has",
