@@ -254,7 +254,7 @@ async def leading(count: int) -> AsyncIterator[tuple[Node, Server]]:
             logs=node.logs,
             replica_manager=node.manager,
             groups=groups,
-            consumers=wiring.consumers(groups, metadata),
+            consumers=wiring.consumers(groups, metadata, node.manager),
             transactions=transactions,
             verification=wiring.verification(
                 node.manager, wiring.questions(metadata, transactions)
