@@ -1,4 +1,4 @@
-"""What the whole cluster has: features, the controller's quorum, client quotas, configured resources.
+"""Requests about the whole cluster: features, the quorum, client quotas, configured resources.
 
 The values that these functions return stand beside them.
 """

@@ -141,7 +141,7 @@ class GroupMember:
     client_id: str
     host: str
     metadata: bytes = b""
-    """What the member of a classic group said when it joined, as its protocol encodes it."""
+    """The subscription that a member of a classic group joined with, as its protocol encodes it."""
     assignment: bytes = b""
     """The assignment in a classic group, as its protocol encodes it."""
     partitions: tuple[TopicPartition, ...] = ()

@@ -16,7 +16,7 @@ from tests.bench.kafka.sides import RivalCluster, pids
 RECORD_BYTES = (100, 1024)
 MOST_RECORDS = 500_000
 WARM_BYTES = 1024**3
-"""What three replicas of the records and the client's own memory come to."""
+"""The bytes of three replicas of the records and of the client's own memory."""
 ROTATED = ([1, 2, 3], [2, 3, 1], [3, 1, 2])
 
 

@@ -1,4 +1,4 @@
-"""What a member's request does to its group, whichever protocol the member speaks.
+"""The changes that a member's request makes to its group, by either protocol.
 
     the member of the request ──> enter: what it says of itself, the group epoch
                                   retarget: the target assignment of that epoch
@@ -63,7 +63,7 @@ class ConsumerGroupSettings:
 
 @attrs.frozen
 class Conditions:
-    """What decides a change beside the group itself: metadata, settings, and the wall clock."""
+    """The conditions of a change beside the group itself: metadata, settings, and the wall clock."""
 
     image: MetadataImage
     settings: ConsumerGroupSettings

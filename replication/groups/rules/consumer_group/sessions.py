@@ -21,7 +21,7 @@ from replication.groups.rules.consumer_group.group import (
 
 
 class TimeLimit(enum.Enum):
-    """What a member has to do in time; the values say what became of it."""
+    """The time limits that a member has; each value names the outcome of one that has passed."""
 
     SESSION = "its session has expired"
     REVOKE = "it did not revoke its partitions in time"

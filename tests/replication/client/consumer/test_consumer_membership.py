@@ -1,4 +1,4 @@
-"""What the heartbeats of a member of the new protocol say, and what responses make of it."""
+"""The heartbeats of a member of the new protocol, and the effects of their responses."""
 
 from typing import Any
 

@@ -89,9 +89,9 @@ class ConsumerMembership:
     state: ConsumerMembershipState = ConsumerMembershipState.OUT
     member_epoch: int = JOIN_EPOCH
     target: OwnedPartitions = _NO_PARTITIONS
-    """What the coordinator wants the member to have."""
+    """The partitions that the coordinator assigns to the member."""
     owned: OwnedPartitions = _NO_PARTITIONS
-    """What the program has, as the next heartbeat says it."""
+    """The partitions that the program has, as the next heartbeat names them."""
     failures: int = 0
     """The number of heartbeats in a row that got no useful answer."""
     topics: frozenset[str] = frozenset()
