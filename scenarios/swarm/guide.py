@@ -49,8 +49,9 @@ NEEDED: Mapping[str, frozenset[str]] = {
     "a classic group became a consumer group, and kept its members": MIXED,
     "a consumer group became a classic one, and kept its members": MIXED,
 }
-"""The ingredients of a plan that may reach a marker: faults, kinds of clients, settings. The markers that
-are not named here are reached soon by any seeds.
+"""The ingredients of a plan that may reach a marker: faults, kinds of clients, settings.
+
+The markers that are not named here are reached soon by any seeds.
 """
 
 

@@ -170,7 +170,7 @@ def asked(records: int, pause: float) -> list[tuple[float, float]]:
             asker.wait_until(acknowledged)
             asker.times(WARM_UP)
             for _ in range(records):
-                time.sleep(pause)
+                time.sleep(pause)  # the rate that was asked for
                 begin = time.monotonic_ns() / 1000
                 asker.ask()
                 moments.append((begin, time.monotonic_ns() / 1000))
