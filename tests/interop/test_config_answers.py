@@ -215,8 +215,8 @@ STRICTER_HERE: Final = frozenset(
 )
 STRICTER_THERE: Final = frozenset(
     """
-    log.cleaner.dedupe.buffer.size log.cleanup.policy log.local.retention.ms
-    log.remote.copy.lag.ms log.segment.bytes
+    group.consumer.assignment.interval.ms log.cleaner.dedupe.buffer.size log.cleanup.policy
+    log.local.retention.ms log.remote.copy.lag.ms log.segment.bytes
     max.connection.creation.rate max.connections max.connections.per.ip metric.reporters
     segment.bytes
     """.split()  # noqa: SIM905
