@@ -41,6 +41,7 @@ from replication.config.listeners import (
     ListenerConfig,
     Voter,
     check_listeners,
+    is_routable,
 )
 from replication.config.security import (
     PROTOCOLS,
@@ -132,16 +133,72 @@ class BrokerConfig(SecurityKeys):
         expectation="names of listeners, separated by commas",
     )
     controller_quorum_voters: tuple[Voter, ...] = values(
-        "The node id and address of the controller. There is no quorum yet, so name one"
-        " controller only. A broker needs this key or `controller.quorum.bootstrap.servers`.",
+        "The node id and address of every controller that votes. A controller must be one of them,"
+        " and a node that is no controller must not. A broker needs this key or"
+        " `controller.quorum.bootstrap.servers`.",
         parse=Voter.parse,
         expectation="id@host:port, separated by commas",
     )
     controller_quorum_bootstrap_servers: tuple[HostPort, ...] = values(
-        "The address at which a broker finds the controller. The first address in the list is"
-        " used, and only when `controller.quorum.voters` is not set.",
+        "The addresses at which a node looks for the active controller. They are used only when"
+        " `controller.quorum.voters` is not set.",
         parse=HostPort.parse,
         expectation="host:port, separated by commas",
+    )
+    controller_quorum_election_timeout_ms: int = whole(
+        1000,
+        "The time in milliseconds that a controller waits for the votes of an election before it"
+        " begins another one.",
+        at_least=0,
+    )
+    controller_quorum_election_backoff_max_ms: int = whole(
+        1000,
+        "The longest time in milliseconds that a controller waits between two elections. The wait"
+        " is random and doubles with each lost election, so that candidates do not block each"
+        " other.",
+        at_least=0,
+    )
+    controller_quorum_fetch_timeout_ms: int = whole(
+        2000,
+        "The time in milliseconds without a successful fetch from the active controller after"
+        " which a voter begins an election. An active controller from which no majority fetches"
+        " for this time resigns.",
+        at_least=0,
+    )
+    controller_quorum_request_timeout_ms: int = whole(
+        2000,
+        "The time in milliseconds that a node waits for the answer of a controller in the quorum"
+        " before it asks again or asks another one.",
+        at_least=0,
+    )
+    controller_quorum_retry_backoff_ms: int = whole(
+        20,
+        "The time in milliseconds that a node waits before it repeats a request to the quorum"
+        " that has failed.",
+        at_least=0,
+    )
+    controller_quorum_append_linger_ms: int = whole(
+        25,
+        "The time in milliseconds that Kafka's active controller waits for more records before it"
+        " writes them to disk. It is accepted without effect: records are written at once, and"
+        " share a sync when they come together.",
+        at_least=0,
+    )
+    controller_quorum_auto_join_enable: bool = flag(
+        False,
+        "Whether a controller that is not a voter adds itself to the voters (KIP-853). Only a node"
+        " with the role `controller` may set it to true.",
+    )
+    controller_quorum_fetch_max_bytes: int = whole(
+        1_048_576,
+        "The number of bytes of the metadata log that a node fetches in one request. It is not a"
+        " hard limit: a larger first batch is sent whole.",
+        at_least=1,
+    )
+    controller_quorum_fetch_snapshot_max_bytes: int = whole(
+        1_048_576,
+        "The number of bytes of a metadata snapshot that a node fetches in one request.",
+        at_least=1,
     )
     socket_request_max_bytes: int = whole(
         104_857_600,
@@ -1173,10 +1230,7 @@ def _check_together(config: BrokerConfig) -> None:
         bool(config.process_roles), "process.roles is empty: expected broker, controller or both"
     )
     expect(bool(config.log_dirs), "log.dirs is empty: expected at least one directory")
-    expect(
-        len(config.controller_quorum_voters) <= 1,
-        "controller.quorum.voters names several controllers: expected one, there is no quorum yet",
-    )
+    _check_quorum(config)
     check_listeners(config.listeners, advertised=config.advertised_listeners)
     for each in config.listeners:
         if uses_sasl(protocol_of(each.name, config.listener_security_protocol_map)):
@@ -1188,4 +1242,31 @@ def _check_together(config: BrokerConfig) -> None:
         raise ConfigError(
             f"inter.broker.listener.name={config.inter_broker_listener}: expected one of the "
             f"listeners ({', '.join(names) or 'none'})"
+        )
+
+
+def _check_quorum(config: BrokerConfig) -> None:
+    """Check the keys of the quorum, and this node's place in it (KafkaConfig.validateValues)."""
+    voters = config.controller_quorum_voters
+    text = f"controller.quorum.voters={','.join(map(str, voters))}"
+    ids = {each.node_id for each in voters}
+    if len(ids) < len(voters):
+        raise ConfigError(f"{text}: expected each node id once")
+    if len({(each.host, each.port) for each in voters if each.port}) < sum(
+        bool(each.port) for each in voters
+    ):
+        raise ConfigError(f"{text}: expected each address once")
+    for each in voters:
+        if not is_routable(each.host):
+            raise ConfigError(f"{text}: expected hosts that others can reach")
+    if voters and config.is_controller and config.node_id not in ids:
+        raise ConfigError(f"{text}: expected node {config.node_id}, which is a controller")
+    if voters and not config.is_controller and config.node_id in ids:
+        raise ConfigError(f"{text}: node {config.node_id} is no controller, and cannot vote")
+    if config.is_controller and len(voters) > 1:
+        raise ConfigError(f"{text}: expected one controller, there is no quorum yet")
+    if config.controller_quorum_auto_join_enable and not config.is_controller:
+        raise ConfigError(
+            "controller.quorum.auto.join.enable=true: expected false for a node that is no"
+            " controller"
         )

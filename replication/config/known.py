@@ -21,12 +21,8 @@ IGNORED = frozenset(  # a block of text, because one key a line fills two screen
     client.quota.callback.class config.providers control.plane.listener.name
     controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
     controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
-    controller.quorum.append.linger.ms controller.quorum.auto.join.enable
-    controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
-    controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
-    controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms
-    controller.quorum.retry.backoff.ms controller.quota.window.num
-    controller.quota.window.size.seconds cordoned.log.dirs controller.socket.timeout.ms
+    controller.quota.window.num controller.quota.window.size.seconds cordoned.log.dirs
+    controller.socket.timeout.ms
     create.topic.policy.class.name default.api.timeout.ms
     delete.records.purgatory.purge.interval.requests
     early.start.listeners follower.fetch.last.tiered.offset.enable

@@ -57,10 +57,6 @@ class ListenerConfig:
     def __str__(self) -> str:
         return f"{self.name}://{HostPort(self.host, self.port)}"
 
-    @property
-    def is_routable(self) -> bool:
-        return self.host not in _NONROUTABLE
-
     @classmethod
     def parse(cls, text: str) -> "ListenerConfig":
         name, separator, address = text.partition("://")
@@ -98,5 +94,10 @@ def check_listeners(
         if len({each.name for each in given}) < len(given):
             raise ConfigError(f"{key}={','.join(map(str, given))}: expected each name once")
     for each in advertised:
-        if not each.is_routable or not each.host:
+        if not is_routable(each.host):
             raise ConfigError(f"advertised.listeners={each}: expected a host that others can reach")
+
+
+def is_routable(host: str) -> bool:
+    """Return whether other nodes can connect to `host`."""
+    return bool(host) and host not in _NONROUTABLE
