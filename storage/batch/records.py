@@ -476,15 +476,27 @@ def _skip_rest(data: Buffer, position: int, end: int, allowance: Allowance | Non
 
 
 class ControlRecordType(enum.IntEnum):
-    """The marker of a control batch: how its producer's transaction ended."""
+    """The type of a control record, which its key holds.
+
+    The first two end a transaction. The others are those of a metadata log and of its snapshots
+    (KIP-595, KIP-630, KIP-853).
+    """
 
     ABORT = 0
     COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+_ENDS_OF_TRANSACTIONS: Final = (ControlRecordType.ABORT, ControlRecordType.COMMIT)
 
 
 @attrs.frozen
 class EndTransactionMarker:
-    """The record of a control batch: how a transaction ended, and which coordinator said so."""
+    """The control record that ends a transaction: how, and which coordinator said so."""
 
     type: ControlRecordType
     coordinator_epoch: int
@@ -504,10 +516,8 @@ def encode_control_batch(
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
 ) -> bytes:
     """Return the batch that ends a producer's transaction."""
-    record = Record(
-        timestamp=timestamp,
-        key=_CONTROL_KEY.pack(0, marker.type),
-        value=_MARKER_VALUE.pack(0, marker.coordinator_epoch),
+    record = control_record(
+        marker.type, _MARKER_VALUE.pack(0, marker.coordinator_epoch), timestamp=timestamp
     )
     return encode_batch(
         [record],
@@ -520,14 +530,25 @@ def encode_control_batch(
     )
 
 
-def decode_control_record(record: Record) -> EndTransactionMarker | None:
-    """Return what a record of a control batch says; None for a type newer than this code."""
+def control_record(kind: ControlRecordType, value: bytes, *, timestamp: int) -> Record:
+    """Return a record for a control batch."""
+    return Record(timestamp=timestamp, key=_CONTROL_KEY.pack(0, kind), value=value)
+
+
+def control_type(record: Record) -> int:
+    """Return the type of a record of a control batch, which may be newer than this code."""
     if record.key is None or len(record.key) < _CONTROL_KEY.size:
         raise CorruptRecordError("a control record without a type")
     version, kind = _CONTROL_KEY.unpack_from(record.key)
     if version < 0:
         raise CorruptRecordError(f"a control record of version {version}")
-    if kind not in tuple(ControlRecordType):
+    return int(kind)
+
+
+def decode_control_record(record: Record) -> EndTransactionMarker | None:
+    """Return how a record of a control batch ends a transaction; None if it ends none."""
+    kind = control_type(record)
+    if kind not in _ENDS_OF_TRANSACTIONS:
         return None
     if record.value is None or len(record.value) < _MARKER_VALUE.size:
         raise CorruptRecordError("an end-of-transaction marker without a coordinator epoch")
@@ -536,8 +557,8 @@ def decode_control_record(record: Record) -> EndTransactionMarker | None:
 
 
 def read_marker(batch: Batch) -> EndTransactionMarker | None:
-    """Return the marker in a control batch; None where compaction has emptied it, or its type is
-    newer.
+    """Return the marker in a control batch; None where compaction has emptied it, or it ends no
+    transaction.
 
     Only the first record is read, as Kafka does. Raise CorruptRecordError where it does not parse,
     and ExpansionError where the batch inflates to more than a megabyte.

@@ -16,11 +16,7 @@ from storage.checkpoint import CleanShutdown, MetaProperties
 from storage.producers.snapshot import ProducerState
 from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
 
-# Of Kafka's control records, by type; the first two end transactions.
-_CONTROL_NAMES: Final = (
-    *(kind.name for kind in ControlRecordType),
-    *("LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS"),
-)
+_CONTROL_NAMES: Final = {kind.value: kind.name for kind in ControlRecordType}
 
 
 @attrs.frozen(kw_only=True)
@@ -61,8 +57,7 @@ class RecordEntry:
 
     @property
     def control_name(self) -> str:
-        kind = -1 if self.control_type is None else self.control_type
-        return _CONTROL_NAMES[kind] if 0 <= kind < len(_CONTROL_NAMES) else "UNKNOWN"
+        return _CONTROL_NAMES.get(-1 if self.control_type is None else self.control_type, "UNKNOWN")
 
 
 @attrs.frozen

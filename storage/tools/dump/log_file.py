@@ -29,6 +29,7 @@ from storage.batch.batch_stream import DamagedLogError
 from storage.batch.records import (
     MAX_DECOMPRESSED_SIZE,
     Record,
+    control_type,
     decode_control_record,
     decode_each,
     unpack,
@@ -169,9 +170,7 @@ def _record(path: str, batch: StoredBatch, record: Record, previous: Offset) -> 
 def _control_record(path: str, batch: StoredBatch, record: Record) -> Iterator[Entry]:
     try:
         marker = decode_control_record(record)
-        # The key is a version and a type, as decoding it has made sure.
-        kind = int.from_bytes((record.key or b"")[2:4], "big", signed=True)
-        yield RecordEntry(batch.header, record, kind, marker)
+        yield RecordEntry(batch.header, record, control_type(record), marker)
     except StorageError as error:
         yield RecordEntry(batch.header, record)
         yield Damage(path, batch.position, f"the control record {record.offset} here: {error}")

@@ -138,7 +138,10 @@ def _unwrap(annotation: Any) -> tuple[Any, bool, bool]:
 
 def ours(entity: Any, kind: type, version: int) -> Any:
     """Our object of class `kind` that says what kio's `entity` says."""
-    theirs = {field.name: getattr(entity, field.name) for field in dataclasses.fields(entity)}
+    theirs = {
+        field.name.replace("k_raft", "kraft"): getattr(entity, field.name)
+        for field in dataclasses.fields(entity)
+    }
     values = {}
     for field in fields_of(kind):
         if version not in field.wire.versions:

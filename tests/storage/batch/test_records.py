@@ -221,7 +221,7 @@ def test_garbage_records_are_corrupt_and_nothing_worse(
 # Control records.
 
 
-@pytest.mark.parametrize("kind", ControlRecordType)
+@pytest.mark.parametrize("kind", [ControlRecordType.ABORT, ControlRecordType.COMMIT])
 def test_a_transaction_marker_is_in_kafkas_bytes(kind: ControlRecordType) -> None:
     batch = encode_control_batch(
         EndTransactionMarker(kind, 7), timestamp=5, producer_id=1, producer_epoch=2, base_offset=9
