@@ -47,6 +47,7 @@ from replication.groups.coordinator import GroupCoordinator
 from replication.leader.partition import Partition
 from replication.metadata.cache import MetadataCache
 from replication.metadata.follower import MetadataFollower, metadata_fetcher
+from replication.metadata.log import MetadataLog
 from replication.metadata.rules.image import MetadataDelta, MetadataImage, delta_between
 from replication.metadata.rules.records import METADATA_PARTITION, METADATA_TOPIC_ID, Endpoint
 from replication.metadata.snapshots import SnapshotDue
@@ -321,13 +322,12 @@ class Broker:
             lambda: logs.get_or_create(METADATA_PARTITION, METADATA_TOPIC_ID, log_config)
         )
         followed = MetadataCache(self.seams.clock)
+        due = SnapshotDue(self.config.metadata_log_max_record_bytes_between_snapshots)
         follower = MetadataFollower(
-            log=log,
+            log=MetadataLog(log, self.seams, due),
             cache=followed,
             sink=self.sink,
             on_failure=self._fail,
-            offload=self.seams.offload,
-            snapshot_due=SnapshotDue(self.config.metadata_log_max_record_bytes_between_snapshots),
         )
         follower.recover()
         nursery.start_soon(follower.take_snapshots)

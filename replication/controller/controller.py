@@ -163,7 +163,7 @@ class Controller:
     @property
     def synced_image(self) -> MetadataImage:
         """The image of all synced decisions; an empty one before the controller listens."""
-        return self.log.synced_image if self.port else MetadataImage()
+        return self.log.committed_image if self.port else MetadataImage()
 
     @property
     def port(self) -> int:
@@ -377,7 +377,7 @@ class Controller:
             )
         if answer is None:
             return await self._carry_out(decide, self._partition_count(), decided)
-        await self.log.wait_until_synced(self.log.log_end_offset)
+        await self.log.wait_until_committed(self.log.log_end_offset)
         return answer
 
     async def answer_client(self, request: Any) -> Any:
@@ -435,7 +435,7 @@ class Controller:
             except ShortageError as error:
                 raise PeerUnavailableError(f"this controller cannot write now: {error}") from error
             end = self.log.log_end_offset
-        await self.log.wait_until_synced(end)
+        await self.log.wait_until_committed(end)
         if of_client and decision.records:
             await self._wait_for_brokers(end)
         return decision.answer

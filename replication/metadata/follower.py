@@ -18,12 +18,9 @@ Each node keeps its log short by itself, with snapshots (`snapshots.py`). A brok
 before the controller's log begins receives a snapshot of the missing records (`endpoint.py`).
 """
 
-import contextlib
 from collections.abc import Callable
-from functools import partial
 
 import attrs
-import trio
 
 from replication.errors import ErrorCode, KafkaError, MetadataError, PeerUnavailableError
 from replication.events import EventSink, MetadataApplied
@@ -35,22 +32,15 @@ from replication.follower.rules.fetch_state import (
 )
 from replication.metadata.cache import MetadataCache
 from replication.metadata.endpoint import MetadataEndpoint
-from replication.metadata.rules.image import MetadataImage, apply_batches
+from replication.metadata.log import MetadataLog
+from replication.metadata.rules.image import MetadataImage
 from replication.metadata.rules.records import METADATA_PARTITION, METADATA_TOPIC_ID
-from replication.metadata.snapshots import (
-    Snapshot,
-    SnapshotDue,
-    SnapshotFile,
-    batches_after,
-    cut_below,
-)
+from replication.metadata.snapshots import Snapshot
 from replication.metrics import MetricsRegistry
-from replication.net.seams import Offload, Seams
-from replication.steps import STEP
+from replication.net.seams import Seams
 from replication.wire.fetch import PartitionData
-from storage.errors import KafkaStorageError, ShortageError
+from storage.errors import KafkaStorageError
 from storage.log.append import LogAppendInfo
-from storage.log.log import Log
 from storage.types import (
     NO_LEADER_EPOCH,
     LeaderEpoch,
@@ -65,126 +55,78 @@ BACKOFF_MS = 100  # a broker without its controller looks for it more often than
 
 @attrs.define(eq=False, repr=False, kw_only=True)
 class MetadataFollower:
-    """The broker's copy of the metadata log, as a fetcher sees it (`FollowedReplicas`)."""
+    """A replica of the metadata log, as a fetcher sees it (`FollowedReplicas`)."""
 
-    log: Log
+    log: MetadataLog
     cache: MetadataCache
     sink: EventSink
     on_failure: Callable[[Exception], None]
     """Called when the copy cannot be kept: the disk fails, or only a newer release knows a record."""
-    offload: Offload
-    snapshot_due: SnapshotDue = attrs.field(factory=SnapshotDue)
-    snapshot: Snapshot | None = attrs.field(default=None, init=False)
-    """The snapshot of everything below the log start offset."""
-    _snapshot_file: SnapshotFile = attrs.field(init=False)
-    _image: MetadataImage = attrs.field(factory=MetadataImage, init=False)
-    _is_whole: bool = attrs.field(default=True, init=False)
-    _cuts: int = attrs.field(default=0, init=False)
-    _controllers_end: Offset = attrs.field(default=0, init=False)
-    """The high watermark of the controller's log, as of the last fetch."""
-    _one_snapshot_at_a_time: trio.Lock = attrs.field(factory=trio.Lock, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._snapshot_file = SnapshotFile.beside(self.log.local.file_system, self.log.directory)
 
     def recover(self) -> None:
         """Build the image from the local copy at the start."""
-        with contextlib.suppress(MetadataError):  # a broken snapshot is ignored: it is sent again
-            self.snapshot = self._snapshot_file.read()
-        log = self.log
-        if log.log_start_offset > self._begins_at:
-            self._start_anew()  # the records between are lost
-        elif log.log_end_offset < self._begins_at:
-            log.truncate_fully_and_start_at(self._begins_at)
-        log.update_high_watermark(log.log_end_offset)  # the controller sends only synced records
-        log.increment_log_start_offset(self._begins_at)
-        self._is_whole = True  # no newer image has been published yet
-        self._replay()
+        self.log.recover(may_start_anew=True)
+        self.cache.publish(self.log.committed_image)
 
-    @property
-    def _begins_at(self) -> Offset:
-        """The first offset that the log itself must hold."""
-        return 0 if self.snapshot is None else self.snapshot.end_offset
+    def _show(self, before: MetadataImage) -> None:
+        """Publish the image, unless it is still `before`, or incomplete.
 
-    def _replay(self) -> None:
-        image = MetadataImage() if self.snapshot is None else self.snapshot.image
-        while image.offset + 1 < self.log.log_end_offset:
-            image = apply_batches(image, batches_after(self.log, image))
-        self._take_up(image)
-
-    def _take_up(self, image: MetadataImage) -> None:
-        self._image = image
-        if self._is_whole:
+        What was published stays until a copy that was begun anew is complete again: with an image
+        of half the topics this broker would delete the others.
+        """
+        image = self.log.committed_image
+        if image is not before and self.log.is_whole:
             self.cache.publish(image)
 
-    def _start_anew(self) -> None:
-        """Drop the copy. The published image stays until the copy is complete again: with an
-        image of half the topics this broker would delete the others.
-        """
-        self._cuts += 1
-        self._is_whole = False
-        self.snapshot = None
-        try:
-            self._snapshot_file.remove()
-        except OSError as error:
-            raise self.log.fail(error) from error
-        self.log.truncate_fully_and_start_at(0)
-        self._image = MetadataImage()
-
-    # Snapshots.
+    def _show_applied(self, before: MetadataImage) -> None:
+        image = self.log.committed_image
+        self._show(before)
+        if image.offset > before.offset:
+            self.sink(
+                MetadataApplied(
+                    offset=image.offset + 1,
+                    leader_epoch=image.leader_epoch,
+                    records=image.offset - before.offset,
+                )
+            )
 
     async def install(self, snapshot: Snapshot) -> None:
         """Replace the copy by a snapshot of the controller; raise KafkaStorageError if that fails."""
-        async with self._one_snapshot_at_a_time:
-            # A crash after this leaves a log without its snapshot, which the next start drops.
-            self._cuts += 1
-            self.log.truncate_fully_and_start_at(snapshot.end_offset)
-            try:
-                await self.offload(lambda: self._snapshot_file.replace(snapshot))
-            except OSError as error:
-                raise self.log.fail(error) from error
-            self.snapshot = snapshot
-            self._is_whole = True
-            self._take_up(snapshot.image)
+        before = self.log.committed_image
+        await self.log.install(snapshot)
+        self._show(before)
 
     async def take_snapshots(self) -> None:
-        """Take a snapshot whenever one is due, until cancelled."""
-        while True:
-            await self.snapshot_due.wait()
-            try:
-                await self.take_snapshot()
-            except ShortageError:
-                continue  # until as much has been written again
-            except OSError as error:
-                self.on_failure(self.log.fail(error))
-            except KafkaStorageError as error:
-                self.on_failure(error)
+        """Take a snapshot whenever one is due, until cancelled or the disk fails."""
+        try:
+            await self.log.take_snapshots()
+        except KafkaStorageError as error:
+            self.on_failure(error)
 
-    async def take_snapshot(self) -> None:
-        self.snapshot_due.begun()
-        async with self._one_snapshot_at_a_time:
-            image, cuts = self._image, self._cuts
-            if not self._is_whole or image.offset < self._begins_at:
-                return
-            snapshot = await self.offload(lambda: self._snapshot_file.write(image))
-            # A broker that was killed meanwhile has no disk any more.
-            await trio.lowlevel.checkpoint_if_cancelled()
-            if cuts != self._cuts:
-                self._start_anew()  # it may contain records that were truncated
-                return
-            self.snapshot = snapshot
-            cut_below(self.log, snapshot.end_offset)
+    async def apply_appended(self) -> None:
+        """Apply the records that were too many to be applied when they were appended.
+
+        Raise PeerUnavailableError where that fails; the broker ends then.
+        """
+        before = self.log.committed_image
+        try:
+            await self.log.apply_committed()
+        except (KafkaStorageError, MetadataError) as error:
+            self.on_failure(error)
+            raise PeerUnavailableError(f"the metadata could not be applied: {error}") from error
+        self._show_applied(before)
+
+    def fail(self, error: Exception) -> None:
+        """End the broker: the snapshot of the controller cannot be kept."""
+        self.on_failure(error)
 
     # The methods of `FollowedReplicas`.
 
     def latest_epoch(self, partition: TopicPartition) -> LeaderEpoch | None:
-        latest = self._hosted(partition).latest_epoch
-        if latest is None and self.snapshot is not None:
-            return self.snapshot.id.leader_epoch
-        return latest
+        return self._hosted(partition).latest_epoch
 
     def log_start_offset(self, partition: TopicPartition) -> Offset:
-        return self._hosted(partition).log_start_offset
+        return self._hosted(partition).log.log_start_offset
 
     def log_end_offset(self, partition: TopicPartition) -> Offset:
         return self._hosted(partition).log_end_offset
@@ -193,16 +135,14 @@ class MetadataFollower:
         return self._hosted(partition).high_watermark
 
     def end_offset_for_epoch(self, partition: TopicPartition, epoch: LeaderEpoch) -> OffsetAndEpoch:
-        return self._hosted(partition).end_offset_for_epoch(epoch)
+        return self._hosted(partition).log.end_offset_for_epoch(epoch)
 
     def truncate_to(self, partition: TopicPartition, offset: Offset, *, completed: bool) -> None:
         del completed  # the rest is a prefix of the controller's log either way
         log = self._hosted(partition)
-        if offset < self._begins_at:
-            self._start_anew()
-        elif log.truncate_to(offset):
-            self._cuts += 1
-            self._replay()
+        before = log.committed_image
+        log.truncate_to(offset)
+        self._show(before)
 
     def truncate_fully_and_start_at(self, partition: TopicPartition, offset: Offset) -> None:
         """Do nothing: `MetadataEndpoint` installs the controller's snapshot.
@@ -222,54 +162,19 @@ class MetadataFollower:
         assert fetch_offset == log.log_end_offset, "a fetch continues the log it was made for"
         records = memoryview(b"") if data.records is None else data.records
         assert isinstance(records, memoryview), "an answer has its records in memory"
+        before = log.committed_image
         try:
-            info = log.append_as_follower(records)
-            log.update_high_watermark(min(data.high_watermark, log.log_end_offset))
-            self._controllers_end = data.high_watermark
-            if info.valid_bytes:
-                self.snapshot_due.appended(info.valid_bytes)
-                if log.log_end_offset - self._image.offset <= STEP:
-                    self._applied(apply_batches(self._image, records[: info.valid_bytes]))
+            info = log.append_fetched(records, high_watermark=data.high_watermark)
         except (KafkaStorageError, MetadataError) as error:
             self.on_failure(error)
             raise
+        self._show_applied(before)
         return info
-
-    async def apply_appended(self) -> None:
-        """Apply the records that were too many to be applied when they were appended.
-
-        Raise PeerUnavailableError where that fails; the broker ends then.
-        """
-        try:
-            while self._image.offset + 1 < self.log.log_end_offset:
-                image, cuts = self._image, self._cuts
-                batches = batches_after(self.log, image)
-                image = await self.offload(partial(apply_batches, image, batches))
-                await trio.lowlevel.checkpoint_if_cancelled()  # the broker may have been stopped
-                if cuts == self._cuts:
-                    self._applied(image)
-        except (KafkaStorageError, MetadataError) as error:
-            self.on_failure(error)
-            raise PeerUnavailableError(f"the metadata could not be applied: {error}") from error
-
-    def _applied(self, image: MetadataImage) -> None:
-        applied = image.offset - self._image.offset
-        self._is_whole = self._is_whole or image.offset + 1 >= self._controllers_end
-        self._take_up(image)
-        self.sink(
-            MetadataApplied(
-                offset=image.offset + 1, leader_epoch=image.leader_epoch, records=applied
-            )
-        )
-
-    def fail(self, error: Exception) -> None:
-        """End the broker: the snapshot of the controller cannot be kept."""
-        self.on_failure(error)
 
     def complete_delayed_fetches(self) -> None:
         """Do nothing: the metadata log is not fetched from brokers."""
 
-    def _hosted(self, partition: TopicPartition) -> Log:
+    def _hosted(self, partition: TopicPartition) -> MetadataLog:
         if partition != METADATA_PARTITION:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(partition))
         return self.log

@@ -1,13 +1,18 @@
-"""The controller's log: its decisions, in the order in which they were made.
+"""One node's replica of the metadata log, and the image of everything in it.
 
     0 ............ high watermark ......... log end offset
-      synced, served      appended, not yet synced
+      committed_image          image, at the node that leads
 
-Rule 1: the high watermark is the synced end. Nothing above it is served or answered,
-so that no broker ever learns of a decision that a crash of the controller could undo.
+The log grows in two ways: the leader appends its decisions (`append`), and a follower is filled by
+its fetcher (`append_fetched`). The rest is the same for both, so that a node can change its role:
+the snapshot, the start, the image of the committed records, and their truncation.
 
-Rule 2: appends go on while a sync is under way; the next sync takes them all (group
-commit). An appender waits until the high watermark has passed its records.
+Rule 1: the high watermark is where the committed records end: those that a crash cannot undo.
+Only they reach the committed image, a snapshot or an answer. Where one controller is the whole
+quorum they are its synced records (`sync`), and all that it sends to a broker.
+
+Rule 2: appends go on while a sync is under way; the next sync takes them all (group commit). An
+appender waits until the high watermark has passed its records.
 
 Rule 3: every start of a controller is a new leader epoch, begun by a record that is synced
 before anything else is done. So the leader epochs show which records a lying disk has lost: a
@@ -15,9 +20,12 @@ broker that holds the lost tail learns where the two logs diverge, and truncates
 
 Rule 4: the log begins where its snapshot ends (`snapshots.py`). A start reads the snapshot, and
 recovers and reads the log, which is never much longer than the records between two snapshots.
+
+Rule 5: a batch is one decision, and applied at once: no image contains half of a decision.
 """
 
 import contextlib
+from collections import deque
 from collections.abc import Sequence
 
 import attrs
@@ -40,10 +48,12 @@ from replication.metadata.snapshots import (
     cut_below,
 )
 from replication.net.seams import Seams
+from replication.steps import STEP
 from storage.checkpoint import MetaProperties, read_meta_properties, write_meta_properties
 from storage.config import LogConfig
 from storage.errors import InconsistentMetadataError, ShortageError
 from storage.filesystem import FileSystem, Lock, make_lasting_directory
+from storage.log.append import LogAppendInfo
 from storage.log.local_log import LogHooks
 from storage.log.log import Log
 from storage.manager.log_directory import LOCK
@@ -62,25 +72,38 @@ class Prepared:
     image: MetadataImage
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class MetadataLog:
-    """The log, and the image of everything in it."""
+    """The log, its snapshot, and the images."""
 
     log: Log
     seams: Seams
-    directory: str
-    image: MetadataImage
-    leader_epoch: LeaderEpoch
-    snapshot: Snapshot | None
+    snapshot_due: SnapshotDue = attrs.field(factory=SnapshotDue)
+    snapshot: Snapshot | None = attrs.field(default=None, init=False)
     """The snapshot of everything below the log start offset."""
-    _snapshot_file: SnapshotFile
-    _snapshot_due: SnapshotDue
-    _doomed: list[str]
-    _lock: Lock
-    _synced: MetadataImage = attrs.field(init=False)
+    image: MetadataImage = attrs.field(factory=MetadataImage, init=False)
+    """The image of everything in the log at the leader; elsewhere of the committed records."""
+    committed_image: MetadataImage = attrs.field(factory=MetadataImage, init=False)
+    """The image of everything below the high watermark that has been applied."""
+    is_whole: bool = attrs.field(default=True, init=False)
+    """Whether the committed image was complete once; not while a copy is filled anew."""
+    leader_epoch: LeaderEpoch = attrs.field(default=0, init=False)
+    """The leader epoch of what this node appends."""
+    _undecided: deque[MetadataImage] = attrs.field(factory=deque, init=False)
+    """The images after each of the leader's batches that are not committed."""
+    _leaders_high_watermark: Offset = attrs.field(default=0, init=False)
+    _cuts: int = attrs.field(default=0, init=False)
+    """How often committed records have been taken back."""
+    _one_snapshot_at_a_time: trio.Lock = attrs.field(factory=trio.Lock, init=False)
     _appended: trio.Event = attrs.field(factory=trio.Event, init=False)
     _advanced: trio.Event = attrs.field(factory=trio.Event, init=False)
     _closed: bool = attrs.field(default=False, init=False)
+    _doomed: list[str] = attrs.field(factory=list)
+    """The deleted segments that are to be unlinked, where no log manager does it."""
+
+    directory: str = ""
+    """The directory that belongs to this log alone; empty for a copy among the logs of a broker."""
+    _lock: Lock | None = None
 
     @classmethod
     async def open(
@@ -92,7 +115,10 @@ class MetadataLog:
         snapshot_bytes: int = DEFAULT_SNAPSHOT_BYTES,
         index_bytes: int = _LOG_CONFIG.segment_index_bytes,
     ) -> "MetadataLog":
-        """Lock, recover and read the log; raise LogDirectoryError where another node owns it."""
+        """Open the log of a controller, which has a directory of its own.
+
+        Lock, recover and read it; raise LogDirectoryError where another node owns it.
+        """
         due = SnapshotDue(snapshot_bytes)
         config = attrs.evolve(_LOG_CONFIG, segment_index_bytes=index_bytes)
         return await seams.offload(lambda: cls._open(seams, directory, node_id, due, config))
@@ -106,8 +132,6 @@ class MetadataLog:
         lock = file_system.lock(f"{directory}/{LOCK}")
         try:
             _check_owner(file_system, directory, node_id)
-            snapshot_file = SnapshotFile.beside(file_system, f"{directory}/{METADATA_PARTITION}")
-            snapshot = snapshot_file.read()
             doomed: list[str] = []
             log = Log.open(
                 file_system,
@@ -115,36 +139,70 @@ class MetadataLog:
                 METADATA_PARTITION,
                 config=config,
                 topic_id=METADATA_TOPIC_ID,
-                log_start_offset=0 if snapshot is None else snapshot.end_offset,
                 hooks=LogHooks(doomed=lambda paths, _delay_ms: doomed.extend(paths)),
             )
             # Records that a killed process left in the page cache are read like the rest: sync them.
             log.flush()
-            log.update_high_watermark(log.log_end_offset)
-            image = _read(log, snapshot, due)
+            opened = cls(log, seams, due, doomed, directory, lock)
+            opened.recover()
+            opened.leader_epoch = opened.image.leader_epoch + 1
         except BaseException:
             lock.release()
             raise
-        return cls(
-            log,
-            seams,
-            directory,
-            image,
-            leader_epoch=image.leader_epoch + 1,
-            snapshot=snapshot,
-            snapshot_file=snapshot_file,
-            snapshot_due=due,
-            doomed=doomed,
-            lock=lock,
-        )
+        return opened
 
-    def __attrs_post_init__(self) -> None:
-        self._synced = self.image
+    async def sign_directory(self, properties: MetaProperties) -> None:
+        """Write the owner of this directory into it; the next start compares."""
+        directory, file_system = self.directory, self.seams.file_system
+        await self.seams.offload(lambda: write_meta_properties(file_system, directory, properties))
 
     @property
-    def synced_image(self) -> MetadataImage:
-        """The image of everything below the high watermark."""
-        return self._synced
+    def _snapshot_file(self) -> SnapshotFile:
+        return SnapshotFile.beside(self.log.local.file_system, self.log.directory)
+
+    # The start.
+
+    def recover(self, *, may_start_anew: bool = False) -> None:
+        """Read the snapshot and the log; all that the log holds counts as committed.
+
+        Raise MetadataError where the snapshot cannot be read, or records are missing between it
+        and the log. A copy that the leader can send again may start anew instead.
+        """
+        try:
+            self._read_snapshot()
+        except MetadataError:
+            if not may_start_anew:
+                raise
+            self.start_anew()
+            self.is_whole = True  # no newer image has been shown yet
+        if self.log.log_end_offset < self.begins_at:
+            self.log.truncate_fully_and_start_at(self.begins_at)
+        self.log.update_high_watermark(self.log.log_end_offset)
+        self.log.increment_log_start_offset(self.begins_at)
+        self._replay()
+
+    def _read_snapshot(self) -> None:
+        self.snapshot = self._snapshot_file.read()
+        if self.log.log_start_offset > self.begins_at:
+            raise MetadataError(
+                f"{self.log.directory} begins at {self.log.log_start_offset}, and its snapshot ends"
+                f" at {self.begins_at}: the records between are lost"
+            )
+
+    @property
+    def begins_at(self) -> Offset:
+        """The first offset that the log itself must hold."""
+        return 0 if self.snapshot is None else self.snapshot.end_offset
+
+    def _replay(self) -> None:
+        self._set_image(MetadataImage() if self.snapshot is None else self.snapshot.image)
+        while self.unapplied > 0:
+            batches = batches_after(self.log, self.committed_image)
+            self.snapshot_due.appended(len(batches))
+            self._set_image(apply_batches(self.committed_image, batches))
+
+    def _set_image(self, image: MetadataImage) -> None:
+        self.committed_image = self.image = image
 
     @property
     def high_watermark(self) -> Offset:
@@ -154,8 +212,18 @@ class MetadataLog:
     def log_end_offset(self) -> Offset:
         return self.log.log_end_offset
 
+    @property
+    def latest_epoch(self) -> LeaderEpoch | None:
+        """The leader epoch of the last record, which may lie in the snapshot."""
+        latest = self.log.latest_epoch
+        if latest is None and self.snapshot is not None:
+            return self.snapshot.id.leader_epoch
+        return latest
+
+    # At the leader.
+
     def append(self, records: Sequence[MetadataRecord]) -> MetadataImage:
-        """Append one batch and apply it to the image; it counts when it is synced."""
+        """Append one batch and apply it to the image; it counts when it is committed."""
         return self.append_prepared(self.prepare(records))
 
     def prepare(self, records: Sequence[MetadataRecord]) -> Prepared:
@@ -170,7 +238,7 @@ class MetadataLog:
         try:
             info = self.log.append_as_leader(
                 prepared.batch,
-                leader_epoch=self.leader_epoch,
+                leader_epoch=prepared.image.leader_epoch,
                 wall_ms=prepared.wall_ms,
                 from_client=False,
             )
@@ -178,15 +246,16 @@ class MetadataLog:
             self._appended.set()  # also where it failed: the next sync raises the failure
         assert info.first_offset == self.image.offset + 1, "the image is at the end of its log"
         assert info.last_offset == prepared.image.offset, "nothing was appended meanwhile"
-        self._snapshot_due.appended(info.valid_bytes)
+        self.snapshot_due.appended(info.valid_bytes)
         self.image = prepared.image
+        self._undecided.append(prepared.image)
         return self.image
 
     async def sync(self) -> None:
-        """Sync the log and move the high watermark to its end; raise KafkaStorageError otherwise."""
+        """Sync the log, and commit what is synced; raise KafkaStorageError otherwise."""
         if self.log.failure is not None:
             raise self.log.fail(self.log.failure)
-        plan, image = self.log.flush_plan(), self.image
+        plan = self.log.flush_plan()
         try:
             await self.seams.offload(plan.sync)
         except ShortageError:
@@ -195,20 +264,24 @@ class MetadataLog:
             raise self.log.fail(error) from error
         committed = self.log.local.commit_flush(plan)
         assert committed, "the controller's log is never truncated under it"
-        self.log.update_high_watermark(plan.up_to)
-        self._synced = image
+        self._commit(plan.up_to)
+
+    def _commit(self, high_watermark: Offset) -> None:
+        self.log.update_high_watermark(high_watermark)
+        while self._undecided and self._undecided[0].offset < high_watermark:
+            self.committed_image = self._undecided.popleft()
         self._advanced.set()
         self._advanced = trio.Event()
 
     async def wait_for_appends(self) -> None:
-        """Wait until something is not synced."""
+        """Wait until something is not committed."""
         while self.log_end_offset == self.high_watermark and not self.log.failed:
             self._appended = trio.Event()
             await self._appended.wait()
         await trio.lowlevel.checkpoint()
 
-    async def wait_until_synced(self, offset: Offset) -> None:
-        """Wait until everything below `offset` is synced; raise as `wait_for_advance` does."""
+    async def wait_until_committed(self, offset: Offset) -> None:
+        """Wait until all below `offset` is committed; raise as `wait_for_advance` does."""
         while self.high_watermark < offset:
             await self.wait_for_advance()
         await trio.lowlevel.checkpoint()
@@ -220,41 +293,114 @@ class MetadataLog:
         if self._closed:
             raise PeerUnavailableError("this controller has stopped")
 
+    # At a follower.
+
+    def append_fetched(self, records: memoryview, *, high_watermark: Offset) -> LogAppendInfo:
+        """Append what the leader has sent; a few records are applied at once.
+
+        The others wait for `apply_committed`.
+        """
+        info = self.log.append_as_follower(records)
+        self.log.update_high_watermark(min(high_watermark, self.log_end_offset))
+        self._leaders_high_watermark = high_watermark
+        self.snapshot_due.appended(info.valid_bytes)
+        if 0 < self.unapplied <= STEP:
+            self._applied(self._next_image())
+        return info
+
+    @property
+    def unapplied(self) -> int:
+        """The number of committed records that are not applied."""
+        return self.high_watermark - (self.committed_image.offset + 1)
+
+    async def apply_committed(self) -> None:
+        """Apply the committed records, away from the loop; raise MetadataError for one that this
+        release does not know.
+        """
+        while self.unapplied > 0:
+            cuts = self._cuts
+            image = await self.seams.offload(self._next_image)
+            await trio.lowlevel.checkpoint_if_cancelled()  # the node may have been stopped
+            if cuts == self._cuts:
+                self._applied(image)
+
+    def _next_image(self) -> MetadataImage:
+        image = self.committed_image
+        return apply_batches(image, batches_after(self.log, image))
+
+    def _applied(self, image: MetadataImage) -> None:
+        self._set_image(image)
+        self.is_whole = self.is_whole or image.offset + 1 >= self._leaders_high_watermark
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Truncate the log to `offset`, and take back what was applied beyond it."""
+        undoes = offset < self.high_watermark
+        if offset < self.begins_at:
+            self.start_anew()
+        elif self.log.truncate_to(offset) and undoes:
+            self._cuts += 1
+            self._replay()
+
+    def start_anew(self) -> None:
+        """Drop everything; the image is not whole until the copy is complete again."""
+        self._cuts += 1
+        self.is_whole = False
+        self.snapshot = None
+        try:
+            self._snapshot_file.remove()
+        except OSError as error:
+            raise self.log.fail(error) from error
+        self.log.truncate_fully_and_start_at(0)
+        self._set_image(MetadataImage())
+
+    async def install(self, snapshot: Snapshot) -> None:
+        """Replace the log by a snapshot of the leader; raise KafkaStorageError if that fails.
+
+        The snapshot is on the disk before the log goes: what this node has acknowledged stays.
+        """
+        async with self._one_snapshot_at_a_time:
+            self._cuts += 1
+            try:
+                await self.seams.offload(lambda: self._snapshot_file.replace(snapshot))
+            except OSError as error:
+                raise self.log.fail(error) from error
+            self.log.truncate_fully_and_start_at(snapshot.end_offset)
+            self.snapshot = snapshot
+            self.is_whole = True
+            self._set_image(snapshot.image)
+
+    # Snapshots.
+
     async def take_snapshots(self) -> None:
         """Take a snapshot whenever one is due, until cancelled; raise KafkaStorageError if the disk
         fails.
         """
         while True:
-            await self._snapshot_due.wait()
+            await self.snapshot_due.wait()
             await self.take_snapshot()
 
     async def take_snapshot(self) -> None:
-        """Write a snapshot of the synced records, and delete the log below it."""
-        image = self._synced
-        self._snapshot_due.begun()
-        if image.offset < self.log.log_start_offset:
-            await trio.lowlevel.checkpoint()
-            return
-        try:
-            snapshot = await self.seams.offload(lambda: self._snapshot_file.write(image))
-            # A controller that was killed meanwhile has no disk any more.
-            await trio.lowlevel.checkpoint_if_cancelled()
-            self.snapshot = snapshot
-            cut_below(self.log, snapshot.end_offset)
-            await self.seams.offload(self._unlink_doomed)
-        except ShortageError:
-            return  # until as much has been written again
-        except OSError as error:
-            raise self.log.fail(error) from error
-
-    def _unlink_doomed(self) -> None:
-        while self._doomed:
-            self.seams.file_system.remove(self._doomed.pop())
-
-    async def sign_directory(self, properties: MetaProperties) -> None:
-        """Write the owner of this directory into it; the next start compares."""
-        directory, file_system = self.directory, self.seams.file_system
-        await self.seams.offload(lambda: write_meta_properties(file_system, directory, properties))
+        """Write a snapshot of the committed records, and delete the log below it."""
+        self.snapshot_due.begun()
+        async with self._one_snapshot_at_a_time:
+            image, cuts = self.committed_image, self._cuts
+            if not self.is_whole or image.offset < self.log.log_start_offset:
+                return
+            try:
+                snapshot = await self.seams.offload(lambda: self._snapshot_file.write(image))
+                # A node that was killed meanwhile has no disk any more.
+                await trio.lowlevel.checkpoint_if_cancelled()
+                if cuts != self._cuts:
+                    self.start_anew()  # it may contain records that were truncated
+                    return
+                self.snapshot = snapshot
+                cut_below(self.log, snapshot.end_offset)
+                if self._doomed:
+                    await self.seams.offload(self._unlink_doomed)
+            except ShortageError:
+                return  # until as much has been written again
+            except OSError as error:
+                raise self.log.fail(error) from error
 
     def close(self) -> None:
         """Close the files. Nothing is written: everything that was answered is synced."""
@@ -262,7 +408,12 @@ class MetadataLog:
         self._advanced.set()
         with contextlib.suppress(OSError):
             self.log.close_uncleanly()
-        self._lock.release()
+        if self._lock is not None:
+            self._lock.release()
+
+    def _unlink_doomed(self) -> None:
+        while self._doomed:
+            self.seams.file_system.remove(self._doomed.pop())
 
 
 def _check_owner(file_system: FileSystem, directory: str, node_id: int) -> None:
@@ -271,17 +422,3 @@ def _check_owner(file_system: FileSystem, directory: str, node_id: int) -> None:
         raise InconsistentMetadataError(
             f"{directory} belongs to node {properties.node_id}, not to node {node_id}"
         )
-
-
-def _read(log: Log, snapshot: Snapshot | None, due: SnapshotDue) -> MetadataImage:
-    image = MetadataImage() if snapshot is None else snapshot.image
-    if log.log_start_offset > image.offset + 1:
-        raise MetadataError(
-            f"{log.directory} begins at {log.log_start_offset}, and its snapshot ends at"
-            f" {image.offset + 1}: the records between are lost"
-        )
-    while image.offset + 1 < log.log_end_offset:
-        records = batches_after(log, image)
-        due.appended(len(records))
-        image = apply_batches(image, records)
-    return image

@@ -12,6 +12,7 @@ from replication.errors import KafkaError, MetadataError, PeerUnavailableError
 from replication.events import Event, MetadataApplied
 from replication.metadata.cache import CATCH_UP_MS, MetadataCache
 from replication.metadata.follower import MetadataFollower
+from replication.metadata.log import MetadataLog
 from replication.metadata.rules.image import MetadataImage
 from replication.metadata.rules.records import (
     METADATA_PARTITION,
@@ -24,6 +25,8 @@ from replication.metadata.rules.records import (
 from replication.metadata.rules.snapshot import encode_snapshot
 from replication.metadata.snapshots import SNAPSHOT_FILE, Snapshot
 from replication.net.clock import TrioClock
+from replication.net.seams import Offload, Seams
+from replication.net.tcp import TcpTransport
 from replication.steps import STEP
 from replication.wire.fetch import PartitionData
 from storage.batch.record_batch import stamp
@@ -46,14 +49,20 @@ class Copy:
         self.failures: list[Exception] = []
         self.file_system = file_system
         self.follower = MetadataFollower(
-            log=Log.open(
-                file_system, "/m", METADATA_PARTITION, topic_id=METADATA_TOPIC_ID, clean=True
+            log=MetadataLog(
+                Log.open(
+                    file_system, "/m", METADATA_PARTITION, topic_id=METADATA_TOPIC_ID, clean=True
+                ),
+                self.seams(inline),
             ),
             cache=MetadataCache(TrioClock()),
             sink=self.events.append,
             on_failure=self.failures.append,
-            offload=inline,
         )
+
+    def seams(self, offload: Offload) -> Seams:
+        clock, chance = TrioClock(), random.Random(0)
+        return Seams(clock, chance, TcpTransport(), self.file_system, offload)
 
     def receive(self, batch: bytearray, *, high_watermark: int = 1 << 30) -> None:
         """Process a batch as the fetcher does."""
@@ -143,7 +152,7 @@ async def test_a_large_batch_that_is_cut_while_it_is_applied_is_not_shown(
         subject.follower.truncate_to(METADATA_PARTITION, 0, completed=True)
         return result
 
-    subject.follower.offload = cutting
+    subject.follower.log.seams = subject.seams(cutting)
     subject.receive(batch_at(0, *(topic(str(each)) for each in range(STEP + 1))))
     await subject.follower.apply_appended()
     assert subject.follower.cache.image == MetadataImage()
@@ -220,7 +229,7 @@ def filled(subject: Copy, numbers: range) -> None:
 async def test_the_copy_is_cut_below_its_own_snapshot(autojump_clock: MockClock) -> None:
     subject = copy()
     filled(subject, range(5))
-    await subject.follower.take_snapshot()
+    await subject.follower.log.take_snapshot()
     assert subject.follower.log_start_offset(METADATA_PARTITION) == 5
     assert subject.follower.latest_epoch(METADATA_PARTITION) == 1
     filled(subject, range(5, 8))
@@ -238,7 +247,7 @@ async def test_a_copy_that_lost_its_log_goes_on_from_its_snapshot(
 ) -> None:
     subject = copy()
     filled(subject, range(5))
-    await subject.follower.take_snapshot()
+    await subject.follower.log.take_snapshot()
     for name in subject.file_system.list_directory("/m"):
         if name != SNAPSHOT_FILE:
             subject.file_system.remove(f"/m/{name}")
@@ -255,7 +264,7 @@ async def test_without_its_snapshot_a_cut_copy_is_begun_anew(
 ) -> None:
     subject = copy()
     filled(subject, range(5))
-    await subject.follower.take_snapshot()
+    await subject.follower.log.take_snapshot()
     filled(subject, range(5, 7))
     if damage == "gone":
         subject.file_system.remove(f"/m/{SNAPSHOT_FILE}")
@@ -275,7 +284,7 @@ async def test_what_was_shown_stays_until_there_is_as_much_again(
     """Or a broker would delete the partitions of every topic that it has not heard of again."""
     subject = copy()
     filled(subject, range(5))
-    await subject.follower.take_snapshot()
+    await subject.follower.log.take_snapshot()
     shown = subject.follower.cache.image
     subject.follower.truncate_to(METADATA_PARTITION, 3, completed=True)
     assert subject.follower.log_end_offset(METADATA_PARTITION) == 0
@@ -318,11 +327,11 @@ async def test_a_crash_at_any_point_leaves_a_prefix_or_the_snapshot(
         try:
             filled(subject, range(3))
             if event == "cut":
-                await subject.follower.take_snapshot()
+                await subject.follower.log.take_snapshot()
             else:
                 await subject.follower.install(Snapshot(other, encode_snapshot(other)))
             filled(subject, range(3, 6))
-            await subject.follower.take_snapshot()
+            await subject.follower.log.take_snapshot()
             finished = True
         except (KafkaStorageError, OSError):
             pass
@@ -337,7 +346,7 @@ async def test_a_crash_at_any_point_leaves_a_prefix_or_the_snapshot(
             assert set(found.topics) == {"x", *beyond}
         assert again.follower.log_end_offset(METADATA_PARTITION) == found.offset + 1
         filled(again, range(10, 12))
-        await again.follower.take_snapshot()
+        await again.follower.log.take_snapshot()
         assert again.failures == []
         changes += 1
     assert changes > 20
