@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from replication.wire.apis import API
 from tests.conformance import disagreements, read_list, shown_ids
 from tests.docs.snippets import pages
 from tests.language import EXCEPTIONS, complaints, complaints_about
@@ -15,7 +16,10 @@ from tests.language import EXCEPTIONS, complaints, complaints_about
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("storage", "replication", "scenarios", "pipeline")
 # Run by name, so that no import line names them.
-ENTRY_POINTS = {"replication.cli.__main__"}
+ENTRY_POINTS = {
+    "replication.cli.__main__",
+    *(f"replication.wire.{key.name.lower()}" for key in API),
+}
 IMPORT_FROM = re.compile(r"^\s*from ([\w.]+) import (\([^)]*\)|.*)$", re.MULTILINE)
 IMPORT = re.compile(r"^\s*import ([\w.]+)", re.MULTILINE)
 QUOTED = re.compile(r"""["']((?:\w+\.)+\w+)(?::\w+)?["']""")

@@ -27,6 +27,7 @@ from replication.wire import (
     fetch_snapshot as snapshots,
     offset_for_leader_epoch as epochs,
 )
+from replication.wire.control_records import VoterEndpoint
 from replication.wire.list_offsets import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -335,7 +336,7 @@ def describe_quorum(
             if (last := fetched(broker_id)) is not None
         ],
     )
-    where = quorum.QuorumListener(name=listener.name, host=listener.host, port=listener.port)
+    where = VoterEndpoint(name=listener.name, host=listener.host, port=listener.port)
     return quorum.DescribeQuorumResponse(
         topics=[
             quorum.DescribedQuorumTopic(topic_name=quorum.QUORUM_TOPIC, partitions=[described])

@@ -2,7 +2,8 @@
 
 import attrs
 
-from replication.wire.schema import array, int16, int32, int64, string, uint16, uuid
+from replication.wire.control_records import VoterEndpoint
+from replication.wire.schema import array, int16, int32, int64, string, uuid
 
 QUORUM_TOPIC = "__cluster_metadata"
 """The name of Kafka's metadata log, which clients ask for."""
@@ -54,16 +55,9 @@ class DescribedQuorumTopic:
 
 
 @attrs.define(kw_only=True)
-class QuorumListener:
-    name: str = string()
-    host: str = string()
-    port: int = uint16()
-
-
-@attrs.define(kw_only=True)
 class QuorumNode:
     node_id: int = int32("2+")
-    listeners: list[QuorumListener] = array(QuorumListener, "2+")
+    listeners: list[VoterEndpoint] = array(VoterEndpoint, "2+")
 
 
 @attrs.define(kw_only=True)

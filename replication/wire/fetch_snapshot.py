@@ -16,9 +16,9 @@ from replication.wire.schema import (
     records,
     string,
     struct,
-    uint16,
     uuid,
 )
+from replication.wire.vote import QuorumEndpoint
 
 
 @attrs.frozen(kw_only=True)
@@ -76,15 +76,8 @@ class TopicSnapshot:
 
 
 @attrs.define(kw_only=True)
-class SnapshotNodeEndpoint:
-    node_id: int = int32("1+")
-    host: str = string("1+")
-    port: int = uint16("1+")
-
-
-@attrs.define(kw_only=True)
 class FetchSnapshotResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16()
     topics: list[TopicSnapshot] = array(TopicSnapshot)
-    node_endpoints: list[SnapshotNodeEndpoint] = array(SnapshotNodeEndpoint, "1+", tag=0)
+    node_endpoints: list[QuorumEndpoint] = array(QuorumEndpoint, "1+", tag=0)

@@ -139,8 +139,7 @@ def _unwrap(annotation: Any) -> tuple[Any, bool, bool]:
 def ours(entity: Any, kind: type, version: int) -> Any:
     """Our object of class `kind` that says what kio's `entity` says."""
     theirs = {
-        field.name.replace("k_raft", "kraft"): getattr(entity, field.name)
-        for field in dataclasses.fields(entity)
+        _our_name(field.name): getattr(entity, field.name) for field in dataclasses.fields(entity)
     }
     values = {}
     for field in fields_of(kind):
@@ -150,6 +149,10 @@ def ours(entity: Any, kind: type, version: int) -> Any:
         values[field.name] = _our_value(theirs.pop(name), field, version)
     assert not theirs, f"{kind.__name__} v{version} lacks {sorted(theirs)}"
     return kind(**values)
+
+
+def _our_name(name: str) -> str:
+    return name.replace("k_raft", "kraft")
 
 
 def _our_value(value: Any, field: Field, version: int) -> Any:
@@ -191,7 +194,9 @@ def _our_primitive(value: Any) -> Any:
 
 def disagreements(kind: Any, message: type, version: int) -> list[str]:
     """Return the differences in nulls and defaults between our declaration and kio's class."""
-    theirs = {field.name.removesuffix("_ms"): field for field in dataclasses.fields(kind)}
+    theirs = {
+        _our_name(field.name.removesuffix("_ms")): field for field in dataclasses.fields(kind)
+    }
     found = []
     for field in fields_of(message):
         if version not in field.wire.versions:

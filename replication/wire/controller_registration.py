@@ -1,0 +1,22 @@
+"""ControllerRegistration (KIP-919): registers a controller with the active controller."""
+
+import attrs
+
+from replication.wire.broker_registration import Feature, RegisteredListener
+from replication.wire.schema import array, boolean, int16, int32, string, uuid
+
+
+@attrs.define(kw_only=True)
+class ControllerRegistrationRequest:
+    controller_id: int = int32()
+    incarnation_id: bytes = uuid()
+    zk_migration_ready: bool = boolean()
+    listeners: list[RegisteredListener] = array(RegisteredListener)
+    features: list[Feature] = array(Feature)
+
+
+@attrs.define(kw_only=True)
+class ControllerRegistrationResponse:
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
