@@ -9,8 +9,10 @@ import attrs
 from replication.wire.schema import Kind, array, boolean, int16, int32, int64, string, uint16, uuid
 
 
-@attrs.define(kw_only=True)
+@attrs.frozen
 class RegisteredListener:
+    """The address of a listener of a broker or a controller; it stands in metadata records too."""
+
     name: str = string()
     host: str = string()
     port: int = uint16()

@@ -80,10 +80,31 @@ def decode(
     kind: type[Message], frame: memoryview, position: int = 0, *, version: int, flexible: bool
 ) -> Message:
     """Return the message of class `kind` at `position`; raise ProtocolError if none is there."""
+    return _decode(kind, frame, position, version, flexible)[0]
+
+
+def decode_whole(
+    kind: type[Message], frame: memoryview, position: int = 0, *, version: int, flexible: bool
+) -> Message:
+    """Return the same message; raise ProtocolError where it does not fill the frame, too."""
+    message, end = _decode(kind, frame, position, version, flexible)
+    if end != len(frame):
+        raise ProtocolError(f"{len(frame) - end} bytes behind a {kind.__name__} v{version}")
+    return message
+
+
+def _decode(
+    kind: type[Message],
+    frame: memoryview,
+    position: int,
+    version: int,
+    flexible: bool,  # noqa: FBT001 - as in `_compiled`
+) -> tuple[Message, int]:
+    """Return a message and where it ends."""
     hashable: Any = kind
     read = _compiled(decoder_source, hashable, version, flexible, False)
     try:
-        message: Message = read(frame, position, len(frame))[0]
+        message: tuple[Message, int] = read(frame, position, len(frame))
     except _BROKEN as broken:
         raise ProtocolError(f"not a {kind.__name__} v{version}: {broken}") from broken
     return message
