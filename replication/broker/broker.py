@@ -28,7 +28,6 @@ from replication.broker.alter_partition_manager import AlterPartitionManager
 from replication.broker.assignments import Assignments
 from replication.broker.certificates import NO_CERTIFICATES, read_certificates
 from replication.broker.lifecycle import BrokerLifecycle
-from replication.broker.nodes import CONTROLLER_ID
 from replication.broker.wiring import Wiring
 from replication.config import BrokerConfig
 from replication.errors import ConfigError, OnBug, UnderstudyError
@@ -42,7 +41,6 @@ from replication.events import (
     ignore,
 )
 from replication.faults.node_faults import Faults
-from replication.follower.rules.fetch_state import BrokerEndPoint
 from replication.groups.coordinator import GroupCoordinator
 from replication.leader.partition import Partition
 from replication.metadata.cache import MetadataCache
@@ -52,7 +50,7 @@ from replication.metadata.rules.image import MetadataDelta, MetadataImage, delta
 from replication.metadata.rules.records import METADATA_PARTITION, METADATA_TOPIC_ID, Endpoint
 from replication.metadata.snapshots import SnapshotDue
 from replication.metrics import MetricsRegistry
-from replication.net.controller_channel import ControllerChannel
+from replication.net.controller_channel import ControllerChannel, Controllers
 from replication.net.seams import Listener, Seams
 from replication.net.secure import ListenError, connect_under, introduced, listen
 from replication.net.tls import TlsListener
@@ -96,7 +94,8 @@ class Broker:
     lifecycle: BrokerLifecycle = attrs.field(init=False)
     _wiring: Wiring = attrs.field(init=False)
     _toward_controller: Seams = attrs.field(init=False)
-    _channels: list[ControllerChannel | PeerChannels] = attrs.field(factory=list, init=False)
+    _controllers: Controllers = attrs.field(init=False)
+    _marker_channels: PeerChannels | None = attrs.field(default=None, init=False)
     _registered: bool = attrs.field(default=False, init=False)
     _ready: bool = attrs.field(default=False, init=False)
     _loop: trio.lowlevel.TrioToken | None = attrs.field(default=None, init=False)
@@ -110,6 +109,7 @@ class Broker:
         self.metrics = MetricsRegistry(self.seams.clock.now)
         self.request_metrics = RequestMetrics(self.metrics)
         self.metadata = MetadataCache(self.seams.clock)
+        self._controllers = Controllers(self.config.controller_addresses)
         self._toward_controller = introduced(self.seams, self.config.controller_introduction)
         self._wiring = Wiring(
             config=self.config,
@@ -171,8 +171,9 @@ class Broker:
         finally:
             for listener in listeners:
                 listener.close()
-            for channel in self._channels:
-                channel.close()
+            self._controllers.close()
+            if self._marker_channels is not None:
+                self._marker_channels.close()
             logs.close_uncleanly()
             if self._ready:
                 self.sink(BrokerStopped(broker=self.broker_id, clean=clean))
@@ -282,7 +283,7 @@ class Broker:
         )
         await nursery.start(self.transactions.run)
         questions = self._wiring.questions(self.metadata, self.transactions)
-        self._channels.append(questions.channels)
+        self._marker_channels = questions.channels
         await nursery.start(self.replica_manager.run)
         quotas = self._wiring.quotas(self.replica_manager)
         nursery.start_soon(self._publish, followed, listeners, quotas)
@@ -331,12 +332,10 @@ class Broker:
         )
         follower.recover()
         nursery.start_soon(follower.take_snapshots)
-        address = self.config.controller_address
         fetcher = metadata_fetcher(
             follower,
-            node_id=self.broker_id,
-            controller=BrokerEndPoint(CONTROLLER_ID, address.host, address.port),
-            max_wait_ms=self.config.understudy_metadata_fetch_wait_max_ms,
+            config=self.config,
+            controllers=self._controllers,
             seams=self._toward_controller,
             metrics=self.metrics,
             on_bug=self.on_bug,
@@ -424,11 +423,8 @@ class Broker:
         return self.lifecycle.broker_epoch
 
     def _channel(self, purpose: str) -> ControllerChannel:
-        address = self.config.controller_address
         client_id = f"broker-{self.broker_id}-{purpose}"
-        channel = ControllerChannel(address.host, address.port, client_id, self._toward_controller)
-        self._channels.append(channel)
-        return channel
+        return self._controllers.channel(client_id, self._toward_controller)
 
     def _lifecycle(self, logs: LogManager) -> BrokerLifecycle:
         online = [each.directory_id for each in logs.directories if each.failure is None]

@@ -74,7 +74,7 @@ def command(
     found = parse_properties(_text(properties)) | {**overrides}
     config = BrokerConfig.from_properties(found)
     if config.is_broker:
-        _ = config.controller_address  # raises ConfigError before any directory is created
+        _ = config.controller_addresses  # raises ConfigError before any directory is created
     for key in config.ignored_keys:
         tell(f"understudy: {key} has no effect here and is ignored")
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))

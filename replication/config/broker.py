@@ -1173,16 +1173,15 @@ class BrokerConfig(SecurityKeys):
         )
 
     @property
-    def controller_address(self) -> HostPort:
-        """The address of the controller. Raises ConfigError if no key gives it."""
+    def controller_addresses(self) -> tuple[HostPort, ...]:
+        """The addresses of the controllers. Raises ConfigError if no key gives one."""
         if self.controller_quorum_voters:
-            voter = self.controller_quorum_voters[0]
-            return HostPort(voter.host, voter.port)
+            return tuple(HostPort(each.host, each.port) for each in self.controller_quorum_voters)
         if self.controller_quorum_bootstrap_servers:
-            return self.controller_quorum_bootstrap_servers[0]
+            return self.controller_quorum_bootstrap_servers
         if self.is_controller and self.controller_listeners:
             own = self.controller_listeners[0]
-            return HostPort(own.host or "localhost", own.port)
+            return (HostPort(own.host or "localhost", own.port),)
         raise ConfigError(
             "controller.quorum.bootstrap.servers is missing: a broker must know its controller"
         )

@@ -266,7 +266,7 @@ class Controller:
     def _listener_config(self) -> ListenerConfig:
         if self.config.controller_listeners:
             return self.config.controller_listeners[0]
-        address = self.config.controller_address
+        (address,) = self.config.controller_addresses
         return ListenerConfig("CONTROLLER", address.host, address.port)
 
     def handlers(self) -> dict[ApiKey, Handler]:

@@ -1,4 +1,4 @@
-"""The leader of a broker's metadata log: the controller's log, and its snapshot (KIP-630).
+"""The leader of a broker's metadata log: the active controller's log, and its snapshot (KIP-630).
 
     Fetch ── records, or a divergence ─────────────> the fetcher
       └───── snapshot (90, 4) ── FetchSnapshot until it is whole ── installed
@@ -9,17 +9,24 @@ OFFSET_OUT_OF_RANGE; it asks for the log's ends and goes on from there.
 
 Rule 2: each fetch begins at the end of the local copy. Where the fetcher is elsewhere, because the
 copy was begun anew, the request is moved to that end, and the answer is the same error.
+
+Rule 3: this fetch is how a broker finds the leader, for its channels too (`Controllers`). A controller
+that does not lead names the leader, which is asked at once, or says that it knows none: then the next
+address is tried by the next fetch. A leader that does not answer in
+`controller.quorum.request.timeout.ms` is left in the same way.
 """
 
 from typing import Protocol
 
 import attrs
 
+from replication.config.listeners import HostPort
 from replication.errors import ErrorCode, MetadataError, PeerUnavailableError, ProtocolError
 from replication.follower.leader_endpoint import RemoteLeaderEndpoint
 from replication.metadata.rules.records import METADATA_PARTITION, METADATA_TOPIC
 from replication.metadata.rules.snapshot import decode_snapshot
 from replication.metadata.snapshots import Snapshot
+from replication.net.controller_channel import Controllers
 from replication.wire import fetch as wire
 from replication.wire.fetch_snapshot import (
     FetchSnapshotRequest,
@@ -29,6 +36,7 @@ from replication.wire.fetch_snapshot import (
     SnapshotId,
     TopicSnapshotRequest,
 )
+from replication.wire.metadata import LeaderIdAndEpoch
 from storage.errors import KafkaStorageError
 from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
 
@@ -55,11 +63,16 @@ class MetadataEndpoint(RemoteLeaderEndpoint):
     """A leader endpoint for the metadata log."""
 
     follower: MetadataCopy
+    controllers: Controllers
 
     async def fetch(self, request: wire.FetchRequest, *, version: int) -> wire.FetchResponse:
         await self.follower.apply_appended()
         moved = [self._move_to_the_end(asked) for asked in _asked(request)]
-        response = await super().fetch(request, version=version)
+        try:
+            response = await self._fetch_from_leader(request, version)
+        except (PeerUnavailableError, ProtocolError):
+            self.controllers.not_at(self._address)
+            raise
         for data in [data for topic in response.responses for data in topic.partitions]:
             wanted = data.snapshot_id
             if wanted != wire.NO_SNAPSHOT:
@@ -68,6 +81,37 @@ class MetadataEndpoint(RemoteLeaderEndpoint):
                 data.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
                 data.records, data.diverging_epoch = b"", wire.NO_DIVERGENCE
         return response
+
+    @property
+    def _address(self) -> HostPort:
+        return HostPort(self.broker.host, self.broker.port)
+
+    async def _fetch_from_leader(
+        self, request: wire.FetchRequest, version: int
+    ) -> wire.FetchResponse:
+        """Return the leader's response; PeerUnavailableError where no controller has one."""
+        for _ in self.controllers.bootstrap:
+            self._turn_to(self.controllers.address)
+            response = await super().fetch(request, version=version)
+            leader = _leader_elsewhere(response)
+            if leader is None:
+                self.controllers.answered(self._address)
+                return response
+            if leader.leader_id < 0:
+                break
+            where = [each for each in response.node_endpoints if each.node_id == leader.leader_id]
+            if not where:
+                break
+            address = HostPort(where[0].host, where[0].port)
+            self.controllers.leads(address, leader.leader_epoch)
+            if self.controllers.address == self._address:
+                break  # it names a leader of the past, or itself
+        raise PeerUnavailableError(f"the controller at {self._address} does not lead")
+
+    def _turn_to(self, address: HostPort) -> None:
+        if address != self._address:
+            self._drop()
+            self.broker = attrs.evolve(self.broker, host=address.host, port=address.port)
 
     def _move_to_the_end(self, asked: wire.FetchPartition) -> bool:
         """Move the request to the end of the copy; return whether the fetcher was elsewhere."""
@@ -120,3 +164,12 @@ class MetadataEndpoint(RemoteLeaderEndpoint):
 
 def _asked(request: wire.FetchRequest) -> list[wire.FetchPartition]:
     return [asked for topic in request.topics for asked in topic.partitions]
+
+
+def _leader_elsewhere(response: wire.FetchResponse) -> LeaderIdAndEpoch | None:
+    """Return the leader that a controller names which does not lead itself; None if it leads."""
+    for topic in response.responses:
+        for data in topic.partitions:
+            if data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                return data.current_leader
+    return None

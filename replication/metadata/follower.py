@@ -1,4 +1,4 @@
-"""A broker's copy of the metadata log, which follows the controller's.
+"""A broker's copy of the metadata log, which follows the active controller's.
 
     controller   __understudy_metadata-0   [0 ............ high watermark]
                       │ Fetch, as an observer: it does not move the high watermark
@@ -22,6 +22,7 @@ from collections.abc import Callable
 
 import attrs
 
+from replication.config import BrokerConfig
 from replication.errors import ErrorCode, KafkaError, MetadataError, PeerUnavailableError
 from replication.events import EventSink, MetadataApplied
 from replication.follower.fetcher import FetcherConfig, ReplicaFetcher
@@ -37,6 +38,7 @@ from replication.metadata.rules.image import MetadataImage
 from replication.metadata.rules.records import METADATA_PARTITION, METADATA_TOPIC_ID
 from replication.metadata.snapshots import Snapshot
 from replication.metrics import MetricsRegistry
+from replication.net.controller_channel import Controllers
 from replication.net.seams import Seams
 from replication.wire.fetch import PartitionData
 from storage.errors import KafkaStorageError
@@ -50,6 +52,8 @@ from storage.types import (
 )
 
 FETCHER_NAME = "MetadataFetcherThread"
+LEADER_ID = 0
+"""The id under which a fetcher knows its leader; which node that is decides `MetadataEndpoint`."""
 BACKOFF_MS = 100  # a broker without its controller looks for it more often than for a leader
 
 
@@ -183,35 +187,40 @@ class MetadataFollower:
 def metadata_fetcher(
     follower: MetadataFollower,
     *,
-    node_id: int,
-    controller: BrokerEndPoint,
-    max_wait_ms: int,
+    config: BrokerConfig,
+    controllers: Controllers,
     seams: Seams,
     metrics: MetricsRegistry,
     on_bug: Callable[[BaseException], None],
 ) -> ReplicaFetcher:
-    """Return the fetcher that keeps `follower` equal to the controller's log."""
+    """Return the fetcher that keeps `follower` equal to the active controller's log."""
+    max_wait_ms = config.understudy_metadata_fetch_wait_max_ms
+    leader = BrokerEndPoint(LEADER_ID, controllers.address.host, controllers.address.port)
     fetcher = ReplicaFetcher(
         name=FETCHER_NAME,
         leader=MetadataEndpoint(
             follower=follower,
-            broker=controller,
-            replica_id=node_id,
-            client_id=f"broker-{node_id}-metadata",
+            controllers=controllers,
+            broker=leader,
+            replica_id=config.node_id,
+            client_id=f"broker-{config.node_id}-metadata",
             transport=seams.transport,
             clock=seams.clock,
+            request_timeout_ms=max_wait_ms + config.controller_quorum_request_timeout_ms,
         ),
         replicas=follower,
-        config=FetcherConfig(replica_id=node_id, max_wait_ms=max_wait_ms, backoff_ms=BACKOFF_MS),
+        config=FetcherConfig(
+            replica_id=config.node_id, max_wait_ms=max_wait_ms, backoff_ms=BACKOFF_MS
+        ),
         clock=seams.clock,
         failed=set(),
-        stats=FetcherStats(metrics, FETCHER_NAME, controller),
+        stats=FetcherStats(metrics, FETCHER_NAME, leader),
         on_bug=on_bug,
     )
-    # There is one controller, and its epoch is read from its log: a fetch has none.
+    # The leader's epoch is read from its log: a fetch has none.
     beginning = InitialFetchState(
         topic_id=METADATA_TOPIC_ID,
-        leader=controller,
+        leader=leader,
         current_leader_epoch=NO_LEADER_EPOCH,
         init_offset=follower.log.log_end_offset,
     )

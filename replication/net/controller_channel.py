@@ -1,22 +1,41 @@
-"""A broker's channel to the controller: one connection, made again whenever it is lost.
+"""A broker's channels to the active controller, whichever of the controllers that is.
 
-The controller answers a connection's requests in order, and a topic creation may take as
+    metadata fetch ── who leads, who does not ──> Controllers ──> ControllerChannel (heartbeats)
+                                                       └────────> ControllerChannel (forwarding), ...
+
+A controller answers a connection's requests in order, and a topic creation may take as
 long as its client is willing to wait. So heartbeats, ISR changes and forwarded requests
 have a channel each, as Kafka gives each its own NodeToControllerChannelManager.
 
-A call either returns the response or raises PeerUnavailableError. The caller decides whether to
-try again, since only the caller knows whether a second request does harm.
+Rule 1: a call either returns the response of the active controller or raises PeerUnavailableError.
+The caller decides whether to try again, since only the caller knows whether a second request does
+harm.
+
+Rule 2: while the leader of the metadata log is known, every call goes to it. While it is not known,
+calls go to one address after the other: a user who finds that an address does not lead moves all users
+to the next one.
+
+Rule 3: the fetch of the metadata log decides whether a known leader is still there. A channel does
+not: its call may have failed because its client would not wait, or because a decision takes long. It
+does where the controller itself says NOT_CONTROLLER.
+
+Rule 4: where the leader is another, the connections to the old one are closed at once. A call that a
+frozen controller never answers fails then, and its caller repeats it at the new one.
 """
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import attrs
 import trio
 
-from replication.errors import PeerUnavailableError, ProtocolError
+from replication.config.listeners import HostPort
+from replication.errors import ErrorCode, PeerUnavailableError, ProtocolError
 from replication.net.rpc import RpcClient
 from replication.net.seams import Seams
 from replication.wire.apis import api_of
+from replication.wire.refusals import first_error
+from storage.types import NO_LEADER_EPOCH, LeaderEpoch
 
 
 class ControllerCalls(Protocol):
@@ -27,8 +46,8 @@ class ControllerCalls(Protocol):
 
 
 @attrs.define(eq=False)
-class ControllerChannel:
-    """A channel to the controller at `host:port`."""
+class PeerChannel:
+    """A channel to the node at `host:port`: one connection, made again whenever it is lost."""
 
     host: str
     port: int
@@ -38,7 +57,10 @@ class ControllerChannel:
     _connecting: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     async def call(self, request: Any, *, timeout_ms: int) -> Any:
-        """Return the response, in the newest version: both sides are of one release."""
+        """Return the response, in the newest version: both sides are of one release.
+
+        PeerUnavailableError if none comes in time.
+        """
         client = self._client
         if client is None or client.closed:
             client = await self._connected(timeout_ms)
@@ -46,7 +68,7 @@ class ControllerChannel:
         try:
             return await client.call(request, version=version, timeout_ms=timeout_ms)
         except ProtocolError as error:
-            raise PeerUnavailableError(f"the controller does not speak to us: {error}") from error
+            raise PeerUnavailableError(f"{self.host}:{self.port} is no node: {error}") from error
 
     async def _connected(self, timeout_ms: int) -> RpcClient:
         async with self._connecting:
@@ -65,3 +87,94 @@ class ControllerChannel:
         if self._client is not None:
             self._client.close()
             self._client = None
+
+
+@attrs.define(eq=False)
+class Controllers:
+    """The controllers as one broker knows them, and its channels to the active one."""
+
+    bootstrap: Sequence[HostPort]
+    """The addresses at which the active controller is looked for."""
+    leader: HostPort | None = attrs.field(default=None, init=False)
+    """The address of the leader of the metadata log, if it is known."""
+    _leader_epoch: LeaderEpoch = attrs.field(default=NO_LEADER_EPOCH, init=False)
+    _turn: int = attrs.field(default=0, init=False)
+    _channels: list["ControllerChannel"] = attrs.field(factory=list, init=False)
+
+    @property
+    def address(self) -> HostPort:
+        """The address to send the next request to."""
+        return self.leader or self.bootstrap[self._turn % len(self.bootstrap)]
+
+    def channel(self, client_id: str, seams: Seams) -> "ControllerChannel":
+        """Return a new channel."""
+        channel = ControllerChannel(self, client_id, seams)
+        self._channels.append(channel)
+        return channel
+
+    def leads(self, address: HostPort, leader_epoch: LeaderEpoch) -> None:
+        """Note a leader; one of an earlier epoch than the last is no news."""
+        if leader_epoch >= self._leader_epoch:
+            self._leader_epoch = leader_epoch
+            self.leader = address
+            self._leave_others()
+
+    def answered(self, address: HostPort) -> None:
+        """Note that the controller at `address` serves the metadata log, which only its leader does."""
+        if address == self.address:
+            self.leader = address
+
+    def not_at(self, address: HostPort) -> None:
+        """Note that no active controller answers at `address`; the next address is tried then."""
+        if address == self.address:
+            self.leader = None
+            self._turn += 1
+            self._leave_others()
+
+    def close(self) -> None:
+        for channel in self._channels:
+            channel.close()
+
+    def _leave_others(self) -> None:
+        for channel in self._channels:
+            channel.leave_others()
+
+
+@attrs.define(eq=False)
+class ControllerChannel:
+    """A channel to the active controller; made by `Controllers.channel`."""
+
+    controllers: Controllers
+    client_id: str
+    seams: Seams
+    _peer: PeerChannel | None = attrs.field(default=None, init=False)
+
+    async def call(self, request: Any, *, timeout_ms: int) -> Any:
+        """Return the response of the active controller; PeerUnavailableError if there is none in time."""
+        address = self.controllers.address
+        if self._peer is None:
+            self._peer = PeerChannel(address.host, address.port, self.client_id, self.seams)
+        try:
+            response = await self._peer.call(request, timeout_ms=timeout_ms)
+        except PeerUnavailableError:
+            if self.controllers.leader is None:
+                self.controllers.not_at(address)
+            raise
+        if first_error(response) == ErrorCode.NOT_CONTROLLER:
+            self.controllers.not_at(address)
+            raise PeerUnavailableError(f"the controller at {address} is not active")
+        return response
+
+    def leave_others(self) -> None:
+        """Close the connection to any other controller than the one that is called next."""
+        address = self.controllers.address
+        if self._peer is not None and (self._peer.host, self._peer.port) != (
+            address.host,
+            address.port,
+        ):
+            self.close()
+
+    def close(self) -> None:
+        if self._peer is not None:
+            self._peer.close()
+            self._peer = None

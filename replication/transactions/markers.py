@@ -26,7 +26,7 @@ from replication.config import BrokerConfig
 from replication.coordinator.rules import GROUP_METADATA_TOPIC
 from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
 from replication.metadata.cache import MetadataCache
-from replication.net.controller_channel import ControllerChannel
+from replication.net.controller_channel import PeerChannel
 from replication.net.pace import in_steps
 from replication.net.seams import Seams
 from replication.replica_manager import ReplicaManager
@@ -130,9 +130,9 @@ class PeerChannels:
     """The listener that brokers use for each other."""
     seams: Seams
     metadata: MetadataCache
-    _channels: dict[tuple[str, int], ControllerChannel] = attrs.field(factory=dict, init=False)
+    _channels: dict[tuple[str, int], PeerChannel] = attrs.field(factory=dict, init=False)
 
-    def to(self, broker_id: int) -> ControllerChannel:
+    def to(self, broker_id: int) -> PeerChannel:
         """Return the channel to a broker; raise PeerUnavailableError where its address is unknown."""
         registration = self.metadata.image.broker(broker_id)
         endpoint = None if registration is None else registration.endpoint(self.listener)
@@ -140,7 +140,7 @@ class PeerChannels:
             raise PeerUnavailableError(f"broker {broker_id} cannot be reached")
         address = (endpoint.host, endpoint.port)
         if address not in self._channels:
-            self._channels[address] = ControllerChannel(*address, self.client_id, self.seams)
+            self._channels[address] = PeerChannel(*address, self.client_id, self.seams)
         return self._channels[address]
 
     def close(self) -> None:

@@ -177,6 +177,22 @@ def _requests() -> frozenset[type]:
     return frozenset(api.request for api in API.values())
 
 
+def first_error(response: Any) -> int:
+    """Return the error code of a response as a whole, or else of its first item; 0 if it has none.
+
+    A response that refuses its whole request has the same code in every place (`refused_whole`).
+    """
+    kind: type = type(response)
+    for field in fields_of(kind):
+        if field.name in ERROR_FIELDS and (code := getattr(response, field.name)):
+            return int(code)
+    for field in fields_of(kind):
+        if isinstance(field.wire.items, type) and can_err(field.wire.items):
+            items = getattr(response, field.name)
+            return first_error(items[0]) if items else ErrorCode.NONE
+    return ErrorCode.NONE
+
+
 def _copied(name: str, asked: Any) -> object | None:
     if isinstance(asked, int):
         return asked if _IDENTITIES.get(name) is _NUMBER else None

@@ -96,7 +96,7 @@ def test_a_stock_file_loads_and_lists_its_ignored_keys() -> None:
     assert config.broker_listeners == (ListenerConfig("PLAINTEXT", "", 9092),)
     assert config.controller_listeners == (ListenerConfig("CONTROLLER", "", 9093),)
     assert config.advertised_broker_listeners == (ListenerConfig("PLAINTEXT", "localhost", 9092),)
-    assert config.controller_address == HostPort("localhost", 9093)
+    assert config.controller_addresses == (HostPort("localhost", 9093),)
     assert config.inter_broker_listener == "PLAINTEXT"
     assert config.log_dirs == ("/tmp/kraft-combined-logs",)
     assert config.metadata_directory == "/tmp/kraft-combined-logs"
@@ -219,15 +219,15 @@ def test_values_are_checked_in_python_too() -> None:
         attrs.evolve(BrokerConfig(node_id=1), num_partitions=0)
 
 
-def test_a_broker_needs_the_address_of_its_controller() -> None:
+def test_a_broker_needs_the_addresses_of_its_controllers() -> None:
     with pytest.raises(ConfigError, match=r"controller\.quorum\.bootstrap\.servers is missing"):
-        _ = BrokerConfig(node_id=1).controller_address
+        _ = BrokerConfig(node_id=1).controller_addresses
     both = load(
         "node.id=1\nprocess.roles=broker,controller\nlisteners=PLAINTEXT://:1,CONTROLLER://:2"
     )
-    assert both.controller_address == HostPort("localhost", 2)
-    voter = load("node.id=1\ncontroller.quorum.voters=9@h:3")
-    assert voter.controller_address == HostPort("h", 3)
+    assert both.controller_addresses == (HostPort("localhost", 2),)
+    voters = load("node.id=1\ncontroller.quorum.voters=9@h:3,8@g:3")
+    assert voters.controller_addresses == (HostPort("h", 3), HostPort("g", 3))
 
 
 def test_a_topic_takes_its_override_then_its_brokers_value_then_kafkas() -> None:
