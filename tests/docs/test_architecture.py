@@ -66,7 +66,7 @@ def test_the_tree_names_the_modules_of_the_two_halves(room: str) -> None:
 def room_of(module: str) -> str:
     """Return the room of a module of a contract, as the page names it."""
     inner = re.sub(r"^(?:replication|storage)\.", "", module)
-    return "metadata/rules" if inner == "metadata.rules" else inner.partition(".")[0]
+    return inner.replace(".", "/") if inner.endswith(".rules") else inner.partition(".")[0]
 
 
 def test_the_page_draws_the_layers_of_the_contracts() -> None:

@@ -1,0 +1,4 @@
+"""One replica of the metadata log in a quorum of controllers: KRaft (KIP-595, KIP-853, KIP-996).
+
+rules/   the pure rules: who votes for whom, who leads, what is committed
+"""
