@@ -231,12 +231,14 @@ def _snapshot(
     if log.snapshot is None or wanted != log.snapshot.id:
         answer.error_code = ErrorCode.SNAPSHOT_NOT_FOUND
         return answer
-    data = log.snapshot.data
-    if not 0 <= asked.position < len(data):
+    answer.size = log.snapshot.size
+    if not 0 <= asked.position < answer.size:
         answer.error_code = ErrorCode.POSITION_OUT_OF_RANGE
         return answer
-    answer.size = len(data)
-    answer.unaligned_records = memoryview(data)[asked.position : asked.position + max(1, max_bytes)]
+    try:
+        answer.unaligned_records = log.snapshot.region(asked.position, max(1, max_bytes))
+    except OSError as error:
+        raise log.log.fail(error) from error
     return answer
 
 

@@ -24,8 +24,7 @@ from replication.config.listeners import HostPort
 from replication.errors import ErrorCode, MetadataError, PeerUnavailableError, ProtocolError
 from replication.follower.leader_endpoint import RemoteLeaderEndpoint
 from replication.metadata.rules.records import METADATA_PARTITION, METADATA_TOPIC
-from replication.metadata.rules.snapshot import decode_snapshot
-from replication.metadata.snapshots import Snapshot
+from replication.metadata.snapshots import SnapshotWriter
 from replication.net.controller_channel import Controllers
 from replication.wire import fetch as wire
 from replication.wire.fetch_snapshot import (
@@ -38,7 +37,7 @@ from replication.wire.fetch_snapshot import (
 )
 from replication.wire.metadata import LeaderIdAndEpoch
 from storage.errors import KafkaStorageError
-from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
+from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, OffsetAndEpoch, TopicPartition
 
 PIECE_BYTES = 1 << 20
 FETCH_SNAPSHOT_VERSION = 1
@@ -53,7 +52,9 @@ class MetadataCopy(Protocol):
 
     async def apply_appended(self) -> None: ...
 
-    async def install(self, snapshot: Snapshot, /) -> None: ...
+    def receive_snapshot(self, end: OffsetAndEpoch, /) -> SnapshotWriter: ...
+
+    async def install(self, received: SnapshotWriter, /) -> None: ...
 
     def fail(self, error: Exception, /) -> None: ...
 
@@ -124,20 +125,30 @@ class MetadataEndpoint(RemoteLeaderEndpoint):
         return True
 
     async def _fetch_snapshot(self, wanted: wire.FetchSnapshotId) -> None:
-        data = bytearray()
+        end = OffsetAndEpoch(wanted.end_offset, wanted.epoch)
+        try:
+            received = self.follower.receive_snapshot(end)
+            try:
+                await self._fetch_pieces(wanted, received)
+                await self.follower.install(received)
+            finally:
+                received.discard()
+        except (MetadataError, KafkaStorageError) as error:
+            self.follower.fail(error)
+            raise PeerUnavailableError(f"the snapshot could not be taken up: {error}") from error
+
+    async def _fetch_pieces(self, wanted: wire.FetchSnapshotId, received: SnapshotWriter) -> None:
         size = 1
-        while len(data) < size:
-            piece = await self._fetch_piece(wanted, position=len(data))
+        while received.size < size:
+            piece = await self._fetch_piece(wanted, position=received.size)
             if not piece.unaligned_records:
                 raise ProtocolError("the controller sends nothing of a snapshot that it has")
             size = piece.size
             assert isinstance(piece.unaligned_records, memoryview), "it came over the wire"
-            data += piece.unaligned_records
-        try:
-            await self.follower.install(Snapshot(decode_snapshot(data), bytes(data)))
-        except (MetadataError, KafkaStorageError) as error:
-            self.follower.fail(error)
-            raise PeerUnavailableError(f"the snapshot could not be taken up: {error}") from error
+            try:
+                received.append(piece.unaligned_records)
+            except OSError as error:
+                raise KafkaStorageError(f"{received.path}: {error}") from error
 
     async def _fetch_piece(
         self, wanted: wire.FetchSnapshotId, *, position: int

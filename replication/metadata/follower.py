@@ -36,7 +36,7 @@ from replication.metadata.endpoint import MetadataEndpoint
 from replication.metadata.log import MetadataLog
 from replication.metadata.rules.image import MetadataImage
 from replication.metadata.rules.records import METADATA_PARTITION, METADATA_TOPIC_ID
-from replication.metadata.snapshots import Snapshot
+from replication.metadata.snapshots import SnapshotWriter
 from replication.metrics import MetricsRegistry
 from replication.net.controller_channel import Controllers
 from replication.net.seams import Seams
@@ -94,10 +94,13 @@ class MetadataFollower:
                 )
             )
 
-    async def install(self, snapshot: Snapshot) -> None:
-        """Replace the copy by a snapshot of the controller; raise KafkaStorageError if that fails."""
+    def receive_snapshot(self, end: OffsetAndEpoch) -> SnapshotWriter:
+        return self.log.receive_snapshot(end)
+
+    async def install(self, received: SnapshotWriter) -> None:
+        """Replace the copy by a snapshot of the controller, as `MetadataLog.install` does."""
         before = self.log.committed_image
-        await self.log.install(snapshot)
+        await self.log.install(received)
         self._show(before)
 
     async def take_snapshots(self) -> None:

@@ -27,6 +27,7 @@ Rule 5: a batch is one decision, and applied at once: no image contains half of 
 import contextlib
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 
 import attrs
 import trio
@@ -43,9 +44,11 @@ from replication.metadata.snapshots import (
     DEFAULT_SNAPSHOT_BYTES,
     Snapshot,
     SnapshotDue,
-    SnapshotFile,
+    Snapshots,
+    SnapshotWriter,
     batches_after,
     cut_below,
+    timestamp_at,
 )
 from replication.net.seams import Seams
 from replication.steps import STEP
@@ -57,7 +60,7 @@ from storage.log.append import LogAppendInfo
 from storage.log.local_log import LogHooks
 from storage.log.log import Log
 from storage.manager.log_directory import LOCK
-from storage.types import LeaderEpoch, Offset
+from storage.types import LeaderEpoch, Offset, OffsetAndEpoch
 
 # A decision is one batch, however many partitions it is about.
 _LOG_CONFIG = LogConfig(max_message_bytes=1 << 30, retention_ms=-1, retention_bytes=-1)
@@ -157,8 +160,8 @@ class MetadataLog:
         await self.seams.offload(lambda: write_meta_properties(file_system, directory, properties))
 
     @property
-    def _snapshot_file(self) -> SnapshotFile:
-        return SnapshotFile.beside(self.log.local.file_system, self.log.directory)
+    def _snapshots(self) -> Snapshots:
+        return Snapshots(self.log.local.file_system, self.log.directory)
 
     # The start.
 
@@ -182,7 +185,8 @@ class MetadataLog:
         self._replay()
 
     def _read_snapshot(self) -> None:
-        self.snapshot = self._snapshot_file.read()
+        self.snapshot = self._snapshots.newest()
+        self._snapshots.remove_below(None if self.snapshot is None else self.snapshot.id)
         if self.log.log_start_offset > self.begins_at:
             raise MetadataError(
                 f"{self.log.directory} begins at {self.log.log_start_offset}, and its snapshot ends"
@@ -347,24 +351,34 @@ class MetadataLog:
         self.is_whole = False
         self.snapshot = None
         try:
-            self._snapshot_file.remove()
+            self._snapshots.remove_below(None)
         except OSError as error:
             raise self.log.fail(error) from error
         self.log.truncate_fully_and_start_at(0)
         self._set_image(MetadataImage())
 
-    async def install(self, snapshot: Snapshot) -> None:
-        """Replace the log by a snapshot of the leader; raise KafkaStorageError if that fails.
+    def receive_snapshot(self, end: OffsetAndEpoch) -> SnapshotWriter:
+        """Return the file for a snapshot of the leader, which `install` takes up once it is whole."""
+        try:
+            return self._snapshots.writer(end)
+        except OSError as error:
+            raise self.log.fail(error) from error
+
+    async def install(self, received: SnapshotWriter) -> None:
+        """Replace the log by a snapshot of the leader.
 
         The snapshot is on the disk before the log goes: what this node has acknowledged stays.
+        Raise MetadataError where it is damaged, and KafkaStorageError where the disk fails.
         """
         async with self._one_snapshot_at_a_time:
             self._cuts += 1
             try:
-                await self.seams.offload(lambda: self._snapshot_file.replace(snapshot))
+                snapshot = await self.seams.offload(received.read)
+                await self.seams.offload(received.freeze)
+                self.log.truncate_fully_and_start_at(snapshot.end_offset)
+                self._snapshots.remove_below(snapshot.id)
             except OSError as error:
                 raise self.log.fail(error) from error
-            self.log.truncate_fully_and_start_at(snapshot.end_offset)
             self.snapshot = snapshot
             self.is_whole = True
             self._set_image(snapshot.image)
@@ -387,7 +401,13 @@ class MetadataLog:
             if not self.is_whole or image.offset < self.log.log_start_offset:
                 return
             try:
-                snapshot = await self.seams.offload(lambda: self._snapshot_file.write(image))
+                write = partial(
+                    self._snapshots.write,
+                    image,
+                    wall_ms=self.seams.clock.wall_ms(),
+                    last_timestamp_ms=timestamp_at(self.log, image.offset),
+                )
+                snapshot = await self.seams.offload(write)
                 # A node that was killed meanwhile has no disk any more.
                 await trio.lowlevel.checkpoint_if_cancelled()
                 if cuts != self._cuts:
@@ -395,8 +415,7 @@ class MetadataLog:
                     return
                 self.snapshot = snapshot
                 cut_below(self.log, snapshot.end_offset)
-                if self._doomed:
-                    await self.seams.offload(self._unlink_doomed)
+                await self.seams.offload(partial(self._unlink_below, snapshot.id))
             except ShortageError:
                 return  # until as much has been written again
             except OSError as error:
@@ -411,7 +430,8 @@ class MetadataLog:
         if self._lock is not None:
             self._lock.release()
 
-    def _unlink_doomed(self) -> None:
+    def _unlink_below(self, end: OffsetAndEpoch) -> None:
+        self._snapshots.remove_below(end)
         while self._doomed:
             self.seams.file_system.remove(self._doomed.pop())
 

@@ -1,43 +1,59 @@
-"""The snapshot of a node's metadata log: one file beside the segments, and a shorter log.
+"""The snapshots of a node's metadata log: a file beside the segments, and a shorter log (KIP-630).
 
-    1  the image as of some synced offset is written, and replaces the snapshot before it
+    1  the image as of some committed offset is written under another name (`.part`), synced, renamed
     2  the log start moves to where the snapshot ends
-    3  segments that lie wholly below it are deleted
+    3  segments that lie wholly below it, and older snapshots, are deleted
 
 Rule 1: the steps keep this order. A crash after 1 leaves records that the snapshot contains too,
 and they are passed over; at every moment the disk has the records or the snapshot.
 
-Rule 2: a snapshot contains only synced records: on a controller those below its high watermark, on a
-broker all that the controller has sent.
+Rule 2: a snapshot contains only committed records: on a controller those below its high watermark,
+on a broker all that the controller has sent.
 
-Rule 3: writing it is slow and done away from the loop, from an image that never changes; the log
-start moves on the loop, which owns the log.
+Rule 3: writing it and reading it is slow and done away from the loop, from an image that never
+changes; the log start moves on the loop, which owns the log.
+
+Rule 4: a start uses the newest snapshot. What is not whole has another name, so one that cannot be
+read was damaged later, and the log below it is gone: that is an error, and no older one is looked
+for, as in Kafka. (Kafka: FileRawSnapshotWriter, KafkaRaftLog.recoverSnapshots.)
 """
+
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 import attrs
 import trio
 
 from replication.errors import MetadataError
+from replication.metadata.rules.checkpoint import (
+    CheckpointReader,
+    SnapshotVoters,
+    checkpoint_id,
+    checkpoint_name,
+)
 from replication.metadata.rules.image import MetadataImage
 from replication.metadata.rules.snapshot import decode_snapshot, encode_snapshot, snapshot_id
-from storage.checkpoint import read_file, replace_file
-from storage.errors import CheckpointError
-from storage.filesystem import FileSystem
+from storage.batch.record_batch import HEADER_SIZE, read_header
+from storage.errors import CorruptRecordError, raise_shortage
+from storage.filesystem import File, FileSystem
+from storage.log.file_region import FileRegion, Pins
 from storage.log.log import Log
 from storage.types import Buffer, Offset, OffsetAndEpoch
 
-SNAPSHOT_FILE = "metadata.checkpoint"
-SNAPSHOT_BYTES = 1 << 30  # the largest snapshot that is read: an image of ten million partitions
 REPLAY_BYTES = 1 << 20
 DEFAULT_SNAPSHOT_BYTES = 20 << 20  # metadata.log.max.record.bytes.between.snapshots
+PART: Final = ".part"
 
 
 @attrs.frozen
 class Snapshot:
-    """An image, and the bytes that are on disk for it."""
+    """A snapshot on disk, and what it holds."""
 
-    image: MetadataImage
-    data: bytes
+    file_system: FileSystem = attrs.field(repr=False, eq=False)
+    path: str
+    size: int
+    image: MetadataImage = attrs.field(repr=False)
+    voters: SnapshotVoters = attrs.field(factory=SnapshotVoters)
 
     @property
     def id(self) -> OffsetAndEpoch:
@@ -47,37 +63,139 @@ class Snapshot:
     def end_offset(self) -> Offset:
         return self.image.offset + 1
 
+    def region(self, position: int, max_bytes: int) -> FileRegion:
+        """Return the bytes of the file from `position` on; the file stays open until it is released."""
+        pins = Pins(self.file_system.open_for_reading(self.path))
+        region = pins.pin(position, min(max_bytes, self.size - position))
+        pins.close()
+        return region
 
-@attrs.frozen
-class SnapshotFile:
-    """The one snapshot of a log directory."""
+
+@attrs.define
+class SnapshotWriter:
+    """The file of the snapshot that ends at `end`, under another name until it is whole."""
 
     file_system: FileSystem
-    path: str
+    directory: str
+    end: OffsetAndEpoch
+    size: int = attrs.field(default=0, init=False)
+    _file: File = attrs.field(init=False)
+    _frozen: bool = attrs.field(default=False, init=False)
 
-    @classmethod
-    def beside(cls, file_system: FileSystem, log_directory: str) -> "SnapshotFile":
-        return cls(file_system, f"{log_directory}/{SNAPSHOT_FILE}")
+    def __attrs_post_init__(self) -> None:
+        self._file = self.file_system.open(f"{self.path}{PART}", create=True)
+        self._file.truncate(0)  # a crash may have left a longer one
 
-    def read(self) -> Snapshot | None:
-        """Return the snapshot; None without one. Raise MetadataError if it cannot be read."""
+    @property
+    def path(self) -> str:
+        return f"{self.directory}/{checkpoint_name(self.end)}"
+
+    def append(self, data: Buffer) -> None:
+        self._file.write(self.size, data)
+        self.size += len(data)
+
+    def freeze(self) -> None:
+        """Sync the file, and give it its name."""
+        self._file.sync()
+        self._file.close()
+        self.file_system.rename(f"{self.path}{PART}", self.path)
+        self.file_system.sync_directory(self.directory)
+        self._frozen = True
+
+    def read(self) -> Snapshot:
+        """Return what has been written; raise MetadataError where it is not a whole snapshot."""
+        return _read(self.file_system, self._file, self.path, self.end)
+
+    def discard(self) -> None:
+        """Close and remove the file, unless it has its name."""
+        if not self._frozen:
+            self._file.close()
+            self.file_system.remove(f"{self.path}{PART}")
+
+
+@attrs.frozen
+class Snapshots:
+    """The snapshots in the directory of a metadata log, of which one counts."""
+
+    file_system: FileSystem
+    directory: str
+
+    def newest(self) -> Snapshot | None:
+        """Return the newest snapshot; None without one. Raise MetadataError if it cannot be read."""
+        ids = self._ids()
+        if not ids:
+            return None
+        path = f"{self.directory}/{checkpoint_name(ids[-1])}"
+        file = self.file_system.open_for_reading(path)
         try:
-            data = read_file(self.file_system, self.path, most=SNAPSHOT_BYTES)
-        except CheckpointError as error:
-            raise MetadataError(str(error)) from error
-        return None if data is None else Snapshot(decode_snapshot(data), data)
+            return _read(self.file_system, file, path, ids[-1])
+        finally:
+            file.close()
 
-    def write(self, image: MetadataImage) -> Snapshot:
-        snapshot = Snapshot(image, encode_snapshot(image))
-        self.replace(snapshot)
-        return snapshot
+    def write(self, image: MetadataImage, *, wall_ms: int, last_timestamp_ms: int) -> Snapshot:
+        """Write a snapshot; raise ShortageError if the caller should try again."""
+        try:
+            return self._write(
+                image, encode_snapshot(image, wall_ms=wall_ms, last_timestamp_ms=last_timestamp_ms)
+            )
+        except OSError as error:
+            raise_shortage(error)
+            raise
 
-    def replace(self, snapshot: Snapshot) -> None:
-        replace_file(self.file_system, self.path, snapshot.data)
+    def _write(self, image: MetadataImage, batches: Iterable[Buffer]) -> Snapshot:
+        writer = self.writer(snapshot_id(image))
+        try:
+            for batch in batches:
+                writer.append(batch)
+            writer.freeze()
+        finally:
+            writer.discard()
+        return Snapshot(self.file_system, writer.path, writer.size, image)
 
-    def remove(self) -> None:
-        if self.file_system.exists(self.path):
-            self.file_system.remove(self.path)
+    def writer(self, end: OffsetAndEpoch) -> SnapshotWriter:
+        """Return the file of the snapshot that ends at `end`, which is empty."""
+        return SnapshotWriter(self.file_system, self.directory, end)
+
+    def remove_below(self, end: OffsetAndEpoch | None) -> None:
+        """Remove the snapshots that are older than `end`, all of them for None, and what is not
+        whole.
+        """
+        for name in self.file_system.list_directory(self.directory):
+            found = checkpoint_id(name.removesuffix(PART))
+            if found is not None and (name.endswith(PART) or end is None or found < end):
+                self.file_system.remove(f"{self.directory}/{name}")
+
+    def _ids(self) -> list[OffsetAndEpoch]:
+        if not self.file_system.is_directory(self.directory):
+            return []
+        names = self.file_system.list_directory(self.directory)
+        return sorted(end for name in names if (end := checkpoint_id(name)) is not None)
+
+
+def _read(file_system: FileSystem, file: File, path: str, end: OffsetAndEpoch) -> Snapshot:
+    reader = CheckpointReader(batches_in(file))
+    try:
+        image = decode_snapshot(reader, end)
+    except MetadataError as error:
+        raise MetadataError(f"the snapshot {path} cannot be read: {error}") from error
+    return Snapshot(file_system, path, file.size(), image, reader.voters)
+
+
+def batches_in(file: File) -> Iterator[bytes]:
+    """Yield the batches of a `.checkpoint` file; raise MetadataError where the bytes are none."""
+    position, size = 0, file.size()
+    while position < size:
+        try:
+            header = read_header(file.read(position, HEADER_SIZE))
+        except CorruptRecordError as error:
+            raise MetadataError(f"byte {position}: {error}") from error
+        if header.size > size - position:
+            raise MetadataError(
+                f"it is not whole: a batch of {header.size} bytes at byte {position}, where"
+                f" {size - position} are left"
+            )
+        yield file.read(position, header.size)
+        position += header.size
 
 
 @attrs.define
@@ -111,12 +229,21 @@ def batches_after(log: Log, image: MetadataImage) -> Buffer:
     return found.records.read()
 
 
+def timestamp_at(log: Log, offset: Offset) -> int:
+    """Return the latest timestamp of the batch in the log that holds `offset`."""
+    found = log.read(offset, HEADER_SIZE, max_offset_exclusive=log.log_end_offset, min_one=True)
+    assert found.records is not None, "below the log end there are records"
+    header = bytearray(HEADER_SIZE)
+    found.records.read_into(memoryview(header))
+    return read_header(header).max_timestamp
+
+
 def cut_below(log: Log, end_offset: Offset) -> None:
     """Delete the log below a snapshot (steps 2 and 3).
 
     The active segment is closed first, so that it can go next time.
     """
-    assert end_offset <= log.high_watermark, "a snapshot contains only synced records"
+    assert end_offset <= log.high_watermark, "a snapshot contains only committed records"
     if log.segments.active.size:
         log.roll()
     log.increment_log_start_offset(end_offset)

@@ -4,27 +4,20 @@
     snapshot   (everything up to 6)             equals
     log                        [7 8 9 10 ...    the snapshot's, and the rest applied
 
-    bytes      CRC-32C of the rest, 4 bytes
-               msgpack: ["metadata_snapshot", version, end offset, leader epoch, [record, ...]]
-
 Rule 1: a snapshot contains records: the fewest that make its image. So every record's version
 and golden file count here too, and there is one way to read metadata.
 
 Rule 2: configuration stands before the partitions: a record that sets `min.insync.replicas` clears
 the eligible replicas, which follow from the old value (KIP-966).
 
-Rule 3: `end_offset` is the first offset that is not contained, as in Kafka's SnapshotId, and
-`leader_epoch` is that of the last contained offset.
+The bytes around the records are those of `checkpoint.py`.
 """
 
-import struct
 from collections.abc import Iterator
 
 import attrs
-import crc32c
-import msgpack
 
-from replication.errors import MetadataError
+from replication.metadata.rules.checkpoint import CheckpointReader, checkpoint_batches
 from replication.metadata.rules.image import (
     BrokerRegistration,
     MetadataImage,
@@ -49,11 +42,8 @@ from replication.metadata.rules.records import (
     encode_record,
 )
 from replication.wire.metadata import NO_LEADER
-from storage.types import NO_OFFSET, Buffer, OffsetAndEpoch
+from storage.types import NO_OFFSET, OffsetAndEpoch
 
-_TYPE = "metadata_snapshot"
-_VERSION = 1
-_CRC = struct.Struct(">I")
 _NO_BROKER = -1
 
 
@@ -108,29 +98,22 @@ def _records_of_topic(topic: TopicImage) -> Iterator[MetadataRecord]:
             yield ReplicaDirectoryRecord(topic.topic_id, number, broker_id, directory)
 
 
-def encode_snapshot(image: MetadataImage) -> bytes:
-    end = snapshot_id(image)
-    records = [encode_record(record) for record in records_of(image)]
-    body: bytes = msgpack.packb([_TYPE, _VERSION, end.offset, end.leader_epoch, records])
-    return _CRC.pack(crc32c.crc32c(body)) + body
+def encode_snapshot(
+    image: MetadataImage, *, wall_ms: int, last_timestamp_ms: int
+) -> Iterator[bytes | bytearray]:
+    """Yield the batches of the snapshot's file."""
+    return checkpoint_batches(
+        map(encode_record, records_of(image)),
+        leader_epoch=snapshot_id(image).leader_epoch,
+        wall_ms=wall_ms,
+        last_timestamp_ms=last_timestamp_ms,
+    )
 
 
-def decode_snapshot(data: Buffer) -> MetadataImage:
-    """Return the image; raise MetadataError for damaged bytes or another version."""
-    view = memoryview(data)
-    if len(view) < _CRC.size or _CRC.unpack_from(view)[0] != crc32c.crc32c(view[_CRC.size :]):
-        raise MetadataError("a metadata snapshot that is not whole: its CRC is another")
-    try:
-        kind, version, end_offset, leader_epoch, records = msgpack.unpackb(view[_CRC.size :])
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise MetadataError(f"a metadata snapshot that is not msgpack: {error!r}") from error
-    if (kind, version) != (_TYPE, _VERSION):
-        raise MetadataError(
-            f"metadata snapshot {kind!r} of version {version!r}, but this release reads only"
-            f" {_TYPE!r} of version {_VERSION}: a newer version wrote it"
-        )
-    if not isinstance(records, list) or not isinstance(end_offset, int) or end_offset < 1:
-        raise MetadataError(f"a metadata snapshot that ends at {end_offset!r}")
+def decode_snapshot(reader: CheckpointReader, end: OffsetAndEpoch) -> MetadataImage:
+    """Return the image at `end`; raise MetadataError where the file is damaged or another version
+    wrote it.
+    """
     return MetadataImage().apply_all(
-        map(decode_record, records), offset=end_offset - 1, leader_epoch=leader_epoch
+        map(decode_record, reader.values()), offset=end.offset - 1, leader_epoch=end.leader_epoch
     )

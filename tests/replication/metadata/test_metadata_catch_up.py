@@ -89,9 +89,11 @@ async def test_a_snapshot_that_goes_bad_on_a_broker_is_fetched_again(stage: Stag
     await until_all_know(stage, 30)
     log = stage.cluster.brokers[2].logs.get(METADATA_PARTITION)
     assert log is not None
-    path = f"{log.directory}/metadata.checkpoint"
     await stage.cluster.kill_broker(2)
-    file = stage.world.node("b2").file_system.open(path)
+    disk = stage.world.node("b2").file_system
+    names = disk.list_directory(log.directory)
+    (snapshot,) = [name for name in names if name.endswith(".checkpoint")]
+    file = disk.open(f"{log.directory}/{snapshot}")
     file.truncate(10)
     file.close()
     await stage.cluster.start_broker(2)

@@ -13,6 +13,7 @@ from replication.events import Event, MetadataApplied
 from replication.metadata.cache import CATCH_UP_MS, MetadataCache
 from replication.metadata.follower import MetadataFollower
 from replication.metadata.log import MetadataLog
+from replication.metadata.rules.checkpoint import checkpoint_name
 from replication.metadata.rules.image import MetadataImage
 from replication.metadata.rules.records import (
     METADATA_PARTITION,
@@ -22,8 +23,7 @@ from replication.metadata.rules.records import (
     TopicRecord,
     batch_of,
 )
-from replication.metadata.rules.snapshot import encode_snapshot
-from replication.metadata.snapshots import SNAPSHOT_FILE, Snapshot
+from replication.metadata.rules.snapshot import snapshot_id
 from replication.net.clock import TrioClock
 from replication.net.seams import Offload, Seams
 from replication.net.tcp import TcpTransport
@@ -34,8 +34,9 @@ from storage.batch.records import Record, encode_batch
 from storage.errors import KafkaStorageError
 from storage.log.log import Log
 from storage.testing import Fault, FaultyFileSystem
-from storage.types import NO_LEADER_EPOCH, TopicPartition
+from storage.types import NO_LEADER_EPOCH, OffsetAndEpoch, TopicPartition
 from tests.deep import one_in
+from tests.replication.metadata.checkpoints import snapshot_bytes
 from tests.replication.replica_manager.replica_manager_side import inline
 
 T = TypeVar("T")
@@ -249,7 +250,7 @@ async def test_a_copy_that_lost_its_log_goes_on_from_its_snapshot(
     filled(subject, range(5))
     await subject.follower.log.take_snapshot()
     for name in subject.file_system.list_directory("/m"):
-        if name != SNAPSHOT_FILE:
+        if not name.endswith(".checkpoint"):
             subject.file_system.remove(f"/m/{name}")
     again = Copy(subject.file_system)
     again.follower.recover()
@@ -266,10 +267,11 @@ async def test_without_its_snapshot_a_cut_copy_is_begun_anew(
     filled(subject, range(5))
     await subject.follower.log.take_snapshot()
     filled(subject, range(5, 7))
+    path = f"/m/{checkpoint_name(OffsetAndEpoch(5, 1))}"
     if damage == "gone":
-        subject.file_system.remove(f"/m/{SNAPSHOT_FILE}")
+        subject.file_system.remove(path)
     else:
-        subject.file_system.disk.flip_bit(f"/m/{SNAPSHOT_FILE}", 30)
+        subject.file_system.disk.flip_bit(path, 30)
     again = Copy(subject.file_system)
     again.follower.recover()
     assert again.follower.log_end_offset(METADATA_PARTITION) == 0
@@ -294,13 +296,19 @@ async def test_what_was_shown_stays_until_there_is_as_much_again(
     assert list(subject.follower.cache.image.topics) == ["a", "b"]
 
 
+async def install(subject: Copy, image: MetadataImage) -> None:
+    received = subject.follower.receive_snapshot(snapshot_id(image))
+    received.append(snapshot_bytes(image))
+    await subject.follower.install(received)
+
+
 async def test_a_snapshot_of_the_controllers_takes_the_place_of_the_copy(
     autojump_clock: MockClock,
 ) -> None:
     subject = copy()
     filled(subject, range(2))
     image = MetadataImage().apply_all([topic("x"), topic("y")], offset=40, leader_epoch=3)
-    await subject.follower.install(Snapshot(image, encode_snapshot(image)))
+    await install(subject, image)
     assert subject.follower.cache.image == image
     assert subject.follower.log_end_offset(METADATA_PARTITION) == 41
     assert subject.follower.latest_epoch(METADATA_PARTITION) == 3
@@ -329,7 +337,7 @@ async def test_a_crash_at_any_point_leaves_a_prefix_or_the_snapshot(
             if event == "cut":
                 await subject.follower.log.take_snapshot()
             else:
-                await subject.follower.install(Snapshot(other, encode_snapshot(other)))
+                await install(subject, other)
             filled(subject, range(3, 6))
             await subject.follower.log.take_snapshot()
             finished = True

@@ -1,14 +1,16 @@
 """A snapshot and the rest of the log say what the whole log says."""
 
-from pathlib import Path
 from typing import get_args
 
-import crc32c
-import msgpack
 import pytest
 from hypothesis import given, strategies as st
 
 from replication.errors import MetadataError
+from replication.metadata.rules.checkpoint import (
+    BATCH_BYTES,
+    SnapshotVoters,
+    checkpoint_batches,
+)
 from replication.metadata.rules.image import MetadataImage
 from replication.metadata.rules.records import (
     AclRecord,
@@ -36,10 +38,18 @@ from replication.metadata.rules.records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
-from replication.metadata.rules.snapshot import decode_snapshot, encode_snapshot, snapshot_id
+from replication.metadata.rules.snapshot import snapshot_id
+from replication.wire.control_records import (
+    LeaderChangeMessage,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+    control_batch_of,
+)
+from storage.batch.record_batch import walk
+from storage.batch.records import Record, encode_batch
 from storage.types import OffsetAndEpoch
-
-GOLDEN = Path(__file__).parent / "golden" / "metadata_snapshot-1.msgpack"
+from tests.replication.metadata.checkpoints import image_in, reader_of, snapshot_bytes
 
 BROKERS = st.integers(1, 3)
 TOPIC_IDS = st.sampled_from([bytes([number]) * 16 for number in range(1, 4)])
@@ -148,7 +158,7 @@ def test_the_image_of_all_records_is_that_of_a_snapshot_and_the_rest(
     resumed = whole
     for index, record in enumerate(records):
         if index == cut:
-            resumed = decode_snapshot(encode_snapshot(whole))
+            resumed = image_in(snapshot_bytes(whole), snapshot_id(whole))
             assert resumed == whole
         whole = applied(whole, record)
         resumed = applied(resumed, record)
@@ -181,44 +191,79 @@ EXAMPLE = MetadataImage().apply_all(
 )
 
 
-def test_bytes_of_a_released_version_never_change() -> None:
-    golden = GOLDEN.read_bytes()
-    assert encode_snapshot(EXAMPLE) == golden
-    assert decode_snapshot(golden) == EXAMPLE
-    assert snapshot_id(EXAMPLE) == OffsetAndEpoch(42, 3)
+END = OffsetAndEpoch(42, 3)
+WHOLE = snapshot_bytes(EXAMPLE)
 
 
-def with_crc(body: bytes) -> bytes:
-    """`body` as whole as a snapshot can be."""
-    return crc32c.crc32c(body).to_bytes(4, "big") + body
+def test_a_snapshot_is_its_image_between_a_header_and_a_footer() -> None:
+    assert snapshot_id(EXAMPLE) == END
+    assert image_in(WHOLE, END) == EXAMPLE
+    batches = [header for _, header in walk(WHOLE)]
+    assert [header.is_control for header in batches] == [True, False, True]
+    assert [header.base_offset for header in batches] == [0, 1, batches[1].next_offset]
+    assert {header.leader_epoch for header in batches} == {3}
+
+
+def test_a_large_image_takes_several_batches() -> None:
+    image = MetadataImage().apply_all(
+        [TopicRecord(f"topic-{each}", each.to_bytes(16, "big")) for each in range(1, 2500)],
+        offset=2498,
+        leader_epoch=0,
+    )
+    data = snapshot_bytes(image)
+    assert [header.record_count for _, header in walk(data)][1:-1] == [1024, 1024, 452]
+    assert image_in(data, snapshot_id(image)) == image
+
+
+@pytest.mark.parametrize("size", [100, BATCH_BYTES // 3, BATCH_BYTES, 2 * BATCH_BYTES])
+def test_a_batch_is_bounded_in_bytes_too(size: int) -> None:
+    values = [bytes([each]) * size for each in range(5)]
+    batches = list(checkpoint_batches(values, leader_epoch=0, wall_ms=0, last_timestamp_ms=0))
+    assert max(map(len, batches)) <= max(size, BATCH_BYTES) + 200
+    assert list(reader_of(b"".join(batches)).values()) == values
+
+
+def test_a_snapshot_states_the_voters() -> None:
+    voters = SnapshotVoters(kraft_version=1, voters=VotersRecord(voters=[]))
+    data = b"".join(
+        checkpoint_batches([], leader_epoch=0, wall_ms=5, last_timestamp_ms=4, voters=voters)
+    )
+    reader = reader_of(data)
+    assert list(reader.values()) == []
+    assert (reader.voters, reader.last_timestamp_ms) == (voters, 4)
+
+
+HEADER = bytes(control_batch_of([SnapshotHeaderRecord()], wall_ms=0))
+FOOTER = bytes(control_batch_of([SnapshotFooterRecord()], wall_ms=0))
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        pytest.param(b"", "not whole", id="nothing"),
-        pytest.param(encode_snapshot(EXAMPLE)[:-1], "not whole", id="torn"),
+        pytest.param(b"", "without a footer", id="nothing"),
+        pytest.param(WHOLE[:-1], "without a footer", id="torn"),
+        pytest.param(FOOTER, "one header", id="no header"),
+        pytest.param(HEADER + HEADER + FOOTER, "one header", id="two headers"),
+        pytest.param(WHOLE + FOOTER, "after its footer", id="more"),
+        pytest.param(encode_batch([Record(value=b"")]), "without a header", id="records first"),
         pytest.param(
-            with_crc(msgpack.packb(["metadata_snapshot", 2, 1, 0, []])), "of version 2", id="newer"
-        ),
-        pytest.param(with_crc(msgpack.packb(["other", 1, 1, 0, []])), "'other'", id="type"),
-        pytest.param(with_crc(b"\xc1"), "not msgpack", id="garbage"),
-        pytest.param(with_crc(msgpack.packb([1, 2])), "not msgpack", id="fields"),
-        pytest.param(
-            with_crc(msgpack.packb(["metadata_snapshot", 1, 0, 0, []])), "ends at 0", id="empty"
+            HEADER + encode_batch([Record(value=None)]) + FOOTER, "is empty", id="no value"
         ),
         pytest.param(
-            with_crc(
-                msgpack.packb(["metadata_snapshot", 1, 9, 0, [msgpack.packb(["acls", 1, "x"])]])
-            ),
-            "unknown metadata record 'acls'",
-            id="record",
+            HEADER + bytes(control_batch_of([LeaderChangeMessage()], wall_ms=0)) + FOOTER,
+            "LeaderChangeMessage has no place",
+            id="leader change",
+        ),
+        pytest.param(
+            WHOLE[:200] + bytes([WHOLE[200] ^ 1]) + WHOLE[201:],
+            "CRC-32C of the batch at",
+            id="damaged",
         ),
     ],
 )
-def test_what_is_not_known_is_refused_by_name(data: bytes, message: str) -> None:
+def test_what_is_not_a_whole_snapshot_is_refused(data: bytes, message: str) -> None:
     with pytest.raises(MetadataError, match=message):
-        decode_snapshot(data)
+        image_in(data, END)
 
 
 def test_the_random_records_are_of_every_type_there_is() -> None:

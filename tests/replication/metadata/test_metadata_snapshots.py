@@ -18,8 +18,6 @@ from replication.metadata.rules.records import (
     ClusterRecord,
     TopicRecord,
 )
-from replication.metadata.rules.snapshot import decode_snapshot
-from replication.metadata.snapshots import SNAPSHOT_FILE
 from replication.net.clock import TrioClock
 from replication.net.seams import Seams
 from replication.net.tcp import TcpTransport
@@ -38,12 +36,14 @@ from replication.wire.fetch_snapshot import (
     TopicSnapshotRequest,
 )
 from storage.errors import KafkaStorageError
+from storage.log.file_region import FileRegion
 from storage.testing import DetachedError, FaultyFileSystem
 from storage.types import OffsetAndEpoch
 from tests.deep import one_in
+from tests.replication.metadata.checkpoints import image_in
 from tests.replication.replica_manager.replica_manager_side import inline
 
-PATH = f"/c/{METADATA_PARTITION}/{SNAPSHOT_FILE}"
+PATH = f"/c/{METADATA_PARTITION}/{3:020}-{0:010}.checkpoint"
 DIED = (DetachedError, KafkaStorageError, OSError)
 
 
@@ -195,7 +195,7 @@ async def test_a_damaged_snapshot_ends_the_controller_with_its_name(
     await log.take_snapshot()
     log.close()
     file_system.disk.flip_bit(PATH, 20)
-    with pytest.raises(MetadataError, match="not whole"):
+    with pytest.raises(MetadataError, match=f"{PATH} cannot be read: the CRC-32C of"):
         await opened(file_system)
     file_system.remove(PATH)
     with pytest.raises(MetadataError, match="begins at 3, and its snapshot ends at 0"):
@@ -256,12 +256,12 @@ async def test_a_snapshot_is_served_in_pieces(autojump_clock: MockClock) -> None
     while True:
         part = piece(log, (20, 0), len(data), 100)
         assert part.error_code == ErrorCode.NONE
-        assert isinstance(part.unaligned_records, memoryview)
-        assert len(part.unaligned_records) <= 100
-        data += part.unaligned_records
+        assert isinstance(part.unaligned_records, FileRegion)
+        assert part.unaligned_records.size <= 100
+        data += part.unaligned_records.read()
         if len(data) == part.size:
             break
-    assert decode_snapshot(data) == log.image
+    assert image_in(bytes(data), OffsetAndEpoch(20, 0)) == log.image
     assert piece(log, (20, 0), len(data), 100).error_code == ErrorCode.POSITION_OUT_OF_RANGE
     assert piece(log, (20, 0), -1, 100).error_code == ErrorCode.POSITION_OUT_OF_RANGE
     assert piece(log, (19, 0), 0, 100).error_code == ErrorCode.SNAPSHOT_NOT_FOUND
