@@ -305,9 +305,10 @@ class _Turn:
         """Go on where the node stopped."""
         quorum, epoch = self.quorum, election.leader_epoch
         voted, leader_id = election.voted, election.leader_id
+        deadline_ms = self._election_ms if quorum.is_voter else None
         self._enter(
             Unattached(
-                leader_epoch=epoch, leader_id=leader_id, voted=voted, deadline_ms=self._election_ms
+                leader_epoch=epoch, leader_id=leader_id, voted=voted, deadline_ms=deadline_ms
             )
         )
         if epoch < self.log.last_epoch:

@@ -34,3 +34,10 @@ def test_a_majority_of_pre_votes_and_votes_makes_a_leader() -> None:
     one.answer(one.sent[1], epoch=1)
     assert one.is_now(Leading)
     assert one.stored == ElectionState(leader_epoch=1, leader_id=0)
+
+
+def test_an_observer_that_starts_does_not_stand_for_election() -> None:
+    observer = node(7, voters=[1])
+    assert observer.quorum.deadline_ms is None
+    observer.step(TimerExpired(), after_ms=10 * ELECTION_MS)
+    assert observer.is_now(Unattached)
