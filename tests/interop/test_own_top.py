@@ -68,4 +68,4 @@ async def test_each_replicas_end_and_where_epochs_begin(three: Kafka) -> None:
         assert tuple(leads.epochs[-1]) == (found.leader_epoch, 7)
         assert dead is not None
         assert (dead.role, dead.is_live, dead.log_end_offset) == (Role.DOWN, False, 7)
-        assert dead.why.startswith("left the ISR: its broker is down, or fenced")
+        assert dead.why.startswith("out of the ISR: its broker is down or fenced")
