@@ -1,4 +1,4 @@
-"""A whole cluster in this process: a controller and some brokers, each a node of its own.
+"""A whole cluster in this process: controllers and brokers, each a node of its own.
 
     async with open_cluster(brokers=3) as cluster:
         ...  # cluster.bootstrap_servers is what a client is given
@@ -40,7 +40,13 @@ import attrs
 import trio
 
 from replication.broker.broker import CONTROLLED_SHUTDOWN_SECONDS, Broker
-from replication.broker.nodes import CONTROLLER_ID, HostOf, loopback, node_configs, node_name
+from replication.broker.nodes import (
+    HostOf,
+    is_controller,
+    loopback,
+    node_configs,
+    node_name,
+)
 from replication.cluster.interface import (
     NodeStatus,
     NodeSummary,
@@ -48,7 +54,7 @@ from replication.cluster.interface import (
     NotPossibleError,
     PartitionSummary,
 )
-from replication.config import BrokerConfig, Voter
+from replication.config import BrokerConfig
 from replication.controller.controller import Controller
 from replication.errors import OnBug, UnderstudyError, raise_bug
 from replication.events import EventSink, ignore
@@ -143,7 +149,7 @@ class _Incarnation:
 
 @attrs.define(eq=False, repr=False, kw_only=True)
 class Cluster:
-    """Nodes in this process, by id; 0 is the controller. Made by `open_cluster`."""
+    """Nodes in this process, by id. Made by `open_cluster`."""
 
     configs: dict[int, BrokerConfig]
     make_machine: MakeMachine
@@ -177,13 +183,18 @@ class Cluster:
 
     @property
     def node_ids(self) -> list[int]:
-        """The ids of all nodes, running or not, the controller's first."""
-        return sorted(self.configs)
+        """The ids of all nodes, running or not, the controllers' first."""
+        return [*self.controller_ids, *self.broker_ids]
+
+    @property
+    def controller_ids(self) -> list[int]:
+        """The ids of all controllers, running or not."""
+        return sorted(filter(is_controller, self.configs))
 
     @property
     def broker_ids(self) -> list[int]:
         """The ids of all brokers, running or not."""
-        return sorted(self.configs.keys() - {CONTROLLER_ID})
+        return sorted(each for each in self.configs if not is_controller(each))
 
     @property
     def brokers(self) -> dict[int, Broker]:
@@ -192,12 +203,15 @@ class Cluster:
         return {node_id: node for node_id, node in alive if isinstance(node, Broker)}
 
     @property
+    def controllers(self) -> dict[int, Controller]:
+        """The controllers that run now, by id."""
+        alive = ((node_id, each.node) for node_id, each in sorted(self._alive.items()))
+        return {node_id: node for node_id, node in alive if isinstance(node, Controller)}
+
+    @property
     def controller(self) -> Controller | None:
-        """The controller; None while it is down."""
-        incarnation = self._alive.get(CONTROLLER_ID)
-        node = None if incarnation is None else incarnation.node
-        assert not isinstance(node, Broker), "node 0 is the controller"
-        return node
+        """The controller that decides; None while there is none."""
+        return next(iter(self.controllers.values()), None)
 
     @property
     def bootstrap_list(self) -> list[str]:
@@ -238,10 +252,9 @@ class Cluster:
 
     @property
     def image(self) -> MetadataImage:
-        """The newest metadata that the controller or any running broker has."""
+        """The newest metadata that any running node has."""
         images = [broker.metadata.image for broker in self.brokers.values()]
-        if self.controller is not None:
-            images.append(self.controller.synced_image)
+        images += [controller.synced_image for controller in self.controllers.values()]
         return max(images, key=lambda image: image.offset, default=MetadataImage())
 
     def partition(self, topic: str, partition: int) -> PartitionRegistration | None:
@@ -278,15 +291,32 @@ class Cluster:
     # What happens to it.
 
     async def start(self) -> None:
-        """Start every node that is down, the controller first; return when all know each other."""
-        if not self.is_up(CONTROLLER_ID):
-            await self.start_node(CONTROLLER_ID)
+        """Start every node that is down, controllers first; return when all know each other."""
+        await self._choose_ports_of_voters()
+        await self._start_all(self.controller_ids)
+        await self._start_all(self.broker_ids)
+        await self.until(self.is_complete, what="every broker knows every other")
+
+    async def _start_all(self, node_ids: Iterable[int]) -> None:
+        """Start those of these nodes that are down, side by side."""
         with raising_the_first():
             async with trio.open_nursery() as nursery:
-                for broker_id in self.broker_ids:
-                    if not self.is_up(broker_id):
-                        nursery.start_soon(self.start_node, broker_id)
-        await self.until(self.is_complete, what="every broker knows every other")
+                for node_id in node_ids:
+                    if not self.is_up(node_id):
+                        nursery.start_soon(self.start_node, node_id)
+
+    async def _choose_ports_of_voters(self) -> None:
+        """Give several controllers free ports before the first one starts: each must know all."""
+        if len(self.controller_ids) == 1:
+            return
+        with ExitStack() as held:
+            for node_id in self.controller_ids:
+                (listener,) = self.configs[node_id].listeners
+                if listener.port == 0:
+                    transport = self.make_machine(node_id).seams.transport
+                    taken = await transport.listen(listener.host, 0)
+                    held.callback(taken.close)
+                    self._set_ports(node_id, [taken.port])
 
     def is_complete(self) -> bool:
         """Return whether every running broker sees every other one alive."""
@@ -337,18 +367,39 @@ class Cluster:
         self.must_be_a_broker(broker_id)
         await self.start_node(broker_id)
 
-    async def start_controller(self) -> None:
-        """Start the controller again, from its own log."""
-        await self.start_node(CONTROLLER_ID)
+    async def start_controller(self, controller_id: int | None = None) -> None:
+        """Start a controller again, from its own log; by default every one that is down."""
+        if controller_id is None and len(self.controller_ids) > 1:
+            await self._start_all(self.controller_ids)
+        else:
+            await self.start_node(self._controller_id(controller_id))
 
     async def kill_broker(self, broker_id: int) -> None:
         """End a broker as SIGKILL would: it writes and sends nothing more."""
         self.must_be_a_broker(broker_id)
         await self.kill_node(broker_id)
 
-    async def kill_controller(self) -> None:
-        """End the controller as SIGKILL would; brokers go on serving what they lead."""
-        await self.kill_node(CONTROLLER_ID)
+    async def kill_controller(self, controller_id: int | None = None) -> None:
+        """End a controller as SIGKILL would, by default the one that decides.
+
+        Brokers go on serving what they lead.
+        """
+        await self.kill_node(self._controller_id(controller_id))
+
+    def _controller_id(self, controller_id: int | None) -> int:
+        """Return the id of a controller; by default of the one that decides."""
+        if controller_id is None:
+            if len(self.controller_ids) == 1:
+                return self.controller_ids[0]
+            if self.controller is None:
+                raise NotPossibleError("no controller decides now")
+            return self.controller.config.node_id
+        if type(controller_id) is not int or controller_id not in self.controller_ids:
+            there = ", ".join(map(str, self.controller_ids))
+            raise NotPossibleError(
+                f"there is no controller {controller_id!r}; those of this cluster: {there}"
+            )
+        return controller_id
 
     async def kill_node(self, node_id: int) -> None:
         """End a node as SIGKILL would: it writes nothing more and says goodbye to no peer."""
@@ -384,7 +435,7 @@ class Cluster:
         await self.stop_node(broker_id)
 
     async def stop(self) -> None:
-        """Stop the brokers, then the controller, which has to move their leaderships.
+        """Stop the brokers, then the controllers, which have to move their leaderships.
 
         No broker remains, so none waits long for the session of a killed broker to expire, or for a
         controller that is down.
@@ -393,8 +444,9 @@ class Cluster:
             for broker_id in self.brokers:
                 stop = partial(self.stop_node, patience_seconds=STOP_PATIENCE_SECONDS)
                 nursery.start_soon(stop, broker_id)
-        if CONTROLLER_ID in self._alive:
-            await self.stop_node(CONTROLLER_ID)
+        async with trio.open_nursery() as nursery:
+            for controller_id in self.controllers:
+                nursery.start_soon(self.stop_node, controller_id)
 
     # Frozen nodes, cuts and fault rules (`interface.AnyCluster`).
 
@@ -483,7 +535,7 @@ class Cluster:
     # Summaries, and what is possible now.
 
     def nodes(self) -> list[NodeSummary]:
-        """Return every node, the controller first."""
+        """Return every node, the controllers first."""
         return [self._node_summary(node_id) for node_id in self.node_ids]
 
     def _node_summary(self, node_id: int) -> NodeSummary:
@@ -525,7 +577,7 @@ class Cluster:
         """Raise NotPossibleError for an id that is no broker's, such as the controller's."""
         if type(broker_id) is not int or broker_id not in self.broker_ids:
             there = ", ".join(map(str, self.broker_ids))
-            which = " (0 is the controller)" if broker_id == CONTROLLER_ID else ""
+            which = f" ({broker_id} is a controller)" if broker_id in self.controller_ids else ""
             raise NotPossibleError(
                 f"there is no broker {broker_id!r}{which}; those of this cluster: {there}"
             )
@@ -542,7 +594,7 @@ class Cluster:
                 self.on_bug(error)
 
         machine = self.make_machine(node_id)
-        make = Controller if node_id == CONTROLLER_ID else Broker
+        make = Controller if is_controller(node_id) else Broker
         node = make(
             config=self.configs[node_id],
             seams=machine.seams,
@@ -568,19 +620,25 @@ class Cluster:
             self.on_end(node_id)
 
     def _keep_ports(self, node_id: int, node: Node) -> None:
-        config = self.configs[node_id]
         ports = [each.port for each in node.endpoints] if isinstance(node, Broker) else [node.port]
-        if not any(ports):
-            return  # it was stopped before it listened
+        if any(ports):  # otherwise it was stopped before it listened
+            self._set_ports(node_id, ports)
+
+    def _set_ports(self, node_id: int, ports: Sequence[int]) -> None:
+        """Keep the ports of a node, and make those of a controller known to all."""
+        config = self.configs[node_id]
         listeners = tuple(
             attrs.evolve(each, port=port)
             for each, port in zip(config.listeners, ports, strict=False)
         )
         self.configs[node_id] = attrs.evolve(config, listeners=listeners)
-        if node_id == CONTROLLER_ID:
-            voter = Voter(CONTROLLER_ID, listeners[0].host, listeners[0].port)
+        if is_controller(node_id):
+            voters = tuple(
+                attrs.evolve(each, port=listeners[0].port) if each.node_id == node_id else each
+                for each in config.controller_quorum_voters
+            )
             for each, other in self.configs.items():
-                self.configs[each] = attrs.evolve(other, controller_quorum_voters=(voter,))
+                self.configs[each] = attrs.evolve(other, controller_quorum_voters=voters)
 
 
 def _production(_: int) -> Seams:
@@ -591,6 +649,7 @@ def _production(_: int) -> Seams:
 async def open_cluster(
     *,
     brokers: int = 3,
+    controllers: int = 1,
     data_dir: str | None = None,
     base_port: int = 0,
     properties: Mapping[str, object] | None = None,
@@ -604,7 +663,8 @@ async def open_cluster(
     """Open a cluster that is up when the block begins, and is shut down when it ends.
 
     Args:
-        brokers: the number of brokers; their ids are 1 to `brokers`, the controller's is 0.
+        brokers: the number of brokers; their ids are 1 to `brokers`.
+        controllers: the number of controllers; a single one is node 0, several are 3001, 3002, ...
         data_dir: the directory of their data, which is kept; by default a temporary one.
         base_port: broker 1 listens there, broker 2 one above, ...; 0 takes any free port.
         properties: further `server.properties` entries, for every node.
@@ -623,6 +683,7 @@ async def open_cluster(
             data_dir = stack.enter_context(TemporaryDirectory(prefix="understudy-"))
         configs = node_configs(
             brokers=brokers,
+            controllers=controllers,
             data_dir=data_dir,
             base_port=base_port,
             properties=properties or {},

@@ -3,7 +3,7 @@
     Cluster            nodes in this process, over any seams (`cluster.py`)
     SteeredProcesses   each node is a process of its own (`replication/cli/steered_processes.py`)
 
-Nodes are named by their ids; 0 is the controller.
+Nodes are named by their ids; 0 is a single controller, 3001 and so on are several.
 
 Rule: an operation that is not possible now (a node that is down cannot be killed) raises
 NotPossibleError, and changes nothing.
@@ -59,7 +59,7 @@ class AnyCluster(Protocol):
     """A running cluster."""
 
     def nodes(self) -> list[NodeSummary]:
-        """Return every node, the controller first."""
+        """Return every node, the controllers first."""
 
     async def kill_node(self, node_id: int) -> None:
         """End a node as SIGKILL would."""

@@ -160,7 +160,7 @@ def test_a_node_that_there_is_not_is_named(cluster: ThreadedCluster) -> None:
 
 @pytest.mark.parametrize(
     ("given", "named"),
-    [(9, "9"), (0, r"0 \(0 is the controller\)"), (True, "True"), ("1", "'1'"), (None, "None")],
+    [(9, "9"), (0, r"0 \(0 is a controller\)"), (True, "True"), ("1", "'1'"), (None, "None")],
 )
 def test_an_unknown_broker_is_named(cluster: ThreadedCluster, given: Any, named: str) -> None:
     for call in (

@@ -5,14 +5,15 @@ The nodes are the real ones; the network, the disks and the clock are the simula
 
 import contextlib
 import random
+from typing import Any
 
 import pytest
 import trio
 
-from replication.broker.nodes import CONTROLLER_ID
-from replication.cluster.cluster import KilledError
+from replication.broker.nodes import CONTROLLER_ID, controller_ids, node_directory, node_name
+from replication.cluster.cluster import KilledError, open_cluster
 from replication.cluster.interface import NotPossibleError
-from replication.errors import ErrorCode, PeerUnavailableError
+from replication.errors import ConfigError, ErrorCode, PeerUnavailableError
 from replication.events import FollowersBehind
 from replication.wire.apis import ApiKey
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -148,13 +149,41 @@ async def test_a_broker_may_be_killed_while_it_starts_and_starts_again(stage: St
     await stage.cluster.until(stage.cluster.is_complete)
 
 
+def test_a_single_controller_is_node_0_and_several_begin_at_3001() -> None:
+    assert controller_ids(1) == [0]
+    assert controller_ids(3) == [3001, 3002, 3003]
+    assert [node_name(each) for each in (0, 1, 3001)] == [
+        "the controller",
+        "broker 1",
+        "controller 3001",
+    ]
+    assert node_directory(3001) == "controller-3001"
+
+
+@pytest.mark.parametrize(
+    ("count", "message"),
+    [
+        ({"controllers": 0}, "controllers=0: expected a whole number of at least 1"),
+        ({"controllers": "3"}, "controllers='3': expected a whole number"),
+        ({"brokers": 3001}, "brokers=3001: expected a whole number from 1 to 3000"),
+        ({"brokers": True}, "brokers=True: expected a whole number"),
+    ],
+)
+async def test_a_number_of_nodes_that_cannot_be_is_refused(
+    count: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        async with open_cluster(**count):
+            pass
+
+
 @played_in(staged)
 async def test_what_cannot_be_done_to_a_node_is_refused_by_its_name(stage: Stage) -> None:
     cluster = stage.cluster
     for call in (cluster.kill_broker, cluster.stop_broker, cluster.start_broker):
         with pytest.raises(NotPossibleError, match=r"no broker 9; .* cluster: 1, 2, 3$"):
             await call(9)
-        with pytest.raises(NotPossibleError, match=r"no broker 0 \(0 is the controller"):
+        with pytest.raises(NotPossibleError, match=r"no broker 0 \(0 is a controller"):
             await call(0)
     with pytest.raises(NotPossibleError, match=r"^broker 1 is up already$"):
         await cluster.start_broker(1)
