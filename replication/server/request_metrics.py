@@ -163,10 +163,9 @@ class RequestMetrics:
         self, request: object, *, version: int, size: int, header_size: int
     ) -> tuple[Counts, ...]:
         """Count a request of `size` bytes, header included; return what `answered` takes."""
-        if isinstance(request, FetchRequest):
-            kind: object = _BY_A_CONSUMER if request.replica.replica_id < 0 else _BY_A_FOLLOWER
-        else:
-            kind = type(request)
+        kind: object = type(request)
+        if type(request) is FetchRequest:
+            kind = _BY_A_CONSUMER if request.replica.replica_id < 0 else _BY_A_FOLLOWER
         if kind not in self._of_kind:
             self._of_kind[kind] = tuple(map(self._counts_of, _names_of(kind)))
         counts = self._of_kind[kind]

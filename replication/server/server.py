@@ -263,13 +263,13 @@ class Server:
                 counts, parts = await self._answer(frame, served, watch)
                 idle.answering -= 1
                 idle.since = watch.sending
-                if parts is not None and not line.places:
-                    await send_parts(session.connection, parts)
-                elif parts is not None:
+                if parts is not None and line.places:
                     line.add_ready(parts, counts=counts, watch=watch)
-                    counts = ()
-                idle.since = watch.sent = self.clock.now()
-                self.metrics.answered(counts, watch.moments)
+                elif counts or parts is not None:  # else it is answered later
+                    if parts is not None:
+                        await send_parts(session.connection, parts)
+                    idle.since = watch.sent = self.clock.now()
+                    self.metrics.answered(counts, watch.moments)
                 if session.failure is not None:
                     raise CloseConnectionError(session.failure)
                 if not session.is_open:

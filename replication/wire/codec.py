@@ -104,7 +104,7 @@ def _decode(
     hashable: Any = kind
     read = _compiled(decoder_source, hashable, version, flexible, False)
     try:
-        message: tuple[Message, int] = read(frame, position, len(frame))
+        message: tuple[Message, int] = read(frame, position, frame.nbytes)
     except _BROKEN as broken:
         raise ProtocolError(f"not a {kind.__name__} v{version}: {broken}") from broken
     return message

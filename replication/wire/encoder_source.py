@@ -42,9 +42,7 @@ _IN_MEMORY = (bytes, bytearray, memoryview)
 
 def size_of(records: Any) -> int:
     """Return the size of one part in bytes, in memory or not."""
-    if isinstance(records, _IN_MEMORY):
-        return len(records)
-    size: int = records.size
+    size: int = len(records) if type(records) in _IN_MEMORY else records.size
     return size
 
 

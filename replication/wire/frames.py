@@ -13,7 +13,8 @@ frame; it is valid as long as the frame's memory is.
 
 import struct
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, lru_cache
+from typing import Final
 
 import attrs
 
@@ -47,7 +48,9 @@ sorted has a lower.
 AT_ONCE_BYTES = 4096
 """A frame up to that long is read at once; reading it in steps would take longer."""
 
-_REQUEST = struct.Struct(">ihhih")
+_REQUEST = struct.Struct(">ihhi")
+_LENGTH_SIZE = 4
+_CLIENT_ID_SIZE = struct.Struct(">h")
 _REQUEST_HEADER = struct.Struct(">hhih")
 _RESPONSE = struct.Struct(">ii")
 _CORRELATION_ID = struct.Struct(">i")
@@ -83,28 +86,29 @@ class _Form:
     response_tags: bytes
 
 
-_FORMS: dict[tuple[int, int], _Form] = {}
+class _Forms(dict[tuple[int, int], _Form | None]):
+    """The frames of each API and version that is served, filled on first use; None for another."""
+
+    def __missing__(self, key: tuple[int, int]) -> _Form | None:
+        number, version = key
+        api = api_numbered(number)
+        if api is None or not api.serves(version):
+            return None  # and not kept: a peer may send any number
+        flexible = api.is_flexible(version)
+        self[key] = form = _Form(
+            api,
+            flexible,
+            request_tags=_NO_TAGS if flexible else b"",
+            response_tags=_NO_TAGS if api.response_header_is_flexible(version) else b"",
+        )
+        return form
 
 
-def _form_numbered(number: int, version: int) -> _Form | None:
-    """Return the frames of an API at `version`; None where that is not served."""
-    if known := _FORMS.get((number, version)):
-        return known
-    api = api_numbered(number)
-    if api is None or not api.serves(version):
-        return None
-    flexible = api.is_flexible(version)
-    _FORMS[number, version] = form = _Form(
-        api,
-        flexible,
-        request_tags=_NO_TAGS if flexible else b"",
-        response_tags=_NO_TAGS if api.response_header_is_flexible(version) else b"",
-    )
-    return form
+_FORMS: Final = _Forms()
 
 
 def _find_form_of(message_class: type, version: int) -> _Form:
-    form = _form_numbered(api_of(message_class).key, version)
+    form = _FORMS[api_of(message_class).key, version]
     assert form is not None, f"{message_class.__name__} has no version {version} here"
     return form
 
@@ -142,11 +146,19 @@ def encode_request_in_steps(
 def _request(
     form: _Form, version: int, correlation_id: int, client_id: str | None, body: list[Part]
 ) -> list[Part]:
-    name = b"" if client_id is None else client_id.encode()
-    size = _REQUEST_HEADER.size + len(name) + len(form.request_tags) + total_size(body)
-    length = -1 if client_id is None else len(name)
-    header = _REQUEST.pack(size, form.api.key, version, correlation_id, length)
-    return _behind(header + name + form.request_tags, body)
+    client = _client(client_id, form.request_tags)
+    size = total_size(body, _REQUEST.size - _LENGTH_SIZE + len(client))
+    header = _REQUEST.pack(size, form.api.key, version, correlation_id)
+    return _behind(header + client, body)
+
+
+@lru_cache
+def _client(client_id: str | None, tags: bytes) -> bytes:
+    """Return the end of a request's header, which all requests of a client have in common."""
+    if client_id is None:
+        return _CLIENT_ID_SIZE.pack(-1) + tags
+    name = client_id.encode()
+    return _CLIENT_ID_SIZE.pack(len(name)) + name + tags
 
 
 def encode_response(response: object, *, version: int, correlation_id: int) -> list[Part]:
@@ -175,7 +187,7 @@ def encode_response_in_steps(
 
 
 def _response(form: _Form, correlation_id: int, body: list[Part]) -> list[Part]:
-    size = _CORRELATION_ID.size + len(form.response_tags) + total_size(body)
+    size = total_size(body, _CORRELATION_ID.size + len(form.response_tags))
     return _behind(_RESPONSE.pack(size, correlation_id) + form.response_tags, body)
 
 
@@ -242,9 +254,8 @@ def refusal(header: RequestHeader) -> list[Part] | None:
     return encode_response(response, version=0, correlation_id=header.correlation_id)
 
 
-def total_size(parts: Iterable[Part]) -> int:
-    """Return the size of all parts in bytes."""
-    size = 0
+def total_size(parts: Iterable[Part], size: int = 0) -> int:
+    """Return the size of all parts in bytes, and of `size` bytes before them."""
     for part in parts:
         size += len(part) if type(part) is bytes else size_of(part)
     return size
@@ -255,7 +266,7 @@ def _behind(header: bytes, body: list[Part]) -> list[Part]:
         return [header]
     # The first part is small and ours: whatever comes before the first records.
     first = body[0]
-    assert isinstance(first, bytes), "a message begins with a field, not with records"
+    assert type(first) is bytes, "a message begins with a field, not with records"
     body[0] = header + first
     return body
 
@@ -263,23 +274,21 @@ def _behind(header: bytes, body: list[Part]) -> list[Part]:
 def _request_body(frame: memoryview) -> tuple[RequestHeader, _Form, int]:
     """Return the header, how the request is framed, and where its body begins."""
     header, position = _request_header(frame)
-    form = _form_numbered(header.api_key, header.api_version)
+    form = _FORMS[header.api_key, header.api_version]
     if form is None:
         raise UnsupportedApiVersionError(header)
-    return header, form, _behind_tags(frame, position) if form.request_tags else position
+    return header, form, _behind_tags(frame, position, form.request_tags)
 
 
 def _response_body(frame: memoryview, api_key: ApiKey, version: int) -> tuple[int, int, bool, int]:
     """Return the correlation id, and the body's version, whether it is flexible, and its place."""
-    form = _form_numbered(api_key, version)
+    form = _FORMS[api_key, version]
     assert form is not None, f"{api_key.name} has no version {version} here"
     try:
         (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
     except struct.error as broken:
         raise ProtocolError(f"a response of {len(frame)} bytes") from broken
-    position = _CORRELATION_ID.size
-    if form.response_tags:
-        position = _behind_tags(frame, position)
+    position = _behind_tags(frame, _CORRELATION_ID.size, form.response_tags)
     if api_key is ApiKey.API_VERSIONS and _was_downgraded(frame, position):
         return correlation_id, 0, form.api.is_flexible(0), position
     return correlation_id, version, form.flexible, position
@@ -291,7 +300,7 @@ def _request_header(frame: memoryview) -> tuple[RequestHeader, int]:
         position = _REQUEST_HEADER.size
         client_id = None
         if length != -1:
-            if not 0 <= length <= len(frame) - position:
+            if not 0 <= length <= frame.nbytes - position:
                 raise ProtocolError(f"a client id of {length} bytes")
             client_id = str(frame[position : position + length], "utf-8")
             position += length
@@ -300,8 +309,10 @@ def _request_header(frame: memoryview) -> tuple[RequestHeader, int]:
     return RequestHeader(key, version, correlation_id, client_id), position
 
 
-def _behind_tags(frame: memoryview, position: int) -> int:
-    """Return the end of the tagged section of a header, of which nothing is known."""
+def _behind_tags(frame: memoryview, position: int, tags: bytes) -> int:
+    """Return the end of a header's tagged section, where it has one; all tags are unknown."""
+    if not tags:
+        return position
     try:
         return position + 1 if frame[position] == 0 else skip_tags(frame, position)
     except IndexError as broken:
