@@ -154,7 +154,7 @@ class DelayedFetch:
         )
         if now is None:
             return True
-        if now and self.path.is_held_back(self.params, partition):
+        if now and self.path.quota.throttles and self.path.is_held_back(self.params, partition):
             now = 0
         self.available[key] = now
         self.total = others + now
@@ -301,7 +301,7 @@ class FetchPath:
         return partition is None or (
             # This very fetch may have moved it after the read.
             partition.log.high_watermark == answer.high_watermark
-            and not self.is_held_back(params, partition)
+            and not (self.quota.throttles and self.is_held_back(params, partition))
         )
 
     def _read_again(self, delayed: DelayedFetch) -> Steps[Answers]:
@@ -320,8 +320,11 @@ class FetchPath:
         return self._read_some(params, wanted, room, session=None, known=known, moved=delayed.moved)
 
     def is_held_back(self, params: FetchParams, partition: Partition) -> bool:
-        """Return whether the partition is throttled (ReplicaManager.shouldLeaderThrottle)."""
-        if not (params.from_follower and self.quota.throttles):
+        """Return whether the partition is throttled (ReplicaManager.shouldLeaderThrottle).
+
+        Most brokers throttle nothing: ask for `quota.throttles` first.
+        """
+        if not params.from_follower:
             return False
         now_ms = self.clock.now_ms()
         return (
@@ -410,7 +413,7 @@ class FetchPath:
             return FetchPartitionData(error=error.code)
         if asked.topic_id not in (NO_TOPIC_ID, partition.topic_id):
             return FetchPartitionData(error=ErrorCode.INCONSISTENT_TOPIC_ID)
-        held_back = self.is_held_back(params, partition)
+        held_back = self.quota.throttles and self.is_held_back(params, partition)
         try:
             answer = partition.fetch(
                 params,

@@ -23,13 +23,15 @@ class HostedPartitions:
     metadata: Callable[[], MetadataImage]
     online: dict[TopicPartition, Partition] = attrs.field(factory=dict)
     offline: dict[TopicPartition, TopicId] = attrs.field(factory=dict)
+    find: Callable[[TopicPartition], Partition | None] = attrs.field(init=False)
+    """Returns the partition; None if it is not online here."""
+
+    def __attrs_post_init__(self) -> None:
+        self.find = self.online.get
 
     def __iter__(self) -> Iterator[Partition]:
         """Iterate over a copy of the partitions online, so that they may change meanwhile."""
         return iter(list(self.online.values()))
-
-    def find(self, topic_partition: TopicPartition) -> Partition | None:
-        return self.online.get(topic_partition)
 
     def holds(self, partition: Partition) -> bool:
         """Return whether `partition` is still online here, and not another of its name."""
@@ -37,10 +39,10 @@ class HostedPartitions:
 
     def get(self, topic_partition: TopicPartition) -> Partition:
         """Return the partition; raise KafkaError if it is not online (the table at the head)."""
-        partition = self.online.get(topic_partition)
-        if partition is None:
-            raise KafkaError(self._why_not(topic_partition), str(topic_partition))
-        return partition
+        try:
+            return self.online[topic_partition]
+        except KeyError:
+            raise KafkaError(self._why_not(topic_partition), str(topic_partition)) from None
 
     def snapshot(self, topic_partition: TopicPartition) -> ReplicaSnapshot | None:
         """Return the state of the partition; None if it is not online here."""

@@ -32,6 +32,7 @@ each of these operations keeps the same marks true. (UnifiedLog in Kafka.)
 
 import contextlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import attrs
@@ -399,18 +400,24 @@ class Log:
         flush: bool = True,
     ) -> LogAppendInfo:
         local = self.local
-        local.open_segments.trim()
+        if local.open_segments.over_limit:
+            local.open_segments.trim()
+        describe = partial(
+            append_info, log_start_offset=self.log_start_offset, append_time=append_time
+        )
+        info = describe(batches)
         appended = 0
         try:
             if not self._begun:
                 self._begin()
             for group in groups(batches, local.config.segment_bytes):
-                self._append_group(records, group, wall_ms)
+                whole = info if group is batches else describe(group)
+                self._append_group(records, group, whole, wall_ms)
                 appended += len(group)
         except ShortageError:
             if not appended:
                 raise
-            batches = batches[:appended]  # a follower goes on from there
+            info = describe(batches[:appended])  # a follower goes on from there
         except OSError as error:  # as `retryable`, which would cost a twentieth of a small append
             raise local.fail(error) from error
         self.on_moved()
@@ -419,7 +426,7 @@ class Log:
             # For want of descriptors it is put off: what was appended is appended.
             with contextlib.suppress(ShortageError):
                 self.flush()
-        return append_info(batches, log_start_offset=self.log_start_offset, append_time=append_time)
+        return info
 
     @property
     def flush_is_due(self) -> bool:
@@ -434,21 +441,20 @@ class Log:
         self._begun = True
 
     def _append_group(
-        self, records: memoryview, batches: list[PlacedBatch], wall_ms: int | None
+        self,
+        records: memoryview,
+        batches: list[PlacedBatch],
+        info: LogAppendInfo,
+        wall_ms: int | None,
     ) -> None:
-        """Append what fits one segment: one write of one view."""
+        """Append what fits one segment, as `info` sums it up: one write of one view."""
         local = self.local
-        (start, first), (at, last) = batches[0], batches[-1]
-        size = at + last.size - start
+        start, size, last_offset = batches[0][0], info.valid_bytes, info.last_offset
         view = records[start : start + size]
-        last_offset = last.base_offset + last.last_offset_delta
-        max_timestamp = first.max_timestamp
-        if len(batches) > 1:
-            max_timestamp = max([header.max_timestamp for _, header in batches])
         if local.must_roll(
-            size, last_offset=last_offset, max_timestamp=max_timestamp, wall_ms=wall_ms
+            size, last_offset=last_offset, max_timestamp=info.max_timestamp, wall_ms=wall_ms
         ):
-            self.roll(first_offset=first.base_offset, last_offset=last_offset, wall_ms=wall_ms)
+            self.roll(first_offset=info.first_offset, last_offset=last_offset, wall_ms=wall_ms)
         active = self.segments.active
         active.open_for_append(batches)
         self._note_epochs(batches)
@@ -519,7 +525,8 @@ class Log:
         """
         local = self.local
         local.check_usable()
-        local.open_segments.trim()
+        if local.open_segments.over_limit:
+            local.open_segments.trim()
         if not self.log_start_offset <= start_offset <= local.log_end_offset:
             raise OffsetOutOfRangeError(
                 f"offset {start_offset} of {self.topic_partition}, which holds"
@@ -567,7 +574,8 @@ class Log:
         Raise LongLookUpError where that takes more than `allowance`: `storage.log.time_lookup`.
         """
         self.local.check_usable()
-        self.local.open_segments.trim()
+        if self.local.open_segments.over_limit:
+            self.local.open_segments.trim()
         with self.local.retryable():
             return time_lookup.first_at_or_after(
                 self.segments.starting_with(self.log_start_offset),
@@ -585,7 +593,8 @@ class Log:
         Raise LongLookUpError where that takes more than `allowance`.
         """
         self.local.check_usable()
-        self.local.open_segments.trim()
+        if self.local.open_segments.over_limit:
+            self.local.open_segments.trim()
         with self.local.retryable():
             return time_lookup.youngest(
                 self.segments.starting_with(self.log_start_offset),

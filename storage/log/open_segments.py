@@ -47,6 +47,8 @@ class Releasable(Protocol):
 @attrs.define(eq=False)
 class OpenSegments:
     limit: int = DEFAULT_LIMIT
+    over_limit: bool = attrs.field(init=False, default=False)
+    """Whether `trim` is due."""
     # In the order in which they were opened.
     _noted: dict[Releasable, None] = attrs.field(init=False, factory=dict)
 
@@ -56,9 +58,11 @@ class OpenSegments:
     def note(self, segment: Releasable) -> None:
         self._noted.pop(segment, None)
         self._noted[segment] = None
+        self.over_limit = len(self._noted) > self.limit
 
     def forget(self, segment: Releasable) -> None:
         self._noted.pop(segment, None)
+        self.over_limit = len(self._noted) > self.limit
 
     def trim(self) -> None:
         """Close the files of the oldest segments down to `limit`, if the first `LOOKS` of them can be closed."""
@@ -72,6 +76,7 @@ class OpenSegments:
             if segment.release():
                 excess -= 1
                 if excess == 0:
+                    self.over_limit = False
                     return
             else:
                 self._noted[segment] = None
