@@ -17,6 +17,8 @@ Rule 4: nothing here waits, and a log has one writer at a time: the owner remove
 from its fetcher before it makes it leader.
 """
 
+from functools import partial
+
 import attrs
 
 from replication.errors import ErrorCode, KafkaError
@@ -243,7 +245,7 @@ class Partition:
         )
         # Records that must be flushed first do not advance the high watermark yet.
         if self.log.flush_is_due or not leadership.maybe_advance_high_watermark():
-            self.around.observer.log_end_moved(leadership)
+            self.reader.share(partial(self.around.observer.log_end_moved, leadership))
         return info
 
     def flushed(self) -> None:

@@ -160,17 +160,21 @@ class _EncoderSource(Source):
             self.line(f"{raw} = {encoded}")
             self.length(f"len({raw})", None, code, then=raw)
 
-    def length(self, length: str, nullable: str | None, code: str, then: str = "") -> None:
-        """Write a length or count, and `then` bytes; `nullable` is a name that may hold None."""
+    def length(self, length: str, nullable: str | None, code: str, then: str = "") -> str:
+        """Write a length or count, and `then` bytes; `nullable` is a name that may hold None.
+
+        Return an expression for the length where it is none of None.
+        """
         if not self.flexible:
             value = f"(-1 if {nullable} is None else {length})" if nullable else length
             self.run.append((code, value))
             self.flush(then=then)
-            return
+            return length
         name = self.fresh("n")
         null = f"0 if {nullable} is None else " if nullable else ""
         self.line(f"{name} = {null}{length} + 1")
         self.flush(_OneByte(name, f"{name} < 128", f"uvarint({name})"), then)
+        return f"({name} - 1)"
 
     def records(self, wire: Wire, value: str) -> None:
         name = self.fresh("r")
@@ -191,12 +195,12 @@ class _EncoderSource(Source):
     def array(self, wire: Wire, value: str) -> None:
         items = self.fresh("a")
         self.line(f"{items} = {value}")
-        self.length(f"len({items})", items if self.is_nullable(wire) else None, "i")
+        count = self.length(f"len({items})", items if self.is_nullable(wire) else None, "i")
         # A non-nullable array that holds None fails on its length: a mistake of ours.
         self.line(f"if {items}:")
         self.indent += 1
         if self.gives_up:
-            self.line(f"room -= len({items})")
+            self.line(f"room -= {count}")
             self.line("if room < 0: return None")
         assert wire.items is not None, "an array says what it holds"
         if self.in_steps and self.has_fixed_size(wire.items):

@@ -15,9 +15,13 @@ Rule 2: below the log start nothing can be compared: out of range comes before d
 
 Rule 3: most fetches of most partitions find nothing new, so that answer is kept, and made
 anew only when the offsets in it have changed.
+
+Rule 4: an append answers the followers that wait, one after the other and without a pause. Those that
+ask for the same have the same answer, which is not kept beyond that.
 """
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
 import attrs
 
@@ -65,12 +69,25 @@ def diverging_end(
     return None
 
 
+_Asked: TypeAlias = tuple[FetchInfo, Isolation, int, bool, bool, bool]
+
+
 @attrs.define(eq=False)
 class LogReader:
     """The reads of followers and consumers from `log`."""
 
     log: Log
     _idle_answer: FetchPartitionData = attrs.field(factory=FetchPartitionData, init=False)
+    _shared: dict[_Asked, FetchPartitionData] | None = attrs.field(default=None, init=False)
+    """The answers since `share` began; None outside of it."""
+
+    def share(self, answer_those_who_wait: Callable[[], object]) -> None:
+        """Call that function, in which the log does not change, and read once for equal fetches."""
+        self._shared = {}
+        try:
+            answer_those_who_wait()
+        finally:
+            self._shared = None
 
     def read(
         self,
@@ -83,6 +100,32 @@ class LogReader:
         passes_empty: bool = False,
     ) -> FetchPartitionData:
         """Return the records at `info.fetch_offset`, or where the logs diverge, or neither."""
+        shared = self._shared
+        asked = info, isolation, max_bytes, min_one, allow_incomplete, passes_empty
+        if shared is not None and asked in shared:
+            return shared[asked]
+        answer = self._read(
+            info,
+            isolation,
+            max_bytes=max_bytes,
+            min_one=min_one,
+            allow_incomplete=allow_incomplete,
+            passes_empty=passes_empty,
+        )
+        if shared is not None:
+            shared[asked] = answer
+        return answer
+
+    def _read(
+        self,
+        info: FetchInfo,
+        isolation: Isolation,
+        *,
+        max_bytes: int,
+        min_one: bool,
+        allow_incomplete: bool,
+        passes_empty: bool,
+    ) -> FetchPartitionData:
         diverging = self._diverging_end(info)
         if diverging is not None:
             return attrs.evolve(self.idle(isolation), diverging_epoch=diverging)

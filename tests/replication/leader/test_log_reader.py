@@ -1,11 +1,13 @@
 """The reads of one log: where they find a divergence."""
 
+import operator
 from itertools import product
 
+import attrs
 import pytest
 
 from replication.errors import KafkaError
-from replication.leader.rules.fetch_data import FetchInfo, Isolation
+from replication.leader.rules.fetch_data import FetchInfo, FetchPartitionData, Isolation
 from replication.leader.rules.log_reader import LogReader, diverging_end
 from storage.log.log import Log
 from storage.types import LeaderEpoch, Offset, OffsetAndEpoch
@@ -60,3 +62,26 @@ def _outcome_of_available_bytes(log: Log, fetch_offset: Offset, epoch: LeaderEpo
     # Nothing is available beyond the end, whatever the epochs.
     beyond = epoch == -1 and fetch_offset > len(EPOCHS)
     return beyond or LogReader(log).available_bytes(info, Isolation.LOG_END, enough=1) is not None
+
+
+def test_equal_fetches_share_one_read_until_those_who_wait_are_answered() -> None:
+    log = _log(start=0)
+    reader = LogReader(log)
+    fetches = [(FetchInfo(offset), size) for offset in range(5) for size in (1, 1000)]
+
+    def answers() -> list[FetchPartitionData]:
+        return [
+            reader.read(info, Isolation.LOG_END, max_bytes=size, min_one=True)
+            for info, size in fetches
+        ]
+
+    shared: list[list[FetchPartitionData]] = []
+    reader.share(lambda: shared.extend([answers(), answers()]))
+    first, second = shared
+    assert all(map(operator.is_, first, second))
+    for alone, together in zip(answers(), first, strict=True):
+        assert alone is not together
+        assert alone.records is not None
+        assert together.records is not None
+        assert alone.records.read() == together.records.read()
+        assert attrs.evolve(alone, records=None) == attrs.evolve(together, records=None)
