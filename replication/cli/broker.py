@@ -34,6 +34,7 @@ from replication.cli.served import HttpPort, MetricsServer, http_option
 from replication.config import BrokerConfig, parse_properties
 from replication.events import EventSink, fan_out
 from replication.net import production_seams
+from replication.net.clock import LoopClock
 from replication.net.raising import raising_only_one
 from replication.observe.logging import log_sink
 
@@ -89,7 +90,8 @@ def command(
     sink = fan_out(sink, *served.sinks(broker=config.node_id if config.is_broker else None))
     until = end_of_input if stop_at_end_of_input else None
     gc.freeze()  # what is imported lives as long as the process; a full collection would walk it
-    trio.run(partial(run_node, config, sink, served, steered=steering, until=until))
+    run = partial(run_node, config, sink, served, steered=steering, until=until)
+    trio.run(run, clock=LoopClock())
 
 
 def _steered_node(node_id: int) -> "SteeredNode":

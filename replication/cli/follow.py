@@ -53,6 +53,7 @@ from replication.metrics import MetricsRegistry
 from replication.mirror import Mirror, MirrorOptions, PartitionProgress
 from replication.mirror.options import UpTo
 from replication.net import production_seams
+from replication.net.clock import LoopClock
 from replication.net.raising import raising_only_one
 from replication.replica_manager.bytes_in import REPLICATION, metric
 from replication.visible import visible, visible_line
@@ -212,7 +213,7 @@ def follow(
         metrics_file=metrics_file,
         start_serving=partial(served.start, on_bug=on_bug),
     )
-    trio.run(watch.run)
+    trio.run(watch.run, clock=LoopClock())
     if output == JSON:
         show_line(json_line(watch.last.to_dict() if watch.last else {"partitions": []}))
     else:

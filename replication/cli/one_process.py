@@ -14,6 +14,7 @@ from replication.cluster.cluster import Cluster, open_cluster
 from replication.errors import UnderstudyError
 from replication.events import EventSink, fan_out, ignore
 from replication.faults.impairments import Impairments
+from replication.net.clock import LoopClock
 from storage.filesystem import OsFileSystem
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class OneProcess:
         lock = OsFileSystem().lock(str(self.plan.data_dir / ".lock"))
         self.plan.warn()
         try:
-            trio.run(self._run)
+            trio.run(self._run, clock=LoopClock())
         finally:
             lock.release()
 

@@ -41,7 +41,7 @@ from replication.faults import AddedRule, FaultDecision, FaultRule
 from replication.faults.node_faults import Faults
 from replication.faults.rules.as_json import rule_to_json
 from replication.faults.rules.book import KEPT_HITS
-from replication.net.clock import TrioClock
+from replication.net.clock import LoopClock, TrioClock
 from replication.net.raising import raising_only_one
 from replication.observe.journal import JournalEntry, decode_entry
 from storage.checkpoint import EpochEntry
@@ -70,7 +70,7 @@ def steer(
                 nursery.cancel_scope.cancel()
 
     try:
-        trio.run(run)
+        trio.run(run, clock=LoopClock())
     finally:
         processes.thaw_all()
 

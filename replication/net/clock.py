@@ -125,6 +125,21 @@ def _set_in_this_run(moment: float, act: Callable[[], object]) -> SetAlarm:
     return alarms_of_this_run().set(moment, act)
 
 
+class LoopClock(trio.abc.Clock):
+    """The clock of a run of trio that takes no function of Python's to read.
+
+    A record with acks=all reads the time 33 times, in trio's loops and in ours.
+    """
+
+    current_time = staticmethod(time.perf_counter)
+
+    def start_clock(self) -> None:
+        """Do nothing: it always runs."""
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        return deadline - self.current_time()
+
+
 @attrs.define(eq=False, init=False)
 class TrioClock:
     """`NodeClock` over the clock of a run of trio; made outside of one, it serves every run."""

@@ -144,10 +144,10 @@ async def send_parts(connection: Connection, parts: Sequence[Part]) -> None:
 
 def send_parts_at_once(connection: Connection, parts: Sequence[Part]) -> Sequence[Part]:
     """Send what needs no wait of `parts`, and return the rest, which begins where that ended."""
+    if FileRegion not in map(type, parts):
+        return connection.send_at_once(parts)  # type: ignore[arg-type] # no region is among them
     run = _gathered(connection, parts)
-    if len(run) < len(parts):
-        return parts
-    return connection.send_at_once(run)
+    return parts if len(run) < len(parts) else connection.send_at_once(run)
 
 
 def _gathered(connection: Connection, parts: Sequence[Part]) -> list[Buffer]:

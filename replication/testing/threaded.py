@@ -35,6 +35,7 @@ from replication.cluster.interface import NotInTimeError
 from replication.events import Event, EventSink
 from replication.faults.impairments import Impairments
 from replication.metadata.rules.image import MetadataImage, PartitionRegistration
+from replication.net.clock import LoopClock
 from replication.net.pace import COLLECTIONS
 from replication.testing.faults import ThreadedFaults
 from replication.testing.portal import ClusterStoppedError, Portal
@@ -299,7 +300,7 @@ class ThreadedCluster:
 
     def _run(self) -> None:
         try:
-            trio.run(self._main)
+            trio.run(self._main, clock=LoopClock())
         except BaseException as mistake:  # noqa: BLE001 - raised where somebody sees it
             self._mistake = mistake
         finally:

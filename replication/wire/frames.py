@@ -273,7 +273,18 @@ def _behind(header: bytes, body: list[Part]) -> list[Part]:
 
 def _request_body(frame: memoryview) -> tuple[RequestHeader, _Form, int]:
     """Return the header, how the request is framed, and where its body begins."""
-    header, position = _request_header(frame)
+    try:
+        key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
+        position = _REQUEST_HEADER.size
+        client_id = None
+        if length != -1:
+            if not 0 <= length <= frame.nbytes - position:
+                raise ProtocolError(f"a client id of {length} bytes")
+            client_id = str(frame[position : position + length], "utf-8")
+            position += length
+    except (struct.error, UnicodeDecodeError) as broken:
+        raise ProtocolError(f"not a request header: {broken}") from broken
+    header = RequestHeader(key, version, correlation_id, client_id)
     form = _FORMS[header.api_key, header.api_version]
     if form is None:
         raise UnsupportedApiVersionError(header)
@@ -292,21 +303,6 @@ def _response_body(frame: memoryview, api_key: ApiKey, version: int) -> tuple[in
     if api_key is ApiKey.API_VERSIONS and _was_downgraded(frame, position):
         return correlation_id, 0, form.api.is_flexible(0), position
     return correlation_id, version, form.flexible, position
-
-
-def _request_header(frame: memoryview) -> tuple[RequestHeader, int]:
-    try:
-        key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
-        position = _REQUEST_HEADER.size
-        client_id = None
-        if length != -1:
-            if not 0 <= length <= frame.nbytes - position:
-                raise ProtocolError(f"a client id of {length} bytes")
-            client_id = str(frame[position : position + length], "utf-8")
-            position += length
-    except (struct.error, UnicodeDecodeError) as broken:
-        raise ProtocolError(f"not a request header: {broken}") from broken
-    return RequestHeader(key, version, correlation_id, client_id), position
 
 
 def _behind_tags(frame: memoryview, position: int, tags: bytes) -> int:

@@ -307,7 +307,8 @@ class Segment:
         """
         (start, first), (_, last) = batches[0], batches[-1]
         last_offset = last.base_offset + last.last_offset_delta
-        assert self.holds_offset(last_offset), "a segment rolls before its offsets overflow"
+        relative = last_offset - self.base_offset
+        assert 0 <= relative <= MAX_RELATIVE_OFFSET, "a segment rolls before its offsets overflow"
         position = self.size
         self._is_open_ended = True
         self.pins.file.write(position, records)

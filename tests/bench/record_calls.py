@@ -20,6 +20,7 @@ from types import FrameType
 import trio
 
 from replication.cluster.cluster import open_cluster
+from replication.net.clock import LoopClock
 from tests.bench.acks import LEADER, TOPIC, Asker, acknowledged, create_topic, produce_frame
 from tests.bench.figures import Figure
 
@@ -98,7 +99,7 @@ def room_of(file: str) -> str:
 
 
 def run() -> Iterator[Figure]:
-    calls = trio.run(calls_of_records)
+    calls = trio.run(calls_of_records, clock=LoopClock())
     rooms: defaultdict[str, float] = defaultdict(float)
     for (file, _), count in calls.items():
         rooms[room_of(file)] += count
@@ -110,7 +111,7 @@ def run() -> Iterator[Figure]:
 
 def functions() -> None:
     """Print every function that is called for a record, the most frequent first."""
-    calls = trio.run(calls_of_records)
+    calls = trio.run(calls_of_records, clock=LoopClock())
     for (file, name), count in sorted(calls.items(), key=lambda each: -each[1]):
         if count >= 0.5:
             print(f"{count:>8.1f}  {file.removeprefix(str(ROOT) + '/')}:{name}")
