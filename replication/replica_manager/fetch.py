@@ -320,10 +320,7 @@ class FetchPath:
         return self._read_some(params, wanted, room, session=None, known=known, moved=delayed.moved)
 
     def is_held_back(self, params: FetchParams, partition: Partition) -> bool:
-        """Return whether the partition is throttled (ReplicaManager.shouldLeaderThrottle).
-
-        Most brokers throttle nothing: ask for `quota.throttles` first.
-        """
+        """Return whether a partition is throttled, where any is (shouldLeaderThrottle in Kafka)."""
         if not params.from_follower:
             return False
         now_ms = self.clock.now_ms()

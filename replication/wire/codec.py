@@ -77,36 +77,27 @@ def encode_in_steps(message: object, *, version: int, flexible: bool) -> Steps[l
 
 
 def decode(
-    kind: type[Message], frame: memoryview, position: int = 0, *, version: int, flexible: bool
-) -> Message:
-    """Return the message of class `kind` at `position`; raise ProtocolError if none is there."""
-    return _decode(kind, frame, position, version, flexible)[0]
-
-
-def decode_whole(
-    kind: type[Message], frame: memoryview, position: int = 0, *, version: int, flexible: bool
-) -> Message:
-    """Return the same message; raise ProtocolError where it does not fill the frame, too."""
-    message, end = _decode(kind, frame, position, version, flexible)
-    if end != len(frame):
-        raise ProtocolError(f"{len(frame) - end} bytes behind a {kind.__name__} v{version}")
-    return message
-
-
-def _decode(
     kind: type[Message],
     frame: memoryview,
-    position: int,
+    position: int = 0,
+    *,
     version: int,
-    flexible: bool,  # noqa: FBT001 - as in `_compiled`
-) -> tuple[Message, int]:
-    """Return a message and where it ends."""
+    flexible: bool,
+    fills_frame: bool = False,
+) -> Message:
+    """Return the message of class `kind` at `position`; raise ProtocolError if none is there.
+
+    With `fills_frame` bytes behind the message are an error, too.
+    """
     hashable: Any = kind
     read = _compiled(decoder_source, hashable, version, flexible, False)
+    message: Message
     try:
-        message: tuple[Message, int] = read(frame, position, frame.nbytes)
+        message, end = read(frame, position, frame.nbytes)
     except _BROKEN as broken:
         raise ProtocolError(f"not a {kind.__name__} v{version}: {broken}") from broken
+    if fills_frame and end != frame.nbytes:
+        raise ProtocolError(f"{frame.nbytes - end} bytes behind a {kind.__name__} v{version}")
     return message
 
 

@@ -27,7 +27,7 @@ import attrs
 
 from replication.errors import MetadataError, ProtocolError
 from replication.wire.broker_registration import Feature, RegisteredListener
-from replication.wire.codec import decode_whole, encode_whole
+from replication.wire.codec import decode, encode_whole
 from replication.wire.describe_client_quotas import EntityData
 from replication.wire.primitives import read_uvarint
 from replication.wire.schema import (
@@ -416,7 +416,7 @@ def decode_record(data: Buffer) -> MetadataRecord:
         raise _unknown(view)
     kind, version = known
     try:
-        return decode_whole(kind, view, 3, version=version, flexible=True)
+        return decode(kind, view, 3, version=version, flexible=True, fills_frame=True)
     except ProtocolError as error:
         raise MetadataError(f"a damaged metadata record: {error}") from error
 
