@@ -49,7 +49,7 @@ EQUAL_BY_CHANCE = {
     "WINDOW_BYTES",
 }
 # A command that starts quickly, or a room that imports no other, says again what it may not import.
-DEFINED_AGAIN = {"COULD_NOT_COMPARE", "HOST", "KEY", "LOOPBACK"}
+DEFINED_AGAIN = {"COULD_NOT_COMPARE", "KEY", "LOOPBACK"}
 # Both have the name of Kafka's exception: one is of the log, and one is what a client raises.
 NAMED_ALIKE = {"OffsetOutOfRangeError", "RecordTooLargeError"}
 # Until the metadata log consists of these records, there are two of them.

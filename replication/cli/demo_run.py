@@ -30,8 +30,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
+from replication.broker.nodes import CONTROLLER_ID, HOST
 from replication.cli.demo_workload import DemoWorkload, LedgerVerdict, create_topic, read_back
-from replication.cli.isolated import CONTROLLER, HOST, IsolatedCluster
+from replication.cli.isolated import IsolatedCluster
 from replication.cli.probe import fetch_metadata
 from replication.errors import UnderstudyError
 from replication.events import BrokerFenced, IsrChanged, LeaderElected
@@ -310,7 +311,7 @@ class Demo:
             acked_ms=[int(at * 1000) for at in self._acks_after_kill],
             restarted_ms=int(self._restarted_at * 1000),
         )
-        brokers = [node_id for node_id in self.cluster.node_ids if node_id != CONTROLLER]
+        brokers = self.cluster.broker_ids
         return DemoOutcome(
             victim=self.victim,
             in_flight_at_kill=self._in_flight,
@@ -318,7 +319,7 @@ class Demo:
             verdict=self._workload.ledger.verdict(),
             altered=self._workload.ledger.altered,
             client_errors=self._workload.errors,
-            moments=timeline(failover, controller=self.cluster.journal(CONTROLLER)),
+            moments=timeline(failover, controller=self.cluster.journal(CONTROLLER_ID)),
             log_dirs=[self.cluster.log_dir(node_id) for node_id in brokers],
         )
 

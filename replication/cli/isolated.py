@@ -1,4 +1,4 @@
-"""A cluster of real processes: one for each broker, one for the controller.
+"""A cluster of real processes: one for each broker and each controller.
 
     DATA/controller/{server.properties, log/, events.journal, output.log}
     DATA/broker-1/{server.properties, log/, events.journal, output.log}
@@ -36,6 +36,14 @@ from typing import Self
 
 import attrs
 
+from replication.broker.nodes import (
+    HOST,
+    broker_ids,
+    controller_ids,
+    is_controller,
+    node_directory,
+    node_name,
+)
 from replication.cli.served import HttpPort
 from replication.errors import UnderstudyError
 from storage.filesystem import OsFileSystem
@@ -44,7 +52,6 @@ FIRST_FILE_OF_ITS_PARENT = 3  # after the standard streams
 MOST_FILES_OF_ITS_PARENT = 1024
 POLL_SECONDS = 0.005
 
-CONTROLLER = 0
 NODE_MODULES = (
     "replication.cli.broker",
     "replication.broker.broker",
@@ -52,7 +59,6 @@ NODE_MODULES = (
 )
 METRICS_MODULES = ("replication.observe.http", "replication.observe.served_metrics")
 STEERED_MODULES = ("replication.cli.steering",)
-HOST = "127.0.0.1"
 STOP_SECONDS = 20.0
 
 
@@ -141,22 +147,25 @@ def free_ports(count: int) -> list[int]:
 
 @attrs.define
 class IsolatedCluster:
-    """`brokers` broker processes and a controller process, with their data under `data_dir`.
+    """`brokers` broker processes and `controllers` controller processes, with their data under
+    `data_dir`.
 
     Args:
         data_dir: created if needed; nodes that have data there continue with it.
-        brokers: the number of brokers; their ids are 1 to `brokers`, the controller's is 0.
-        ports: the brokers' ports and then the controller's; free ones by default.
+        brokers: the number of brokers; their ids are 1 to `brokers`.
+        controllers: the number of controllers; a single one is node 0, several are 3001, 3002, ...
+        ports: the brokers' ports and then the controllers'; free ones by default.
         config: further `server.properties` entries for every node.
         node_config: entries for one node, by its id, which override all others.
         forked: start nodes as forks of this process, which must not have threads.
-        metrics: the port of the controller's metrics; broker 1 serves its own one above, and so
-            on. Port 0 takes free ports.
+        metrics: the port of the first controller's metrics; the other controllers and then the
+            brokers serve theirs one above the other. Port 0 takes free ports.
         steered: whether each node waits for its first state on its line before it begins.
     """
 
     data_dir: Path
     brokers: int = 3
+    controllers: int = 1
     ports: list[int] = attrs.field(factory=list)
     config: dict[str, str] = attrs.field(factory=dict)
     node_config: dict[int, dict[str, str]] = attrs.field(factory=dict)
@@ -170,17 +179,21 @@ class IsolatedCluster:
         factory=dict, init=False
     )
     _held: contextlib.ExitStack = attrs.field(factory=contextlib.ExitStack, init=False)
-    _metrics: list[HttpPort] = attrs.field(factory=list, init=False)
+    _metrics: dict[int, HttpPort] = attrs.field(factory=dict, init=False)
     """The ports of the metrics, by node id."""
     _lifeline: int = attrs.field(default=-1, init=False)
     """The standard input of nodes, a pipe that ends with this process."""
 
     def __attrs_post_init__(self) -> None:
-        self.ports = self.ports or free_ports(self.brokers + 1)
+        nodes = self.node_ids
+        self.ports = self.ports or free_ports(len(nodes))
         if self.metrics is not None:
-            first, nodes = self.metrics.port, range(self.brokers + 1)
-            ports = [first + node for node in nodes] if first else free_ports(len(nodes))
-            self._metrics = [HttpPort(self.metrics.host, port) for port in ports]
+            first = self.metrics.port
+            ports = [*range(first, first + len(nodes))] if first else free_ports(len(nodes))
+            self._metrics = {
+                node_id: HttpPort(self.metrics.host, port)
+                for node_id, port in zip(nodes, ports, strict=True)
+            }
 
     @property
     def bootstrap_servers(self) -> str:
@@ -190,17 +203,29 @@ class IsolatedCluster:
     def metrics_urls(self) -> dict[str, str]:
         """The URLs of the metrics, by a description."""
         return {
-            "metrics of "
-            + (f"broker {node}" if node else "the controller"): f"http://{where}/metrics"
-            for node, where in enumerate(self._metrics)
+            f"metrics of {node_name(node_id)}": f"http://{where}/metrics"
+            for node_id, where in self._metrics.items()
         }
 
     @property
     def node_ids(self) -> list[int]:
-        return [CONTROLLER, *range(1, self.brokers + 1)]
+        """The ids of all nodes, the controllers' first."""
+        return [*self.controller_ids, *self.broker_ids]
+
+    @property
+    def controller_ids(self) -> list[int]:
+        return controller_ids(self.controllers)
+
+    @property
+    def broker_ids(self) -> list[int]:
+        return broker_ids(self.brokers)
+
+    def port(self, node_id: int) -> int:
+        """Return the port of a node's first listener."""
+        return self.ports[[*self.broker_ids, *self.controller_ids].index(node_id)]
 
     def directory(self, node_id: int) -> Path:
-        return self.data_dir / ("controller" if node_id == CONTROLLER else f"broker-{node_id}")
+        return self.data_dir / node_directory(node_id)
 
     def log_dir(self, node_id: int) -> Path:
         """Return the directory of the node's partitions, its `log.dirs`."""
@@ -292,23 +317,22 @@ class IsolatedCluster:
         return lines[-1]
 
     def stop(self) -> None:
-        """Shut down every broker and then the controller; kill them after the time limit."""
-        brokers = [node_id for node_id in self._processes if node_id != CONTROLLER]
-        self._terminate(brokers)
-        self._terminate([CONTROLLER] if CONTROLLER in self._processes else [])
+        """Shut down every broker and then the controllers; kill them after the time limit."""
+        self._terminate([each for each in self._processes if not is_controller(each)])
+        self._terminate([*self._processes])
 
     def wait_until_ready(self, timeout_seconds: float = 30.0) -> None:
         """Wait until every broker answers Metadata with all brokers in it."""
-        from replication.cli.probe import broker_ids
+        from replication.cli import probe
 
         deadline = time.monotonic() + timeout_seconds
-        wanted = set(self.node_ids) - {CONTROLLER}
+        wanted = set(self.broker_ids)
         waiting = self.ports[: self.brokers]
         while waiting:
             self._check_alive()
             if time.monotonic() > deadline:
                 raise NodeFailedError(f"not ready after {timeout_seconds:g} s: ports {waiting}")
-            waiting = [port for port in waiting if broker_ids(HOST, port) != wanted]
+            waiting = [port for port in waiting if probe.broker_ids(HOST, port) != wanted]
             if waiting:
                 time.sleep(0.01)
 
@@ -332,24 +356,17 @@ class IsolatedCluster:
                 )
 
     def _properties(self, node_id: int) -> str:
-        controller_port = self.ports[self.brokers]
+        voters = [f"{each}@{HOST}:{self.port(each)}" for each in self.controller_ids]
         entries = {
             "node.id": str(node_id),
             "cluster.id": self.cluster_id,
-            "controller.quorum.voters": f"{CONTROLLER}@{HOST}:{controller_port}",
+            "controller.quorum.voters": ",".join(voters),
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self.log_dir(node_id).resolve()),
         }
-        if node_id == CONTROLLER:
-            entries |= {
-                "process.roles": "controller",
-                "listeners": f"CONTROLLER://{HOST}:{controller_port}",
-            }
-        else:
-            entries |= {
-                "process.roles": "broker",
-                "listeners": f"PLAINTEXT://{HOST}:{self.ports[node_id - 1]}",
-            }
+        role, listener = ("controller",) * 2 if is_controller(node_id) else ("broker", "plaintext")
+        entries["process.roles"] = role
+        entries["listeners"] = f"{listener.upper()}://{HOST}:{self.port(node_id)}"
         entries |= self.config | self.node_config.get(node_id, {})
         return "".join(f"{key}={value}\n" for key, value in entries.items())
 

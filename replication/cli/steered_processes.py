@@ -21,9 +21,9 @@ from typing import Any
 import attrs
 import trio
 
-from replication.broker.nodes import node_name
+from replication.broker.nodes import HOST, is_controller, node_name
 from replication.cli.interruptions import STOP_SIGNALS
-from replication.cli.isolated import CONTROLLER, HOST, IsolatedCluster, NodeFailedError
+from replication.cli.isolated import IsolatedCluster, NodeFailedError
 from replication.cli.probe import broker_ids, fetch_metadata
 from replication.cli.running import reporting_bugs
 from replication.cli.served import HttpPort, PageServer, control_sites, serve
@@ -171,7 +171,9 @@ class SteeredProcesses:
     def nodes(self) -> list[NodeSummary]:
         return [
             NodeSummary(
-                id=node_id, status=self._status(node_id), address=f"{HOST}:{self._port(node_id)}"
+                id=node_id,
+                status=self._status(node_id),
+                address=f"{HOST}:{self.cluster.port(node_id)}",
             )
             for node_id in self.cluster.node_ids
         ]
@@ -230,9 +232,9 @@ class SteeredProcesses:
 
     async def topics(self) -> Mapping[str, Sequence[PartitionSummary]]:
         """Return the topics, as the first broker that answers knows them."""
-        for node_id in self.cluster.node_ids[1:]:
+        for node_id in self.cluster.broker_ids:
             if self._status(node_id) is NodeStatus.RUNNING:
-                ask = partial(fetch_metadata, HOST, self._port(node_id))
+                ask = partial(fetch_metadata, HOST, self.cluster.port(node_id))
                 try:
                     metadata = await trio.to_thread.run_sync(ask)
                 except (OSError, ProtocolError):
@@ -293,7 +295,7 @@ class SteeredProcesses:
         with TrioClock().move_on_after(timeout_ms / 1000):
             async with trio.open_nursery() as nursery:
                 for node_id, conversation in self._conversations.items():
-                    if node_id != CONTROLLER and node_id not in self._frozen:
+                    if not is_controller(node_id) and node_id not in self._frozen:
                         nursery.start_soon(self._look, node_id, conversation, partitions, seen)
         return seen
 
@@ -333,7 +335,7 @@ class SteeredProcesses:
     def _send_state(self, line: SteeringLine) -> None:
         """Send the whole state: rules, cuts and ports."""
         rules = [(number, rule_to_json(each.rule)) for number, each in self.faults.rules.items()]
-        ports = [(self._port(node_id), node_id) for node_id in self.cluster.node_ids]
+        ports = [(self.cluster.port(node_id), node_id) for node_id in self.cluster.node_ids]
         wants_events = self.on_event is not None
         line.send(SteeringWord.STATE, self._sequence, rules, self.cuts(), ports, wants_events)
 
@@ -399,14 +401,11 @@ class SteeredProcesses:
             return NodeStatus.DOWN
         return NodeStatus.FROZEN if node_id in self._frozen else NodeStatus.RUNNING
 
-    def _port(self, node_id: int) -> int:
-        return self.cluster.ports[node_id - 1]  # the controller's is the last
-
     def _serves(self, node_id: int) -> bool:
-        if node_id == CONTROLLER:
+        if is_controller(node_id):
             with socket.socket() as probing:
-                return probing.connect_ex((HOST, self._port(node_id))) == 0
-        return node_id in broker_ids(HOST, self._port(node_id))
+                return probing.connect_ex((HOST, self.cluster.port(node_id))) == 0
+        return node_id in broker_ids(HOST, self.cluster.port(node_id))
 
     def _must_be(self, node_id: int, *, up: bool) -> None:
         if self.cluster.is_running(node_id) != up:

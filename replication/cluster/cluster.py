@@ -214,6 +214,11 @@ class Cluster:
         return next(iter(self.controllers.values()), None)
 
     @property
+    def active_controller(self) -> int | None:
+        """The id of the controller that decides; None while there is none."""
+        return None if self.controller is None else self.controller.config.node_id
+
+    @property
     def bootstrap_list(self) -> list[str]:
         """`host:port` of the first listener of every broker, running or not."""
         return self.addresses(self.configs[self.broker_ids[0]].listeners[0].name)
@@ -391,9 +396,9 @@ class Cluster:
         if controller_id is None:
             if len(self.controller_ids) == 1:
                 return self.controller_ids[0]
-            if self.controller is None:
+            if self.active_controller is None:
                 raise NotPossibleError("no controller decides now")
-            return self.controller.config.node_id
+            return self.active_controller
         if type(controller_id) is not int or controller_id not in self.controller_ids:
             there = ", ".join(map(str, self.controller_ids))
             raise NotPossibleError(
@@ -459,6 +464,10 @@ class Cluster:
         """Freeze a node as SIGSTOP would."""
         self.must_be(node_id, up=True)
         self._impairments().freeze(node_id)
+
+    async def freeze_controller(self, controller_id: int | None = None) -> None:
+        """Freeze a controller as SIGSTOP would, by default the one that decides."""
+        await self.freeze_node(self._controller_id(controller_id))
 
     async def thaw_node(self, node_id: int) -> None:
         """Let a frozen node continue; timers that expired meanwhile fire at once."""

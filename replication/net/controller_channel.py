@@ -34,7 +34,7 @@ from replication.errors import ErrorCode, PeerUnavailableError, ProtocolError
 from replication.net.rpc import RpcClient
 from replication.net.seams import Seams
 from replication.wire.apis import api_of
-from replication.wire.refusals import first_error
+from replication.wire.refusals import error_of_whole
 from storage.types import NO_LEADER_EPOCH, LeaderEpoch
 
 
@@ -160,7 +160,7 @@ class ControllerChannel:
             if self.controllers.leader is None:
                 self.controllers.not_at(address)
             raise
-        if first_error(response) == ErrorCode.NOT_CONTROLLER:
+        if error_of_whole(response) == ErrorCode.NOT_CONTROLLER:
             self.controllers.not_at(address)
             raise PeerUnavailableError(f"the controller at {address} is not active")
         return response

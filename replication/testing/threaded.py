@@ -16,6 +16,8 @@ enough:
     from replication.testing import KafkaContainer
     with KafkaContainer() as kafka:
         servers = kafka.get_bootstrap_server()
+
+The file is long because a cluster is one object to its users, and each of its methods is short.
 """
 
 import threading
@@ -29,7 +31,7 @@ from typing import Any, Final, Self, TypeVar
 import attrs
 import trio
 
-from replication.broker.nodes import CONTROLLER_ID
+from replication.broker.nodes import is_controller, node_directory
 from replication.cluster.cluster import POLL_SECONDS, Cluster, open_cluster
 from replication.cluster.interface import NotInTimeError
 from replication.events import Event, EventSink
@@ -76,7 +78,7 @@ class Trace:
     def lines(self, since: int = 0) -> Iterator[str]:
         for number, moment, node_id, event in tuple(self._events):
             if number >= since:
-                node = f"b{node_id}" if node_id else "controller"
+                node = node_directory(node_id) if is_controller(node_id) else f"b{node_id}"
                 yield f"{moment:9.3f}  {node:<10}  {event.name:<24}  {_fields(event)}"
 
 
@@ -110,12 +112,14 @@ class ThreadedCluster:
 
     Args:
         brokers: the number of brokers; their ids are 1 to `brokers`.
+        controllers: the number of controllers; a single one is node 0, several are 3001, 3002, ...
         config: further `server.properties` entries, over `FOR_TESTS`.
         data_dir: the directory of their data; by default a temporary one, deleted at the end.
         base_port: broker 1 listens there, broker 2 one above, ...; 0 takes any free port.
     """
 
     number_of_brokers: int = attrs.field(default=3, alias="brokers", kw_only=True)
+    number_of_controllers: int = attrs.field(default=1, alias="controllers", kw_only=True)
     config: Mapping[str, object] = attrs.field(factory=dict, kw_only=True)
     data_dir: str | None = attrs.field(default=None, kw_only=True)
     base_port: int = attrs.field(default=0, kw_only=True)
@@ -263,21 +267,40 @@ class ThreadedCluster:
     def _must_be_a_broker(self, broker_id: int) -> None:
         self._of(lambda running: running.cluster.must_be_a_broker(broker_id))
 
-    def kill_controller(self) -> None:
-        """End the controller as SIGKILL would: brokers go on serving what they lead, and no leader
-        is elected.
-        """
-        self.with_cluster(lambda cluster: cluster.kill_node(CONTROLLER_ID))
+    @property
+    def controllers(self) -> list[int]:
+        """The ids of the controllers that run, frozen ones too."""
+        return self._of(lambda running: sorted(running.cluster.controllers))
 
-    def start_controller(self) -> None:
-        """Start the controller again, from its own log; then it elects leaders."""
-        self.with_cluster(lambda cluster: cluster.start_node(CONTROLLER_ID))
+    @property
+    def active_controller(self) -> int | None:
+        """The id of the controller that decides; None while there is none."""
+        return self._of(lambda running: running.cluster.active_controller)
+
+    def kill_controller(self, controller_id: int | None = None) -> None:
+        """End a controller as SIGKILL would, by default the one that decides.
+
+        Brokers go on serving what they lead; while no controller decides, no leader is elected.
+        """
+        self.with_cluster(lambda cluster: cluster.kill_controller(controller_id))
+
+    def start_controller(self, controller_id: int | None = None) -> None:
+        """Start a controller again, from its own log; by default every one that is down."""
+        self.with_cluster(lambda cluster: cluster.start_controller(controller_id))
+
+    def freeze_controller(self, controller_id: int | None = None) -> None:
+        """Hold a controller up as SIGSTOP would, by default the one that decides."""
+        self.with_cluster(lambda cluster: cluster.freeze_controller(controller_id))
+
+    def thaw_controller(self, controller_id: int) -> None:
+        """Let a frozen controller go on."""
+        self.with_cluster(lambda cluster: cluster.thaw_node(controller_id))
 
     def partition_network(
         self, some: Iterable[int], others: Iterable[int] | None = None, *, one_way: bool = False
     ) -> None:
-        """Cut `some` nodes off from `others`, by default from all other nodes, the controller (0)
-        among them.
+        """Cut `some` nodes off from `others`, by default from all other nodes, controllers among
+        them.
 
         Clients still reach every broker. With `one_way` only what `some` send is lost.
         """
@@ -311,6 +334,7 @@ class ThreadedCluster:
         async with (
             open_cluster(
                 brokers=self.number_of_brokers,
+                controllers=self.number_of_controllers,
                 data_dir=self.data_dir,
                 base_port=self.base_port,
                 properties=properties,

@@ -177,19 +177,20 @@ def _requests() -> frozenset[type]:
     return frozenset(api.request for api in API.values())
 
 
-def first_error(response: Any) -> int:
-    """Return the error code of a response as a whole, or else of its first item; 0 if it has none.
+def error_of_whole(response: Any) -> int:
+    """Return the error code of a response as a whole; 0 if it has none.
 
-    A response that refuses its whole request has the same code in every place (`refused_whole`).
+    A response without a place for it has the same code in every item where its whole request is
+    refused (`refused_whole`): the code of the first item is returned.
     """
     kind: type = type(response)
     for field in fields_of(kind):
-        if field.name in ERROR_FIELDS and (code := getattr(response, field.name)):
-            return int(code)
+        if field.name in ERROR_FIELDS:
+            return int(getattr(response, field.name))
     for field in fields_of(kind):
         if isinstance(field.wire.items, type) and can_err(field.wire.items):
             items = getattr(response, field.name)
-            return first_error(items[0]) if items else ErrorCode.NONE
+            return error_of_whole(items[0]) if items else ErrorCode.NONE
     return ErrorCode.NONE
 
 

@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-from replication.cli.isolated import HOST
+from replication.broker.nodes import HOST
 from replication.cli.probe import broker_ids
 from tests.bench.figures import Figure, interleaved
 

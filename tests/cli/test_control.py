@@ -15,7 +15,7 @@ import attrs
 import pytest
 import trio
 
-from replication.cli.isolated import HOST
+from replication.broker.nodes import HOST
 from replication.cli.probe import broker_ids
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.net import production_seams

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from replication.broker.nodes import CONTROLLER_ID, HOST
 from replication.cli.demo_run import CONFIG
 from replication.cli.demo_workload import create_topic
-from replication.cli.isolated import CONTROLLER, HOST, IsolatedCluster
+from replication.cli.isolated import IsolatedCluster
 from replication.cli.probe import fetch_metadata
 from replication.wire.metadata import MetadataResponseTopic
 
@@ -57,10 +58,10 @@ def test_no_metadata_is_lost_and_data_goes_on_flowing(tmp_path: Path) -> None:
         producer = Producer({"bootstrap.servers": servers, "acks": "all", "log_level": 0})
         assert produce(producer, "before", 500) == 500
 
-        cluster.kill(CONTROLLER)
+        cluster.kill(CONTROLLER_ID)
         assert produce(producer, "before", 500) == 500
 
-        cluster.start(CONTROLLER)
+        cluster.start(CONTROLLER_ID)
         create_topic(servers, "after", partitions=3, replication_factor=3)
         assert topics(cluster, wanted={"before", "after"}).items() > known.items()
         assert produce(producer, "before", 500) == 500
@@ -77,9 +78,9 @@ def test_a_leader_that_dies_while_the_controller_is_down_is_replaced_afterwards(
         topics(cluster, wanted={"t"})
         (partition,) = found(cluster.ports[0])[0].partitions
         victim = partition.leader_id
-        cluster.kill(CONTROLLER)
+        cluster.kill(CONTROLLER_ID)
         cluster.kill(victim)
-        cluster.start(CONTROLLER)
+        cluster.start(CONTROLLER_ID)
         producer = Producer(
             {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "log_level": 0}
         )

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from replication.cli.isolated import HOST, free_ports
+from replication.broker.nodes import HOST
+from replication.cli.isolated import free_ports
 from replication.cli.probe import broker_ids
 from replication.cli.running import FILES_OF_A_NODE
 from replication.errors import ErrorCode

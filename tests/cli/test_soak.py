@@ -14,9 +14,10 @@ from pathlib import Path
 import attrs
 import pytest
 
+from replication.broker.nodes import CONTROLLER_ID, HOST
 from replication.cli.demo_run import CONFIG
 from replication.cli.demo_workload import DemoWorkload, create_topic, read_back
-from replication.cli.isolated import CONTROLLER, HOST, IsolatedCluster
+from replication.cli.isolated import IsolatedCluster
 from replication.cli.probe import fetch_metadata
 from replication.verify.directories import verify_directories
 from storage.filesystem import OsFileSystem
@@ -54,9 +55,9 @@ class BadLuck:
         if now < self.next_at:
             return
         self.next_at = now + self.chance.uniform(0.5, 3.0)
-        node = self.chance.choice([CONTROLLER, *range(1, self.cluster.brokers + 1)])
-        brokers_down = [each for each in self.down if each != CONTROLLER]
-        if node in self.down or (node != CONTROLLER and len(brokers_down) == MOST_BROKERS_DOWN):
+        node = self.chance.choice([CONTROLLER_ID, *range(1, self.cluster.brokers + 1)])
+        brokers_down = [each for each in self.down if each != CONTROLLER_ID]
+        if node in self.down or (node != CONTROLLER_ID and len(brokers_down) == MOST_BROKERS_DOWN):
             return
         self.cluster.kill(node)
         self.answer.append(f"killed {node}")

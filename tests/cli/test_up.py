@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from replication.cli.isolated import HOST, free_ports
+from replication.broker.nodes import HOST
+from replication.cli.isolated import free_ports
 from replication.cli.probe import broker_ids, fetch_metadata
 from replication.errors import ErrorCode
 from replication.net import production_seams
@@ -310,6 +311,7 @@ def test_a_directory_of_another_node_or_cluster_is_refused(tmp_path: Path) -> No
         assert stopped(process, signal.SIGTERM) == 0
     theirs = {
         "process_roles": "broker",
+        "controller_quorum_voters": f"0@{HOST}:1",
         "log_dirs": str(tmp_path / "broker-1" / "log"),
     }
     other_cluster = properties_of(tmp_path, cluster_id="other", **theirs)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import groupby
 
-from replication.cli.isolated import CONTROLLER
+from replication.broker.nodes import CONTROLLER_ID
 from replication.metrics import MetricName
 from replication.observe.metric_catalogue import CATALOGUE, MetricDescription
 from replication.observe.served_metrics import QUANTILES, spelling
@@ -57,7 +57,7 @@ There are no request queues here, so `RequestQueueTimeMs` is the time of reading
 
 
 def metrics_lines() -> Iterator[str]:
-    assert CONTROLLER == 0, "the controller's metrics are at the first port"
+    assert CONTROLLER_ID == 0, "the controller's metrics are at the first port"
     yield _HEAD.replace("QUANTILES", ", ".join(QUANTILES))
     for (group, kind), described in groupby(CATALOGUE.values(), lambda each: each.key[:2]):
         yield from ("", f"## {_title(group, kind)}", "")

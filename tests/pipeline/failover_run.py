@@ -7,9 +7,10 @@ from pathlib import Path
 import attrs
 from confluent_kafka import Producer
 
+from replication.broker.nodes import HOST
 from replication.cli.demo_run import CONFIG
 from replication.cli.demo_workload import create_topic
-from replication.cli.isolated import HOST, IsolatedCluster
+from replication.cli.isolated import IsolatedCluster
 from replication.cli.probe import fetch_metadata
 from replication.wire.metadata import MetadataResponsePartition
 

@@ -14,7 +14,8 @@ from typing import Final, Protocol
 
 import attrs
 
-from replication.cli.isolated import HOST, IsolatedCluster
+from replication.broker.nodes import HOST
+from replication.cli.isolated import IsolatedCluster
 from tests.bench.start_up import contiguous_ports
 from tests.interop.kafka import Kafka
 

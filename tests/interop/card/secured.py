@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import attrs
 
-from replication.cli.isolated import CONTROLLER, HOST, IsolatedCluster, free_ports
+from replication.broker.nodes import HOST
+from replication.cli.isolated import IsolatedCluster, free_ports
 from replication.client import Admin
 from replication.config.security import STANDARD_AUTHORIZER
 from replication.config.tls import TlsKeys
@@ -176,7 +177,7 @@ class SecuredCluster:
                         f"{name}://{HOST}:{found[node_id - 1]}" for name, found in of.items()
                     )
                 }
-                for node_id in range(CONTROLLER + 1, brokers + 1)
+                for node_id in range(1, brokers + 1)
             },
         )
         return cls(cluster, of, directory)

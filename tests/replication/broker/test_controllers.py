@@ -22,11 +22,12 @@ from replication.server.server import Handler, RequestContext, Server
 from replication.wire.allocate_producer_ids import (
     AllocateProducerIdsRequest,
 )
+from replication.wire.alter_partition import AlterPartitionResponse, PartitionAnswer, TopicAnswer
 from replication.wire.apis import ApiKey, api_of
 from replication.wire.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from replication.wire.fetch import FetchRequest, FetchResponse, PartitionData
 from replication.wire.metadata import LeaderIdAndEpoch, NodeEndpoint
-from replication.wire.refusals import first_error, refused, refused_whole
+from replication.wire.refusals import error_of_whole, refused, refused_whole
 from scenarios.world.world import World
 from tests.replication.broker.clients import Client
 from tests.replication.broker.stage import QUICK, played
@@ -242,6 +243,12 @@ async def test_a_call_that_a_frozen_leader_has_ends_when_another_one_leads(world
         controllers.leads(TWO, 2)
 
 
+def test_a_partition_that_another_controller_has_decided_about_refuses_no_whole_request() -> None:
+    refused_one = PartitionAnswer(error_code=ErrorCode.NOT_CONTROLLER)
+    topic = TopicAnswer(topic_id=bytes(16), partitions=[refused_one])
+    assert error_of_whole(AlterPartitionResponse(topics=[topic])) == ErrorCode.NONE
+
+
 @played
 async def test_a_call_that_its_caller_gives_up_does_not_leave_a_known_leader(world: World) -> None:
     controllers = Controllers([ONE, TWO])
@@ -289,4 +296,4 @@ TOPICS = CreateTopicsRequest(topics=[CreatableTopic(name="t")])
 def test_a_refused_response_shows_its_code(request_: Any, *, shows: bool) -> None:
     api = api_of(type(request_))
     response = refused_whole(api.key, api.max_version, request_, ErrorCode.NOT_CONTROLLER)
-    assert first_error(response) == (ErrorCode.NOT_CONTROLLER if shows else ErrorCode.NONE)
+    assert error_of_whole(response) == (ErrorCode.NOT_CONTROLLER if shows else ErrorCode.NONE)
