@@ -26,7 +26,7 @@ the ElectionState has changed.
 
 Rule 2: what a state sends is a function of the state (`_call_to`); `pending` says to whom, and when.
 A request without an answer is due again after the retry backoff, while the state lasts. A leader
-says so again after half a fetch timeout: a voter that was away may not know it.
+says so again to a voter that has not fetched for half a fetch timeout: it may not know it.
 
 Rule 3: a peer's word is checked first: its cluster, its epoch, the voter that it means. An answer
 counts only for the epoch, and for the kind of vote, that it was asked for.
@@ -43,7 +43,8 @@ from typing import Final
 import attrs
 
 from replication.errors import ErrorCode
-from replication.raft.rules.log_view import Diverging, LogView, Position, position_of
+from replication.raft.rules.leader import LeaderProgress, lead
+from replication.raft.rules.log_view import Diverging, LogView, Position, ReadOn, position_of
 from replication.raft.rules.messages import (
     Answered,
     BeginCall,
@@ -272,7 +273,7 @@ class _Turn:
             if voter is not None and call is not None:
                 self.effects.append(Send(voter.key, call))
                 if isinstance(call, BeginCall):
-                    pending[voter_id] = self.now_ms + self.quorum.settings.fetch_timeout_ms // 2
+                    pending[voter_id] = self.now_ms + self._begin_interval_ms
         self.quorum = attrs.evolve(self.quorum, pending=pending)
 
     # --- events ------------------------------------------------------------------------------
@@ -339,6 +340,8 @@ class _Turn:
                 self._step_back(state)
             case Resigned():
                 self._unattach(state.leader_epoch + 1)
+            case Leading():
+                self._resign()
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -417,15 +420,49 @@ class _Turn:
 
     def _fetch(self, event: FetchReceived) -> None:
         error = self._fetch_refusal(event)
-        if error != ErrorCode.NONE or event.fetch_offset is None:
+        state = self.quorum.state
+        if error != ErrorCode.NONE or not isinstance(state, Leading):
             self._reply(error)
             return
-        position = position_of(
-            self.log,
-            fetch_offset=event.fetch_offset,
-            last_fetched_epoch=event.last_fetched_epoch,
-        )
+        position = None
+        if event.fetch_offset is not None:
+            position = position_of(
+                self.log,
+                fetch_offset=event.fetch_offset,
+                last_fetched_epoch=event.last_fetched_epoch,
+            )
+        if event.replica.id >= 0:
+            self._follow_up(state.progress, event.replica, event.fetch_offset, position)
         self._reply(ErrorCode.NONE, position=position)
+
+    def _follow_up(
+        self,
+        progress: LeaderProgress,
+        replica: ReplicaKey,
+        fetch_offset: Offset | None,
+        position: Position | None,
+    ) -> None:
+        """Count a fetch whose offset is valid, or the fetch of a snapshot, which has none."""
+        if fetch_offset is None:
+            self._take_progress(progress.is_alive(replica, now_ms=self.now_ms))
+        elif isinstance(position, ReadOn):
+            self._take_progress(progress.fetched(replica, fetch_offset, now_ms=self.now_ms))
+        if replica.id in self.quorum.pending and self.quorum.voters.is_voter(replica):
+            due_ms = self.now_ms + self._begin_interval_ms  # it knows who leads
+            pending = {**self.quorum.pending, replica.id: due_ms}
+            self.quorum = attrs.evolve(self.quorum, pending=pending)
+
+    def _take_progress(self, progress: LeaderProgress) -> None:
+        """Know this of the replicas, as the leader; what a majority has flushed is committed."""
+        quorum, state = self.quorum, self.quorum.state
+        assert isinstance(state, Leading), "only a leader knows how far the others are"
+        self.quorum = attrs.evolve(quorum, state=attrs.evolve(state, progress=progress))
+        self._raise_high_watermark(progress.high_watermark)
+
+    def _raise_high_watermark(self, offset: Offset | None) -> None:
+        if offset is not None and offset > (self.quorum.high_watermark or 0):
+            self.quorum = attrs.evolve(self.quorum, high_watermark=offset)
+            self.effects.append(HighWatermark(offset))
 
     def _fetch_refusal(self, event: FetchReceived) -> ErrorCode:
         quorum = self.quorum
@@ -473,6 +510,11 @@ class _Turn:
                 leader_endpoints=quorum.leader_endpoints,
                 vote_granted=vote_granted,
                 position=position,
+                high_watermark=(
+                    quorum.state.progress.high_watermark
+                    if isinstance(quorum.state, Leading)
+                    else None
+                ),
             )
         )
 
@@ -542,13 +584,11 @@ class _Turn:
     # --- the node itself ---------------------------------------------------------------------
 
     def _log_changed(self, leaders: Offset | None) -> None:
-        quorum = self.quorum
-        if leaders is None or isinstance(quorum.state, Leading):
-            return
-        high_watermark = min(leaders, self.log.end_offset)
-        if high_watermark > (quorum.high_watermark or 0):
-            self.quorum = attrs.evolve(self.quorum, high_watermark=high_watermark)
-            self.effects.append(HighWatermark(high_watermark))
+        state = self.quorum.state
+        if isinstance(state, Leading):
+            self._take_progress(state.progress.flushed(self.log.flushed_end_offset))
+        elif leaders is not None:
+            self._raise_high_watermark(min(leaders, self.log.end_offset))
 
     def _voters_changed(self, voters: VoterSet) -> None:
         joined = voters.ids - self.quorum.voters.ids - {self.quorum.me.id}
@@ -578,14 +618,16 @@ class _Turn:
                     self.quorum, state=attrs.evolve(state, election=election)
                 )
                 self._settle_election()
+            case Leading():
+                self._take_progress(state.progress.among(voters))
             case _:
                 pass
 
     def _resign(self) -> None:
         """Leave the leadership, if this node leads, to the voters with the longest logs."""
-        if isinstance(self.quorum.state, Leading):
-            voters = (node.key for node in self.quorum.voters.nodes)
-            self._enter_resigned(tuple(key for key in voters if key.id != self.quorum.me.id))
+        state = self.quorum.state
+        if isinstance(state, Leading):
+            self._enter_resigned(state.progress.successors)
 
     # --- transitions -------------------------------------------------------------------------
 
@@ -719,6 +761,13 @@ class _Turn:
                 leader_epoch=state.leader_epoch,
                 leader_id=quorum.me.id,
                 leader_endpoints=quorum.endpoints,
+                progress=lead(
+                    quorum.me,
+                    epoch_start_offset=self.log.end_offset,
+                    voters=quorum.voters,
+                    check_quorum_timeout_ms=quorum.settings.fetch_timeout_ms * 3 // 2,
+                    now_ms=self.now_ms,
+                ),
             )
         )
         if quorum.is_shutting_down:
@@ -761,6 +810,10 @@ class _Turn:
     @property
     def _election_ms(self) -> int:
         return self.now_ms + self.quorum.settings.election_timeout_ms + self.jitter_ms
+
+    @property
+    def _begin_interval_ms(self) -> int:
+        return self.quorum.settings.fetch_timeout_ms // 2
 
     @property
     def _fetch_ms(self) -> int:

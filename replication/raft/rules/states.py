@@ -37,6 +37,7 @@ ResignedState, EpochElection.)
 
 import attrs
 
+from replication.raft.rules.leader import LeaderProgress
 from replication.raft.rules.types import ElectionState, Endpoints, ReplicaKey
 from storage.types import LeaderEpoch
 
@@ -178,10 +179,12 @@ class Leading:
     leader_epoch: LeaderEpoch
     leader_id: int
     leader_endpoints: Endpoints
+    progress: LeaderProgress
 
     @property
-    def deadline_ms(self) -> None:
-        return None
+    def deadline_ms(self) -> int | None:
+        """When it resigns, unless a majority fetches from it before."""
+        return self.progress.deadline_ms
 
     @property
     def election_state(self) -> ElectionState:
