@@ -6,7 +6,23 @@ import attrs
 
 from replication.errors import ErrorCode
 from replication.raft.rules.log_view import LogView
-from replication.raft.rules.messages import Answered, Effect, Event, Persist, Reply, Send
+from replication.raft.rules.messages import (
+    Answered,
+    BeginCall,
+    BeginReceived,
+    Effect,
+    EndCall,
+    EndReceived,
+    Event,
+    FetchAnswered,
+    Persist,
+    Reply,
+    ResignAsked,
+    Send,
+    TimerExpired,
+    VoteCall,
+    VoteReceived,
+)
 from replication.raft.rules.quorum import Quorum, QuorumSettings, fresh, start, step
 from replication.raft.rules.states import State
 from replication.raft.rules.types import ElectionState, Endpoints, ListenerAddress, ReplicaKey
@@ -22,7 +38,7 @@ ELECTION_MS = SETTINGS.election_timeout_ms + JITTER_MS
 
 
 def key(node_id: int) -> ReplicaKey:
-    return ReplicaKey(node_id, bytes([node_id]) * 16)
+    return ReplicaKey(node_id, bytes([node_id + 1]) * 16)
 
 
 def endpoints(node_id: int) -> Endpoints:
@@ -65,6 +81,7 @@ class Node:
         return next((each for each in self.effects if isinstance(each, Reply)), None)
 
     def restart(self, election: ElectionState | None) -> None:
+        self.stored = election
         first = start(self.quorum, election, self.log, now_ms=self.now_ms, jitter_ms=JITTER_MS)
         self._take(first.quorum, first.effects)
 
@@ -102,3 +119,84 @@ def node(
     made = Node(quorum, log or LogView())
     made.restart(election)
     return made
+
+
+EPOCH = 5
+
+
+def unattached(node_id: int = 0, *, voters: Iterable[int] = (0, 1, 2)) -> Node:
+    """Return a node that knows of no leader in epoch 5."""
+    return node(node_id, voters=voters, election=ElectionState(leader_epoch=EPOCH))
+
+
+def voted_for(candidate: ReplicaKey) -> Node:
+    """Return a node that has voted in epoch 5."""
+    return node(election=ElectionState(leader_epoch=EPOCH, voted=candidate))
+
+
+def follower(node_id: int = 0, *, voters: Iterable[int] = (0, 1, 2)) -> Node:
+    """Return a node that follows node 1 in epoch 5."""
+    return node(node_id, voters=voters, election=ElectionState(leader_epoch=EPOCH, leader_id=1))
+
+
+def prospective() -> Node:
+    """Return a node that asks the others whether they would vote for it, in epoch 5."""
+    one = unattached()
+    one.step(TimerExpired(), after_ms=ELECTION_MS)
+    return one
+
+
+def candidate(*, voters: Iterable[int] = (0, 1, 2)) -> Node:
+    """Return a node that stands for election in epoch 5."""
+    return node(voters=voters, election=ElectionState(leader_epoch=EPOCH, voted=key(0)))
+
+
+def leading(*, log: LogView | None = None) -> Node:
+    """Return the leader of epoch 5, for which node 1 has voted."""
+    one = node(log=log, election=ElectionState(leader_epoch=EPOCH, voted=key(0)))
+    one.answer(one.sent[0], epoch=EPOCH)
+    return one
+
+
+def resigned() -> Node:
+    """Return a node that led in epoch 5 and has resigned."""
+    one = leading()
+    one.step(ResignAsked(EPOCH))
+    return one
+
+
+def vote(
+    candidate_id: int = 2,
+    *,
+    epoch: int = EPOCH,
+    pre_vote: bool = False,
+    end_offset: int = 0,
+    last_epoch: int = 0,
+) -> VoteReceived:
+    """Return a request for a vote, from a candidate whose log ends there."""
+    call = VoteCall(
+        leader_epoch=epoch, last_epoch=last_epoch, end_offset=end_offset, pre_vote=pre_vote
+    )
+    return VoteReceived(candidate=key(candidate_id), call=call)
+
+
+def begin(leader_id: int = 1, *, epoch: int = EPOCH) -> BeginReceived:
+    """Return what a leader says of itself; its endpoints are those of the voter set."""
+    return BeginReceived(leader_id=leader_id, call=BeginCall(leader_epoch=epoch))
+
+
+def end(leader_id: int = 1, *, epoch: int = EPOCH, successors: Iterable[int] = ()) -> EndReceived:
+    """Return what a leader says that has resigned."""
+    call = EndCall(leader_epoch=epoch, successors=tuple(key(each) for each in successors))
+    return EndReceived(leader_id=leader_id, call=call)
+
+
+def fetched() -> FetchAnswered:
+    """Return the answer of node 1, which leads in epoch 5, to a fetch."""
+    return FetchAnswered(
+        Reply(
+            error=ErrorCode.NONE,
+            leader_epoch=EPOCH,
+            leader_id=1,
+        )
+    )

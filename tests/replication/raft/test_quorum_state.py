@@ -26,6 +26,7 @@ def written(directory: Path, election: ElectionState, *, kraft_version: int) -> 
     return (directory / QUORUM_STATE).read_text()
 
 
+@pytest.mark.conformance("KR-67", "KR-68", "KR-69")
 @pytest.mark.parametrize("election", ELECTIONS)
 def test_what_is_written_is_read(tmp_path: Path, election: ElectionState) -> None:
     written(tmp_path, election, kraft_version=1)
@@ -44,7 +45,7 @@ def test_version_0_forgets_the_directory_of_the_vote(
 
 
 def test_the_bytes_are_kafkas(tmp_path: Path) -> None:
-    election = ElectionState(leader_epoch=7, voted=key(1))
+    election = ElectionState(leader_epoch=7, voted=ReplicaKey(1, bytes([1]) * 16))
     assert written(tmp_path, election, kraft_version=1) == (
         '{"leaderId":-1,"leaderEpoch":7,"votedId":1,'
         '"votedDirectoryId":"AQEBAQEBAQEBAQEBAQEBAQ","data_version":1}'
@@ -59,6 +60,7 @@ def test_without_a_file_nothing_is_remembered(tmp_path: Path) -> None:
     assert read_quorum_state(OS, str(tmp_path)) is None
 
 
+@pytest.mark.conformance("KR-70")
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
