@@ -53,6 +53,7 @@ SMALL_FILE_BYTES: Final = 16 << 20
 
 _VERSION: Final = 0
 _INTEGER: Final = re.compile(r"[0-9]{1,19}")
+_RESERVED_IDS: Final = 100
 _INT32_MOST: Final = 2**31 - 1
 _INT64_MOST: Final = 2**63 - 1
 
@@ -218,6 +219,13 @@ def uuid_bytes(text: str) -> bytes:
     return uuid
 
 
+def is_reserved_directory(text: str) -> bool:
+    """Return whether no directory can have this id: it stands for one that is unknown or lost
+    (DirectoryId.reserved).
+    """
+    return int.from_bytes(uuid_bytes(text), "big") < _RESERVED_IDS
+
+
 def read_partition_metadata(file_system: FileSystem, directory: str) -> TopicId | None:
     """Return the topic id of the partition in `directory`; None where the file is not there."""
     path = os.path.join(directory, PARTITION_METADATA)
@@ -252,6 +260,17 @@ class MetaProperties:
     node_id: int
     directory_id: str | None = None
 
+    @property
+    def values(self) -> dict[str, str]:
+        """The keys and values of the file."""
+        values = {
+            "version": "1",
+            "cluster.id": self.cluster_id,
+            "node.id": str(self.node_id),
+            "directory.id": self.directory_id,
+        }
+        return {key: value for key, value in values.items() if value is not None}
+
 
 def read_meta_properties(file_system: FileSystem, log_directory: str) -> MetaProperties | None:
     """Return the owner that the directory names; None if it has never been used."""
@@ -266,24 +285,35 @@ def read_meta_properties(file_system: FileSystem, log_directory: str) -> MetaPro
         raise CheckpointError(f"{path}: version {version} is not one we know (0 or 1)")
     if node_key not in values:
         raise CheckpointError(f"{path}: no {node_key}")
+    directory_id = values.get("directory.id")
+    if directory_id is not None:
+        _check_directory_id(path, directory_id)
     return MetaProperties(
         cluster_id=values.get("cluster.id"),
         node_id=_integer(path, values[node_key], values[node_key], most=_INT32_MOST),
-        directory_id=values.get("directory.id"),
+        directory_id=directory_id,
     )
+
+
+def _check_directory_id(path: str, directory_id: str) -> None:
+    try:
+        is_reserved = is_reserved_directory(directory_id)
+    except ValueError as error:
+        raise CheckpointError(f"{path}: directory.id: {error}") from error
+    if is_reserved:
+        raise CheckpointError(f"{path}: the directory.id {directory_id} is reserved")
 
 
 def write_meta_properties(
     file_system: FileSystem, log_directory: str, properties: MetaProperties
 ) -> None:
-    values = {
-        "version": "1",
-        "cluster.id": properties.cluster_id,
-        "node.id": str(properties.node_id),
-        "directory.id": properties.directory_id,
-    }
-    text = "".join(f"{key}={value}\n" for key, value in values.items() if value is not None)
+    text = "".join(f"{key}={_escaped(value)}\n" for key, value in properties.values.items())
     replace_file(file_system, os.path.join(log_directory, META_PROPERTIES), text.encode())
+
+
+def _escaped(value: str) -> str:
+    """Return a value as Java properties hold it."""
+    return re.sub(r"([\\:=#!])", r"\\\1", value)
 
 
 def _parse_properties(text: str) -> dict[str, str]:

@@ -72,7 +72,7 @@ def command(
     steered: bool,
 ) -> None:
     """Run one broker or controller from server.properties."""
-    found = parse_properties(_text(properties)) | {**overrides}
+    found = parse_properties(properties_text(properties)) | {**overrides}
     config = BrokerConfig.from_properties(found)
     if config.is_broker:
         _ = config.controller_addresses  # raises ConfigError before any directory is created
@@ -100,7 +100,7 @@ def _steered_node(node_id: int) -> "SteeredNode":
     return SteeredNode(node_id)
 
 
-def _text(properties: Path) -> str:
+def properties_text(properties: Path) -> str:
     """Return the text of a properties file: UTF-8, or else Latin-1, as Java reads it."""
     data = properties.read_bytes()
     try:

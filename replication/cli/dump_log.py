@@ -16,6 +16,7 @@ from replication.cli.options import AT_LEAST_ZERO
 from replication.cli.output import JSON, output_option, show_line, tell
 from replication.cli.progress import progress
 from replication.extras import extra
+from replication.wire.as_json import control_record_json, metadata_record_json
 from storage.filesystem import OsFileSystem
 from storage.tools.dump import DumpOptions, dump, files_in, is_damage
 from storage.tools.dump.entries import BatchEntry, Entry, FileStarted
@@ -43,6 +44,11 @@ from storage.tools.dump.text import Findings, TextOptions, error_line, line
 @click.option(
     "--skip-record-metadata", is_flag=True, help="Show only the keys and values of records."
 )
+@click.option(
+    "--cluster-metadata-decoder",
+    is_flag=True,
+    help="Show records as those of the metadata log, in Kafka's JSON.",
+)
 @output_option(also=["text", "arrow"])
 def command(
     *,
@@ -53,6 +59,7 @@ def command(
     verify_index_only: bool,
     max_bytes: int | None,
     skip_record_metadata: bool,
+    cluster_metadata_decoder: bool,
     output: str,
 ) -> None:
     """Show the contents and the damage of log files.
@@ -64,6 +71,7 @@ def command(
     # A link on the command line is followed; one found in a directory is not.
     named = [path for path in files.split(",") if path]
     paths = [str(Path(path).resolve()) if Path(path).is_symlink() else path for path in named]
+    print_data_log |= cluster_metadata_decoder
     deep = deep_iteration or print_data_log
     options = DumpOptions(
         deep_iteration=deep,
@@ -71,7 +79,12 @@ def command(
         verify_index_only=verify_index_only,
         max_bytes=max_bytes,
     )
-    shown = TextOptions(print_data_log=print_data_log, skip_record_metadata=skip_record_metadata)
+    shown = TextOptions(
+        print_data_log=print_data_log,
+        skip_record_metadata=skip_record_metadata,
+        control_json=control_record_json,
+        payload_json=metadata_record_json if cluster_metadata_decoder else None,
+    )
     if output == "arrow":
         damaged = print_arrow(paths, deep=deep, max_bytes=max_bytes)
     elif output == JSON:

@@ -218,9 +218,31 @@ def test_a_text_that_is_no_id_is_refused(text: str) -> None:
 
 
 def test_meta_properties_survive_the_round_trip(tmp_path: Path) -> None:
-    properties = MetaProperties(cluster_id="MkU3OEVBNTcwNTJENDM2Qg", node_id=3, directory_id="x")
+    properties = MetaProperties(
+        cluster_id="MkU3OEVBNTcwNTJENDM2Qg", node_id=3, directory_id="0xnD_DsN-7Bmyv0Mw_4CpA"
+    )
     write_meta_properties(DISK, str(tmp_path), properties)
     assert read_meta_properties(DISK, str(tmp_path)) == properties
+
+
+@pytest.mark.parametrize(
+    ("directory_id", "said"),
+    [("x", "directory.id: 'x' is not"), ("AAAAAAAAAAAAAAAAAAAAAg", "is reserved")],
+)
+def test_a_directory_id_that_no_directory_can_have_is_refused(
+    tmp_path: Path, directory_id: str, said: str
+) -> None:
+    owner = MetaProperties(cluster_id="c", node_id=3, directory_id=directory_id)
+    write_meta_properties(DISK, str(tmp_path), owner)
+    with pytest.raises(CheckpointError, match=said):
+        read_meta_properties(DISK, str(tmp_path))
+
+
+def test_a_cluster_id_is_escaped_as_java_does(tmp_path: Path) -> None:
+    owner = MetaProperties(cluster_id=r"a=b\c:d", node_id=3)
+    write_meta_properties(DISK, str(tmp_path), owner)
+    assert r"cluster.id=a\=b" in (tmp_path / "meta.properties").read_text()
+    assert read_meta_properties(DISK, str(tmp_path)) == owner
 
 
 def test_meta_properties_as_kafka_writes_them(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from storage.tools.dump.entries import (
     ShutdownMarker,
     is_damage,
 )
-from storage.tools.dump.text import TIMESTAMP_NAMES, TextOptions, codec_name
+from storage.tools.dump.text import TIMESTAMP_NAMES, TextOptions, codec_name, control_json
 
 _WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -113,7 +113,11 @@ def _record(entry: RecordEntry, options: TextOptions) -> dict[str, Any]:
             fields["control_type"] = entry.control_name
         if entry.marker is not None:
             fields["coordinator_epoch"] = entry.marker.coordinator_epoch
-    if options.print_data_log and not entry.header.is_control:
+        if (message := control_json(entry, options)) is not None:
+            fields["control"] = message
+    if options.payload_json is not None and not entry.header.is_control:
+        fields["payload"] = options.payload_json(record)
+    elif options.print_data_log and not entry.header.is_control:
         fields |= bytes_field("key", record.key) | bytes_field("value", record.value)
         fields["headers"] = [
             {"key": name, **bytes_field("value", value)} for name, value in record.headers

@@ -5,16 +5,17 @@ knows when all is dumped, a list for each file, in Kafka's words; damage, at whi
 would have ended with an exception, at once and in ours.
 """
 
+import json
 import os
 from collections import defaultdict
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 
 import attrs
 
 from storage.batch.compression import Codec
 from storage.batch.record_batch import CODEC_MASK, BatchHeader, TimestampType
-from storage.batch.records import Record
+from storage.batch.records import ControlRecordType, Record
 from storage.checkpoint import uuid_text
 from storage.tools.dump.entries import (
     AbortedTransactionEntry,
@@ -50,12 +51,28 @@ TIMESTAMP_NAMES: Final = {
 }
 
 
+# Before the JSON of a control record.
+_CONTROL_LABELS: Final[Mapping[int | None, str]] = {
+    ControlRecordType.LEADER_CHANGE: "LeaderChange:",
+    ControlRecordType.SNAPSHOT_HEADER: "SnapshotHeader",
+    ControlRecordType.SNAPSHOT_FOOTER: "SnapshotFooter",
+    ControlRecordType.KRAFT_VERSION: "KRaftVersion",
+    ControlRecordType.KRAFT_VOTERS: "KRaftVoters",
+}
+
+
 @attrs.frozen(kw_only=True)
 class TextOptions:
-    """The flags of kafka-dump-log that change what is shown of a record."""
+    """The flags of kafka-dump-log that change what is shown of a record.
+
+    The messages in records are not known here: `control_json` returns a control record of a metadata
+    log as JSON, None for any other, and `payload_json` any record's value, or a text instead.
+    """
 
     print_data_log: bool = False
     skip_record_metadata: bool = False
+    control_json: Callable[[Record], Mapping[str, Any] | None] = lambda _: None
+    payload_json: Callable[[Record], Mapping[str, Any] | str] | None = None
 
 
 def line(entry: Entry, options: TextOptions) -> str | None:
@@ -177,13 +194,13 @@ def codec_name(header: BatchHeader) -> str:
 
 
 def _record(entry: RecordEntry, options: TextOptions) -> str:
-    parts = [] if options.skip_record_metadata else [_record_metadata(entry)]
+    parts = [] if options.skip_record_metadata else [_record_metadata(entry, options)]
     if options.print_data_log and not entry.header.is_control:
-        parts += _record_contents(entry.record)
+        parts += _record_contents(entry.record, options)
     return f"| {' '.join(parts)}" if parts else ""
 
 
-def _record_metadata(entry: RecordEntry) -> str:
+def _record_metadata(entry: RecordEntry, options: TextOptions) -> str:
     record = entry.record
     headers = ",".join(name for name, _ in record.headers)
     text = (
@@ -194,12 +211,26 @@ def _record_metadata(entry: RecordEntry) -> str:
     if entry.marker is not None:
         marker = entry.marker
         text += f" endTxnMarker: {marker.type.name} coordinatorEpoch: {marker.coordinator_epoch}"
+    elif (message := control_json(entry, options)) is not None:
+        text += f" {_CONTROL_LABELS[entry.control_type]} {_compact(message)}"
     elif entry.control_type is not None:
         text += f" controlType: {entry.control_name}({entry.control_type})"
     return text
 
 
-def _record_contents(record: Record) -> list[str]:
+def control_json(entry: RecordEntry, options: TextOptions) -> Mapping[str, Any] | None:
+    """Return the message of a control record as JSON; None of any other record."""
+    return options.control_json(entry.record) if entry.control_type in _CONTROL_LABELS else None
+
+
+def _compact(message: Mapping[str, Any]) -> str:
+    return json.dumps(message, ensure_ascii=False, separators=(",", ":"))
+
+
+def _record_contents(record: Record, options: TextOptions) -> list[str]:
+    if options.payload_json is not None:
+        payload = options.payload_json(record)
+        return [f"payload: {payload if isinstance(payload, str) else _compact(payload)}"]
     named = ("key", record.key), ("payload", record.value)
     return [f"{name}: {data.decode(errors='replace')}" for name, data in named if data is not None]
 

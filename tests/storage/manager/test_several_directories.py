@@ -1,5 +1,7 @@
 """A node with several log directories: whose they are, and one that fails while others go on."""
 
+import itertools
+
 import pytest
 
 from storage.checkpoint import read_meta_properties
@@ -15,7 +17,7 @@ DIRECTORIES = ("/d/a", "/d/b")
 
 
 def started(disk: FaultyFileSystem, *, cluster_id: str | None = None) -> LogManager:
-    ids = iter(range(1, 100))
+    ids = itertools.count(1 << 64)  # lower ones are reserved
     logs = LogManager(
         disk,
         DIRECTORIES,
