@@ -3,14 +3,18 @@
     leader, ISR, LEO                       Kafka's protocol (`protocol_source.py`)
     each replica's HW and epochs           its own node, on the line that steers it
     which nodes are down or frozen, cuts   the process that steers them
+    the quorum                             Kafka's protocol, in a task of its own
 
 A node that does not answer, such as a frozen one, delays the others only for ANSWER_MS.
 While no broker answers, the last known state is shown.
 """
 
+from collections.abc import Mapping, Sequence
+
 import attrs
 import trio
 
+from replication.broker.nodes import is_controller
 from replication.cli.steered_processes import SteeredProcesses
 from replication.client.admin import Admin
 from replication.client.errors import KafkaTimeoutError
@@ -21,6 +25,8 @@ from replication.observe.cluster_state import (
     ClusterState,
     ObservedBroker,
     ObservedPartition,
+    ObservedQuorum,
+    ObservedQuorumNode,
     ObservedReplica,
     Role,
     Status,
@@ -29,6 +35,7 @@ from replication.observe.protocol_source import ProtocolSource
 from replication.observe.state_reader import IsrReasons, StateReader, StateSource
 
 ANSWER_MS = 1000
+QUORUM_SECONDS = 0.2  # between two questions about the quorum
 _STATUSES = {
     NodeStatus.RUNNING: Status.UP,
     NodeStatus.FROZEN: Status.FROZEN,
@@ -47,11 +54,17 @@ async def reading_processes(
         servers, default_api_timeout_ms=2 * ANSWER_MS, request_timeout_ms=ANSWER_MS
     ) as admin:
         protocol = ProtocolSource(
-            admin=admin, now_ms=TrioClock().now_ms, in_detail=True, timeout_ms=ANSWER_MS
+            admin=admin,
+            now_ms=TrioClock().now_ms,
+            in_detail=True,
+            asks_for_quorum=False,
+            timeout_ms=ANSWER_MS,
         )
         source = ProcessesSource(processes, protocol)
         task_status.started(StateReader(source=source, reasons=reasons))
-        await trio.sleep_forever()
+        while True:
+            source.described_quorum = await protocol.quorum()
+            await trio.sleep(QUORUM_SECONDS)
 
 
 @attrs.define(eq=False)
@@ -60,6 +73,8 @@ class ProcessesSource:
 
     processes: SteeredProcesses
     protocol: StateSource
+    described_quorum: ObservedQuorum | None = attrs.field(init=False, default=None)
+    """The quorum as the active controller described it last; None while none answers."""
     _last: ClusterState | None = attrs.field(init=False, default=None)
 
     async def find(self) -> ClusterState:
@@ -71,14 +86,19 @@ class ProcessesSource:
             self._last = attrs.evolve(
                 self._last, partitions=tuple(map(_silent, self._last.partitions))
             )
-        controller, *brokers = self.processes.nodes()
+        nodes = self.processes.nodes()
+        controllers = [each for each in nodes if is_controller(each.id)]
+        brokers = [each for each in nodes if not is_controller(each.id)]
         reported = {each.id: each.status for each in self._last.brokers}
         statuses = {each.id: _status(each, reported.get(each.id)) for each in brokers}
+        quorum = _quorum(controllers, statuses, self.described_quorum)
+        leads = [each for each in controllers if each.id == quorum.leader] or controllers
         return attrs.evolve(
             self._last,
             now_ms=TrioClock().now_ms(),
-            controller=controller.id,
-            controller_status=_STATUSES[controller.status],
+            controller=leads[0].id,
+            controller_status=_STATUSES[leads[0].status],
+            quorum=quorum,
             brokers=tuple(_broker(each, statuses[each.id]) for each in brokers),
             partitions=tuple(_with_roles(each, statuses) for each in self._last.partitions),
             cut=tuple(self.processes.cuts()),
@@ -100,6 +120,28 @@ class ProcessesSource:
             for each in found.partitions
         )
         return attrs.evolve(found, partitions=tuple(partitions))
+
+
+def _quorum(
+    controllers: Sequence[NodeSummary],
+    brokers: Mapping[int, Status],
+    described: ObservedQuorum | None,
+) -> ObservedQuorum:
+    """Return the quorum with every node's status, as far as the active controller describes it."""
+    if described is None:
+        described = ObservedQuorum(
+            leader=None, leader_epoch=None, high_watermark=None, voters=(), observers=()
+        )
+    ends = {each.id: each.log_end_offset for each in (*described.voters, *described.observers)}
+
+    def node(node_id: int, status: Status) -> ObservedQuorumNode:
+        return ObservedQuorumNode(id=node_id, status=status, log_end_offset=ends.get(node_id))
+
+    return attrs.evolve(
+        described,
+        voters=tuple(node(each.id, _STATUSES[each.status]) for each in controllers),
+        observers=tuple(node(*each) for each in brokers.items()),
+    )
 
 
 def _silent(partition: ObservedPartition) -> ObservedPartition:

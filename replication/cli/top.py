@@ -5,12 +5,13 @@
     understudy top --once --output json | jq ...     the state once, with epochs and sizes
 
     2 of 3 brokers up (1: down) · 6 partitions, 1 under-replicated, 0 without a leader
+    metadata: 3001 leads in epoch 4, HW 812 · voters 3001* 3002 3003 (-2) · observers 1 2 3
     PARTITION  LEADER  EPOCH     LEO      HW  LAG  ISR     REPLICAS
     orders-0        2      1   1,204   1,204   14  2 of 3  2* 3 !1
                                                            1: left the ISR: it lacked ...
     orders-1        3      0     980     980    0  3 of 3  3* 1 2
 
-    2*   leads           !1   out of the ISR          ?   unknown
+    2*   leads      !1   out of the ISR      (-2)   lacks two records      ?   unknown
 
 It asks any Kafka cluster, over Kafka's protocol (`replication/observe/protocol_source.py`).
 
@@ -43,6 +44,8 @@ from replication.net.clock import TrioClock
 from replication.observe.cluster_state import (
     ClusterState,
     ObservedPartition,
+    ObservedQuorum,
+    ObservedQuorumNode,
     ObservedReplica,
     Status,
     to_json,
@@ -157,6 +160,7 @@ class Top:
             live.update(Group(*parts), refresh=True)
         else:
             show_line(trouble or summary(state))
+            show_line(quorum_line(state.quorum))
             show_table((*COLUMNS, "WHY"), plain_rows(state))
 
     @contextlib.contextmanager
@@ -203,6 +207,27 @@ def summary(state: ClusterState) -> str:
     )
 
 
+def quorum_line(quorum: ObservedQuorum | None) -> str:
+    """Return who leads the metadata log, and how many of its records each other node lacks."""
+    if quorum is None or quorum.leader is None or quorum.leader < 0:
+        return "metadata: no controller is known to lead"
+
+    def nodes(them: Sequence[ObservedQuorumNode]) -> str:
+        return " ".join(map(shown, them)) or "none"
+
+    def shown(node: ObservedQuorumNode) -> str:
+        if node.id == quorum.leader:
+            return f"{node.id}*"
+        lag = quorum.lag(node.id)
+        return f"{node.id}{' (?)' if lag is None else f' (-{lag:,})' if lag else ''}"
+
+    return (
+        f"metadata: {quorum.leader} leads in epoch {_number(quorum.leader_epoch)},"
+        f" HW {_number(quorum.high_watermark)} · voters {nodes(quorum.voters)}"
+        f" · observers {nodes(quorum.observers)}"
+    )
+
+
 def plain_rows(state: ClusterState) -> list[tuple[str, ...]]:
     """Return a row for each partition, with its reasons at the end, for a pipe."""
     return [(*_cells(each), "; ".join(_reasons(each)) or "-") for each in state.partitions]
@@ -213,7 +238,7 @@ def screen(state: ClusterState, *, height: int) -> RenderableType:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in COLUMNS:
         table.add_column(name, justify="right" if name in _RIGHT else "left", overflow="fold")
-    room = height - 3
+    room = height - 4
     shown = 0
     for partition in state.partitions:
         lines = 1 + len(_reasons(partition))
@@ -224,7 +249,12 @@ def screen(state: ClusterState, *, height: int) -> RenderableType:
         _add(table, partition)
     left = len(state.partitions) - shown
     more = [Text(f"{left:,} more", style="dim")] if left else []
-    return Group(Text(visible_line(summary(state)), style="bold"), table, *more)
+    return Group(
+        Text(visible_line(summary(state)), style="bold"),
+        Text(quorum_line(state.quorum), style="dim"),
+        table,
+        *more,
+    )
 
 
 def _add(table: Table, partition: ObservedPartition) -> None:

@@ -1,6 +1,8 @@
 """A cluster at one moment, as a value: its brokers, its partitions and their replicas.
 
-    ClusterState ─┬─ ObservedBroker                 up, frozen, fenced, leaving, starting, down
+    ClusterState ─┬─ ObservedQuorum                 who leads the metadata log, since which epoch
+                  │    └─ ObservedQuorumNode        LEO; the controllers vote, the brokers observe
+                  ├─ ObservedBroker                 up, frozen, fenced, leaving, starting, down
                   └─ ObservedPartition              leader, epoch, ISR
                        └─ ObservedReplica           LEO, HW, lag, epochs; in or out of the ISR and why
 
@@ -137,6 +139,32 @@ class ObservedPartition:
 
 
 @attrs.frozen(kw_only=True)
+class ObservedQuorumNode:
+    """A node that has a copy of the metadata log."""
+
+    id: int
+    status: Status
+    log_end_offset: Offset | None
+
+
+@attrs.frozen(kw_only=True)
+class ObservedQuorum:
+    """The controllers, which vote, and the brokers, which only follow the metadata log."""
+
+    leader: int | None
+    leader_epoch: LeaderEpoch | None
+    high_watermark: Offset | None
+    voters: tuple[ObservedQuorumNode, ...]
+    observers: tuple[ObservedQuorumNode, ...]
+
+    def lag(self, node_id: int) -> int | None:
+        """Return how many records of the leader's log a node lacks; None if that is not known."""
+        ends = {each.id: each.log_end_offset for each in (*self.voters, *self.observers)}
+        last, own = ends.get(-1 if self.leader is None else self.leader), ends.get(node_id)
+        return None if last is None or own is None else max(0, last - own)
+
+
+@attrs.frozen(kw_only=True)
 class ClusterState:
     now_ms: int
     """The time of this state, on the clock of `behind_since_ms`."""
@@ -147,13 +175,16 @@ class ClusterState:
     partitions: tuple[ObservedPartition, ...]
     number_of_partitions: int
     """The number of partitions, including those that are not shown."""
+    quorum: ObservedQuorum | None = None
     cut: tuple[tuple[int, int], ...] = ()
     """Pairs (from, to): what the first node sends does not reach the second."""
 
     @property
     def node_statuses(self) -> dict[int | None, Status]:
-        """The status of every node by its id, the controller's first."""
-        statuses = {self.controller: self.controller_status}
+        """The status of every node by its id, the controllers' first."""
+        statuses: dict[int | None, Status] = {self.controller: self.controller_status}
+        if self.quorum is not None:
+            statuses = {each.id: each.status for each in self.quorum.voters}
         return statuses | {each.id: each.status for each in self.brokers}
 
 

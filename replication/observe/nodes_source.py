@@ -3,6 +3,7 @@
     leader, ISR, fenced brokers                 the newest image that any broker has
     LEO, HW, epochs of a replica                its own log
     since when a follower is behind             its leader
+    the quorum                                  each node's copy of the metadata log
 
 It only reads, and waits for nothing. Its cost is bounded: of more than `limit` partitions, those
 in trouble are shown, and then the first by name.
@@ -13,17 +14,19 @@ from collections.abc import Mapping
 import attrs
 import trio
 
-from replication.broker.nodes import CONTROLLER_ID
 from replication.cluster.cluster import Cluster
 from replication.leader.partition import Partition
 from replication.leader.rules.isr import CommittedIsr, PendingExpand, PendingShrink
 from replication.leader.rules.leadership import Leadership
 from replication.metadata.rules.image import MetadataImage, PartitionRegistration
+from replication.metadata.rules.records import METADATA_PARTITION
 from replication.observe.cluster_state import (
     INTERNAL_PREFIX,
     ClusterState,
     ObservedBroker,
     ObservedPartition,
+    ObservedQuorum,
+    ObservedQuorumNode,
     ObservedReplica,
     Role,
     Status,
@@ -40,7 +43,7 @@ SLICE = 16  # partitions, until other tasks of the loop have their turn
 
 def reader_of_nodes(cluster: Cluster, reasons: IsrReasons) -> StateReader:
     """Return a reader of a cluster in this process, with the timeouts of its configuration."""
-    config = cluster.configs[CONTROLLER_ID]
+    config = cluster.configs[cluster.controller_ids[0]]
     return StateReader(
         source=NodesSource(cluster),
         reasons=reasons,
@@ -68,16 +71,50 @@ class NodesSource:
             registration = image.partition(name)
             assert registration is not None, "it was found in this image"
             partitions.append(self._partition(name, registration, statuses))
-        runs = self.cluster.controller is not None
+        controllers = self.cluster.controllers
+        shown = self.cluster.active_controller
+        if shown is None:
+            shown = self.cluster.controller_ids[0]
         return ClusterState(
             now_ms=self.cluster.clock.now_ms(),
             cluster_id=image.cluster_id,
-            controller=CONTROLLER_ID,
-            controller_status=self._process_status(CONTROLLER_ID, runs=runs),
+            controller=shown,
+            controller_status=self._process_status(shown, runs=shown in controllers),
             brokers=tuple(self._broker(each, status) for each, status in statuses.items()),
             partitions=tuple(partitions),
             number_of_partitions=len(troubled),
             cut=tuple(sorted(self.cluster.cuts())),
+            quorum=self._quorum(statuses),
+        )
+
+    def _quorum(self, brokers: Mapping[int, Status]) -> ObservedQuorum:
+        """Return the quorum by the copies of the metadata log on the running nodes."""
+        controllers = self.cluster.controllers
+        leader = self.cluster.controller
+        leads = leader is not None and bool(leader.port)
+        ends = {
+            each: node.log.log_end_offset for each, node in controllers.items() if node.port
+        } | {
+            each: log.log_end_offset
+            for each, node in self.cluster.brokers.items()
+            if node.hosted and (log := node.logs.get(METADATA_PARTITION)) is not None
+        }
+        return ObservedQuorum(
+            leader=self.cluster.active_controller if leads else None,
+            leader_epoch=leader.log.leader_epoch if leader is not None and leads else None,
+            high_watermark=leader.log.high_watermark if leader is not None and leads else None,
+            voters=tuple(
+                ObservedQuorumNode(
+                    id=each,
+                    status=self._process_status(each, runs=each in controllers),
+                    log_end_offset=ends.get(each),
+                )
+                for each in self.cluster.controller_ids
+            ),
+            observers=tuple(
+                ObservedQuorumNode(id=each, status=status, log_end_offset=ends.get(each))
+                for each, status in brokers.items()
+            ),
         )
 
     def _broker(self, broker_id: int, status: Status) -> ObservedBroker:

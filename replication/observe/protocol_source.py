@@ -6,6 +6,7 @@
     the leader's HW                                ListOffsets as a consumer
     the leader's epochs and their starts           OffsetForLeaderEpoch, newest first
     each replica's bytes                           DescribeLogDirs
+    the quorum: leader, epoch, LEO of each node    DescribeQuorum
 
     not known: a follower's HW, since when it lags, and what events report
 
@@ -14,11 +15,13 @@ over the protocol the two look alike.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import attrs
 
 from replication.client.admin import Admin
+from replication.client.admin.cluster import QuorumReplicaDescription
 from replication.client.admin.offsets import Replica
 from replication.client.admin.values import (
     ClusterDescription,
@@ -26,12 +29,16 @@ from replication.client.admin.values import (
     PartitionDescription,
     TopicDescription,
 )
+from replication.client.errors import KafkaTimeoutError
 from replication.errors import ErrorCode, KafkaError
 from replication.metadata.rules.image import MIN_INSYNC_REPLICAS
+from replication.net.clock import TrioClock
 from replication.observe.cluster_state import (
     ClusterState,
     ObservedBroker,
     ObservedPartition,
+    ObservedQuorum,
+    ObservedQuorumNode,
     ObservedReplica,
     Role,
     Status,
@@ -61,13 +68,15 @@ class _Answers:
 class ProtocolSource:
     """A cluster behind `admin`.
 
-    `wanted` selects topics by name; with `in_detail`, sizes and epochs are asked for too.
+    `wanted` selects topics by name; with `in_detail`, sizes and epochs are asked for too. Without
+    `asks_for_quorum` the state has no quorum: while no controller leads, `quorum` takes all its time.
     """
 
     admin: Admin
     now_ms: Callable[[], int]
     wanted: Callable[[str], bool] = lambda _: True
     in_detail: bool = False
+    asks_for_quorum: bool = True
     timeout_ms: float = 1000.0
     _min_isr: dict[str, int | None] = attrs.field(init=False, factory=dict)
 
@@ -77,6 +86,7 @@ class ProtocolSource:
         await self._learn_min_isr(topics)
         alive = {each.id for each in cluster.brokers}
         answers = await self._ask(topics, alive)
+        quorum = await self.quorum() if self.asks_for_quorum else None
         partitions = tuple(
             self._partition(topic, each, answers, alive)
             for topic in topics
@@ -90,6 +100,23 @@ class ProtocolSource:
             brokers=_brokers(cluster, partitions, answers),
             partitions=partitions,
             number_of_partitions=len(partitions),
+            quorum=quorum,
+        )
+
+    async def quorum(self) -> ObservedQuorum | None:
+        """Return what the active controller says; None if it does not answer or may not be asked."""
+        described = None
+        wait = TrioClock().move_on_after(self.timeout_ms / 1000)
+        with wait, suppress(KafkaError, KafkaTimeoutError):
+            described = await self.admin.describe_metadata_quorum()
+        if described is None:
+            return None
+        return ObservedQuorum(
+            leader=described.leader_id,
+            leader_epoch=described.leader_epoch,
+            high_watermark=described.high_watermark,
+            voters=tuple(map(_quorum_node, described.voters)),
+            observers=tuple(map(_quorum_node, described.observers)),
         )
 
     async def _topics(self) -> list[TopicDescription]:
@@ -204,6 +231,13 @@ class ProtocolSource:
             min_isr=self._min_isr.get(topic.name),
             is_internal=topic.is_internal,
         )
+
+
+def _quorum_node(described: QuorumReplicaDescription) -> ObservedQuorumNode:
+    end = described.log_end_offset
+    return ObservedQuorumNode(
+        id=described.node_id, status=Status.UNKNOWN, log_end_offset=end if end >= 0 else None
+    )
 
 
 def _replica(

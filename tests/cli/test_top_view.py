@@ -9,11 +9,13 @@ from rich.console import Console
 
 from replication.cli import group as understudy
 from replication.cli.choosing import Only
-from replication.cli.top import filtered, plain_rows, screen, summary
+from replication.cli.top import filtered, plain_rows, quorum_line, screen, summary
 from replication.observe.cluster_state import (
     ClusterState,
     ObservedBroker,
     ObservedPartition,
+    ObservedQuorum,
+    ObservedQuorumNode,
     ObservedReplica,
     Role,
     Status,
@@ -89,10 +91,11 @@ def test_each_partition_has_a_row_and_below_it_the_replicas_out_of_sync() -> Non
         "1 of 2 brokers up (2: it does not answer) · 2 partitions, 1 under-replicated,"
         " 0 without a leader"
     )
-    assert lines[1].split() == [
+    assert lines[1] == "metadata: no controller is known to lead"
+    assert lines[2].split() == [
         "PARTITION", "LEADER", "EPOCH", "LEO", "HW", "LAG", "ISR", "REPLICAS",
     ]  # fmt: skip
-    assert lines[2].split() == [
+    assert lines[3].split() == [
         "behind-0",
         "1",
         "4",
@@ -105,8 +108,8 @@ def test_each_partition_has_a_row_and_below_it_the_replicas_out_of_sync() -> Non
         "1*",
         "!2",
     ]
-    assert lines[3].strip() == "2: 200 behind, left the ISR: it lacked records"
-    assert lines[4].split() == [
+    assert lines[4].strip() == "2: 200 behind, left the ISR: it lacked records"
+    assert lines[5].split() == [
         "well-0",
         "1",
         "4",
@@ -119,14 +122,53 @@ def test_each_partition_has_a_row_and_below_it_the_replicas_out_of_sync() -> Non
         "1*",
         "2",
     ]
-    assert len(lines) == 5
+    assert len(lines) == 6
+
+
+QUORUM = ObservedQuorum(
+    leader=3002,
+    leader_epoch=4,
+    high_watermark=1498,
+    voters=tuple(
+        ObservedQuorumNode(id=each, status=Status.UNKNOWN, log_end_offset=end)
+        for each, end in ((3001, 300), (3002, 1500), (3003, None))
+    ),
+    observers=(ObservedQuorumNode(id=1, status=Status.UP, log_end_offset=1500),),
+)
+
+
+@pytest.mark.parametrize(
+    ("quorum", "line"),
+    [
+        pytest.param(
+            QUORUM,
+            "metadata: 3002 leads in epoch 4, HW 1,498 · voters 3001 (-1,200) 3002* 3003 (?)"
+            " · observers 1",
+            id="with its lags",
+        ),
+        pytest.param(
+            attrs.evolve(QUORUM, observers=()),
+            "metadata: 3002 leads in epoch 4, HW 1,498 · voters 3001 (-1,200) 3002* 3003 (?)"
+            " · observers none",
+            id="no observers",
+        ),
+        pytest.param(
+            attrs.evolve(QUORUM, leader=None),
+            "metadata: no controller is known to lead",
+            id="no leader",
+        ),
+    ],
+)
+def test_the_quorum_is_one_line(quorum: ObservedQuorum, line: str) -> None:
+    assert quorum_line(quorum) == line
+    assert shown(attrs.evolve(state(), quorum=quorum), height=20)[1] == line
 
 
 def test_no_more_rows_are_drawn_than_fit_on_the_screen() -> None:
     many = state(*(attrs.evolve(WELL, partition=number) for number in range(50)))
     lines = shown(many, height=10)
     assert len(lines) == 10
-    assert lines[-1] == "43 more"
+    assert lines[-1] == "44 more"
 
 
 def test_unknown_values_are_question_marks_and_reasons_are_the_last_column_in_a_pipe() -> None:

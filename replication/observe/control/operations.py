@@ -1,13 +1,13 @@
 """Every operation of the control API."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from http import HTTPStatus
 from typing import Any, TypeAlias
 
 import attrs
 from starlette.routing import BaseRoute
 
-from replication.broker.nodes import CONTROLLER_ID
+from replication.broker.nodes import is_controller
 from replication.cluster.interface import AnyCluster, NodeSummary, PartitionSummary
 from replication.faults import AddedRule
 from replication.faults.rules.as_json import hit_to_json, record, rule_from_json, rule_to_json
@@ -33,33 +33,60 @@ _LATE = HTTPStatus.GATEWAY_TIMEOUT
 
 
 async def _nodes(request: ControlRequest) -> Any:
-    controller, *brokers = request.cluster.nodes()
-    return {"controller": _node(controller), "brokers": [*map(_node, brokers)]}
+    nodes = request.cluster.nodes()
+    controllers = [_node(each) for each in nodes if is_controller(each.id)]
+    brokers = [_node(each) for each in nodes if not is_controller(each.id)]
+    return {"controller": controllers[0], "controllers": controllers, "brokers": brokers}
 
 
 def _node(node: NodeSummary) -> Any:
     return {"id": node.id, "status": node.status.value, "address": node.address}
 
 
-def _found(cluster: AnyCluster, node_id: int) -> NodeSummary:
-    nodes = {node.id: node for node in cluster.nodes()}
-    if node_id not in nodes:
-        known = ", ".join(str(each) for each in nodes if each != CONTROLLER_ID)
-        raise NotThereError(f"broker_id: there is no broker {node_id}; there are {known}")
-    return nodes[node_id]
+@attrs.frozen
+class _Kind:
+    """A kind of nodes that operations act on."""
+
+    kind: str
+    name: str
+    """The last part of the operations' names."""
+    path: str
+    parameter: Parameter | None = None
+    """The id in the path; a single controller needs none."""
+
+    def node(self, request: ControlRequest) -> NodeSummary:
+        """Return the node that a request names, as it is now."""
+        nodes = {
+            node.id: node
+            for node in request.cluster.nodes()
+            if is_controller(node.id) == (self.kind == "controller")
+        }
+        if self.parameter is None:
+            if len(nodes) > 1:
+                raise NotThereError(
+                    f"there are several controllers: {_ids(nodes)}; name one of them"
+                )
+            return next(iter(nodes.values()))
+        field = self.parameter.name
+        node_id = request.number(field, request.path[field], least=self.parameter.schema["minimum"])
+        if node_id not in nodes:
+            raise NotThereError(
+                f"{field}: there is no {self.kind} {node_id}; there are {_ids(nodes)}"
+            )
+        return nodes[node_id]
+
+
+def _ids(nodes: Iterable[int]) -> str:
+    return ", ".join(map(str, nodes))
 
 
 Act: TypeAlias = Callable[[AnyCluster, int], Awaitable[None]]
 
 
-def _on_node(act: Act, *, controller: bool) -> Callable[[ControlRequest], Awaitable[Any]]:
+def _on_node(act: Act, kind: _Kind) -> Callable[[ControlRequest], Awaitable[Any]]:
     async def do(request: ControlRequest) -> Any:
-        node_id = CONTROLLER_ID
-        if not controller:
-            node_id = request.number("broker_id", request.path["broker_id"], least=1)
-        _found(request.cluster, node_id)
-        await act(request.cluster, node_id)
-        return _node(_found(request.cluster, node_id))
+        await act(request.cluster, kind.node(request).id)
+        return _node(kind.node(request))
 
     return do
 
@@ -79,26 +106,45 @@ _ACTS: Sequence[tuple[str, str, Act]] = (
         lambda c, n: c.thaw_node(n),
     ),
 )
-_BROKER_ID = Parameter(
-    name="broker_id",
-    schema={"type": "integer", "minimum": 1},
-    description="The id of a broker; the first is 1.",
+_BROKER = _Kind(
+    "broker",
+    "Broker",
+    "brokers/{broker_id}",
+    Parameter(
+        name="broker_id",
+        schema={"type": "integer", "minimum": 1},
+        description="The id of a broker; the first is 1.",
+    ),
+)
+_KINDS = (
+    _BROKER,
+    _Kind("controller", "Controller", "controller"),
+    _Kind(
+        "controller",
+        "OneController",
+        "controllers/{controller_id}",
+        Parameter(
+            name="controller_id",
+            schema={"type": "integer", "minimum": 0},
+            description="The id of a controller; a single one is 0, the first of several is 3001.",
+        ),
+    ),
 )
 
 
 def _node_operations() -> list[ControlOperation]:
     return [
         ControlOperation(
-            name=f"{word}{'Controller' if controller else 'Broker'}",
+            name=f"{word}{kind.name}",
             method="POST",
-            path=f"/control/{'controller' if controller else 'brokers/{broker_id}'}/{word}",
+            path=f"/control/{kind.path}/{word}",
             summary=summary,
-            do=_on_node(act, controller=controller),
+            do=_on_node(act, kind),
             answer=reference("Node"),
-            path_parameters=() if controller else (_BROKER_ID,),
-            refusals=(_NOT_NOW,) if controller else (_GONE, _NOT_NOW),
+            path_parameters=() if kind.parameter is None else (kind.parameter,),
+            refusals=(_GONE, _NOT_NOW),
         )
-        for controller in (False, True)
+        for kind in _KINDS
         for word, summary, act in _ACTS
     ]
 
@@ -228,7 +274,13 @@ async def _description(_: ControlRequest) -> Any:
     return description_of(OPERATIONS)
 
 
-_NODES = record({"controller": reference("Node"), "brokers": listed("Node")})
+_NODES = record(
+    {
+        "controller": reference("Node"),
+        "controllers": listed("Node"),
+        "brokers": listed("Node"),
+    }
+)
 _CUTS = record({"cuts": listed("Cut")})
 _NUMBER = Parameter(name="number", schema={"type": "integer", "minimum": 1})
 _WAITING = (
@@ -252,7 +304,7 @@ OPERATIONS: Sequence[ControlOperation] = (
         name="listBrokers",
         method="GET",
         path="/control/brokers",
-        summary="List the controller and the brokers, with their states.",
+        summary="List the controllers and the brokers, with their states.",
         do=_nodes,
         answer=_NODES,
     ),

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 import attrs
 import trio
 
-from replication.broker.nodes import CONTROLLER_ID
+from replication.broker.nodes import CONTROLLER_ID, is_controller
 from replication.events import (
     Event,
     EventSink,
@@ -126,14 +126,16 @@ class Timeline:
 
 
 def node_name(node_id: int) -> str:
-    return "controller" if node_id == CONTROLLER_ID else broker_name(node_id)
+    if node_id == CONTROLLER_ID:
+        return "controller"
+    return f"controller {node_id}" if is_controller(node_id) else broker_name(node_id)
 
 
 def _is_left_out(event: Event, node_id: int) -> bool:
     if isinstance(event, _FREQUENT):
         return True
     if isinstance(event, IsrChanged):
-        return node_id != CONTROLLER_ID
+        return not is_controller(node_id)
     partition = getattr(event, "partition", None)
     is_internal = partition is not None and partition.topic.startswith(INTERNAL_PREFIX)
     return is_internal and kind(event) == NEWS

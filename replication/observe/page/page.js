@@ -59,7 +59,9 @@ function putText(element, value, marks = false) {
 
 const count = (number) => (number === null || number === undefined ? "?" : number.toLocaleString("en"));
 const some = (number, word) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
-const nodeName = (id) => (id === CONTROLLER ? "controller" : `b${id}`);
+const FIRST_CONTROLLER = 3001; // of several (replication/broker/nodes.py)
+const isController = (id) => id === CONTROLLER || id >= FIRST_CONTROLLER;
+const nodeName = (id) => (id === CONTROLLER ? "controller" : isController(id) ? `controller ${id}` : `b${id}`);
 const nameOf = (partition) => `${partition.topic}-${partition.partition}`;
 const epochColour = (epoch, alpha = 1) => `hsl(${(205 + epoch * 137.5) % 360} 62% 62% / ${alpha})`;
 const sinceMs = (moment) => Math.max(0, state.now + (performance.now() - state.heardAt) - moment);
@@ -102,7 +104,8 @@ function makeCard(id) {
 
 function showCards() {
   const { cluster } = state;
-  const nodes = [{ id: cluster.controller ?? CONTROLLER, status: cluster.controller_status, why: "" }, ...cluster.brokers];
+  const voters = cluster.quorum ? cluster.quorum.voters : [{ id: cluster.controller ?? CONTROLLER, status: cluster.controller_status }];
+  const nodes = [...voters.map((voter) => ({ ...voter, why: "" })), ...cluster.brokers];
   for (const node of nodes) {
     if (!cards.has(node.id)) {
       cards.set(node.id, makeCard(node.id));
@@ -138,9 +141,36 @@ function showCard(card, node) {
     : `Freeze ${name}, as SIGSTOP does, or a long pause of a garbage collector`);
   put(card.link, "title", `Cut the network between ${name} and the nodes chosen beside this; clients still reach it`);
   const leads = [...state.partitions.values()].filter((each) => each.leader === node.id).length;
-  putText(card.facts, node.id === CONTROLLER ? "elects leaders, keeps the ISRs"
-    : `${node.host}:${node.port} · leads ${count(leads)}`);
+  put(card.facts, "title", isController(node.id) ? "Its place in the quorum, and its copy of the metadata log"
+    : "Its address, the number of partitions shown here that it leads, and how far its copy of the metadata log is behind");
+  putText(card.facts, isController(node.id) ? quorumWords(node.id)
+    : [`${node.host}:${node.port}`, `leads ${count(leads)}`, behindInMetadata(node.id)].filter(Boolean).join(" · "));
   putText(card.trouble, [node.why, cutWords(node.id)].filter(Boolean).join("; "));
+}
+
+// The quorum: the leading controller writes the metadata log, all other nodes follow it.
+
+function metadataLag(id) {
+  const { quorum } = state.cluster;
+  const all = quorum ? [...quorum.voters, ...quorum.observers] : [];
+  const end = (wanted) => all.find((each) => each.id === wanted)?.log_end_offset ?? null;
+  return quorum === null || end(id) === null || end(quorum.leader) === null ? null : Math.max(0, end(quorum.leader) - end(id));
+}
+
+function behindInMetadata(id) {
+  const lag = metadataLag(id);
+  return lag ? `metadata −${count(lag)}` : "";
+}
+
+function quorumWords(id) {
+  const { quorum } = state.cluster;
+  const voter = quorum?.voters.find((each) => each.id === id);
+  if (!voter || voter.status === "down") return "votes, and elects the leaders of partitions when it leads";
+  if (quorum.leader === id) {
+    return `★ leads the metadata in epoch ${count(quorum.leader_epoch)} · LEO ${count(voter.log_end_offset)} · HW ${count(quorum.high_watermark)}`;
+  }
+  const place = quorum.leader === null ? "no controller leads" : `follows ${nodeName(quorum.leader)}`;
+  return [place, `LEO ${count(voter.log_end_offset)}`, behindInMetadata(id)].filter(Boolean).join(" · ");
 }
 
 const STATUS = {
@@ -462,7 +492,7 @@ setInterval(() => {
 
 // The buttons.
 
-const placeOf = (node) => (node === CONTROLLER ? "controller" : `brokers/${node}`);
+const placeOf = (node) => (node === CONTROLLER ? "controller" : isController(node) ? `controllers/${node}` : `brokers/${node}`);
 
 // Requests to the control API (docs/control.md).
 function requestFor(what, node, other) {
@@ -503,7 +533,9 @@ function summary() {
   const { cluster } = state, all = [...state.partitions.values()];
   const offline = all.filter(isOffline).length, under = all.filter(isUnder).length;
   const up = cluster.brokers.filter((each) => each.status === "up").length;
-  return [`cluster ${cluster.cluster_id ?? "?"}`, `${up} of ${some(cluster.brokers.length, "broker")} up`,
+  const leads = cluster.quorum && cluster.quorum.leader !== null
+    ? `${nodeName(cluster.quorum.leader)} leads in epoch ${count(cluster.quorum.leader_epoch)}` : "no controller leads";
+  return [`cluster ${cluster.cluster_id ?? "?"}`, leads, `${up} of ${some(cluster.brokers.length, "broker")} up`,
     some(cluster.number_of_partitions, "partition"), `${count(under)} under-replicated`, `${count(offline)} without a leader`].join(" · ");
 }
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from replication.cluster.cluster import open_cluster
+from replication.cluster.cluster import Cluster, open_cluster
 from replication.events import fan_out
 from replication.leader.rules.isr import NEVER_MS
 from replication.observe.cluster_state import (
@@ -161,11 +161,35 @@ async def test_a_leader_that_is_cut_off_is_deposed_and_was_fenced(world: World) 
 
 
 @played
+async def test_the_quorum_is_shown_with_the_metadata_that_each_node_has(world: World) -> None:
+    async with watched(world) as (stage, state):
+        await stage.cluster.until(lambda: image_is_everywhere(stage.cluster))
+        quorum = (await state.read()).quorum
+        controller = stage.cluster.controller
+        assert quorum is not None
+        assert controller is not None
+        assert (quorum.leader, quorum.leader_epoch) == (0, controller.log.leader_epoch)
+        assert quorum.high_watermark == controller.log.high_watermark
+        assert [each.id for each in quorum.voters] == [0]
+        assert [each.id for each in quorum.observers] == [1, 2, 3]
+        assert [quorum.lag(each) for each in (0, 1, 2, 3)] == [0, 0, 0, 0]
+
+
+def image_is_everywhere(cluster: Cluster) -> bool:
+    controller = cluster.controller
+    return controller is not None and all(
+        each.metadata.image.offset == controller.image.offset for each in cluster.brokers.values()
+    )
+
+
+@played
 async def test_a_controller_that_is_away_is_down_and_the_rest_is_shown(world: World) -> None:
     async with watched(world) as (stage, state):
         await stage.cluster.kill_controller()
         found = await state.read()
         assert (found.controller, found.controller_status) == (0, Status.DOWN)
+        assert found.quorum is not None
+        assert (found.quorum.leader, found.quorum.voters[0].status) == (None, Status.DOWN)
         assert len(found.partitions) == found.number_of_partitions
 
 

@@ -131,8 +131,9 @@ async def of_nodes(there: Controlled) -> None:
     addresses = [each["address"] for each in nodes["brokers"]]
     assert addresses == there.cluster.bootstrap_list
     statuses = {"kill": "down", "freeze": "frozen", "stop": "down"}
-    for node in ("brokers/2", "controller"):
-        ends = [("kill", "start")] * (node == "controller")  # who has killed a broker waits for it
+    assert nodes["controllers"] == [nodes["controller"]]
+    for node in ("brokers/2", "controller", "controllers/0"):
+        ends = [("kill", "start")] * (node != "brokers/2")  # who has killed a broker waits for it
         for word, undo in (*ends, ("freeze", "thaw"), ("stop", "start")):
             found = await there.done("POST", f"/control/{node}/{word}", {})
             assert found["status"] == statuses[word]
@@ -146,6 +147,8 @@ async def of_nodes(there: Controlled) -> None:
         assert refused == {"error": "broker 2 is down already"}
     refused = await there.refused(404, "POST", "/control/brokers/7/kill")
     assert refused == {"error": "broker_id: there is no broker 7; there are 1, 2"}
+    refused = await there.refused(404, "POST", "/control/controllers/1/kill")
+    assert refused == {"error": "controller_id: there is no controller 1; there are 0"}
     nodes = await there.done("POST", "/control/reset")
     assert {each["status"] for each in nodes["brokers"]} == {"running"}
 
