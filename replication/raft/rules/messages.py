@@ -14,6 +14,11 @@ one entry. The task that decodes a request checks the envelope.
     FetchAnswered     the answer to our Fetch              TakeFetched, or nothing
     LogChanged        our log, after it changed            HighWatermark
     VotersChanged     our log: another set of voters
+    AddVoterReceived  an operator, or a node: AddRaftVoter  AskLevels; AnswerChange or Reply
+    RemoveVoterReceived  an operator: RemoveRaftVoter       AppendVoters; AnswerChange or Reply
+    UpdateVoterReceived  a voter: UpdateRaftVoter           AppendVoters, Reply
+    UpgradeAsked      the controller                       AppendVoters, Reply
+    LevelsAnswered    the answer to AskLevels              AppendVoters, or AnswerChange
     ResignAsked       the controller
     ShutdownAsked     the operator                         ShutdownComplete, sooner or later
 
@@ -25,7 +30,8 @@ import attrs
 from replication.errors import ErrorCode
 from replication.raft.rules.log_view import Position
 from replication.raft.rules.types import NO_ENDPOINTS, ElectionState, Endpoints, ReplicaKey
-from replication.raft.rules.voters import VoterSet
+from replication.raft.rules.voters import VoterNode, VoterSet
+from replication.wire.control_records import KRaftVersionFeature
 from storage.types import LeaderEpoch, Offset
 
 # --- requests of this node to its peers ----------------------------------------------------
@@ -88,7 +94,7 @@ class Send:
 class Reply:
     """The answer to a request of a peer: an error, and the leader for all that the sender knows.
 
-    Vote: `vote_granted`. Fetch without an error: `position`, the high watermark (None while this
+    A change of the voters: `sentence`, if it is refused. Vote: `vote_granted`. Fetch without an error: `position`, the high watermark (None while this
     leader does not know it yet). INCONSISTENT_CLUSTER_ID is an error of the whole response.
     """
 
@@ -99,18 +105,21 @@ class Reply:
     vote_granted: bool = False
     position: Position | None = None
     high_watermark: Offset | None = None
+    sentence: str | None = None
 
 
 @attrs.frozen(kw_only=True)
 class Lead:
-    """Append a LeaderChange batch at `epoch_start_offset`, the log's end, then the voter set if
-    it needs an update. Nothing else is appended in this epoch before it.
+    """Append a control batch at `epoch_start_offset`, the log's end, before anything else in this
+    epoch: LeaderChange and, if there are `new_voters`, KRaftVersion and Voters.
     """
 
     leader_epoch: LeaderEpoch
     epoch_start_offset: Offset
     voters: VoterSet
     granting: frozenset[int]
+    new_voters: VoterSet | None = None
+    kraft_version: int = 0
 
 
 @attrs.frozen
@@ -171,6 +180,32 @@ class Disagreement:
     sentence: str
 
 
+@attrs.frozen(kw_only=True)
+class AskLevels:
+    """Send ApiVersions to a replica that is to become a voter, then step with LevelsAnswered."""
+
+    voter: ReplicaKey
+    endpoints: Endpoints
+
+
+@attrs.frozen(kw_only=True)
+class AppendVoters:
+    """Append a control batch with this voter set, and before it the new level of `kraft.version` if
+    there is one. Then step with VotersChanged.
+    """
+
+    voters: VoterSet
+    kraft_version: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class AnswerChange:
+    """Answer the AddVoterReceived or RemoveVoterReceived that has had no Reply."""
+
+    error: ErrorCode
+    sentence: str | None = None
+
+
 @attrs.frozen
 class ShutdownComplete:
     """The others need nothing more of this node: it may stop."""
@@ -186,6 +221,9 @@ Effect = (
     | StopFetching
     | TakeFetched
     | HighWatermark
+    | AskLevels
+    | AppendVoters
+    | AnswerChange
     | LeaderChanged
     | Disagreement
     | ShutdownComplete
@@ -281,9 +319,64 @@ class LogChanged:
 
 @attrs.frozen
 class VotersChanged:
-    """The newest voter set of the log is another one: a set counts once it is in the log."""
+    """The newest voter set of the log is another one: a set counts once it is in the log.
+
+    `offset` is where it stands there; None if it is that of the configuration.
+    """
 
     voters: VoterSet
+    offset: Offset | None = None
+    kraft_version: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class AddVoterReceived:
+    """An operator, or the node itself, asks for a new voter."""
+
+    voter: ReplicaKey
+    endpoints: Endpoints
+    ack_when_committed: bool = True
+    cluster_id: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class RemoveVoterReceived:
+    """An operator asks for one voter less."""
+
+    voter: ReplicaKey
+    cluster_id: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class UpdateVoterReceived:
+    """A voter says where it is reached, and which levels of `kraft.version` it supports."""
+
+    node: VoterNode
+    leader_epoch: LeaderEpoch
+    cluster_id: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class UpgradeAsked:
+    """The controller of this node asks for a higher level of `kraft.version`."""
+
+    kraft_version: int
+    leader_epoch: LeaderEpoch
+    validate_only: bool = False
+
+
+VoterChangeAsked = AddVoterReceived | RemoveVoterReceived | UpdateVoterReceived | UpgradeAsked
+
+
+@attrs.frozen(kw_only=True)
+class LevelsAnswered:
+    """A replica has answered AskLevels, or not (an error). `supported` is None if it does not know
+    the feature `kraft.version`.
+    """
+
+    voter_id: int
+    error: ErrorCode
+    supported: KRaftVersionFeature | None = None
 
 
 @attrs.frozen
@@ -309,6 +402,8 @@ Event = (
     | FetchAnswered
     | LogChanged
     | VotersChanged
+    | VoterChangeAsked
+    | LevelsAnswered
     | ResignAsked
     | ShutdownAsked
 )

@@ -38,15 +38,32 @@ The file is long because all of it is this one step. (Kafka: KafkaRaftClient, Qu
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
 from replication.errors import ErrorCode
 from replication.raft.rules.leader import LeaderProgress, lead
 from replication.raft.rules.log_view import Diverging, LogView, Position, ReadOn, position_of
+from replication.raft.rules.membership import (
+    AskingVoter,
+    ChangeRefused,
+    Ground,
+    PendingChange,
+    UncommittedVoters,
+    added,
+    may_add,
+    removed,
+    updated,
+    upgraded,
+    voters_at_start,
+)
 from replication.raft.rules.messages import (
+    AddVoterReceived,
+    AnswerChange,
     Answered,
+    AppendVoters,
+    AskLevels,
     BeginCall,
     BeginReceived,
     Call,
@@ -61,8 +78,10 @@ from replication.raft.rules.messages import (
     HighWatermark,
     Lead,
     LeaderChanged,
+    LevelsAnswered,
     LogChanged,
     Persist,
+    RemoveVoterReceived,
     Reply,
     ResignAsked,
     Send,
@@ -73,7 +92,10 @@ from replication.raft.rules.messages import (
     TakeFetched,
     TimerExpired,
     Unanswered,
+    UpdateVoterReceived,
+    UpgradeAsked,
     VoteCall,
+    VoterChangeAsked,
     VoteReceived,
     VotersChanged,
 )
@@ -88,7 +110,7 @@ from replication.raft.rules.states import (
     Unattached,
 )
 from replication.raft.rules.types import NO_ENDPOINTS, ElectionState, Endpoints, ReplicaKey
-from replication.raft.rules.voters import VoterSet
+from replication.raft.rules.voters import RECONFIGURABLE, SUPPORTED, VoterNode, VoterSet
 from storage.types import LeaderEpoch, Offset
 
 
@@ -100,12 +122,14 @@ class QuorumSettings:
     election_backoff_max_ms: int = 1000
     fetch_timeout_ms: int = 2000
     retry_backoff_ms: int = 20
+    request_timeout_ms: int = 2000
 
 
 @attrs.frozen(kw_only=True)
 class Quorum:
     """What a node knows of its quorum. `pending` holds the voters that a request of this state
-    waits for, and when it is due.
+    waits for, and when it is due. `voters_offset` is where the voters stand in the log, None if
+    they are those of the configuration.
     """
 
     me: ReplicaKey
@@ -113,6 +137,8 @@ class Quorum:
     cluster_id: str
     voters: VoterSet
     state: State
+    voters_offset: Offset | None = None
+    kraft_version: int = 0
     settings: QuorumSettings = QuorumSettings()
     pending: Mapping[int, int] = attrs.field(factory=dict)
     high_watermark: Offset | None = None
@@ -139,6 +165,11 @@ class Quorum:
     @property
     def is_voter(self) -> bool:
         return self.voters.is_voter(self.me)
+
+    @property
+    def node(self) -> VoterNode:
+        """What this node says of itself as a voter."""
+        return VoterNode(self.me, self.endpoints, SUPPORTED)
 
     @property
     def deadline_ms(self) -> int | None:
@@ -181,8 +212,11 @@ _ORDER: Final[tuple[type[Effect], ...]] = (
     LeaderChanged,
     Lead,
     Send,
+    AskLevels,
+    AppendVoters,
     TakeFetched,
     HighWatermark,
+    AnswerChange,
     Disagreement,
     Reply,
     ShutdownComplete,
@@ -208,6 +242,8 @@ def fresh(
     cluster_id: str,
     voters: VoterSet,
     settings: QuorumSettings,
+    voters_offset: Offset | None = None,
+    kraft_version: int = 0,
 ) -> Quorum:
     """Return what a node knows that has never heard of an election."""
     nothing = Unattached(leader_epoch=0, deadline_ms=None)
@@ -217,6 +253,8 @@ def fresh(
         cluster_id=cluster_id,
         voters=voters,
         settings=settings,
+        voters_offset=voters_offset,
+        kraft_version=kraft_version,
         state=nothing,
     )
 
@@ -243,6 +281,8 @@ class _Turn:
 
     def finish(self, before: Quorum | None, stored: ElectionState | None) -> QuorumStep:
         """Return the step, with the effects that the difference to `before` asks for."""
+        if isinstance(self.quorum.state, Leading) and self._ground(self.quorum.state).must_resign:
+            self._resign()
         after = self.quorum
         if after.state.election_state != stored:
             self.effects.append(Persist(after.state.election_state))
@@ -252,6 +292,8 @@ class _Turn:
             and (not isinstance(after.state, Leading) or after.leader_epoch != before.leader_epoch)
         ):
             self.effects.append(StopLeading(before.leader_epoch))
+            if not any(isinstance(each, AnswerChange) for each in self.effects):
+                self._answer_change(before.state.change, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         source = _fetch_source(after)
         if source != (_fetch_source(before) if before is not None else StopFetching()):
             self.effects.append(source)
@@ -293,8 +335,17 @@ class _Turn:
                 self._fetch_answered(reply)
             case LogChanged(high_watermark):
                 self._log_changed(high_watermark)
-            case VotersChanged(voters):
+            case VotersChanged(voters, offset, kraft_version):
+                self.quorum = attrs.evolve(
+                    self.quorum, voters_offset=offset, kraft_version=kraft_version
+                )
                 self._voters_changed(voters)
+            case (
+                AddVoterReceived() | RemoveVoterReceived() | UpdateVoterReceived() | UpgradeAsked()
+            ):
+                self._change_voters(event)
+            case LevelsAnswered():
+                self._levels_answered(event)
             case ResignAsked(leader_epoch):
                 if leader_epoch == self.quorum.leader_epoch:
                     self._resign()
@@ -340,8 +391,11 @@ class _Turn:
                 self._step_back(state)
             case Resigned():
                 self._unattach(state.leader_epoch + 1)
-            case Leading():
-                self._resign()
+            case Leading(progress=progress, change=change):
+                if change is not None and change.deadline_ms <= self.now_ms:
+                    self._end_change(state, ErrorCode.REQUEST_TIMED_OUT, "it has taken too long")
+                if progress.deadline_ms is not None and progress.deadline_ms <= self.now_ms:
+                    self._resign()
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -458,6 +512,7 @@ class _Turn:
         assert isinstance(state, Leading), "only a leader knows how far the others are"
         self.quorum = attrs.evolve(quorum, state=attrs.evolve(state, progress=progress))
         self._raise_high_watermark(progress.high_watermark)
+        self._settle_change()
 
     def _raise_high_watermark(self, offset: Offset | None) -> None:
         if offset is not None and offset > (self.quorum.high_watermark or 0):
@@ -475,10 +530,14 @@ class _Turn:
         )
         if not is_possible:
             return ErrorCode.INVALID_REQUEST
-        if event.leader_epoch != quorum.leader_epoch:
-            is_old = event.leader_epoch < quorum.leader_epoch
+        return self._leader_refusal(event.leader_epoch)
+
+    def _leader_refusal(self, leader_epoch: LeaderEpoch) -> ErrorCode:
+        """Return why this node does not answer as the leader of that epoch, or NONE."""
+        if leader_epoch != self.quorum.leader_epoch:
+            is_old = leader_epoch < self.quorum.leader_epoch
             return ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
-        if not isinstance(quorum.state, Leading):
+        if not isinstance(self.quorum.state, Leading):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
 
@@ -499,7 +558,12 @@ class _Turn:
         return voter is None or voter.matches(self.quorum.me)
 
     def _reply(
-        self, error: ErrorCode, *, vote_granted: bool = False, position: Position | None = None
+        self,
+        error: ErrorCode,
+        *,
+        vote_granted: bool = False,
+        position: Position | None = None,
+        sentence: str | None = None,
     ) -> None:
         quorum = self.quorum
         self.effects.append(
@@ -510,12 +574,140 @@ class _Turn:
                 leader_endpoints=quorum.leader_endpoints,
                 vote_granted=vote_granted,
                 position=position,
+                sentence=sentence,
                 high_watermark=(
                     quorum.state.progress.high_watermark
                     if isinstance(quorum.state, Leading)
                     else None
                 ),
             )
+        )
+
+    # --- changes of the voters ---------------------------------------------------------------
+
+    def _change_voters(self, event: VoterChangeAsked) -> None:
+        state = self.quorum.state
+        error = self._change_refusal(event)
+        if error != ErrorCode.NONE or not isinstance(state, Leading):
+            self._reply(error)
+            return
+        ground, deadline_ms = self._ground(state), self._request_ms
+        made: ChangeRefused | AskingVoter | VoterSet
+        match event:
+            case AddVoterReceived(voter=voter, endpoints=endpoints):
+                made = may_add(ground, voter, endpoints) or AskingVoter(
+                    voter=voter,
+                    endpoints=endpoints,
+                    ack_when_committed=event.ack_when_committed,
+                    deadline_ms=deadline_ms,
+                )
+            case RemoveVoterReceived(voter=voter):
+                made = removed(ground, voter)
+            case UpdateVoterReceived(node=node):
+                made = updated(ground, state.reported, node)
+            case UpgradeAsked(kraft_version=level):
+                made = upgraded(ground, state.reported, level)
+        match made:
+            case ChangeRefused(error, sentence):
+                self._reply(error, sentence=sentence)
+            case AskingVoter(voter=voter, endpoints=endpoints):
+                self._lead_with(state, change=made)
+                self.effects.append(AskLevels(voter=voter, endpoints=endpoints))
+            case VoterSet():
+                self._take_voters(state, event, made)
+
+    def _take_voters(self, state: Leading, event: VoterChangeAsked, voters: VoterSet) -> None:
+        """Write the voters that a request leads to, or remember them, and answer unless it waits."""
+        change = UncommittedVoters(voters=voters, deadline_ms=self._request_ms)
+        at_once = attrs.evolve(change, is_answered=True)
+        match event:
+            case RemoveVoterReceived():
+                self._write_voters(state, change)
+                return
+            case UpdateVoterReceived(node=node):
+                if self.quorum.kraft_version < RECONFIGURABLE:
+                    self._lead_with(state, reported=voters)
+                elif voters != self.quorum.voters:
+                    self._write_voters(state, at_once)
+                self._take_progress(state.progress.is_alive(node.key, now_ms=self.now_ms))
+            case UpgradeAsked(kraft_version=level, validate_only=False):
+                if level != self.quorum.kraft_version:
+                    self._write_voters(state, at_once, level)
+            case _:
+                pass
+        self._reply(ErrorCode.NONE)
+
+    def _levels_answered(self, event: LevelsAnswered) -> None:
+        """Add the voter that has named its levels, if it is still wanted."""
+        state = self.quorum.state
+        if not isinstance(state, Leading) or not isinstance(state.change, AskingVoter):
+            return
+        asking = state.change
+        if asking.voter.id != event.voter_id:
+            return
+        if event.error != ErrorCode.NONE:
+            sentence = f"node {event.voter_id} does not answer: {event.error.name}"
+            self._end_change(state, ErrorCode.REQUEST_TIMED_OUT, sentence)
+            return
+        made = added(self._ground(state), asking, event.supported, now_ms=self.now_ms)
+        if isinstance(made, ChangeRefused):
+            self._end_change(state, made.error, made.sentence)
+            return
+        change = UncommittedVoters(
+            voters=made,
+            deadline_ms=asking.deadline_ms,
+            ack_when_committed=asking.ack_when_committed,
+        )
+        self._write_voters(state, change)
+
+    def _write_voters(
+        self, state: Leading, change: UncommittedVoters, kraft_version: int | None = None
+    ) -> None:
+        self._lead_with(state, change=change)
+        self.effects.append(AppendVoters(voters=change.voters, kraft_version=kraft_version))
+
+    def _settle_change(self) -> None:
+        """Answer the change of the voters once it is in the log, or committed, as it was asked."""
+        state = self.quorum.state
+        if not isinstance(state, Leading) or not isinstance(state.change, UncommittedVoters):
+            return
+        change, ground = state.change, self._ground(state)
+        if change.voters != self.quorum.voters or self.quorum.voters_offset is None:
+            return
+        if ground.is_committed or not change.ack_when_committed:
+            self._answer_change(change, ErrorCode.NONE)
+            left = None if ground.is_committed else attrs.evolve(change, is_answered=True)
+            self._lead_with(state, change=left)
+
+    def _end_change(self, state: Leading, error: ErrorCode, sentence: str) -> None:
+        self._answer_change(state.change, error, sentence)
+        self._lead_with(state, change=None)
+
+    def _answer_change(
+        self, change: PendingChange | None, error: ErrorCode, sentence: str | None = None
+    ) -> None:
+        if change is not None and not change.is_answered:
+            self.effects.append(AnswerChange(error=error, sentence=sentence))
+
+    def _lead_with(self, state: Leading, **changes: Any) -> None:
+        self.quorum = attrs.evolve(self.quorum, state=attrs.evolve(state, **changes))
+
+    def _change_refusal(self, event: VoterChangeAsked) -> ErrorCode:
+        epoch = self.quorum.leader_epoch
+        if isinstance(event, UpdateVoterReceived | UpgradeAsked):
+            epoch = event.leader_epoch
+        if not isinstance(event, UpgradeAsked) and not self._is_our_cluster(event.cluster_id):
+            return ErrorCode.INCONSISTENT_CLUSTER_ID
+        return self._leader_refusal(epoch)
+
+    def _ground(self, state: Leading) -> Ground:
+        addresses = self.quorum.endpoints.addresses
+        return Ground(
+            progress=state.progress,
+            voters_offset=self.quorum.voters_offset,
+            kraft_version=self.quorum.kraft_version,
+            listener=addresses[0].listener if addresses else "",
+            pending=state.change,
         )
 
     # --- answers -----------------------------------------------------------------------------
@@ -768,6 +960,7 @@ class _Turn:
                     check_quorum_timeout_ms=quorum.settings.fetch_timeout_ms * 3 // 2,
                     now_ms=self.now_ms,
                 ),
+                reported=quorum.voters.with_named(quorum.node) or quorum.voters,
             )
         )
         if quorum.is_shutting_down:
@@ -779,6 +972,13 @@ class _Turn:
                 epoch_start_offset=self.log.end_offset,
                 voters=quorum.voters,
                 granting=state.election.granted,
+                new_voters=voters_at_start(
+                    quorum.node,
+                    quorum.voters,
+                    voters_offset=quorum.voters_offset,
+                    kraft_version=quorum.kraft_version,
+                ),
+                kraft_version=quorum.kraft_version,
             )
         )
 
@@ -810,6 +1010,10 @@ class _Turn:
     @property
     def _election_ms(self) -> int:
         return self.now_ms + self.quorum.settings.election_timeout_ms + self.jitter_ms
+
+    @property
+    def _request_ms(self) -> int:
+        return self.now_ms + self.quorum.settings.request_timeout_ms
 
     @property
     def _begin_interval_ms(self) -> int:

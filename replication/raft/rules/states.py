@@ -38,7 +38,9 @@ ResignedState, EpochElection.)
 import attrs
 
 from replication.raft.rules.leader import LeaderProgress
+from replication.raft.rules.membership import PendingChange
 from replication.raft.rules.types import ElectionState, Endpoints, ReplicaKey
+from replication.raft.rules.voters import NO_VOTERS, VoterSet
 from storage.types import LeaderEpoch
 
 
@@ -180,11 +182,16 @@ class Leading:
     leader_id: int
     leader_endpoints: Endpoints
     progress: LeaderProgress
+    change: PendingChange | None = None
+    # What the voters said of themselves, as long as that stands in no log.
+    reported: VoterSet = NO_VOTERS
 
     @property
     def deadline_ms(self) -> int | None:
-        """When it resigns, unless a majority fetches from it before."""
-        return self.progress.deadline_ms
+        """When it resigns if no majority fetches from it, or gives a change of the voters up."""
+        change_ms = None if self.change is None else self.change.deadline_ms
+        due = (each for each in (self.progress.deadline_ms, change_ms) if each is not None)
+        return min(due, default=None)
 
     @property
     def election_state(self) -> ElectionState:

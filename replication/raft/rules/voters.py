@@ -42,6 +42,8 @@ RECONFIGURABLE: Final = 1
 """The level of `kraft.version` from which on the voters stand in the log and can be changed."""
 STATIC_ONLY: Final = KRaftVersionFeature(min_supported_version=0, max_supported_version=0)
 """The levels of a voter of which only the configuration is known."""
+SUPPORTED: Final = KRaftVersionFeature(min_supported_version=0, max_supported_version=1)
+"""The levels of `kraft.version` that this program supports."""
 BOOTSTRAP_OFFSET: Final = -1
 """The last offset of a bootstrap snapshot, which holds no records of the log."""
 
