@@ -41,7 +41,7 @@ class LogView:
             return self.epochs[-1].epoch
         return self.latest_snapshot.leader_epoch if self.latest_snapshot else 0
 
-    def is_behind(self, *, last_epoch: LeaderEpoch, end_offset: Offset) -> bool:
+    def is_reached_by(self, *, last_epoch: LeaderEpoch, end_offset: Offset) -> bool:
         """Return whether a log that ends like this is at least as long as this one."""
         return (last_epoch, end_offset) >= (self.last_epoch, self.end_offset)
 

@@ -412,26 +412,35 @@ class _Turn:
 
     def _vote(self, event: VoteReceived) -> None:
         call, candidate = event.call, event.candidate
-        most = call.leader_epoch if call.pre_vote else call.leader_epoch - 1
-        is_possible = call.end_offset >= 0 and 0 <= call.last_epoch <= most
-        is_other = candidate.id != self.quorum.me.id
-        error = self._refusal(event.cluster_id, candidate.id, call.leader_epoch)
-        if error in {ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH} and not is_possible:
-            error = ErrorCode.INVALID_REQUEST
-        if error != ErrorCode.NONE or not is_other:
-            self._reply(error if is_other else ErrorCode.INVALID_REQUEST)
+        error = self._vote_refusal(event)
+        if error != ErrorCode.NONE:
+            self._reply(error)
             return
         if call.leader_epoch > self.quorum.leader_epoch:
             self._unattach(call.leader_epoch)
         if not self._is_me(event.voter):
             self._reply(ErrorCode.INVALID_VOTER_KEY)
             return
-        up_to_date = self.log.is_behind(last_epoch=call.last_epoch, end_offset=call.end_offset)
+        up_to_date = self.log.is_reached_by(last_epoch=call.last_epoch, end_offset=call.end_offset)
         state = self.quorum.state
         granted = state.grants(candidate, up_to_date=up_to_date, pre_vote=call.pre_vote)
         if granted and not call.pre_vote:
             self._give_vote(candidate)
         self._reply(ErrorCode.NONE, vote_granted=granted)
+
+    def _vote_refusal(self, event: VoteReceived) -> ErrorCode:
+        call = event.call
+        # A candidate has raised the epoch above that of its log; a prospective has not.
+        most = call.leader_epoch if call.pre_vote else call.leader_epoch - 1
+        is_possible = (
+            call.end_offset >= 0
+            and 0 <= call.last_epoch <= most
+            and event.candidate.id != self.quorum.me.id
+        )
+        error = self._refusal(event.cluster_id, event.candidate.id, call.leader_epoch)
+        if is_possible or error == ErrorCode.INCONSISTENT_CLUSTER_ID:
+            return error
+        return ErrorCode.INVALID_REQUEST
 
     def _give_vote(self, candidate: ReplicaKey) -> None:
         """Keep the vote that is granted, unless it is kept already."""

@@ -103,7 +103,7 @@ def test_the_longer_log_has_the_later_epoch_or_the_later_end(
 ) -> None:
     def is_granted(candidate: list[int], voter: list[int]) -> bool:
         last = candidate[-1] if candidate else 0
-        return view(voter).is_behind(last_epoch=last, end_offset=len(candidate))
+        return view(voter).is_reached_by(last_epoch=last, end_offset=len(candidate))
 
     assert is_granted(one, two) or is_granted(two, one)
     if is_granted(one, two) and is_granted(two, one):

@@ -36,7 +36,7 @@ from replication.raft.rules.messages import (
     VotersChanged,
 )
 from replication.raft.rules.states import Candidate, Leading
-from replication.raft.rules.types import NO_DIRECTORY_ID, NO_ENDPOINTS, ReplicaKey
+from replication.raft.rules.types import NO_DIRECTORY_ID, NO_ENDPOINTS, ElectionState, ReplicaKey
 from storage.checkpoint import EpochEntry
 from storage.types import OffsetAndEpoch
 from tests.replication.raft.quorums import CLUSTER, Node, endpoints, key, node, voter_set
@@ -152,6 +152,7 @@ class Laws:
     high_watermark: int = 0
     votes: dict[int, int] = attrs.Factory(dict)
     led: set[int] = attrs.Factory(set)
+    known: ElectionState = attrs.field(factory=lambda: ElectionState(leader_epoch=0))
 
     def check(self, one: Node, event: Event | None) -> None:
         state = one.quorum.state
@@ -164,6 +165,7 @@ class Laws:
             self.vote(0)
         for effect in one.effects:
             self.look_at(effect, one, event)
+        self.known = state.election_state
 
     def look_at(self, effect: Effect, one: Node, event: Event | None) -> None:
         match effect:
@@ -173,6 +175,8 @@ class Laws:
                 assert isinstance(event, VoteReceived), "only a vote is granted"
                 if not event.call.pre_vote:
                     self.vote(event.candidate.id)
+                    if self.known.leader_epoch == self.epoch and self.known.leader_id is not None:
+                        assert self.known.voted is not None, "who knows a leader gives no vote"
             case HighWatermark(offset):
                 assert offset > self.high_watermark, "the high watermark only goes forward"
                 self.high_watermark = offset
@@ -193,7 +197,8 @@ def logs(draw: st.DrawFn) -> LogView:
     numbers = sorted(draw(st.sets(st.integers(0, 4), min_size=len(starts), max_size=3)))
     end = draw(st.integers(starts[-1] + 1, 7)) if starts else 0
     entries = tuple(EpochEntry(*each) for each in zip(numbers, starts, strict=False))
-    return LogView(end_offset=end, flushed_end_offset=end, epochs=entries)
+    flushed = draw(st.integers(0, end))
+    return LogView(end_offset=end, flushed_end_offset=flushed, epochs=entries)
 
 
 def granting(sent: Send) -> Answered:

@@ -112,6 +112,7 @@ def test_a_voter_has_one_vote_and_others_have_none() -> None:
     assert isinstance(state, Candidate)
     assert state.election.unrecorded == {2, 3, 4}
     assert state.election.rejected == {1}
+    assert state.election.granted == {0}
 
 
 @pytest.mark.conformance("KR-57")
@@ -192,6 +193,14 @@ def test_an_answer_to_a_fetch_counts_only_for_a_follower_of_this_epoch() -> None
     later.step(begin(2, epoch=EPOCH + 1))
     later.step(answer)
     assert TakeFetched() not in later.effects
+    found = follower()
+    found.step(attrs.evolve(answer, reply=attrs.evolve(answer.reply, leader_epoch=EPOCH + 1)))
+    assert found.quorum.leader_epoch == EPOCH + 1
+    assert TakeFetched() not in found.effects
+    refused = attrs.evolve(answer.reply, error=ErrorCode.OFFSET_OUT_OF_RANGE)
+    failed = follower()
+    failed.step(FetchAnswered(refused))
+    assert failed.effects == ()
     found = unattached()
     found.step(answer)
     assert found.is_now(Follower)

@@ -380,6 +380,20 @@ def test_votes_of_another_epoch_or_kind_do_not_count() -> None:
     assert asking.is_now(Candidate)
     asking.step(Answered(asked, Reply(error=ErrorCode.NONE, leader_epoch=6, vote_granted=True)))
     assert asking.is_now(Candidate)
+    again = candidate()
+    again.step(TimerExpired(), after_ms=ELECTION_MS)
+    assert again.is_now(Prospective)
+    again.answer(candidate().sent[0], epoch=EPOCH)
+    assert again.is_now(Prospective)
+
+
+def test_after_a_lost_election_a_node_waits_anew() -> None:
+    one = prospective()
+    one.now_ms += 100
+    for sent in one.sent:
+        one.answer(sent, epoch=EPOCH, granted=False)
+    assert one.is_now(Unattached)
+    assert one.quorum.deadline_ms == one.now_ms + ELECTION_MS
 
 
 @pytest.mark.conformance("KR-15", "KR-79")
