@@ -179,7 +179,7 @@ def updated(ground: Ground, reported: VoterSet, node: VoterNode) -> ChangeRefuse
     if refusal is not None:
         return refusal
     if is_in_log:
-        return _checked(ground, ground.voters.with_update(node))
+        return ground.voters.with_update(node) or _no_voter()
     return reported.with_named(node) or _no_voter()
 
 

@@ -18,6 +18,7 @@ one entry. The task that decodes a request checks the envelope.
     RemoveVoterReceived  an operator: RemoveRaftVoter       AppendVoters; AnswerChange or Reply
     UpdateVoterReceived  a voter: UpdateRaftVoter           AppendVoters, Reply
     UpgradeAsked      the controller                       AppendVoters, Reply
+    ReportAnswered    the answer to ReportVoter
     LevelsAnswered    the answer to AskLevels              AppendVoters, or AnswerChange
     ResignAsked       the controller
     ShutdownAsked     the operator                         ShutdownComplete, sooner or later
@@ -206,6 +207,18 @@ class AnswerChange:
     sentence: str | None = None
 
 
+@attrs.frozen(kw_only=True)
+class ReportVoter:
+    """Send UpdateRaftVoter to the leader, then step with ReportAnswered if it answers: it does not
+    know where this voter is reached, or what it supports.
+    """
+
+    leader_id: int
+    leader_epoch: LeaderEpoch
+    endpoints: Endpoints
+    node: VoterNode
+
+
 @attrs.frozen
 class ShutdownComplete:
     """The others need nothing more of this node: it may stop."""
@@ -224,6 +237,7 @@ Effect = (
     | AskLevels
     | AppendVoters
     | AnswerChange
+    | ReportVoter
     | LeaderChanged
     | Disagreement
     | ShutdownComplete
@@ -365,6 +379,13 @@ class UpgradeAsked:
     validate_only: bool = False
 
 
+@attrs.frozen
+class ReportAnswered:
+    """The leader has answered what this voter reported."""
+
+    reply: Reply
+
+
 VoterChangeAsked = AddVoterReceived | RemoveVoterReceived | UpdateVoterReceived | UpgradeAsked
 
 
@@ -404,6 +425,7 @@ Event = (
     | VotersChanged
     | VoterChangeAsked
     | LevelsAnswered
+    | ReportAnswered
     | ResignAsked
     | ShutdownAsked
 )

@@ -83,6 +83,8 @@ from replication.raft.rules.messages import (
     Persist,
     RemoveVoterReceived,
     Reply,
+    ReportAnswered,
+    ReportVoter,
     ResignAsked,
     Send,
     ShutdownAsked,
@@ -143,6 +145,9 @@ class Quorum:
     pending: Mapping[int, int] = attrs.field(factory=dict)
     high_watermark: Offset | None = None
     is_shutting_down: bool = False
+    # When this voter reports to the leader next, and the last epoch whose leader has answered.
+    report_ms: int | None = None
+    reported_epoch: LeaderEpoch | None = None
 
     @property
     def leader_epoch(self) -> LeaderEpoch:
@@ -172,9 +177,23 @@ class Quorum:
         return VoterNode(self.me, self.endpoints, SUPPORTED)
 
     @property
+    def must_report(self) -> bool:
+        """Whether this node is a voter of whose address or levels the leader may not know.
+
+        Where voters stand in no log, each leader is to learn of them: an upgrade needs all.
+        """
+        if not isinstance(self.state, Follower) or not self.is_voter or self.is_shutting_down:
+            return False
+        if self.kraft_version >= RECONFIGURABLE:
+            return self.voters.needs_update(self.node)
+        return self.reported_epoch != self.leader_epoch
+
+    @property
     def deadline_ms(self) -> int | None:
         """When TimerExpired is due; None: not until something else happens."""
         due = [*self.pending.values()]
+        if self.report_ms is not None:
+            due.append(self.report_ms)
         if self.state.deadline_ms is not None and not self.outlasts_its_timer:
             due.append(self.state.deadline_ms)
         return min(due, default=None)
@@ -214,6 +233,7 @@ _ORDER: Final[tuple[type[Effect], ...]] = (
     Send,
     AskLevels,
     AppendVoters,
+    ReportVoter,
     TakeFetched,
     HighWatermark,
     AnswerChange,
@@ -303,6 +323,7 @@ class _Turn:
         if after.may_stop and not (before is not None and before.may_stop):
             self.effects.append(ShutdownComplete())
         self._send_what_is_due()
+        self._report()
         return QuorumStep(
             self.quorum, tuple(sorted(self.effects, key=lambda e: _ORDER.index(type(e))))
         )
@@ -318,6 +339,23 @@ class _Turn:
                     pending[voter_id] = self.now_ms + self._begin_interval_ms
         self.quorum = attrs.evolve(self.quorum, pending=pending)
 
+    def _report(self) -> None:
+        """Tell the leader what it does not know of this voter, once in a fetch timeout."""
+        quorum, due_ms = self.quorum, self.quorum.report_ms
+        if not quorum.must_report:
+            self.quorum = attrs.evolve(quorum, report_ms=None)
+        elif due_ms is None or due_ms <= self.now_ms:
+            self.quorum = attrs.evolve(quorum, report_ms=self._fetch_ms)
+            if due_ms is not None and quorum.leader_id is not None:
+                self.effects.append(
+                    ReportVoter(
+                        leader_id=quorum.leader_id,
+                        leader_epoch=quorum.leader_epoch,
+                        endpoints=quorum.leader_endpoints,
+                        node=quorum.node,
+                    )
+                )
+
     # --- events ------------------------------------------------------------------------------
 
     def handle(self, event: Event) -> None:
@@ -327,12 +365,10 @@ class _Turn:
                 self._expire()
             case VoteReceived() | BeginReceived() | EndReceived() | FetchReceived():
                 self._answer(event)
-            case Answered(sent, reply):
-                self._answered(sent, reply)
+            case Answered() | FetchAnswered() | LevelsAnswered() | ReportAnswered():
+                self._take_answer(event)
             case Unanswered(sent):
                 self._send_again(sent)
-            case FetchAnswered(reply):
-                self._fetch_answered(reply)
             case LogChanged(high_watermark):
                 self._log_changed(high_watermark)
             case VotersChanged(voters, offset, kraft_version):
@@ -344,8 +380,6 @@ class _Turn:
                 AddVoterReceived() | RemoveVoterReceived() | UpdateVoterReceived() | UpgradeAsked()
             ):
                 self._change_voters(event)
-            case LevelsAnswered():
-                self._levels_answered(event)
             case ResignAsked(leader_epoch):
                 if leader_epoch == self.quorum.leader_epoch:
                     self._resign()
@@ -721,6 +755,19 @@ class _Turn:
 
     # --- answers -----------------------------------------------------------------------------
 
+    def _take_answer(
+        self, event: Answered | FetchAnswered | LevelsAnswered | ReportAnswered
+    ) -> None:
+        match event:
+            case Answered(sent, reply):
+                self._answered(sent, reply)
+            case FetchAnswered(reply):
+                self._fetch_answered(reply)
+            case LevelsAnswered():
+                self._levels_answered(event)
+            case ReportAnswered(reply):
+                self._report_answered(reply)
+
     def _answered(self, sent: Send, reply: Reply) -> None:
         was = self.quorum.state
         if reply.error == ErrorCode.UNSUPPORTED_VERSION:
@@ -781,6 +828,16 @@ class _Turn:
             self.quorum, state=attrs.evolve(state, deadline_ms=deadline_ms, has_fetched=True)
         )
         self.effects.append(TakeFetched())
+
+    def _report_answered(self, reply: Reply) -> None:
+        is_heard = self._hear_answer(reply)
+        is_taken = reply.error in {ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION}
+        if not (is_heard and is_taken and isinstance(self.quorum.state, Follower)):
+            return
+        state = self.quorum.state
+        if state.deadline_ms is not None:
+            state = attrs.evolve(state, deadline_ms=max(state.deadline_ms, self._fetch_ms))
+        self.quorum = attrs.evolve(self.quorum, state=state, reported_epoch=state.leader_epoch)
 
     # --- the node itself ---------------------------------------------------------------------
 

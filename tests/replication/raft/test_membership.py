@@ -17,12 +17,15 @@ from replication.raft.rules.messages import (
     BeginCall,
     BeginReceived,
     Event,
+    FetchAnswered,
     FetchReceived,
     Lead,
     LevelsAnswered,
     LogChanged,
     RemoveVoterReceived,
     Reply,
+    ReportAnswered,
+    ReportVoter,
     TimerExpired,
     UpdateVoterReceived,
     UpgradeAsked,
@@ -362,6 +365,63 @@ def test_a_voter_goes_on_supporting_the_level_of_the_cluster(lowest: int, highes
     levels = KRaftVersionFeature(min_supported_version=lowest, max_supported_version=highest)
     narrow = attrs.evolve(moved(2), kraft_versions=levels)
     assert error_of(settled(2).step(update(narrow))) == ErrorCode.INVALID_REQUEST
+
+
+def follower(voters: VoterSet, *, kraft_version: int) -> Node:
+    """Return the voter 2, which has just begun to follow the leader 1."""
+    two = node(2, voters=[1, 2, 3])
+    offset = 1 if kraft_version else None
+    two.step(VotersChanged(voters, offset=offset, kraft_version=kraft_version))
+    two.step(BeginReceived(leader_id=1, call=BeginCall(leader_epoch=1)))
+    assert two.is_now(Follower)
+    return two
+
+
+def fetch_and_wait(two: Node) -> list[ReportVoter]:
+    """Let almost a fetch timeout pass after a fetch, and the rest of it after the next one."""
+    timeout_ms = SETTINGS.fetch_timeout_ms
+    none = Reply(error=ErrorCode.NONE, leader_epoch=two.quorum.leader_epoch, leader_id=1)
+    two.step(FetchAnswered(none), after_ms=timeout_ms - 1)
+    two.step(TimerExpired(), after_ms=1)
+    return [each for each in two.effects if isinstance(each, ReportVoter)]
+
+
+@conformance("KR-198")
+def test_a_voter_reports_to_each_leader_where_voters_stand_in_no_log() -> None:
+    static = static_voters("CONTROLLER", {each: ("localhost", 9990 + each) for each in (1, 2, 3)})
+    two = follower(static, kraft_version=0)
+    for _ in range(2):
+        (report,) = fetch_and_wait(two)
+        me = VoterNode(key(2), endpoints(2), SUPPORTED)
+        assert (report.leader_id, report.leader_epoch, report.node) == (1, 1, me)
+        assert report.endpoints == endpoints(1)
+    two.step(ReportAnswered(Reply(error=ErrorCode.NONE, leader_epoch=1, leader_id=1)))
+    assert not fetch_and_wait(two)
+    two.step(BeginReceived(leader_id=1, call=BeginCall(leader_epoch=2)))
+    assert len(fetch_and_wait(two)) == 1
+
+
+@conformance("KR-199")
+def test_a_voter_reports_what_the_log_does_not_say_of_it() -> None:
+    assert not fetch_and_wait(follower(named(1, 2, 3), kraft_version=1))
+    elsewhere = VoterSet((*named(1, 3).nodes, moved(2)))
+    two = follower(elsewhere, kraft_version=1)
+    assert len(fetch_and_wait(two)) == 1
+    two.step(ReportAnswered(Reply(error=ErrorCode.REQUEST_TIMED_OUT, leader_epoch=1)))
+    assert len(fetch_and_wait(two)) == 1
+    two.step(VotersChanged(named(1, 2, 3), offset=2, kraft_version=1))
+    assert not fetch_and_wait(two)
+
+
+@conformance("KR-403")
+def test_the_answer_to_a_report_may_name_another_leader() -> None:
+    two = follower(VoterSet((*named(1, 3).nodes, moved(2))), kraft_version=1)
+    fetch_and_wait(two)
+    two.step(
+        ReportAnswered(Reply(error=ErrorCode.FENCED_LEADER_EPOCH, leader_epoch=5, leader_id=3))
+    )
+    assert two.is_now(Follower)
+    assert (two.quorum.leader_epoch, two.quorum.leader_id) == (5, 3)
 
 
 # --- every change --------------------------------------------------------------------------

@@ -12,6 +12,8 @@ from hypothesis import given, settings, strategies as st
 from replication.errors import ErrorCode
 from replication.raft.rules.log_view import BelowStart, Diverging, LogView, ReadOn
 from replication.raft.rules.messages import (
+    AddVoterReceived,
+    AnswerChange,
     Answered,
     BeginCall,
     BeginReceived,
@@ -23,25 +25,34 @@ from replication.raft.rules.messages import (
     FetchReceived,
     HighWatermark,
     Lead,
+    LevelsAnswered,
     LogChanged,
     Persist,
+    RemoveVoterReceived,
     Reply,
+    ReportAnswered,
     ResignAsked,
     Send,
     ShutdownAsked,
     TimerExpired,
     Unanswered,
+    UpdateVoterReceived,
+    UpgradeAsked,
     VoteCall,
     VoteReceived,
     VotersChanged,
 )
 from replication.raft.rules.states import Candidate, Leading
 from replication.raft.rules.types import NO_DIRECTORY_ID, NO_ENDPOINTS, ElectionState, ReplicaKey
+from replication.raft.rules.voters import STATIC_ONLY, SUPPORTED, VoterNode
 from storage.checkpoint import EpochEntry
 from storage.types import OffsetAndEpoch
 from tests.replication.raft.quorums import CLUSTER, Node, endpoints, key, node, voter_set
 
-REQUESTS = (VoteReceived, BeginReceived, EndReceived, FetchReceived)
+REQUESTS = (
+    *(VoteReceived, BeginReceived, EndReceived, FetchReceived),
+    *(UpdateVoterReceived, UpgradeAsked),
+)
 
 ids = st.integers(-1, 4)
 offsets = st.integers(-1, 6)
@@ -49,6 +60,7 @@ clusters = st.sampled_from([None, CLUSTER, CLUSTER, CLUSTER, "another"])
 replicas = st.builds(key, st.integers(0, 4)) | st.builds(ReplicaKey, ids, st.just(NO_DIRECTORY_ID))
 places = st.builds(endpoints, st.integers(0, 4)) | st.just(NO_ENDPOINTS)
 voters = st.lists(st.integers(0, 4), max_size=4, unique=True).map(lambda i: voter_set(*i))
+voter_nodes = st.builds(VoterNode, replicas, places, st.sampled_from([STATIC_ONLY, SUPPORTED]))
 errors = st.sampled_from(
     [
         *[ErrorCode.NONE] * 8,
@@ -138,7 +150,23 @@ def events_near(epoch: int) -> st.SearchStrategy[Event]:
         st.builds(Unanswered, sends),
         st.builds(FetchAnswered, replies_near(epoch)),
         st.builds(LogChanged, st.none() | offsets),
-        st.builds(VotersChanged, voters),
+        st.builds(
+            VotersChanged,
+            voters,
+            offset=st.none() | offsets,
+            kraft_version=st.integers(0, 1),
+        ),
+        st.builds(AddVoterReceived, voter=replicas, endpoints=places, cluster_id=clusters),
+        st.builds(RemoveVoterReceived, voter=replicas, cluster_id=clusters),
+        st.builds(UpdateVoterReceived, node=voter_nodes, leader_epoch=epochs, cluster_id=clusters),
+        st.builds(UpgradeAsked, kraft_version=st.integers(0, 2), leader_epoch=epochs),
+        st.builds(
+            LevelsAnswered,
+            voter_id=ids,
+            error=errors,
+            supported=st.sampled_from([None, STATIC_ONLY, SUPPORTED]),
+        ),
+        st.builds(ReportAnswered, replies_near(epoch)),
         st.builds(ResignAsked, epochs),
         st.just(ShutdownAsked()),
     )
@@ -152,6 +180,7 @@ class Laws:
     high_watermark: int = 0
     votes: dict[int, int] = attrs.Factory(dict)
     led: set[int] = attrs.Factory(set)
+    waiting: int = 0
     known: ElectionState = attrs.field(factory=lambda: ElectionState(leader_epoch=0))
 
     def check(self, one: Node, event: Event | None) -> None:
@@ -160,7 +189,17 @@ class Laws:
         self.epoch = one.quorum.leader_epoch
         assert one.stored == state.election_state, "what a node is can be read from the disk"
         replies = [each for each in one.effects if isinstance(each, Reply)]
-        assert len(replies) == isinstance(event, REQUESTS), "each request has one answer"
+        later = (AddVoterReceived, RemoveVoterReceived)
+        if not isinstance(event, later):
+            assert len(replies) == isinstance(event, REQUESTS), "each request has one answer"
+        assert len(replies) <= 1, "or waits for it"
+        answered = sum(isinstance(each, AnswerChange) for each in one.effects)
+        self.waiting += isinstance(event, later) and not replies
+        self.waiting -= answered
+        is_waiting = (
+            isinstance(state, Leading) and state.change is not None and not state.change.is_answered
+        )
+        assert self.waiting == is_waiting, "a change of the voters is answered once"
         if isinstance(state, Candidate):
             self.vote(0)
         for effect in one.effects:
@@ -218,8 +257,14 @@ def test_the_laws_hold_whatever_happens(data: st.DataObject, log: LogView) -> No
         choice = data.draw(st.integers(0, 19))
         if choice == 0:
             # A kill forgets all but the file and the log.
-            one.quorum = attrs.evolve(one.quorum, is_shutting_down=False, high_watermark=None)
-            laws.high_watermark = 0
+            one.quorum = attrs.evolve(
+                one.quorum,
+                is_shutting_down=False,
+                high_watermark=None,
+                report_ms=None,
+                reported_epoch=None,
+            )
+            laws.high_watermark = laws.waiting = 0
             one.restart(one.stored)
             laws.check(one, None)
             continue
