@@ -18,7 +18,7 @@ one entry. The task that decodes a request checks the envelope.
     RemoveVoterReceived  an operator: RemoveRaftVoter       AppendVoters; AnswerChange or Reply
     UpdateVoterReceived  a voter: UpdateRaftVoter           AppendVoters, Reply
     UpgradeAsked      the controller                       AppendVoters, Reply
-    ReportAnswered    the answer to ReportVoter
+    ReportAnswered    the answer to UpdateRaftVoter (AskLeader)
     LevelsAnswered    the answer to AskLevels              AppendVoters, or AnswerChange
     ResignAsked       the controller
     ShutdownAsked     the operator                         ShutdownComplete, sooner or later
@@ -68,6 +68,48 @@ class EndCall:
 
 
 Call = VoteCall | BeginCall | EndCall
+
+
+# --- requests for other voters -------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class AddVoterReceived:
+    """An operator, or the node itself, asks for a new voter."""
+
+    voter: ReplicaKey
+    endpoints: Endpoints
+    ack_when_committed: bool = True
+    cluster_id: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class RemoveVoterReceived:
+    """An operator asks for one voter less."""
+
+    voter: ReplicaKey
+    cluster_id: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class UpdateVoterReceived:
+    """A voter says where it is reached, and which levels of `kraft.version` it supports."""
+
+    node: VoterNode
+    leader_epoch: LeaderEpoch
+    cluster_id: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class UpgradeAsked:
+    """The controller of this node asks for a higher level of `kraft.version`."""
+
+    kraft_version: int
+    leader_epoch: LeaderEpoch
+    validate_only: bool = False
+
+
+VoterChangeAsked = AddVoterReceived | RemoveVoterReceived | UpdateVoterReceived | UpgradeAsked
 
 
 # --- effects -------------------------------------------------------------------------------
@@ -208,15 +250,14 @@ class AnswerChange:
 
 
 @attrs.frozen(kw_only=True)
-class ReportVoter:
-    """Send UpdateRaftVoter to the leader, then step with ReportAnswered if it answers: it does not
-    know where this voter is reached, or what it supports.
+class AskLeader:
+    """Send this to the leader: AddRaftVoter, RemoveRaftVoter or UpdateRaftVoter. The answer to the
+    last names the leader: step with ReportAnswered. It is sent again until it is no longer needed.
     """
 
     leader_id: int
-    leader_epoch: LeaderEpoch
     endpoints: Endpoints
-    node: VoterNode
+    request: AddVoterReceived | RemoveVoterReceived | UpdateVoterReceived
 
 
 @attrs.frozen
@@ -237,7 +278,7 @@ Effect = (
     | AskLevels
     | AppendVoters
     | AnswerChange
-    | ReportVoter
+    | AskLeader
     | LeaderChanged
     | Disagreement
     | ShutdownComplete
@@ -343,50 +384,11 @@ class VotersChanged:
     kraft_version: int = 0
 
 
-@attrs.frozen(kw_only=True)
-class AddVoterReceived:
-    """An operator, or the node itself, asks for a new voter."""
-
-    voter: ReplicaKey
-    endpoints: Endpoints
-    ack_when_committed: bool = True
-    cluster_id: str | None = None
-
-
-@attrs.frozen(kw_only=True)
-class RemoveVoterReceived:
-    """An operator asks for one voter less."""
-
-    voter: ReplicaKey
-    cluster_id: str | None = None
-
-
-@attrs.frozen(kw_only=True)
-class UpdateVoterReceived:
-    """A voter says where it is reached, and which levels of `kraft.version` it supports."""
-
-    node: VoterNode
-    leader_epoch: LeaderEpoch
-    cluster_id: str | None = None
-
-
-@attrs.frozen(kw_only=True)
-class UpgradeAsked:
-    """The controller of this node asks for a higher level of `kraft.version`."""
-
-    kraft_version: int
-    leader_epoch: LeaderEpoch
-    validate_only: bool = False
-
-
 @attrs.frozen
 class ReportAnswered:
     """The leader has answered what this voter reported."""
 
     reply: Reply
-
-
-VoterChangeAsked = AddVoterReceived | RemoveVoterReceived | UpdateVoterReceived | UpgradeAsked
 
 
 @attrs.frozen(kw_only=True)

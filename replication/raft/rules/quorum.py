@@ -63,6 +63,7 @@ from replication.raft.rules.messages import (
     AnswerChange,
     Answered,
     AppendVoters,
+    AskLeader,
     AskLevels,
     BeginCall,
     BeginReceived,
@@ -84,7 +85,6 @@ from replication.raft.rules.messages import (
     RemoveVoterReceived,
     Reply,
     ReportAnswered,
-    ReportVoter,
     ResignAsked,
     Send,
     ShutdownAsked,
@@ -118,13 +118,16 @@ from storage.types import LeaderEpoch, Offset
 
 @attrs.frozen(kw_only=True)
 class QuorumSettings:
-    """The times of a quorum, in milliseconds (`controller.quorum.*`), with Kafka's defaults."""
+    """The times of a quorum, in milliseconds (`controller.quorum.*`), with Kafka's defaults, and
+    whether this node becomes a voter by itself.
+    """
 
     election_timeout_ms: int = 1000
     election_backoff_max_ms: int = 1000
     fetch_timeout_ms: int = 2000
     retry_backoff_ms: int = 20
     request_timeout_ms: int = 2000
+    auto_join: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -145,7 +148,7 @@ class Quorum:
     pending: Mapping[int, int] = attrs.field(factory=dict)
     high_watermark: Offset | None = None
     is_shutting_down: bool = False
-    # When this voter reports to the leader next, and the last epoch whose leader has answered.
+    # When this node asks its leader next, and the last epoch whose leader knows where it is.
     report_ms: int | None = None
     reported_epoch: LeaderEpoch | None = None
 
@@ -177,16 +180,37 @@ class Quorum:
         return VoterNode(self.me, self.endpoints, SUPPORTED)
 
     @property
-    def must_report(self) -> bool:
-        """Whether this node is a voter of whose address or levels the leader may not know.
+    def wish(self) -> AddVoterReceived | RemoveVoterReceived | UpdateVoterReceived | None:
+        """What this node asks its leader for, None for nothing.
 
-        Where voters stand in no log, each leader is to learn of them: an upgrade needs all.
+        A voter whose address or levels the leader may not know reports them. Where voters stand in
+        no log, each leader is to learn of them: an upgrade needs all. A controller that joins by
+        itself wants to be a voter, and first wants its former disk to be none (KIP-853).
         """
-        if not isinstance(self.state, Follower) or not self.is_voter or self.is_shutting_down:
-            return False
-        if self.kraft_version >= RECONFIGURABLE:
-            return self.voters.needs_update(self.node)
-        return self.reported_epoch != self.leader_epoch
+        if not isinstance(self.state, Follower) or self.is_shutting_down:
+            return None
+        is_in_log, former = self.kraft_version >= RECONFIGURABLE, self.voters.node(self.me.id)
+        if self.is_voter:
+            is_known = (
+                not self.voters.needs_update(self.node)
+                if is_in_log
+                else self.reported_epoch == self.leader_epoch
+            )
+            if is_known:
+                return None
+            return UpdateVoterReceived(
+                node=self.node, leader_epoch=self.leader_epoch, cluster_id=self.cluster_id
+            )
+        if not (self.settings.auto_join and is_in_log):
+            return None
+        if former is not None:
+            return RemoveVoterReceived(voter=former.key, cluster_id=self.cluster_id)
+        return AddVoterReceived(
+            voter=self.me,
+            endpoints=self.endpoints,
+            ack_when_committed=False,
+            cluster_id=self.cluster_id,
+        )
 
     @property
     def deadline_ms(self) -> int | None:
@@ -233,7 +257,7 @@ _ORDER: Final[tuple[type[Effect], ...]] = (
     Send,
     AskLevels,
     AppendVoters,
-    ReportVoter,
+    AskLeader,
     TakeFetched,
     HighWatermark,
     AnswerChange,
@@ -323,7 +347,7 @@ class _Turn:
         if after.may_stop and not (before is not None and before.may_stop):
             self.effects.append(ShutdownComplete())
         self._send_what_is_due()
-        self._report()
+        self._ask_leader()
         return QuorumStep(
             self.quorum, tuple(sorted(self.effects, key=lambda e: _ORDER.index(type(e))))
         )
@@ -339,21 +363,17 @@ class _Turn:
                     pending[voter_id] = self.now_ms + self._begin_interval_ms
         self.quorum = attrs.evolve(self.quorum, pending=pending)
 
-    def _report(self) -> None:
-        """Tell the leader what it does not know of this voter, once in a fetch timeout."""
-        quorum, due_ms = self.quorum, self.quorum.report_ms
-        if not quorum.must_report:
+    def _ask_leader(self) -> None:
+        """Ask the leader for what this node wants of it, once in a fetch timeout."""
+        quorum, due_ms, wish = self.quorum, self.quorum.report_ms, self.quorum.wish
+        if wish is None:
             self.quorum = attrs.evolve(quorum, report_ms=None)
         elif due_ms is None or due_ms <= self.now_ms:
             self.quorum = attrs.evolve(quorum, report_ms=self._fetch_ms)
             if due_ms is not None and quorum.leader_id is not None:
+                endpoints = quorum.leader_endpoints
                 self.effects.append(
-                    ReportVoter(
-                        leader_id=quorum.leader_id,
-                        leader_epoch=quorum.leader_epoch,
-                        endpoints=quorum.leader_endpoints,
-                        node=quorum.node,
-                    )
+                    AskLeader(leader_id=quorum.leader_id, endpoints=endpoints, request=wish)
                 )
 
     # --- events ------------------------------------------------------------------------------

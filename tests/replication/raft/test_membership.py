@@ -13,6 +13,7 @@ from replication.raft.rules.messages import (
     AddVoterReceived,
     AnswerChange,
     AppendVoters,
+    AskLeader,
     AskLevels,
     BeginCall,
     BeginReceived,
@@ -25,7 +26,6 @@ from replication.raft.rules.messages import (
     RemoveVoterReceived,
     Reply,
     ReportAnswered,
-    ReportVoter,
     TimerExpired,
     UpdateVoterReceived,
     UpgradeAsked,
@@ -377,13 +377,13 @@ def follower(voters: VoterSet, *, kraft_version: int) -> Node:
     return two
 
 
-def fetch_and_wait(two: Node) -> list[ReportVoter]:
+def fetch_and_wait(two: Node) -> list[AskLeader]:
     """Let almost a fetch timeout pass after a fetch, and the rest of it after the next one."""
     timeout_ms = SETTINGS.fetch_timeout_ms
     none = Reply(error=ErrorCode.NONE, leader_epoch=two.quorum.leader_epoch, leader_id=1)
     two.step(FetchAnswered(none), after_ms=timeout_ms - 1)
     two.step(TimerExpired(), after_ms=1)
-    return [each for each in two.effects if isinstance(each, ReportVoter)]
+    return [each for each in two.effects if isinstance(each, AskLeader)]
 
 
 @conformance("KR-198")
@@ -393,7 +393,8 @@ def test_a_voter_reports_to_each_leader_where_voters_stand_in_no_log() -> None:
     for _ in range(2):
         (report,) = fetch_and_wait(two)
         me = VoterNode(key(2), endpoints(2), SUPPORTED)
-        assert (report.leader_id, report.leader_epoch, report.node) == (1, 1, me)
+        assert report.leader_id == 1
+        assert report.request == attrs.evolve(update(me), cluster_id=CLUSTER)
         assert report.endpoints == endpoints(1)
     two.step(ReportAnswered(Reply(error=ErrorCode.NONE, leader_epoch=1, leader_id=1)))
     assert not fetch_and_wait(two)
@@ -422,6 +423,35 @@ def test_the_answer_to_a_report_may_name_another_leader() -> None:
     )
     assert two.is_now(Follower)
     assert (two.quorum.leader_epoch, two.quorum.leader_id) == (5, 3)
+
+
+@pytest.mark.parametrize("auto_join", [True, False])
+def test_a_controller_joins_by_itself_and_lets_go_of_its_former_disk(*, auto_join: bool) -> None:
+    former = attrs.evolve(named(2).nodes[0], key=ReplicaKey(2, OTHER_DISK))
+    two = follower(VoterSet((*named(1, 3).nodes, former)), kraft_version=1)
+    two.quorum = attrs.evolve(
+        two.quorum, settings=attrs.evolve(two.quorum.settings, auto_join=auto_join)
+    )
+    two.step(FetchAnswered(Reply(error=ErrorCode.NONE, leader_epoch=1, leader_id=1)))
+    wishes = [each.request for each in fetch_and_wait(two)]
+    removal = RemoveVoterReceived(voter=former.key, cluster_id=CLUSTER)
+    assert wishes == ([removal] if auto_join else [])
+    two.step(VotersChanged(named(1, 3), offset=2, kraft_version=1))
+    wishes = [each.request for each in fetch_and_wait(two)]
+    joining = attrs.evolve(add(2), ack_when_committed=False, cluster_id=CLUSTER)
+    assert wishes == ([joining] if auto_join else [])
+    two.step(VotersChanged(named(1, 2, 3), offset=3, kraft_version=1))
+    assert not fetch_and_wait(two)
+
+
+def test_an_observer_of_voters_that_stand_in_no_log_does_not_join() -> None:
+    static = static_voters("CONTROLLER", {1: ("localhost", 9991)})
+    two = follower(static, kraft_version=0)
+    two.quorum = attrs.evolve(
+        two.quorum, settings=attrs.evolve(two.quorum.settings, auto_join=True)
+    )
+    assert not fetch_and_wait(two)
+    assert not fetch_and_wait(two)
 
 
 # --- every change --------------------------------------------------------------------------
