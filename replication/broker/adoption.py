@@ -24,7 +24,6 @@ from replication.metadata.rules.image import MetadataImage, TopicImage
 from replication.metadata.rules.records import (
     ClusterRecord,
     ConfigRecord,
-    ControllerRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
@@ -32,6 +31,7 @@ from replication.metadata.rules.records import (
     TopicRecord,
 )
 from replication.net.seams import Seams
+from replication.wire.control_records import LeaderChangeMessage
 from replication.wire.metadata import NO_LEADER
 from storage.checkpoint import MetaProperties
 from storage.types import NO_BROKER_EPOCH, LeaderEpoch, TopicId
@@ -63,6 +63,7 @@ async def adopt(
     """Write `topics` into the log of a controller, in `directory`. The controller must not run."""
     log = await MetadataLog.open(seams, directory, node_id=CONTROLLER_ID)
     try:
+        log.commit_everything()
         image = log.image
         if image.cluster_id not in (None, cluster_id):
             raise AdoptionError(f"{directory} belongs to cluster {image.cluster_id}")
@@ -72,8 +73,11 @@ async def adopt(
         if not news:
             return
         begin: list[MetadataRecord] = [] if image.cluster_id else [ClusterRecord(cluster_id)]
-        log.append([*begin, ControllerRecord(CONTROLLER_ID, log.leader_epoch), *news])
-        await log.sync()
+        leads = LeaderChangeMessage(version=0, leader_id=CONTROLLER_ID)
+        log.lead(image.leader_epoch + 1, [leads])
+        log.commit_everything()
+        log.append([*begin, *news])
+        await log.flush()
         await log.sign_directory(MetaProperties(cluster_id=cluster_id, node_id=CONTROLLER_ID))
     finally:
         log.close()

@@ -35,7 +35,6 @@ import attrs
 import trio
 
 from replication.config import BrokerConfig, ListenerConfig
-from replication.controller import log_service
 from replication.controller.metrics import ControllerMetrics
 from replication.controller.rules.acls import create_acls, delete_acls
 from replication.controller.rules.brokers import (
@@ -66,7 +65,7 @@ from replication.controller.rules.reassignment_requests import (
 )
 from replication.controller.rules.scram import alter_user_scram_credentials, first_credentials
 from replication.controller.rules.topics import allocate_producer_ids, create_topics, delete_topics
-from replication.errors import ErrorCode, OnBug, PeerUnavailableError
+from replication.errors import ConfigError, ErrorCode, KafkaError, OnBug, PeerUnavailableError
 from replication.events import Event, EventSink, LogDirectoryFailed, ignore
 from replication.faults.node_faults import FaultGate, Faults
 from replication.metadata.log import MetadataLog
@@ -75,7 +74,6 @@ from replication.metadata.rules.records import (
     MAX_RECORDS,
     BrokerRegistrationChangeRecord,
     ClusterRecord,
-    ControllerRecord,
     MetadataRecord,
 )
 from replication.metrics import MetricsRegistry
@@ -83,7 +81,10 @@ from replication.net.idle import idle_limit_seconds
 from replication.net.pace import Turns, in_steps
 from replication.net.raising import raising_only_one, raising_the_first
 from replication.net.seams import Listener, Seams
-from replication.net.secure import listen
+from replication.net.secure import introduced, listen
+from replication.raft import log_service
+from replication.raft.node import SHORTAGE_PAUSE_SECONDS, RaftNode
+from replication.raft.rules.types import NO_DIRECTORY_ID, ListenerAddress
 from replication.security.rules.acls import Authorizer
 from replication.security.rules.scram import SALT_BYTES
 from replication.server.authentication import Gate, gate
@@ -108,19 +109,19 @@ from replication.wire.broker_registration import (
 )
 from replication.wire.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from replication.wire.fetch import FetchRequest, FetchResponse
-from storage.checkpoint import MetaProperties, uuid_text
+from replication.wire.refusals import refused_whole_in_steps
+from storage.checkpoint import MetaProperties, read_meta_properties, uuid_text
 from storage.errors import (
     InconsistentMetadataError,
     KafkaStorageError,
     ShortageError,
     StorageError,
 )
-from storage.types import Offset, TopicId
+from storage.types import LeaderEpoch, Offset, TopicId
 
 A = TypeVar("A")
 Decide: TypeAlias = Callable[[MetadataImage, Any], Decision[Any]]
 Method: TypeAlias = Callable[[Any], Awaitable[Any]]
-SHORTAGE_PAUSE_SECONDS = 0.1
 FETCH_WAIT_SECONDS = 0.5
 
 
@@ -139,6 +140,9 @@ class Controller:
     listener: Listener | None = attrs.field(default=None, init=False)
     """The listener for brokers; None before `run` has started."""
     _log: MetadataLog | None = attrs.field(default=None, init=False)
+    _node: RaftNode | None = attrs.field(default=None, init=False)
+    _leading_epoch: LeaderEpoch | None = attrs.field(default=None, init=False)
+    """The leader epoch in which this controller decides; None while it does not."""
     _events: deque[tuple[Offset, Event]] = attrs.field(factory=deque, init=False)
     _fetched: trio.Event = attrs.field(factory=trio.Event, init=False)
     _deciding: Turns = attrs.field(factory=Turns, init=False)
@@ -171,9 +175,18 @@ class Controller:
         return 0 if self.listener is None else self.listener.port
 
     @property
+    def node(self) -> RaftNode:
+        assert self._node is not None, "a running controller is a node of its quorum"
+        return self._node
+
+    @property
     def cluster_id(self) -> str:
-        assert self.image.cluster_id is not None, "the first record of a log names its cluster"
-        return self.image.cluster_id
+        return self.node.cluster_id
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this controller decides; in a quorum the others only follow it."""
+        return self._leading_epoch is not None and self._leading_epoch == self.log.leading_epoch
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Recover, listen and decide until `shut_down` or cancelled.
@@ -199,37 +212,94 @@ class Controller:
             index_bytes=self.config.log_index_size_max_bytes,
         )
         try:
-            await self._begin_epoch()
-            where = self._listener_config()
-            self.listener = await listen(self.seams.transport, where, self.config)
-            server = Server(
-                handlers=self._for_brokers_alone(self.handlers()),
-                clock=self.seams.clock,
-                sink=self.sink,
-                on_bug=self.on_bug,
-                max_request_bytes=self.config.socket_request_max_bytes,
-                max_idle_seconds=idle_limit_seconds(self.config.connections_max_idle_ms),
-                faults=self._fault_gate(),
-                metrics=RequestMetrics(self.metrics),
-                quotas=ConnectionQuotas(
-                    clock=self.seams.clock,
-                    sink=self.sink,
-                    limits=partial(ConnectionLimits.of, self.config),
-                ),
-            )
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._sync)
-                nursery.start_soon(self.log.take_snapshots)
-                nursery.start_soon(self._fence_silent_brokers)
-                if self.config.auto_leader_rebalance_enable:
-                    nursery.start_soon(self._balance_leaders)
-                serve = partial(server.serve, self._listening, name=where.name, gate=self._gate())
-                nursery.start_soon(serve)
+                await self._join_quorum(nursery)
+                where = self._listener_config()
+                self.listener = await listen(self.seams.transport, where, self.config)
+                self.node.listens_at(self.listener.port)
+                server = self._server()
+                nursery.start_soon(
+                    partial(server.serve, self.listener, name=where.name, gate=self._gate())
+                )
                 task_status.started()
         finally:
             if self.listener is not None:
                 self.listener.close()
             self._log.close()
+
+    async def _join_quorum(self, nursery: trio.Nursery) -> None:
+        """Start the node of the quorum; a controller that is the only voter leads at once."""
+        owner = await self._own_directory()
+        where = self._listener_config()
+        assert owner.cluster_id is not None, "a directory that is owned names its cluster"
+        self._node = RaftNode(
+            config=self.config,
+            cluster_id=owner.cluster_id,
+            directory_id=NO_DIRECTORY_ID,
+            listener=ListenerAddress(where.name, where.host or "localhost", where.port),
+            log=self.log,
+            seams=introduced(self.seams, self.config.controller_introduction),
+            metrics=self.metrics,
+            on_bug=self.on_bug,
+            on_committed=self._report_committed,
+        )
+        await nursery.start(self._take_part)
+        await nursery.start(self._lead)
+
+    async def _take_part(self, task_status: trio.TaskStatus[None]) -> None:
+        try:
+            await self.node.run(task_status)
+        except KafkaStorageError as error:
+            self.sink(
+                LogDirectoryFailed(directory=self.config.metadata_directory, cause=str(error))
+            )
+            raise
+
+    async def _lead(self, task_status: trio.TaskStatus[None]) -> None:
+        """Decide while this node is active; the other tasks of a controller run only then.
+
+        It has started at once where others vote too, and else when it leads.
+        """
+        if not self.node.quorum.is_only_voter:
+            task_status.started()
+            task_status = trio.TASK_STATUS_IGNORED
+        while True:
+            leader_epoch = await self.node.wait_until_active()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._decide, leader_epoch, task_status)
+                await self.node.wait_until_inactive(leader_epoch)
+                nursery.cancel_scope.cancel()
+            self._leading_epoch = None
+            self._events.clear()  # what is not committed by now may never be
+            task_status = trio.TASK_STATUS_IGNORED
+
+    async def _decide(self, leader_epoch: LeaderEpoch, task_status: trio.TaskStatus[None]) -> None:
+        try:
+            await self._begin_epoch(leader_epoch)
+        except KafkaError:
+            return  # another controller leads already
+        task_status.started()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._fence_silent_brokers)
+            if self.config.auto_leader_rebalance_enable:
+                nursery.start_soon(self._balance_leaders)
+
+    def _server(self) -> Server:
+        return Server(
+            handlers=self._for_brokers_alone(self.handlers()),
+            clock=self.seams.clock,
+            sink=self.sink,
+            on_bug=self.on_bug,
+            max_request_bytes=self.config.socket_request_max_bytes,
+            max_idle_seconds=idle_limit_seconds(self.config.connections_max_idle_ms),
+            faults=self._fault_gate(),
+            metrics=RequestMetrics(self.metrics),
+            quotas=ConnectionQuotas(
+                clock=self.seams.clock,
+                sink=self.sink,
+                limits=partial(ConnectionLimits.of, self.config),
+            ),
+        )
 
     def _fault_gate(self) -> FaultGate | None:
         if self.faults is None:
@@ -243,11 +313,6 @@ class Controller:
 
     def _topic_name(self, topic_id: TopicId) -> str | None:
         return self.image.topic_names_by_id.get(topic_id)
-
-    @property
-    def _listening(self) -> Listener:
-        assert self.listener is not None, "it listens before it serves"
-        return self.listener
 
     def _for_brokers_alone(self, handlers: dict[ApiKey, Handler]) -> dict[ApiKey, Handler]:
         if (authorizer := self.config.authorizer) is None:
@@ -285,10 +350,9 @@ class Controller:
 
             return handle
 
-        def read_by(read: Callable[[MetadataLog, Any], Any]) -> Handler:
+        def read_by(read: Callable[[RaftNode, Any], Awaitable[Any]]) -> Handler:
             async def handle(_: RequestContext, request: Any) -> Any:
-                await trio.lowlevel.checkpoint()
-                return read(self.log, request)
+                return await read(self.node, request)
 
             return handle
 
@@ -303,8 +367,12 @@ class Controller:
             ApiKey.FETCH_SNAPSHOT: read_by(log_service.fetch_snapshot),
             ApiKey.LIST_OFFSETS: read_by(log_service.list_offsets),
             ApiKey.OFFSET_FOR_LEADER_EPOCH: read_by(log_service.offset_for_leader_epoch),
+            ApiKey.VOTE: read_by(RaftNode.answer),
+            ApiKey.BEGIN_QUORUM_EPOCH: read_by(RaftNode.answer),
+            ApiKey.END_QUORUM_EPOCH: read_by(RaftNode.answer),
         }
-        return handlers | {key: limited(key, of(self.answer_client)) for key in LIMITED}
+        handlers |= {key: limited(key, of(self.answer_client)) for key in LIMITED}
+        return {key: _refusing(handler) for key, handler in handlers.items()}
 
     def _client_decisions(self) -> dict[ApiKey, Decide]:
         """Return the decision of each API whose requests brokers forward for their clients."""
@@ -366,6 +434,7 @@ class Controller:
                 last = image.offset + len(decision.records)
                 self.sessions.shutdown_began(request.broker_id, last)
 
+        leader_epoch = self._active_epoch()
         now_ms = self.seams.clock.now_ms()
         answer = None
         if not is_change(self.image, request, sessions=self.sessions):
@@ -377,7 +446,7 @@ class Controller:
             )
         if answer is None:
             return await self._carry_out(decide, self._partition_count(), decided)
-        await self.log.wait_until_committed(self.log.log_end_offset)
+        await self.log.wait_until_committed(self.log.log_end_offset, leader_epoch)
         return answer
 
     async def answer_client(self, request: Any) -> Any:
@@ -395,15 +464,15 @@ class Controller:
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:
         self._note_fetch(request)
-        return await log_service.fetch(self.log, request, self.seams.clock)
+        return await log_service.fetch(self.node, request)
 
     def _describe_quorum(
         self, _: MetadataImage, __: DescribeQuorumRequest
     ) -> Decision[DescribeQuorumResponse]:
-        listener = attrs.evolve(self._listener_config(), port=self.port)
-        return Decision(
-            log_service.describe_quorum(self.log, listener=listener, fetched=self.sessions.fetched)
+        described = log_service.describe_quorum(
+            self.node, brokers=self.image.brokers, fetched=self.sessions.fetched
         )
+        return Decision(described)
 
     # Decisions into the log, and out of it.
 
@@ -421,6 +490,7 @@ class Controller:
         `decided` is called with the image and the decision before the next one is made.
         """
         async with self._deciding:
+            leader_epoch = self._active_epoch()
             image = self.image
             decision = await self._made(lambda: decide(image), items)
             if of_client and len(decision.records) > MAX_RECORDS:
@@ -428,17 +498,26 @@ class Controller:
             if decided is not None:
                 decided(image, decision)
             try:
-                await self._append(decision.records, cause=decision.cause)
+                await self._append(decision.records, leader_epoch, cause=decision.cause)
             except KafkaStorageError as error:
-                # `_sync` ends the controller, and the client's connection closes.
+                # The node of the quorum ends the controller, and the client's connection closes.
                 raise PeerUnavailableError("this controller cannot write its log") from error
             except ShortageError as error:
                 raise PeerUnavailableError(f"this controller cannot write now: {error}") from error
             end = self.log.log_end_offset
-        await self.log.wait_until_committed(end)
+        await self.log.wait_until_committed(end, leader_epoch)
         if of_client and decision.records:
             await self._wait_for_brokers(end)
         return decision.answer
+
+    def _active_epoch(self) -> LeaderEpoch:
+        """Return the epoch in which this controller decides; raise KafkaError NOT_CONTROLLER if it
+        does not.
+        """
+        leader_epoch = self._leading_epoch
+        if leader_epoch is None or leader_epoch != self.log.leading_epoch:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "another controller is active")
+        return leader_epoch
 
     async def _made(self, decide: Callable[[], A], items: int) -> A:
         """Return what `decide` returns; about many items it is called away from the loop."""
@@ -469,7 +548,12 @@ class Controller:
         self._fetched = trio.Event()
 
     async def _append(
-        self, records: Sequence[MetadataRecord], *, cause: str, silent_ms: int = -1
+        self,
+        records: Sequence[MetadataRecord],
+        leader_epoch: LeaderEpoch,
+        *,
+        cause: str,
+        silent_ms: int = -1,
     ) -> None:
         if not records:
             return
@@ -481,57 +565,53 @@ class Controller:
                 events_of, records, before, prepared.image, cause=cause, silent_ms=silent_ms
             )
             events = await self._made(lambda: list(found()), len(records))
+        if self.log.leading_epoch != leader_epoch:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "this controller has lost its leadership")
         self.log.append_prepared(prepared)
         self._counted.appended(records, end=self.log.log_end_offset)
         self._events.extend((prepared.image.offset, event) for event in events)
 
-    async def _begin_epoch(self) -> None:
+    async def _own_directory(self) -> MetaProperties:
+        """Return whose directory it is; one that nobody owns becomes this node's."""
+        file_system, directory = self.seams.file_system, self.config.metadata_directory
+        owner = await self.seams.offload(lambda: read_meta_properties(file_system, directory))
+        wanted = self.config.cluster_id
+        if owner is not None and owner.cluster_id is not None:
+            if wanted not in (None, owner.cluster_id):
+                raise InconsistentMetadataError(
+                    f"{directory} belongs to cluster {owner.cluster_id}, not to {wanted}"
+                )
+            return owner
+        if wanted is None and len(self.config.controller_quorum_voters) > 1:
+            raise ConfigError("cluster.id is missing: several controllers must know their cluster")
+        cluster_id = wanted or uuid_text(self.seams.chance.randbytes(16))
+        owner = MetaProperties(cluster_id=cluster_id, node_id=self.config.node_id)
+        await self.log.sign_directory(owner)
+        return owner
+
+    async def _begin_epoch(self, leader_epoch: LeaderEpoch) -> None:
         """Write the first records of this leader epoch, and elect leaders where there are none."""
         records: list[MetadataRecord] = []
-        known, wanted = self.image.cluster_id, self.config.cluster_id
-        if known is None:
-            records.append(ClusterRecord(wanted or uuid_text(self.seams.chance.randbytes(16))))
+        if self.image.cluster_id is None:
+            records.append(ClusterRecord(self.node.cluster_id))
             salts = iter(partial(self.seams.chance.randbytes, SALT_BYTES), b"")
             records += first_credentials(self.config.understudy_add_scram, salts)
-        elif wanted not in (None, known):
-            raise InconsistentMetadataError(
-                f"{self.config.metadata_directory} belongs to cluster {known}, not to {wanted}"
-            )
-        if known is None:
             records += first_levels(self.config)
-        records.append(ControllerRecord(self.config.node_id, self.log.leader_epoch))
-        begun = self.image.apply_all(
-            records, offset=self.image.offset, leader_epoch=self.log.leader_epoch
-        )
+        begun = self.image.apply_all(records, offset=self.image.offset, leader_epoch=leader_epoch)
         records += one_minimum(begun, self.config)
         records += elections_of_leaderless(self.image, self._election_rules)
-        await self._append(records, cause="controller started")
-        await self._sync_once()
+        await self._append(records, leader_epoch, cause="controller started")
+        await self.log.wait_until_committed(self.log.log_end_offset, leader_epoch)
+        self.sessions = BrokerSessions(self.config.broker_session_timeout_ms)
         self.sessions.restart(self.image, self.seams.clock.now_ms())
-        if known is None:
-            owner = MetaProperties(cluster_id=self.cluster_id, node_id=self.config.node_id)
-            await self.log.sign_directory(owner)
+        self._leading_epoch = leader_epoch
 
-    async def _sync(self) -> None:
-        while True:
-            await self.log.wait_for_appends()
-            try:
-                await self._sync_once()
-            except ShortageError:
-                await self.seams.clock.sleep(SHORTAGE_PAUSE_SECONDS)
-
-    async def _sync_once(self) -> None:
-        try:
-            await self.log.sync()
-        except KafkaStorageError as error:
-            self.sink(
-                LogDirectoryFailed(directory=self.config.metadata_directory, cause=str(error))
-            )
-            raise
+    async def _report_committed(self) -> None:
+        """Emit the events of what is committed by now."""
         self._counted.synced(self.log.high_watermark)
-        await in_steps(self._emit_synced())
+        await in_steps(self._emit_committed())
 
-    def _emit_synced(self) -> Steps[None]:
+    def _emit_committed(self) -> Steps[None]:
         while self._events and self._events[0][0] < self.log.high_watermark:
             self.sink(self._events.popleft()[1])
             yield 1
@@ -545,6 +625,8 @@ class Controller:
             except ShortageError:
                 await clock.sleep(SHORTAGE_PAUSE_SECONDS)
                 continue
+            except KafkaError:
+                return  # another controller leads now
             expiry_ms = self.sessions.next_expiry_ms(self.image)
             wait_ms = timeout_ms
             if expiry_ms is not None:
@@ -560,7 +642,9 @@ class Controller:
             records = await self._made(
                 partial(fence, image, broker, self._election_rules), self._partition_count()
             )
-            await self._append(records, cause="session expired", silent_ms=silent_ms)
+            await self._append(
+                records, self._active_epoch(), cause="session expired", silent_ms=silent_ms
+            )
 
     async def _balance_leaders(self) -> None:
         while True:
@@ -573,8 +657,22 @@ class Controller:
                     imbalance_percentage=self.config.leader_imbalance_per_broker_percentage,
                 )
                 elections = await self._made(decide, self._partition_count())
-                with suppress(ShortageError):
-                    await self._append(elections, cause="leaders balanced")
+                with suppress(ShortageError, KafkaError):
+                    await self._append(elections, self._active_epoch(), cause="leaders balanced")
 
     def _election_rules(self, topic: TopicImage) -> ElectionRules:
         return election_rules(self.image, self.config)(topic)
+
+
+def _refusing(handler: Handler) -> Handler:
+    """Return `handler`, whose refusals are answered: this controller does not decide (any more)."""
+
+    async def handle(context: RequestContext, request: Any) -> Any:
+        try:
+            return await handler(context, request)
+        except KafkaError as refusal:
+            return await in_steps(
+                refused_whole_in_steps(context.api_key, context.version, request, refusal.code)
+            )
+
+    return handle

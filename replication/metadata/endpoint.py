@@ -1,4 +1,4 @@
-"""The leader of a broker's metadata log: the active controller's log, and its snapshot (KIP-630).
+"""The leader of the metadata log, as another node fetches from it: its log, and its snapshot (KIP-630).
 
     Fetch ── records, or a divergence ─────────────> the fetcher
       └───── snapshot (90, 4) ── FetchSnapshot until it is whole ── installed
@@ -10,7 +10,7 @@ OFFSET_OUT_OF_RANGE; it asks for the log's ends and goes on from there.
 Rule 2: each fetch begins at the end of the local copy. Where the fetcher is elsewhere, because the
 copy was begun anew, the request is moved to that end, and the answer is the same error.
 
-Rule 3: this fetch is how a broker finds the leader, for its channels too (`Controllers`). A controller
+Rule 3: the fetch of a broker, an observer, is how it finds the leader, for its channels too (`Controllers`). A controller
 that does not lead names the leader, which is asked at once, or says that it knows none: then the next
 address is tried by the next fetch. A leader that does not answer in
 `controller.quorum.request.timeout.ms` is left in the same way.
@@ -64,16 +64,11 @@ class MetadataEndpoint(RemoteLeaderEndpoint):
     """A leader endpoint for the metadata log."""
 
     follower: MetadataCopy
-    controllers: Controllers
 
     async def fetch(self, request: wire.FetchRequest, *, version: int) -> wire.FetchResponse:
         await self.follower.apply_appended()
-        moved = [self._move_to_the_end(asked) for asked in _asked(request)]
-        try:
-            response = await self._fetch_from_leader(request, version)
-        except (PeerUnavailableError, ProtocolError):
-            self.controllers.not_at(self._address)
-            raise
+        moved = [self._move_to_the_end(asked) for asked in asked_partitions(request)]
+        response = await self.fetch_log(request, version)
         for data in [data for topic in response.responses for data in topic.partitions]:
             wanted = data.snapshot_id
             if wanted != wire.NO_SNAPSHOT:
@@ -83,36 +78,9 @@ class MetadataEndpoint(RemoteLeaderEndpoint):
                 data.records, data.diverging_epoch = b"", wire.NO_DIVERGENCE
         return response
 
-    @property
-    def _address(self) -> HostPort:
-        return HostPort(self.broker.host, self.broker.port)
-
-    async def _fetch_from_leader(
-        self, request: wire.FetchRequest, version: int
-    ) -> wire.FetchResponse:
-        """Return the leader's response; PeerUnavailableError where no controller has one."""
-        for _ in self.controllers.bootstrap:
-            self._turn_to(self.controllers.address)
-            response = await super().fetch(request, version=version)
-            leader = _leader_elsewhere(response)
-            if leader is None:
-                self.controllers.answered(self._address)
-                return response
-            if leader.leader_id < 0:
-                break
-            where = [each for each in response.node_endpoints if each.node_id == leader.leader_id]
-            if not where:
-                break
-            address = HostPort(where[0].host, where[0].port)
-            self.controllers.leads(address, leader.leader_epoch)
-            if self.controllers.address == self._address:
-                break  # it names a leader of the past, or itself
-        raise PeerUnavailableError(f"the controller at {self._address} does not lead")
-
-    def _turn_to(self, address: HostPort) -> None:
-        if address != self._address:
-            self._drop()
-            self.broker = attrs.evolve(self.broker, host=address.host, port=address.port)
+    async def fetch_log(self, request: wire.FetchRequest, version: int) -> wire.FetchResponse:
+        """Return the leader's response; PeerUnavailableError where this node has no leader."""
+        return await super().fetch(request, version=version)
 
     def _move_to_the_end(self, asked: wire.FetchPartition) -> bool:
         """Move the request to the end of the copy; return whether the fetcher was elsewhere."""
@@ -173,7 +141,52 @@ class MetadataEndpoint(RemoteLeaderEndpoint):
         return pieces[0]
 
 
-def _asked(request: wire.FetchRequest) -> list[wire.FetchPartition]:
+@attrs.define(kw_only=True)
+class ObserverEndpoint(MetadataEndpoint):
+    """The leader as a broker finds it, among the controllers that it knows (rule 3)."""
+
+    controllers: Controllers
+
+    async def fetch_log(self, request: wire.FetchRequest, version: int) -> wire.FetchResponse:
+        try:
+            return await self._fetch_from_leader(request, version)
+        except (PeerUnavailableError, ProtocolError):
+            self.controllers.not_at(self._address)
+            raise
+
+    @property
+    def _address(self) -> HostPort:
+        return HostPort(self.broker.host, self.broker.port)
+
+    async def _fetch_from_leader(
+        self, request: wire.FetchRequest, version: int
+    ) -> wire.FetchResponse:
+        for _ in self.controllers.bootstrap:
+            self._turn_to(self.controllers.address)
+            response = await super().fetch_log(request, version)
+            leader = _leader_elsewhere(response)
+            if leader is None:
+                self.controllers.answered(self._address)
+                return response
+            if leader.leader_id < 0:
+                break
+            where = [each for each in response.node_endpoints if each.node_id == leader.leader_id]
+            if not where:
+                break
+            address = HostPort(where[0].host, where[0].port)
+            self.controllers.leads(address, leader.leader_epoch)
+            if self.controllers.address == self._address:
+                break  # it names a leader of the past, or itself
+        raise PeerUnavailableError(f"the controller at {self._address} does not lead")
+
+    def _turn_to(self, address: HostPort) -> None:
+        if address != self._address:
+            self._drop()
+            self.broker = attrs.evolve(self.broker, host=address.host, port=address.port)
+
+
+def asked_partitions(request: wire.FetchRequest) -> list[wire.FetchPartition]:
+    """Return what `request` asks about each partition."""
     return [asked for topic in request.topics for asked in topic.partitions]
 
 

@@ -32,7 +32,7 @@ from replication.follower.rules.fetch_state import (
     InitialFetchState,
 )
 from replication.metadata.cache import MetadataCache
-from replication.metadata.endpoint import MetadataEndpoint
+from replication.metadata.endpoint import ObserverEndpoint
 from replication.metadata.log import MetadataLog
 from replication.metadata.rules.image import MetadataImage
 from replication.metadata.rules.records import METADATA_PARTITION, METADATA_TOPIC_ID
@@ -69,7 +69,7 @@ class MetadataFollower:
 
     def recover(self) -> None:
         """Build the image from the local copy at the start."""
-        self.log.recover(may_start_anew=True)
+        self.log.recover_copy()
         self.cache.publish(self.log.committed_image)
 
     def _show(self, before: MetadataImage) -> None:
@@ -201,7 +201,7 @@ def metadata_fetcher(
     leader = BrokerEndPoint(LEADER_ID, controllers.address.host, controllers.address.port)
     fetcher = ReplicaFetcher(
         name=FETCHER_NAME,
-        leader=MetadataEndpoint(
+        leader=ObserverEndpoint(
             follower=follower,
             controllers=controllers,
             broker=leader,

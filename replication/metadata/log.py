@@ -1,27 +1,28 @@
 """One node's replica of the metadata log, and the image of everything in it.
 
     0 ............ high watermark ......... log end offset
-      committed_image          image, at the node that leads
+      committed_image           image, at the node that leads
 
 The log grows in two ways: the leader appends its decisions (`append`), and a follower is filled by
 its fetcher (`append_fetched`). The rest is the same for both, so that a node can change its role:
 the snapshot, the start, the image of the committed records, and their truncation.
 
-Rule 1: the high watermark is where the committed records end: those that a crash cannot undo.
-Only they reach the committed image, a snapshot or an answer. Where one controller is the whole
-quorum they are its synced records (`sync`), and all that it sends to a broker.
+Rule 1: the high watermark is where the committed records end: those that no crash can undo, because
+a majority of the voters has synced them. Only they reach the committed image, a snapshot or an
+answer. Where they end is decided elsewhere (`replication/raft`); a broker learns it from its fetches.
 
-Rule 2: appends go on while a sync is under way; the next sync takes them all (group commit). An
+Rule 2: appends go on while a flush is under way; the next flush takes them all (group commit). An
 appender waits until the high watermark has passed its records.
 
-Rule 3: every start of a controller is a new leader epoch, begun by a record that is synced
-before anything else is done. So the leader epochs show which records a lying disk has lost: a
-broker that holds the lost tail learns where the two logs diverge, and truncates it (KIP-595).
+Rule 3: what a node has appended as the leader counts only while it leads. Once it no longer does,
+its image is the committed one again, and a task that waits for the rest learns that it is undecided.
 
 Rule 4: the log begins where its snapshot ends (`snapshots.py`). A start reads the snapshot, and
 recovers and reads the log, which is never much longer than the records between two snapshots.
 
 Rule 5: a batch is one decision, and applied at once: no image contains half of a decision.
+
+The file is long because both ways to grow share one state, and a node changes between them.
 """
 
 import contextlib
@@ -32,7 +33,7 @@ from functools import partial
 import attrs
 import trio
 
-from replication.errors import MetadataError, PeerUnavailableError
+from replication.errors import ErrorCode, KafkaError, MetadataError, PeerUnavailableError
 from replication.metadata.rules.image import MetadataImage, apply_batches
 from replication.metadata.rules.records import (
     METADATA_PARTITION,
@@ -52,6 +53,7 @@ from replication.metadata.snapshots import (
 )
 from replication.net.seams import Seams
 from replication.steps import STEP
+from replication.wire.control_records import ControlRecord, control_batch_of
 from storage.checkpoint import MetaProperties, read_meta_properties, write_meta_properties
 from storage.config import LogConfig
 from storage.errors import InconsistentMetadataError, ShortageError
@@ -90,8 +92,8 @@ class MetadataLog:
     """The image of everything below the high watermark that has been applied."""
     is_whole: bool = attrs.field(default=True, init=False)
     """Whether the committed image was complete once; not while a copy is filled anew."""
-    leader_epoch: LeaderEpoch = attrs.field(default=0, init=False)
-    """The leader epoch of what this node appends."""
+    leading_epoch: LeaderEpoch | None = attrs.field(default=None, init=False)
+    """The leader epoch of what this node appends; None while it does not lead."""
     _undecided: deque[MetadataImage] = attrs.field(factory=deque, init=False)
     """The images after each of the leader's batches that are not committed."""
     _leaders_high_watermark: Offset = attrs.field(default=0, init=False)
@@ -99,7 +101,7 @@ class MetadataLog:
     """How often committed records have been taken back."""
     _one_snapshot_at_a_time: trio.Lock = attrs.field(factory=trio.Lock, init=False)
     _appended: trio.Event = attrs.field(factory=trio.Event, init=False)
-    _advanced: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _moved: trio.Event = attrs.field(factory=trio.Event, init=False)
     _closed: bool = attrs.field(default=False, init=False)
     _doomed: list[str] = attrs.field(factory=list)
     """The deleted segments that are to be unlinked, where no log manager does it."""
@@ -120,7 +122,8 @@ class MetadataLog:
     ) -> "MetadataLog":
         """Open the log of a controller, which has a directory of its own.
 
-        Lock, recover and read it; raise LogDirectoryError where another node owns it.
+        Lock and recover it; raise LogDirectoryError where another node owns it. Only the snapshot
+        is known to be committed.
         """
         due = SnapshotDue(snapshot_bytes)
         config = attrs.evolve(_LOG_CONFIG, segment_index_bytes=index_bytes)
@@ -148,7 +151,7 @@ class MetadataLog:
             log.flush()
             opened = cls(log, seams, due, doomed, directory, lock)
             opened.recover()
-            opened.leader_epoch = opened.image.leader_epoch + 1
+            due.appended(log.size)
         except BaseException:
             lock.release()
             raise
@@ -165,23 +168,33 @@ class MetadataLog:
 
     # The start.
 
-    def recover(self, *, may_start_anew: bool = False) -> None:
-        """Read the snapshot and the log; all that the log holds counts as committed.
+    def recover(self) -> None:
+        """Read the snapshot: it is committed, and of the log behind it nothing is known.
 
-        Raise MetadataError where the snapshot cannot be read, or records are missing between it
-        and the log. A copy that the leader can send again may start anew instead.
+        Raise MetadataError where it cannot be read, or records are missing between it and the log.
+        """
+        self._read_snapshot()
+        if self._ends_before_the_snapshot:
+            self.log.truncate_fully_and_start_at(self.begins_at)
+        self.log.update_high_watermark(self.begins_at)
+        self.log.increment_log_start_offset(self.begins_at)
+        self._set_image(MetadataImage() if self.snapshot is None else self.snapshot.image)
+
+    def recover_copy(self) -> None:
+        """Read the snapshot and the log of a broker, whose leader has sent committed records only.
+
+        Where the snapshot is of no use, the copy starts anew: the leader sends everything again.
         """
         try:
-            self._read_snapshot()
+            self.recover()
         except MetadataError:
-            if not may_start_anew:
-                raise
             self.start_anew()
             self.is_whole = True  # no newer image has been shown yet
-        if self.log.log_end_offset < self.begins_at:
-            self.log.truncate_fully_and_start_at(self.begins_at)
+        self.commit_everything()
+
+    def commit_everything(self) -> None:
+        """Count all that the log holds as committed, and apply it."""
         self.log.update_high_watermark(self.log.log_end_offset)
-        self.log.increment_log_start_offset(self.begins_at)
         self._replay()
 
     def _read_snapshot(self) -> None:
@@ -194,6 +207,15 @@ class MetadataLog:
             )
 
     @property
+    def _ends_before_the_snapshot(self) -> bool:
+        """Whether the log was to be replaced by the snapshot when the node died."""
+        if self.snapshot is None:
+            return False
+        latest = self.log.latest_epoch
+        is_older = latest is not None and latest < self.snapshot.id.leader_epoch
+        return is_older or self.log.log_end_offset < self.begins_at
+
+    @property
     def begins_at(self) -> Offset:
         """The first offset that the log itself must hold."""
         return 0 if self.snapshot is None else self.snapshot.end_offset
@@ -201,9 +223,7 @@ class MetadataLog:
     def _replay(self) -> None:
         self._set_image(MetadataImage() if self.snapshot is None else self.snapshot.image)
         while self.unapplied > 0:
-            batches = batches_after(self.log, self.committed_image)
-            self.snapshot_due.appended(len(batches))
-            self._set_image(apply_batches(self.committed_image, batches))
+            self._set_image(self._next_image())
 
     def _set_image(self, image: MetadataImage) -> None:
         self.committed_image = self.image = image
@@ -226,15 +246,35 @@ class MetadataLog:
 
     # At the leader.
 
+    def lead(self, leader_epoch: LeaderEpoch, beginning: Sequence[ControlRecord]) -> None:
+        """Begin a leader epoch with a control batch, behind which this node may append."""
+        wall_ms = self.seams.clock.wall_ms()
+        info = self.log.append_as_leader(
+            memoryview(control_batch_of(beginning, wall_ms=wall_ms)),
+            leader_epoch=leader_epoch,
+            wall_ms=wall_ms,
+            from_client=False,
+        )
+        self.snapshot_due.appended(info.valid_bytes)
+        self.leading_epoch = leader_epoch
+
+    def step_down(self) -> None:
+        """Append no more, and forget the image of what is not committed."""
+        self.leading_epoch = None
+        self.image = self.committed_image
+        self._undecided.clear()
+        self._wake()
+
     def append(self, records: Sequence[MetadataRecord]) -> MetadataImage:
         """Append one batch and apply it to the image; it counts when it is committed."""
         return self.append_prepared(self.prepare(records))
 
     def prepare(self, records: Sequence[MetadataRecord]) -> Prepared:
         """Return the next batch and the image after it; for many records, away from the loop."""
+        assert self.leading_epoch is not None, "only the leader decides"
         wall_ms = self.seams.clock.wall_ms()
         after = self.image.apply_all(
-            records, offset=self.image.offset + len(records), leader_epoch=self.leader_epoch
+            records, offset=self.image.offset + len(records), leader_epoch=self.leading_epoch
         )
         return Prepared(memoryview(batch_of(records, wall_ms=wall_ms)), wall_ms, after)
 
@@ -247,7 +287,8 @@ class MetadataLog:
                 from_client=False,
             )
         finally:
-            self._appended.set()  # also where it failed: the next sync raises the failure
+            self._appended.set()  # also where it failed: the next flush raises the failure
+            self._wake()
         assert info.first_offset == self.image.offset + 1, "the image is at the end of its log"
         assert info.last_offset == prepared.image.offset, "nothing was appended meanwhile"
         self.snapshot_due.appended(info.valid_bytes)
@@ -255,10 +296,14 @@ class MetadataLog:
         self._undecided.append(prepared.image)
         return self.image
 
-    async def sync(self) -> None:
-        """Sync the log, and commit what is synced; raise KafkaStorageError otherwise."""
+    async def flush(self) -> None:
+        """Sync the log; raise KafkaStorageError where that fails, ShortageError where it may later.
+
+        A truncation meanwhile leaves it to the next flush.
+        """
         if self.log.failure is not None:
             raise self.log.fail(self.log.failure)
+        self._appended = trio.Event()
         plan = self.log.flush_plan()
         try:
             await self.seams.offload(plan.sync)
@@ -266,34 +311,57 @@ class MetadataLog:
             raise
         except OSError as error:
             raise self.log.fail(error) from error
-        committed = self.log.local.commit_flush(plan)
-        assert committed, "the controller's log is never truncated under it"
-        self._commit(plan.up_to)
+        self.log.local.commit_flush(plan)
 
-    def _commit(self, high_watermark: Offset) -> None:
-        self.log.update_high_watermark(high_watermark)
-        while self._undecided and self._undecided[0].offset < high_watermark:
-            self.committed_image = self._undecided.popleft()
-        self._advanced.set()
-        self._advanced = trio.Event()
+    @property
+    def flushed_end_offset(self) -> Offset:
+        """The end of what is synced."""
+        return min(self.log.recovery_point, self.log_end_offset)
+
+    def commit(self, high_watermark: Offset) -> None:
+        """Take the offset below which everything is committed; it does not go back."""
+        if high_watermark > self.high_watermark:
+            self.log.update_high_watermark(high_watermark)
+            while self._undecided and self._undecided[0].offset < high_watermark:
+                self.committed_image = self._undecided.popleft()
+            self._wake()
+
+    def _wake(self) -> None:
+        self._moved.set()
+        self._moved = trio.Event()
 
     async def wait_for_appends(self) -> None:
-        """Wait until something is not committed."""
-        while self.log_end_offset == self.high_watermark and not self.log.failed:
+        """Wait until something that this node has appended as the leader is not synced."""
+        while self.flushed_end_offset == self.log_end_offset and not self.log.failed:
             self._appended = trio.Event()
             await self._appended.wait()
         await trio.lowlevel.checkpoint()
 
-    async def wait_until_committed(self, offset: Offset) -> None:
-        """Wait until all below `offset` is committed; raise as `wait_for_advance` does."""
-        while self.high_watermark < offset:
-            await self.wait_for_advance()
+    async def wait_until_committed(self, offset: Offset, leader_epoch: LeaderEpoch) -> None:
+        """Wait until everything below `offset` is committed, in the epoch in which it was appended.
+
+        Raise KafkaError NOT_CONTROLLER once this node no longer leads in that epoch: what it has
+        appended may be lost, or committed by another leader. Raise PeerUnavailableError once the
+        log is closed.
+        """
+        while True:
+            if self._closed:
+                raise PeerUnavailableError("this controller has stopped")
+            if self.leading_epoch != leader_epoch:
+                raise KafkaError(
+                    ErrorCode.NOT_CONTROLLER, "this controller has lost its leadership"
+                )
+            if self.high_watermark >= offset:
+                break
+            await self._moved.wait()
         await trio.lowlevel.checkpoint()
 
-    async def wait_for_advance(self) -> None:
-        """Wait until the high watermark moves; raise PeerUnavailableError once the log is closed."""
+    async def wait_for_movement(self) -> None:
+        """Wait until an end of the log moves, or the node steps down; raise PeerUnavailableError
+        once the log is closed.
+        """
         if not self._closed:
-            await self._advanced.wait()
+            await self._moved.wait()
         if self._closed:
             raise PeerUnavailableError("this controller has stopped")
 
@@ -305,9 +373,9 @@ class MetadataLog:
         The others wait for `apply_committed`.
         """
         info = self.log.append_as_follower(records)
-        self.log.update_high_watermark(min(high_watermark, self.log_end_offset))
         self._leaders_high_watermark = high_watermark
         self.snapshot_due.appended(info.valid_bytes)
+        self.commit(min(high_watermark, self.log_end_offset))
         if 0 < self.unapplied <= STEP:
             self._applied(self._next_image())
         return info
@@ -424,7 +492,7 @@ class MetadataLog:
     def close(self) -> None:
         """Close the files. Nothing is written: everything that was answered is synced."""
         self._closed = True
-        self._advanced.set()
+        self._moved.set()
         with contextlib.suppress(OSError):
             self.log.close_uncleanly()
         if self._lock is not None:

@@ -221,11 +221,11 @@ class SnapshotDue:
 
 
 def batches_after(log: Log, image: MetadataImage) -> Buffer:
-    """Return the first megabyte of the log that `image` does not contain yet."""
+    """Return the first megabyte of the committed log that `image` does not contain yet."""
     found = log.read(
-        image.offset + 1, REPLAY_BYTES, max_offset_exclusive=log.log_end_offset, min_one=True
+        image.offset + 1, REPLAY_BYTES, max_offset_exclusive=log.high_watermark, min_one=True
     )
-    assert found.records is not None, "below the log end there are records"
+    assert found.records is not None, "below the high watermark there are records"
     return found.records.read()
 
 

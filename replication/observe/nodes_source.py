@@ -101,7 +101,7 @@ class NodesSource:
         }
         return ObservedQuorum(
             leader=self.cluster.active_controller if leads else None,
-            leader_epoch=leader.log.leader_epoch if leader is not None and leads else None,
+            leader_epoch=leader.log.leading_epoch if leader is not None and leads else None,
             high_watermark=leader.log.high_watermark if leader is not None and leads else None,
             voters=tuple(
                 ObservedQuorumNode(

@@ -490,11 +490,13 @@ def apply_batches(image: MetadataImage, batches: Buffer) -> MetadataImage:
     for position, header in walk(view):
         if header.last_offset <= image.offset:
             continue
-        records: list[MetadataRecord] = [
-            decode_record(record.value)
-            for record in decode_batch(view[position : position + header.size])
-            if record.offset > image.offset and record.value is not None
-        ]
+        records: list[MetadataRecord] = []
+        if not header.is_control:  # such a batch changes the offset and the epoch only
+            records = [
+                decode_record(record.value)
+                for record in decode_batch(view[position : position + header.size])
+                if record.offset > image.offset and record.value is not None
+            ]
         epoch: LeaderEpoch = header.leader_epoch
         image = image.apply_all(records, offset=header.last_offset, leader_epoch=epoch)
     return image

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from replication.broker.nodes import CONTROLLER_ID
 from replication.errors import ErrorCode
 from replication.wire.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -306,7 +307,7 @@ async def test_the_quorum_is_the_controller_and_its_observers_are_the_brokers(st
     (voter,) = quorum.current_voters
     image = stage.cluster.image
     assert (topic.topic_name, quorum.error_code) == (QUORUM_TOPIC, ErrorCode.NONE)
-    assert (quorum.leader_id, voter.replica_id) == (image.controller_id, image.controller_id)
+    assert (quorum.leader_id, voter.replica_id) == (CONTROLLER_ID, CONTROLLER_ID)
     assert quorum.leader_epoch == image.leader_epoch
     assert quorum.high_watermark == voter.log_end_offset == image.offset + 1
     assert [each.replica_id for each in quorum.observers] == [1, 2, 3]
@@ -314,7 +315,7 @@ async def test_the_quorum_is_the_controller_and_its_observers_are_the_brokers(st
     for each in quorum.observers:
         assert 0 < each.last_caught_up_timestamp <= each.last_fetch_timestamp
     (node,) = answer.nodes
-    assert node.node_id == image.controller_id
+    assert node.node_id == CONTROLLER_ID
     assert node.listeners[0].port > 0
 
 

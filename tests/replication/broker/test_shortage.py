@@ -66,5 +66,5 @@ async def test_what_could_not_be_opened_for_a_while_is_nobody_s_failure(
         )
         assert len(values) == done + again
         await stage.client.create_topic(stage.address(1), "u")
-    failed = (LogDirectoryFailed, PartitionFailed)
-    assert [each for each in world.trace.entries if isinstance(each.event, failed)] == []
+        failed = (LogDirectoryFailed, PartitionFailed)
+        assert [each for each in world.trace.entries if isinstance(each.event, failed)] == []

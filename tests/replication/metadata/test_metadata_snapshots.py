@@ -1,13 +1,13 @@
 """The metadata log is kept short, and a crash at any point of that loses nothing."""
 
-import contextlib
 import random
 
+import attrs
 import pytest
 import trio
 from trio.testing import MockClock
 
-from replication.controller.log_service import fetch, fetch_snapshot
+from replication.controller.controller import Controller
 from replication.errors import ErrorCode, MetadataError
 from replication.metadata.log import MetadataLog
 from replication.metadata.rules.image import MetadataImage
@@ -21,6 +21,9 @@ from replication.metadata.rules.records import (
 from replication.net.clock import TrioClock
 from replication.net.seams import Seams
 from replication.net.tcp import TcpTransport
+from replication.raft.log_service import fetch, fetch_snapshot
+from replication.raft.node import RaftNode
+from replication.wire.control_records import LeaderChangeMessage
 from replication.wire.fetch import (
     FetchPartition,
     FetchRequest,
@@ -35,15 +38,18 @@ from replication.wire.fetch_snapshot import (
     SnapshotId as WantedSnapshot,
     TopicSnapshotRequest,
 )
+from scenarios.world.world import World
 from storage.errors import KafkaStorageError
 from storage.log.file_region import FileRegion
 from storage.testing import DetachedError, FaultyFileSystem
 from storage.types import OffsetAndEpoch
 from tests.deep import one_in
+from tests.replication.broker.stage import played, played_in
+from tests.replication.controller.running_controller import running
 from tests.replication.metadata.checkpoints import image_in
 from tests.replication.replica_manager.replica_manager_side import inline
 
-PATH = f"/c/{METADATA_PARTITION}/{3:020}-{0:010}.checkpoint"
+PATH = f"/c/{METADATA_PARTITION}/{4:020}-{0:010}.checkpoint"
 DIED = (DetachedError, KafkaStorageError, OSError)
 
 
@@ -59,7 +65,18 @@ async def opened(file_system: FaultyFileSystem, *, every_bytes: int = 1 << 20) -
         file_system=file_system,
         offload=inline,
     )
-    return await MetadataLog.open(seams, "/c", node_id=9, snapshot_bytes=every_bytes)
+    log = await MetadataLog.open(seams, "/c", node_id=9, snapshot_bytes=every_bytes)
+    log.commit_everything()
+    log.lead(log.image.leader_epoch + 1, [LeaderChangeMessage(version=0, leader_id=9)])
+    await sync(log)
+    log.commit_everything()
+    return log
+
+
+async def sync(log: MetadataLog) -> None:
+    """Commit what is synced, as a quorum of one does."""
+    await log.flush()
+    log.commit(log.flushed_end_offset)
 
 
 def topic(number: int) -> TopicRecord:
@@ -70,7 +87,7 @@ async def write(log: MetadataLog, numbers: range) -> None:
     """A batch each, all of them synced."""
     for number in numbers:
         log.append([topic(number)])
-        await log.sync()
+        await sync(log)
 
 
 def log_files(file_system: FaultyFileSystem) -> list[str]:
@@ -87,18 +104,17 @@ async def test_a_snapshot_stands_for_the_log_below_it(autojump_clock: MockClock)
     log.append([ClusterRecord("c")])
     await write(log, range(5))
     await log.take_snapshot()
-    assert (log.log.log_start_offset, log.log_end_offset) == (6, 6)
+    assert (log.log.log_start_offset, log.log_end_offset) == (7, 7)
     assert log.snapshot is not None
-    assert log.snapshot.id == OffsetAndEpoch(6, log.leader_epoch)
+    assert log.snapshot.id == OffsetAndEpoch(7, 0)
     await write(log, range(5, 8))
     await log.take_snapshot()
-    assert log.log.log_start_offset == 9
-    assert log_files(file_system) == [f"{9:020}.log"], "and nothing waits to be unlinked"
+    assert log.log.log_start_offset == 10
+    assert log_files(file_system) == [f"{10:020}.log"], "and nothing waits to be unlinked"
     image = log.image
     log.close()
     again = await opened(file_system)
-    assert again.image == image
-    assert again.leader_epoch == log.leader_epoch + 1
+    assert again.image == attrs.evolve(image, offset=10, leader_epoch=1), "a new epoch has begun"
     await write(again, range(8, 10))
     assert len(again.image.topics) == 10
 
@@ -125,7 +141,7 @@ async def test_what_was_written_before_a_restart_counts_too(autojump_clock: Mock
     log = await opened(file_system, every_bytes=1000)
     with TrioClock().move_on_after(1):
         await log.take_snapshots()
-    assert log.log.log_start_offset == 30
+    assert log.log.log_start_offset == 32
 
 
 async def test_what_is_not_synced_is_in_no_snapshot(autojump_clock: MockClock) -> None:
@@ -135,7 +151,7 @@ async def test_what_is_not_synced_is_in_no_snapshot(autojump_clock: MockClock) -
     await log.take_snapshot()
     assert log.snapshot is not None
     assert list(log.snapshot.image.topics) == ["topic-0", "topic-1", "topic-2"]
-    assert (log.log.log_start_offset, log.log_end_offset) == (3, 4)
+    assert (log.log.log_start_offset, log.log_end_offset) == (4, 5)
     before = log.snapshot
     await log.take_snapshot()
     assert log.snapshot is before, "there is nothing new to be kept"
@@ -145,7 +161,7 @@ async def grows_and_is_cut(log: MetadataLog, answered: list[MetadataImage]) -> N
     """Append and cut the log; each image that was answered goes to `answered`."""
     for number in range(4):
         log.append([topic(number)])
-        await log.sync()
+        await sync(log)
         answered.append(log.image)
         if number % 2 == 1:
             await log.take_snapshot()
@@ -181,7 +197,7 @@ async def test_a_crash_at_any_point_loses_nothing_that_was_answered(
         whole = again.image
         again.close()
         last = await opened(again.log.local.file_system.reopen())  # type: ignore[attr-defined] # ours
-        assert last.image == whole
+        assert last.image.topics == whole.topics
         changes += 1
     assert changes > 20
 
@@ -198,22 +214,24 @@ async def test_a_damaged_snapshot_ends_the_controller_with_its_name(
     with pytest.raises(MetadataError, match=f"{PATH} cannot be read: the CRC-32C of"):
         await opened(file_system)
     file_system.remove(PATH)
-    with pytest.raises(MetadataError, match="begins at 3, and its snapshot ends at 0"):
+    with pytest.raises(MetadataError, match="begins at 4, and its snapshot ends at 0"):
         await opened(file_system)
 
 
 # Serving it.
 
 
-async def ask(log: MetadataLog, offset: int, *, epoch: int) -> PartitionData:
+async def ask(node: RaftNode, offset: int, *, epoch: int) -> PartitionData:
     asked = FetchPartition(partition=0, fetch_offset=offset, last_fetched_epoch=epoch)
     request = FetchRequest(topics=[FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[asked])])
     request.session_epoch = 0
-    response = await fetch(log, request, TrioClock())
+    response = await fetch(node, request)
     return response.responses[0].partitions[0]
 
 
-def piece(log: MetadataLog, wanted: tuple[int, int], position: int, size: int) -> PartitionSnapshot:
+async def piece(
+    node: RaftNode, wanted: tuple[int, int], position: int, size: int
+) -> PartitionSnapshot:
     asked = PartitionSnapshotRequest(
         current_leader_epoch=-1,
         snapshot_id=WantedSnapshot(end_offset=wanted[0], epoch=wanted[1]),
@@ -222,49 +240,67 @@ def piece(log: MetadataLog, wanted: tuple[int, int], position: int, size: int) -
     request = FetchSnapshotRequest(
         max_bytes=size, topics=[TopicSnapshotRequest(name=METADATA_TOPIC, partitions=[asked])]
     )
-    return fetch_snapshot(log, request).topics[0].partitions[0]
+    return (await fetch_snapshot(node, request)).topics[0].partitions[0]
 
 
-async def test_a_broker_behind_the_log_start_gets_the_id_of_the_snapshot(
-    autojump_clock: MockClock,
-) -> None:
-    file_system = disk()
-    log = await opened(file_system)
-    await write(log, range(3))
-    log.close()
-    log = await opened(file_system)  # epoch 1
-    await write(log, range(3, 5))
-    await log.take_snapshot()
-    await write(log, range(5, 7))
-    needed = FetchSnapshotId(end_offset=5, epoch=1)
-    assert (await ask(log, 0, epoch=-1)).snapshot_id == needed
-    assert (await ask(log, 4, epoch=1)).snapshot_id == needed
-    assert (await ask(log, 5, epoch=0)).snapshot_id == needed, "another branch"
-    assert (await ask(log, 6, epoch=0)).snapshot_id == needed, "a leader epoch that is forgotten"
-    for offset, epoch in ((5, 1), (5, -1), (6, 1), (7, 1)):
-        data = await ask(log, offset, epoch=epoch)
-        assert (data.snapshot_id, data.error_code) == (FetchSnapshotId(), ErrorCode.NONE)
-    assert (await ask(log, 8, epoch=1)).diverging_epoch.end_offset == 7
+async def decide(controller: Controller, numbers: range) -> None:
+    """A batch each, all of them committed."""
+    log = controller.log
+    for number in numbers:
+        log.append([topic(number)])
+    assert log.leading_epoch is not None
+    await log.wait_until_committed(log.log_end_offset, log.leading_epoch)
 
 
-async def test_a_snapshot_is_served_in_pieces(autojump_clock: MockClock) -> None:
-    log = await opened(disk())
-    await write(log, range(20))
-    assert piece(log, (20, 0), 0, 100).error_code == ErrorCode.SNAPSHOT_NOT_FOUND
+@played
+async def test_a_broker_behind_the_log_start_gets_the_id_of_the_snapshot(world: World) -> None:
+    async with running(world) as first:
+        await decide(first, range(3))
+    async with running(world) as controller:
+        node, log = controller.node, controller.log
+        await decide(controller, range(3, 5))
+        await log.take_snapshot()
+        start = log.log_end_offset
+        await decide(controller, range(5, 7))
+        needed = FetchSnapshotId(end_offset=start, epoch=2)
+        assert (await ask(node, 0, epoch=-1)).snapshot_id == needed
+        assert (await ask(node, start - 1, epoch=2)).snapshot_id == needed
+        assert (await ask(node, start, epoch=1)).snapshot_id == needed, "another branch"
+        forgotten = await ask(node, start + 1, epoch=1)
+        assert forgotten.snapshot_id == needed, "a leader epoch that is forgotten"
+        for offset in (start, start + 1, start + 2):
+            data = await ask(node, offset, epoch=2)
+            assert (data.snapshot_id, data.error_code) == (FetchSnapshotId(), ErrorCode.NONE)
+        diverging = (await ask(node, start + 3, epoch=2)).diverging_epoch
+        assert (diverging.epoch, diverging.end_offset) == (2, start + 2)
+
+
+@played_in(running)
+async def test_a_snapshot_is_served_in_pieces(controller: Controller) -> None:
+    node, log = controller.node, controller.log
+    await decide(controller, range(20))
+    end = (log.log_end_offset, 1)
+    assert (await piece(node, end, 0, 100)).error_code == ErrorCode.SNAPSHOT_NOT_FOUND
     await log.take_snapshot()
     data = bytearray()
     while True:
-        part = piece(log, (20, 0), len(data), 100)
+        part = await piece(node, end, len(data), 100)
         assert part.error_code == ErrorCode.NONE
         assert isinstance(part.unaligned_records, FileRegion)
         assert part.unaligned_records.size <= 100
         data += part.unaligned_records.read()
         if len(data) == part.size:
             break
-    assert image_in(bytes(data), OffsetAndEpoch(20, 0)) == log.image
-    assert piece(log, (20, 0), len(data), 100).error_code == ErrorCode.POSITION_OUT_OF_RANGE
-    assert piece(log, (20, 0), -1, 100).error_code == ErrorCode.POSITION_OUT_OF_RANGE
-    assert piece(log, (19, 0), 0, 100).error_code == ErrorCode.SNAPSHOT_NOT_FOUND
-    with contextlib.closing(log):
-        request = FetchSnapshotRequest(cluster_id="another")
-        assert fetch_snapshot(log, request).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert image_in(bytes(data), OffsetAndEpoch(*end)) == log.image
+    for position in (len(data), -1):
+        beyond = await piece(node, end, position, 100)
+        assert beyond.error_code == ErrorCode.POSITION_OUT_OF_RANGE
+    unknown = await piece(node, (end[0] - 1, 1), 0, 100)
+    assert unknown.error_code == ErrorCode.SNAPSHOT_NOT_FOUND
+    asked = PartitionSnapshotRequest(
+        current_leader_epoch=-1, snapshot_id=WantedSnapshot(end_offset=end[0], epoch=1)
+    )
+    foreign = FetchSnapshotRequest(
+        cluster_id="another", topics=[TopicSnapshotRequest(name=METADATA_TOPIC, partitions=[asked])]
+    )
+    assert (await fetch_snapshot(node, foreign)).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID

@@ -168,7 +168,7 @@ async def test_the_quorum_is_shown_with_the_metadata_that_each_node_has(world: W
         controller = stage.cluster.controller
         assert quorum is not None
         assert controller is not None
-        assert (quorum.leader, quorum.leader_epoch) == (0, controller.log.leader_epoch)
+        assert (quorum.leader, quorum.leader_epoch) == (0, controller.log.leading_epoch)
         assert quorum.high_watermark == controller.log.high_watermark
         assert [each.id for each in quorum.voters] == [0]
         assert [each.id for each in quorum.observers] == [1, 2, 3]

@@ -1,0 +1,425 @@
+"""The answers of a controller about its log: Fetch, ListOffsets, OffsetForLeaderEpoch, FetchSnapshot,
+DescribeQuorum.
+
+    another node             ── Fetch from 57, last epoch 3 ──>      the leader's log
+                             <── records from 57 on ─────────        or waits for some
+                             <── diverging at (2, 40) ──             the logs diverge there
+                             <── snapshot (90, 4) ──                 the leader's begins later
+                             ── FetchSnapshot (90, 4) from 0 ──>     piece by piece (KIP-630)
+
+Rule 1: a voter gets all that there is, an observer only what is committed, so that a broker never has
+to undo what it has applied. Kafka's observers get all, and apply what is committed.
+
+Rule 2: a fetch that waits is answered as soon as there are records for it, and a voter's also when
+the high watermark moves: a standby knows what is committed.
+
+Rule 3: a broker names no leader epoch. It follows the leader of any epoch, and learns the epochs from
+the log.
+
+There is no fetch session: the name of one partition is no longer than a session id. Session 0 in the
+answer says so (KIP-227).
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import attrs
+
+from replication.errors import ErrorCode
+from replication.leader.rules.fetch_session import FINAL_EPOCH, INITIAL_EPOCH
+from replication.metadata.log import MetadataLog
+from replication.metadata.rules.records import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
+from replication.raft.envelopes import leader_id_of, node_endpoints
+from replication.raft.node import RaftNode
+from replication.raft.rules.log_view import (
+    BelowStart,
+    Diverging,
+    LogView,
+    Position,
+    ReadOn,
+    position_of,
+)
+from replication.raft.rules.messages import FetchReceived, Reply
+from replication.raft.rules.states import Leading
+from replication.raft.rules.types import Endpoints, ReplicaKey
+from replication.raft.rules.voters import VoterNode, to_wire
+from replication.wire import (
+    describe_quorum as quorum,
+    fetch as wire,
+    fetch_snapshot as snapshots,
+    offset_for_leader_epoch as epochs,
+)
+from replication.wire.list_offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from replication.wire.metadata import LeaderIdAndEpoch, NodeEndpoint
+from storage.types import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, Offset, OffsetAndEpoch
+
+
+async def fetch(node: RaftNode, request: wire.FetchRequest) -> wire.FetchResponse:
+    """Return the records after the fetch offset; wait up to `max_wait_ms` for news."""
+    if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+        return wire.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    response = await _fetch_now(node, request)
+    with node.seams.clock.move_on_after(request.max_wait_ms / 1000):
+        while not _has_news(response, node.sent_high_watermark(request.replica.replica_id)):
+            await node.log.wait_for_movement()
+            response = await _fetch_now(node, request)
+    node.note_sent_high_watermark(request.replica.replica_id)
+    return response
+
+
+async def _fetch_now(node: RaftNode, request: wire.FetchRequest) -> wire.FetchResponse:
+    """Return what there is now for the partitions of `request`."""
+    left = request.max_bytes
+    response = wire.FetchResponse()
+    for topic in request.topics:
+        error = _topic_error(topic)
+        answers = []
+        for asked in topic.partitions:
+            if error is not ErrorCode.NONE or asked.partition != METADATA_PARTITION.partition:
+                unknown = error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                answers.append(
+                    wire.PartitionData(partition_index=asked.partition, error_code=unknown)
+                )
+                continue
+            reader = ReplicaKey(request.replica.replica_id, asked.replica_directory_id)
+            reply = await _place(node, request, reader, asked)
+            if reply.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
+                return wire.FetchResponse(error_code=reply.error)
+            is_voter = node.quorum.voters.is_voter(reader)
+            data = _read(
+                node.log,
+                asked,
+                reply,
+                end=node.log.log_end_offset if is_voter else node.log.high_watermark,
+                max_bytes=min(left, asked.partition_max_bytes),
+            )
+            left = max(0, left - _size(data))
+            answers.append(data)
+            if reply.error is not ErrorCode.NONE:
+                response.node_endpoints = _nodes(node, reply)
+        response.responses.append(
+            wire.FetchableTopicResponse(
+                topic=topic.topic, topic_id=topic.topic_id, partitions=answers
+            )
+        )
+    return response
+
+
+async def _place(
+    node: RaftNode, request: wire.FetchRequest, reader: ReplicaKey, asked: wire.FetchPartition
+) -> Reply:
+    """Return whether this node leads, and where the reader's log stands in this one."""
+    if asked.current_leader_epoch != NO_LEADER_EPOCH:
+        return await node.replied(
+            FetchReceived(
+                replica=reader,
+                leader_epoch=asked.current_leader_epoch,
+                fetch_offset=asked.fetch_offset,
+                last_fetched_epoch=max(0, asked.last_fetched_epoch),
+                cluster_id=request.cluster_id,
+            )
+        )
+    reply = await _leadership(node, reader, request.cluster_id)
+    if reply.error is not ErrorCode.NONE:
+        return reply
+    if asked.fetch_offset > node.log.log_end_offset and asked.last_fetched_epoch < 0:
+        return attrs.evolve(reply, error=ErrorCode.OFFSET_OUT_OF_RANGE)
+    return attrs.evolve(reply, position=_observers_place(node.log_view(), asked))
+
+
+def _observers_place(log: LogView, asked: wire.FetchPartition) -> Position:
+    """Return where an observer stands; one that names no last epoch diverges nowhere."""
+    last_epoch = asked.last_fetched_epoch
+    if last_epoch < 0 and asked.fetch_offset > 0:
+        if log.latest_snapshot is not None and asked.fetch_offset < log.start_offset:
+            return BelowStart(log.latest_snapshot)
+        return ReadOn()
+    return position_of(log, fetch_offset=asked.fetch_offset, last_fetched_epoch=max(0, last_epoch))
+
+
+async def _leadership(
+    node: RaftNode,
+    reader: ReplicaKey,
+    cluster_id: str | None,
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
+) -> Reply:
+    """Return whether this node leads, in the epoch that the reader names if it names one."""
+    epoch = node.quorum.leader_epoch if leader_epoch == NO_LEADER_EPOCH else leader_epoch
+    return await node.replied(
+        FetchReceived(replica=reader, leader_epoch=epoch, cluster_id=cluster_id)
+    )
+
+
+def _nodes(node: RaftNode, reply: Reply) -> list[NodeEndpoint]:
+    return [
+        NodeEndpoint(node_id=each.node_id, host=each.host, port=each.port)
+        for each in node_endpoints(reply, node.listener.listener)
+    ]
+
+
+def _has_news(response: wire.FetchResponse, known: Offset | None) -> bool:
+    """Return whether a response need not wait: it has an error, records, or a new high watermark.
+
+    `known` is the high watermark that the reader knows; None where it does not ask for it.
+    """
+    partitions = [data for topic in response.responses for data in topic.partitions]
+    return not partitions or any(
+        data.error_code
+        or data.records
+        or data.diverging_epoch != wire.NO_DIVERGENCE
+        or data.snapshot_id != wire.NO_SNAPSHOT
+        or (known is not None and data.high_watermark > known)
+        for data in partitions
+    )
+
+
+def _topic_error(topic: wire.FetchTopic) -> ErrorCode:
+    if topic.topic_id == METADATA_TOPIC_ID:
+        return ErrorCode.NONE
+    if topic.topic_id != NO_TOPIC_ID:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    known = topic.topic == METADATA_TOPIC
+    return ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _read(
+    log: MetadataLog, asked: wire.FetchPartition, reply: Reply, *, end: Offset, max_bytes: int
+) -> wire.PartitionData:
+    """Return the records below `end` for a reader whose place in the log `reply` says."""
+    data = wire.PartitionData(
+        partition_index=asked.partition,
+        error_code=reply.error,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.high_watermark,
+        log_start_offset=log.log.log_start_offset,
+        current_leader=LeaderIdAndEpoch(
+            leader_id=leader_id_of(reply), leader_epoch=reply.leader_epoch
+        ),
+    )
+    if reply.error is not ErrorCode.NONE:
+        return data
+    match reply.position:
+        case BelowStart(snapshot):
+            data.snapshot_id = wire.FetchSnapshotId(
+                end_offset=snapshot.offset, epoch=snapshot.leader_epoch
+            )
+        case Diverging(diverging):
+            data.diverging_epoch = wire.DivergingEpoch(
+                epoch=diverging.leader_epoch, end_offset=diverging.offset
+            )
+        case _:
+            found = log.log.read(
+                asked.fetch_offset, max_bytes, max_offset_exclusive=end, min_one=True
+            )
+            if found.records is not None:
+                data.records = found.records
+    return data
+
+
+def _size(data: wire.PartitionData) -> int:
+    records = data.records
+    if records is None:
+        return 0
+    return len(records) if isinstance(records, bytes | bytearray | memoryview) else records.size
+
+
+async def fetch_snapshot(
+    node: RaftNode, request: snapshots.FetchSnapshotRequest
+) -> snapshots.FetchSnapshotResponse:
+    """Return the next piece of a snapshot."""
+    response = snapshots.FetchSnapshotResponse()
+    for topic in request.topics:
+        pieces = []
+        for asked in topic.partitions:
+            reader = ReplicaKey(request.replica_id, asked.replica_directory_id)
+            reply = await _leadership(node, reader, request.cluster_id, asked.current_leader_epoch)
+            if reply.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
+                return snapshots.FetchSnapshotResponse(error_code=reply.error)
+            pieces.append(_piece(node.log, topic.name, asked, reply, request.max_bytes))
+            if reply.error is not ErrorCode.NONE:
+                response.node_endpoints = node_endpoints(reply, node.listener.listener)
+        response.topics.append(snapshots.TopicSnapshot(name=topic.name, partitions=pieces))
+    return response
+
+
+def _piece(
+    log: MetadataLog,
+    topic: str,
+    asked: snapshots.PartitionSnapshotRequest,
+    reply: Reply,
+    max_bytes: int,
+) -> snapshots.PartitionSnapshot:
+    answer = snapshots.PartitionSnapshot(
+        index=asked.partition,
+        snapshot_id=asked.snapshot_id,
+        position=asked.position,
+        current_leader=snapshots.SnapshotLeader(
+            leader_id=leader_id_of(reply), leader_epoch=reply.leader_epoch
+        ),
+    )
+    answer.error_code = _hosting_error(topic, asked.partition, reply)
+    if answer.error_code != ErrorCode.NONE:
+        return answer
+    wanted = OffsetAndEpoch(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
+    if log.snapshot is None or wanted != log.snapshot.id:
+        answer.error_code = ErrorCode.SNAPSHOT_NOT_FOUND
+        return answer
+    answer.size = log.snapshot.size
+    if not 0 <= asked.position < answer.size:
+        answer.error_code = ErrorCode.POSITION_OUT_OF_RANGE
+        return answer
+    try:
+        answer.unaligned_records = log.snapshot.region(asked.position, max(1, max_bytes))
+    except OSError as error:
+        raise log.log.fail(error) from error
+    return answer
+
+
+async def list_offsets(node: RaftNode, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """Return the earliest or the latest offset; the latest is the log's end for a voter, and the
+    high watermark for others.
+    """
+    reader = ReplicaKey(request.replica_id)
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for asked in topic.partitions:
+            reply = await _leadership(node, reader, None, asked.current_leader_epoch)
+            answers.append(_offset(node, topic.name, asked, reply, reader))
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _offset(
+    node: RaftNode, topic: str, asked: ListOffsetsPartition, reply: Reply, reader: ReplicaKey
+) -> ListOffsetsPartitionResponse:
+    log = node.log
+    answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+    answer.error_code = _hosting_error(topic, asked.partition_index, reply)
+    if answer.error_code != ErrorCode.NONE:
+        return answer
+    if asked.timestamp == LATEST:
+        is_voter = node.quorum.voters.is_voter(reader)
+        answer.offset = log.log_end_offset if is_voter else log.high_watermark
+        answer.leader_epoch = reply.leader_epoch
+    elif asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
+        epoch = log.log.earliest_epoch
+        answer.offset = log.log.log_start_offset
+        answer.leader_epoch = NO_LEADER_EPOCH if epoch is None else epoch
+    else:
+        answer.error_code = ErrorCode.UNSUPPORTED_VERSION
+    return answer
+
+
+async def offset_for_leader_epoch(
+    node: RaftNode, request: epochs.OffsetForLeaderEpochRequest
+) -> epochs.OffsetForLeaderEpochResponse:
+    """Return where leader epochs end in this log."""
+    reader = ReplicaKey(request.replica_id)
+    topics = []
+    for topic in request.topics:
+        ends = []
+        for asked in topic.partitions:
+            reply = await _leadership(node, reader, None, asked.current_leader_epoch)
+            ends.append(_end(node.log, topic.topic, asked, reply))
+        topics.append(epochs.OffsetForLeaderTopicResult(topic=topic.topic, partitions=ends))
+    return epochs.OffsetForLeaderEpochResponse(topics=topics)
+
+
+def _end(
+    log: MetadataLog, topic: str, asked: epochs.OffsetForLeaderPartition, reply: Reply
+) -> epochs.EpochEndOffset:
+    answer = epochs.EpochEndOffset(partition=asked.partition)
+    answer.error_code = _hosting_error(topic, asked.partition, reply)
+    if answer.error_code == ErrorCode.NONE:
+        found = log.log.end_offset_for_epoch(asked.leader_epoch)
+        answer.leader_epoch, answer.end_offset = found.leader_epoch, found.offset
+    return answer
+
+
+def _hosting_error(topic: str, partition: int, reply: Reply) -> ErrorCode:
+    if (topic, partition) != METADATA_PARTITION:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return reply.error
+
+
+class FetchedLog(Protocol):
+    """How far an observer has read the log, and when it fetched last, in wall-clock time."""
+
+    @property
+    def offset(self) -> Offset: ...
+
+    @property
+    def fetch_ms(self) -> int: ...
+
+    @property
+    def caught_up_ms(self) -> int: ...
+
+
+def describe_quorum(
+    node: RaftNode, *, brokers: Iterable[int], fetched: Callable[[int], FetchedLog | None]
+) -> quorum.DescribeQuorumResponse:
+    """Describe the quorum as its leader sees it: the voters, and the brokers, which observe.
+
+    Its log has the name of Kafka's, which clients ask for.
+    """
+    described = quorum.DescribedQuorum(
+        partition_index=METADATA_PARTITION.partition,
+        leader_id=node.config.node_id,
+        leader_epoch=node.quorum.leader_epoch,
+        high_watermark=node.log.high_watermark,
+        current_voters=[_voter(node, each) for each in node.quorum.voters.nodes],
+        observers=[
+            quorum.QuorumReplica(
+                replica_id=broker_id,
+                log_end_offset=last.offset,
+                last_fetch_timestamp=last.fetch_ms,
+                last_caught_up_timestamp=last.caught_up_ms,
+            )
+            for broker_id in sorted(brokers)
+            if (last := fetched(broker_id)) is not None
+        ],
+    )
+    nodes = [
+        quorum.QuorumNode(node_id=voter.key.id, listeners=to_wire(_where(node, voter)))
+        for voter in node.quorum.voters.nodes
+    ]
+    return quorum.DescribeQuorumResponse(
+        topics=[
+            quorum.DescribedQuorumTopic(topic_name=quorum.QUORUM_TOPIC, partitions=[described])
+        ],
+        nodes=nodes,
+    )
+
+
+def _where(node: RaftNode, voter: VoterNode) -> Endpoints:
+    return node.endpoints if voter.key.id == node.config.node_id else voter.endpoints
+
+
+def _voter(node: RaftNode, voter: VoterNode) -> quorum.QuorumReplica:
+    clock, state = node.seams.clock, node.quorum.state
+    to_wall_ms = clock.wall_ms() - clock.now_ms()
+    described = quorum.QuorumReplica(
+        replica_id=voter.key.id, replica_directory_id=voter.key.directory_id, log_end_offset=-1
+    )
+    if voter.key.id == node.config.node_id:
+        described.log_end_offset = node.log.log_end_offset
+        described.last_fetch_timestamp = described.last_caught_up_timestamp = clock.wall_ms()
+    elif isinstance(state, Leading):
+        progress = state.progress.of(voter.key)
+        if progress.end_offset is not None:
+            described.log_end_offset = progress.end_offset
+        if progress.last_fetch_ms is not None:
+            described.last_fetch_timestamp = progress.last_fetch_ms + to_wall_ms
+        if progress.last_caught_up_ms is not None:
+            described.last_caught_up_timestamp = progress.last_caught_up_ms + to_wall_ms
+    return described

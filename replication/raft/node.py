@@ -1,0 +1,519 @@
+"""One node of the quorum: the task that carries out what the rules of KRaft say.
+
+    requests of peers ──┐                       ┌──> quorum-state, synced
+    answers of peers ───┼─> events ─> step ─────┼──> requests to peers, the fetcher
+    the log, the time ──┘   (one at a time)     └──> the log: LeaderChange, the high watermark
+
+Rule 1: one task owns the Quorum. An event waits until all effects of the one before it are carried
+out, and the task that brought it gets its effects (`happened`).
+
+Rule 2: the leader's records count as its own once they are flushed; a follower flushes what it has
+fetched before it fetches again, because that fetch is its acknowledgement.
+
+Rule 3: a node is active once it leads and the start of its epoch is committed. By then everything
+before that is committed too, and applied to the image. It decides in no other state.
+
+Rule 4: a quorum of one elects itself in its first step. It sends nothing, and waits for no timer.
+
+The file is long because one task carries out what one value asks for: half of it would not be seen.
+
+(Kafka: KafkaRaftClient. A voter is served up to the log's end, an observer up to the high
+watermark, `log_service.py`.)
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+from itertools import cycle
+from typing import TypeVar
+
+import attrs
+import trio
+
+from replication.config import BrokerConfig
+from replication.errors import KafkaError, OnBug, PeerUnavailableError, ProtocolError
+from replication.events import ignore
+from replication.follower.fetcher import FetcherConfig, ReplicaFetcher
+from replication.follower.partitions import FetcherStats
+from replication.follower.rules.fetch_state import BrokerEndPoint, InitialFetchState
+from replication.metadata.cache import MetadataCache
+from replication.metadata.follower import MetadataFollower
+from replication.metadata.log import MetadataLog
+from replication.metadata.rules.records import METADATA_PARTITION, METADATA_TOPIC_ID
+from replication.metrics import MetricsRegistry
+from replication.net.controller_channel import PeerChannel
+from replication.net.seams import Seams
+from replication.raft.endpoint import EpochEndpoint, fetch_reply, first_fetch
+from replication.raft.envelopes import (
+    QuorumRequest,
+    QuorumResponse,
+    event_of,
+    reply_of,
+    request_of,
+    response_of,
+)
+from replication.raft.quorum_state import read_quorum_state, write_quorum_state
+from replication.raft.rules.log_view import LogView
+from replication.raft.rules.messages import (
+    Answered,
+    Effect,
+    Event,
+    FetchAnswered,
+    FetchFrom,
+    HighWatermark,
+    Lead,
+    LeaderChanged,
+    LogChanged,
+    Persist,
+    Reply,
+    ResignAsked,
+    Send,
+    StopFetching,
+    StopLeading,
+    TimerExpired,
+    Unanswered,
+)
+from replication.raft.rules.quorum import Quorum, QuorumSettings, QuorumStep, fresh, start, step
+from replication.raft.rules.types import Endpoints, ListenerAddress, ReplicaKey
+from replication.raft.rules.voters import VoterNode, VoterSet, static_voters
+from replication.wire.control_records import LeaderChangeMessage, LeaderChangeVoter
+from storage.checkpoint import EpochEntry
+from storage.errors import ShortageError
+from storage.types import LeaderEpoch, Offset
+
+E = TypeVar("E")
+FETCHER_NAME = "raft-fetcher"
+FETCH_WAIT_MS = 500
+SHORTAGE_PAUSE_SECONDS = 0.1
+
+
+@attrs.define(eq=False)
+class _Happening:
+    """An event, and its effects once they are carried out."""
+
+    event: Event
+    effects: tuple[Effect, ...] = ()
+    done: trio.Event = attrs.field(factory=trio.Event)
+
+
+@attrs.define(eq=False, repr=False, kw_only=True)
+class RaftNode:
+    """One incarnation of a node of the quorum, which runs once."""
+
+    config: BrokerConfig
+    cluster_id: str
+    directory_id: bytes
+    listener: ListenerAddress
+    """Where the other nodes reach this one."""
+    log: MetadataLog
+    seams: Seams
+    """The seams toward the other controllers."""
+    metrics: MetricsRegistry
+    on_bug: OnBug
+    on_committed: Callable[[], Awaitable[None]]
+    """Called when the high watermark has moved, before the next event is carried out."""
+    quorum: Quorum = attrs.field(init=False)
+    active_epoch: LeaderEpoch | None = attrs.field(default=None, init=False)
+    """The leader epoch in which this node may decide (rule 3); None while it may not."""
+    cache: MetadataCache = attrs.field(init=False)
+    """The committed image, while this node follows."""
+    _inbox: deque[_Happening] = attrs.field(factory=deque, init=False)
+    _wake: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _role_changed: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
+    _fetcher: ReplicaFetcher | None = attrs.field(default=None, init=False)
+    _search: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+    _sent: dict[int, Offset] = attrs.field(factory=dict, init=False)
+    _peers: dict[int, PeerChannel] = attrs.field(factory=dict, init=False)
+    _stopped: bool = attrs.field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        config = self.config
+        self.cache = MetadataCache(self.seams.clock)
+        self.quorum = fresh(
+            ReplicaKey(config.node_id, self.directory_id),
+            endpoints=self.endpoints,
+            cluster_id=self.cluster_id,
+            voters=self._configured_voters(),
+            settings=QuorumSettings(
+                election_timeout_ms=config.controller_quorum_election_timeout_ms,
+                election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+                fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+                retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+            ),
+        )
+
+    def _configured_voters(self) -> VoterSet:
+        """Return the voters that the configuration names; without a list this node is the only one."""
+        named = self.config.controller_quorum_voters
+        if not named:
+            return VoterSet(
+                (VoterNode(ReplicaKey(self.config.node_id), Endpoints((self.listener,))),)
+            )
+        addresses = {each.node_id: (each.host, each.port) for each in named}
+        return static_voters(self.listener.listener, addresses)
+
+    @property
+    def endpoints(self) -> Endpoints:
+        """Where this node is reached."""
+        return Endpoints((self.listener,))
+
+    # What others ask of it.
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Take part in the quorum until cancelled; raise StorageError if the disk fails.
+
+        It has started when its first step is carried out.
+        """
+        try:
+            async with trio.open_nursery() as self._nursery:
+                await self._begin()
+                self._nursery.start_soon(self._flush_appends)
+                self._nursery.start_soon(self.log.take_snapshots)
+                task_status.started()
+                await self._take_events()
+        finally:
+            self._stopped = True
+            for peer in self._peers.values():
+                peer.close()
+            for waiting in self._inbox:
+                waiting.done.set()
+
+    def listens_at(self, port: int) -> None:
+        """Note the port, which is known once the node listens where its configuration says 0."""
+        self.listener = attrs.evolve(self.listener, port=port)
+
+    async def happened(self, event: Event) -> tuple[Effect, ...]:
+        """Carry out what `event` asks for, and return its effects.
+
+        Raise PeerUnavailableError once the node has stopped.
+        """
+        happening = _Happening(event)
+        if not self._stopped:
+            self._inbox.append(happening)
+            self._wake.set()
+            await happening.done.wait()
+        if self._stopped:
+            raise PeerUnavailableError("this controller has stopped")
+        return happening.effects
+
+    async def replied(self, event: Event) -> Reply:
+        """Return the reply to an event that a request of a peer has brought."""
+        return next(each for each in await self.happened(event) if isinstance(each, Reply))
+
+    async def answer(self, request: QuorumRequest) -> QuorumResponse:
+        """Answer Vote, BeginQuorumEpoch or EndQuorumEpoch."""
+        event = event_of(request)
+        reply = None if event is None else await self.replied(event)
+        return response_of(request, reply, self.listener.listener)
+
+    async def wait_until_active(self) -> LeaderEpoch:
+        """Wait until this node may decide, and return its leader epoch."""
+        while self.active_epoch is None:
+            await self._role_changed.wait()
+        return self.active_epoch
+
+    async def wait_until_inactive(self, leader_epoch: LeaderEpoch) -> None:
+        """Wait until this node no longer leads in `leader_epoch`."""
+        while self.active_epoch == leader_epoch:
+            await self._role_changed.wait()
+
+    def resign(self, leader_epoch: LeaderEpoch) -> None:
+        """Give up the leadership of `leader_epoch`: this node cannot go on as the leader."""
+        self._note(ResignAsked(leader_epoch))
+
+    def sent_high_watermark(self, voter_id: int) -> Offset | None:
+        """Return the high watermark that was last sent to a voter; None for other nodes."""
+        return self._sent.get(voter_id, -1) if voter_id in self.quorum.voters.ids else None
+
+    def note_sent_high_watermark(self, voter_id: int) -> None:
+        """Note that the high watermark of now is sent to a node, which may be a voter."""
+        if voter_id in self.quorum.voters.ids:
+            self._sent[voter_id] = self.log.high_watermark
+
+    # Steps.
+
+    def log_view(self) -> LogView:
+        """Return what the rules have to know of the log, as it is now."""
+        log, snapshot = self.log, self.log.snapshot
+        snapshot_id = None if snapshot is None else snapshot.id
+        return LogView(
+            end_offset=log.log_end_offset,
+            flushed_end_offset=log.flushed_end_offset,
+            start_offset=log.log.log_start_offset,
+            epochs=self._epochs(),
+            earliest_snapshot=snapshot_id,
+            latest_snapshot=snapshot_id,
+        )
+
+    def _epochs(self) -> tuple[EpochEntry, ...]:
+        return tuple(self.log.log.leader_epoch_cache.entries)
+
+    @property
+    def _now_ms(self) -> int:
+        return self.seams.clock.now_ms()
+
+    def _jitter_ms(self) -> int:
+        if self.quorum.is_only_voter:
+            return 0
+        return self.seams.chance.randrange(max(1, self.quorum.settings.election_timeout_ms))
+
+    async def _begin(self) -> None:
+        file_system, directory = self.seams.file_system, self.log.log.directory
+        election = await self.seams.offload(lambda: read_quorum_state(file_system, directory))
+        first = start(
+            self.quorum,
+            election,
+            self.log_view(),
+            now_ms=self._now_ms,
+            jitter_ms=self._jitter_ms(),
+        )
+        await self._carry_out(first)
+
+    async def _take_events(self) -> None:
+        while True:
+            while self._inbox:
+                happening = self._inbox.popleft()
+                happening.effects = await self._step(happening.event)
+                happening.done.set()
+            self._wake = trio.Event()
+            deadline_ms = self.quorum.deadline_ms
+            if deadline_ms is None:
+                await self._wake.wait()
+                continue
+            with self.seams.clock.move_on_after((deadline_ms - self._now_ms) / 1000):
+                await self._wake.wait()
+            if self._now_ms >= deadline_ms:
+                await self._step(TimerExpired())
+
+    async def _step(self, event: Event) -> tuple[Effect, ...]:
+        made = step(
+            self.quorum,
+            event,
+            self.log_view(),
+            now_ms=self._now_ms,
+            jitter_ms=self._jitter_ms(),
+        )
+        await self._carry_out(made)
+        return made.effects
+
+    def _note(self, event: Event) -> None:
+        """Carry `event` out later: nobody waits for its effects."""
+        self._inbox.append(_Happening(event))
+        self._wake.set()
+
+    # Effects.
+
+    async def _carry_out(self, made: QuorumStep) -> None:
+        self.quorum = made.quorum
+        for effect in made.effects:
+            match effect:
+                case Persist():
+                    await self._persist(effect)
+                case StopLeading():
+                    self.log.step_down()
+                    self._become_active(None)
+                case StopFetching():
+                    self._stop_fetching()
+                case FetchFrom():
+                    self._stop_fetching()
+                    self._start_fetching(effect)
+                case Lead():
+                    self._lead(effect)
+                    await self._step(LogChanged())
+                case Send():
+                    self._tasks.start_soon(self._send, effect)
+                case HighWatermark(offset):
+                    self.log.commit(min(offset, self.log.log_end_offset))
+                    await self.on_committed()
+                case LeaderChanged():
+                    self._notify()
+                case _:
+                    pass  # the one who brought the event does the rest
+
+    @property
+    def _tasks(self) -> trio.Nursery:
+        assert self._nursery is not None, "it runs"
+        return self._nursery
+
+    async def _persist(self, effect: Persist) -> None:
+        write = partial(
+            write_quorum_state,
+            self.seams.file_system,
+            self.log.log.directory,
+            effect.election,
+            kraft_version=0,
+            voters=self.quorum.voters.ids,
+        )
+        is_kept = False
+        while not is_kept:
+            try:
+                await self.seams.offload(write)
+                is_kept = True
+            except ShortageError:
+                await self.seams.clock.sleep(SHORTAGE_PAUSE_SECONDS)
+
+    def _lead(self, lead: Lead) -> None:
+        assert lead.epoch_start_offset == self.log.log_end_offset, "it leads from the log's end on"
+        voters = [
+            LeaderChangeVoter(voter_id=each.key.id, voter_directory_id=each.key.directory_id)
+            for each in lead.voters.nodes
+        ]
+        beginning = LeaderChangeMessage(
+            version=0,
+            leader_id=self.config.node_id,
+            voters=voters,
+            granting_voters=[each for each in voters if each.voter_id in lead.granting],
+        )
+        try:
+            self.log.lead(lead.leader_epoch, [beginning])
+        except ShortageError:
+            self.resign(lead.leader_epoch)
+            return
+        self._tasks.start_soon(self._activate, lead.leader_epoch, lead.epoch_start_offset)
+
+    async def _activate(self, leader_epoch: LeaderEpoch, epoch_start_offset: Offset) -> None:
+        try:
+            await self.log.wait_until_committed(epoch_start_offset + 1, leader_epoch)
+            await self.log.apply_committed()
+        except KafkaError:
+            return  # another node leads
+        if self.log.leading_epoch == leader_epoch:
+            self._become_active(leader_epoch)
+
+    def _become_active(self, leader_epoch: LeaderEpoch | None) -> None:
+        self.active_epoch = leader_epoch
+        self._notify()
+
+    def _notify(self) -> None:
+        self._role_changed.set()
+        self._role_changed = trio.Event()
+
+    async def _flush_appends(self) -> None:
+        while True:
+            await self.log.wait_for_appends()
+            try:
+                await self.log.flush()
+            except ShortageError:
+                await self.seams.clock.sleep(SHORTAGE_PAUSE_SECONDS)
+                continue
+            await self.happened(LogChanged())
+
+    # Peers.
+
+    async def _send(self, send: Send) -> None:
+        where = self.quorum.voters.endpoints(send.to.id).addresses
+        timeout_ms = self.config.controller_quorum_request_timeout_ms
+        event: Event = Unanswered(send)
+        try:
+            if where:
+                peer = self._peer(send.to.id, where[0])
+                response = await peer.call(request_of(send, self.quorum), timeout_ms=timeout_ms)
+                event = Answered(send, reply_of(response, self.listener.listener))
+        except (PeerUnavailableError, ProtocolError):
+            pass
+        self._note(event)
+
+    def _peer(self, voter_id: int, where: ListenerAddress) -> PeerChannel:
+        peer = self._peers.get(voter_id)
+        if peer is None or (peer.host, peer.port) != (where.host, where.port):
+            if peer is not None:
+                peer.close()
+            client_id = f"raft-client-{self.config.node_id}"
+            peer = self._peers[voter_id] = PeerChannel(
+                where.host, where.port, client_id, self.seams
+            )
+        return peer
+
+    # The fetcher.
+
+    def _stop_fetching(self) -> None:
+        self._search.cancel()
+        if self._fetcher is not None:
+            self._fetcher.initiate_shutdown()
+            self._fetcher = None
+
+    def _start_fetching(self, source: FetchFrom) -> None:
+        where = source.endpoints.addresses
+        if source.leader_id is None or not where:
+            self._search = trio.CancelScope()
+            if not self.quorum.is_only_voter:
+                self._tasks.start_soon(self._search_leader, self._search)
+            return
+        self._fetcher = self._new_fetcher(
+            BrokerEndPoint(source.leader_id, where[0].host, where[0].port), source.leader_epoch
+        )
+        self._tasks.start_soon(self._fetcher.run)
+
+    async def _search_leader(self, scope: trio.CancelScope) -> None:
+        """Ask the other voters in turn who leads, until one knows."""
+        others = [each for each in self.quorum.voters.nodes if each.key.id != self.config.node_id]
+        with scope:
+            for voter in cycle(others):
+                await self.seams.clock.sleep(self._retry_seconds)
+                where = voter.endpoints.addresses
+                if not where:
+                    continue
+                peer = self._peer(voter.key.id, where[0])
+                request = first_fetch(self.quorum, self.log_view())
+                try:
+                    response = await peer.call(
+                        request, timeout_ms=self.config.controller_quorum_request_timeout_ms
+                    )
+                    reply = fetch_reply(response, self.listener.listener)
+                except (PeerUnavailableError, ProtocolError):
+                    continue
+                self._note(FetchAnswered(reply))
+
+    @property
+    def _retry_seconds(self) -> float:
+        return self.config.controller_quorum_retry_backoff_ms / 1000
+
+    def _new_fetcher(self, leader: BrokerEndPoint, leader_epoch: LeaderEpoch) -> ReplicaFetcher:
+        config = self.config
+        follower = MetadataFollower(
+            log=self.log, cache=self.cache, sink=ignore, on_failure=self._fail
+        )
+        fetcher = ReplicaFetcher(
+            name=FETCHER_NAME,
+            leader=EpochEndpoint(
+                node=self,
+                leader_epoch=leader_epoch,
+                follower=follower,
+                broker=leader,
+                replica_id=config.node_id,
+                client_id=f"raft-client-{config.node_id}",
+                transport=self.seams.transport,
+                clock=self.seams.clock,
+                connect_timeout_ms=config.controller_quorum_request_timeout_ms,
+                request_timeout_ms=FETCH_WAIT_MS + config.controller_quorum_request_timeout_ms,
+            ),
+            replicas=follower,
+            config=FetcherConfig(
+                replica_id=config.node_id,
+                max_wait_ms=FETCH_WAIT_MS,
+                max_bytes=config.controller_quorum_fetch_max_bytes,
+                partition_max_bytes=config.controller_quorum_fetch_max_bytes,
+                backoff_ms=config.controller_quorum_retry_backoff_ms,
+            ),
+            clock=self.seams.clock,
+            failed=set(),
+            stats=FetcherStats(self.metrics, FETCHER_NAME, leader),
+            on_bug=self.on_bug,
+        )
+        beginning = InitialFetchState(
+            topic_id=METADATA_TOPIC_ID,
+            leader=leader,
+            current_leader_epoch=leader_epoch,
+            init_offset=self.log.log_end_offset,
+        )
+        fetcher.partitions.add({METADATA_PARTITION: beginning})
+        return fetcher
+
+    def _fail(self, error: Exception) -> None:
+        """End the node: its log cannot be kept, or only a newer release knows a record."""
+        self._tasks.start_soon(partial(_raise, error))
+
+
+async def _raise(error: Exception) -> None:
+    raise error
