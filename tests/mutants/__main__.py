@@ -1,4 +1,4 @@
-"""`make mutants`: the swarm catches every mutant, and finds nothing wrong with the tree as it is.
+"""`make mutants`: simulators catch every mutant, and find nothing wrong with the tree as it is.
 
     python -m tests.mutants                            all of them, 200 seeds each
     python -m tests.mutants --only "a fetch" --seeds 60 --jobs 1
@@ -25,6 +25,7 @@ import trio
 
 from tests.mutants.catalogue import HUNTED, MUTANTS
 from tests.mutants.hunt import UNMUTATED, Verdict, verdict_of
+from tests.mutants.mutant import QUORUM, SWARM
 
 CHUNK = 25
 """The number of seeds of the tree as it is that one process runs."""
@@ -41,10 +42,10 @@ class Hunts:
     jobs: trio.CapacityLimiter
     verdicts: list[Verdict] = attrs.field(factory=list)
 
-    async def hunt(self, name: str, seeds: range) -> None:
+    async def hunt(self, name: str, seeds: range, simulator: str = SWARM) -> None:
         command = [sys.executable, "-m", "tests.mutants.hunt", name]
         command += ["--from", str(seeds.start), "--seeds", str(len(seeds))]
-        command += ["--attempts", str(self.attempts)]
+        command += ["--attempts", str(self.attempts), "--simulator", simulator]
         async with self.jobs:
             began = time.monotonic()
             ended = await trio.run_process(
@@ -96,12 +97,17 @@ async def hunt_all(hunts: Hunts, names: Iterable[str], seeds: range) -> None:
         for name in names:
             nursery.start_soon(hunts.hunt, name, seeds)
             await trio.lowlevel.checkpoint()  # in this order they wait for a worker
-    ends = [each.seed for each in hunts.verdicts if not MUTANTS[each.name].caught_by]
-    used = max((seeds.stop if end is None else end + 1 for end in ends), default=seeds.start)
+    used = dict.fromkeys((SWARM, QUORUM), seeds.start)
+    for each in hunts.verdicts:
+        mutant = MUTANTS[each.name]
+        if not mutant.caught_by:
+            end = seeds.stop if each.seed is None else each.seed + 1
+            used[mutant.simulator] = max(used[mutant.simulator], end)
     async with trio.open_nursery() as nursery:
-        for start in range(seeds.start, used, CHUNK):
-            chunk = range(start, min(start + CHUNK, used))
-            nursery.start_soon(hunts.hunt, UNMUTATED, chunk)
+        for simulator, end in used.items():
+            for start in range(seeds.start, end, CHUNK):
+                chunk = range(start, min(start + CHUNK, end))
+                nursery.start_soon(hunts.hunt, UNMUTATED, chunk, simulator)
 
 
 @click.command()
@@ -116,7 +122,7 @@ async def hunt_all(hunts: Hunts, names: Iterable[str], seeds: range) -> None:
     help="The number of times that each story is played to make it shorter.",
 )
 def main(*, only: str, seeds: int, first: int, jobs: int, attempts: int) -> None:
-    """Remove one safety check after the other, and let the swarm catch each."""
+    """Remove one safety check after the other, and let the simulators catch each."""
     names = longest_first([name for name in HUNTED if name.startswith(only)], PAGE.read_text())
     if not names:
         raise click.BadParameter(f"no mutant's name begins with {only!r}")

@@ -1,11 +1,11 @@
 """All mutants by name. Nothing here imports the modules that they change."""
 
-from tests.mutants import client, controller, coordinator, follower, groups, leader, log
+from tests.mutants import client, controller, coordinator, follower, groups, leader, log, quorum
 from tests.mutants.mutant import Mutant
 
 MUTANTS: dict[str, Mutant] = {
     mutant.name: mutant
-    for part in (leader, follower, controller, coordinator, log, client, groups)
+    for part in (leader, follower, controller, coordinator, log, client, groups, quorum)
     for mutant in part.MUTANTS
 }
 HUNTED = tuple(name for name, mutant in MUTANTS.items() if not mutant.covered)

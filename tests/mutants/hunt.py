@@ -1,4 +1,4 @@
-"""One hunt, in a process of its own: the swarm runs its seeds on a mutant until one of them fails.
+"""One hunt, in a process of its own: a simulator runs its seeds on a mutant until one fails.
 
     python -m tests.mutants.hunt NAME --from 1 --seeds 200 --attempts 60
 
@@ -11,6 +11,7 @@ A run without an end counts as one that failed: the swarm gives it up (`scenario
 """
 
 import argparse
+import importlib
 import json
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from collections.abc import Iterator
 import attrs
 
 from tests.mutants.catalogue import MUTANTS
-from tests.mutants.mutant import Mutant
+from tests.mutants.mutant import QUORUM, SWARM, Mutant
 from tests.mutants.planting import is_planted, plant
 
 UNMUTATED = "none"
@@ -40,15 +41,14 @@ class Verdict:
     """The lines of the shortest story that was found to break the same rule."""
 
 
-def hunt(name: str, seeds: range, *, attempts: int) -> Iterator[Verdict]:
+def hunt(name: str, seeds: range, *, attempts: int, simulator: str = SWARM) -> Iterator[Verdict]:
     if name != UNMUTATED:
+        simulator = MUTANTS[name].simulator
         plant(MUTANTS[name])
         if MUTANTS[name].caught_by:
             yield _by_its_test(MUTANTS[name])
             return
-    from scenarios.swarm.runner import run_seed
-    from scenarios.swarm.shrinking import shrink
-
+    run_seed = importlib.import_module(simulator).run_seed
     for seed in seeds:
         print(seed, flush=True)
         run = run_seed(seed)
@@ -62,11 +62,13 @@ def hunt(name: str, seeds: range, *, attempts: int) -> Iterator[Verdict]:
                 shortest=run.lines,
             )
             yield verdict
-            if attempts:
+            if attempts and simulator == SWARM:
+                from scenarios.swarm.shrinking import shrink
+
                 yield attrs.evolve(verdict, shortest=shrink(run, attempts=attempts).lines)
             return
     # Some modules are imported only when they are needed.
-    assert name == UNMUTATED or is_planted(MUTANTS[name]), "the swarm imports what is mutated"
+    assert name == UNMUTATED or is_planted(MUTANTS[name]), "the simulator imports it"
     yield Verdict(name=name, seed=None)
 
 
@@ -95,9 +97,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--from", dest="first", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--attempts", type=int, default=0)
+    parser.add_argument("--simulator", choices=[SWARM, QUORUM], default=SWARM)
     asked = parser.parse_args(arguments)
     seeds = range(asked.first, asked.first + asked.seeds)
-    for verdict in hunt(asked.name, seeds, attempts=asked.attempts):
+    hunted = hunt(asked.name, seeds, attempts=asked.attempts, simulator=asked.simulator)
+    for verdict in hunted:
         print(json.dumps(attrs.asdict(verdict)), flush=True)
     return 0
 

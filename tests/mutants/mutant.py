@@ -12,6 +12,8 @@ both, and says so.
     caught_by     the pytest id of the test that fails without the check, where the swarm does not
                   reach the state that matters; a story is a test of `test_stories`
     covered       why nothing goes wrong without this check alone, as long as another one stands
+    simulator     the module that hunts it, with its `run_seed`: the swarm, or for the rules of
+                  KRaft the simulated quorum
 
 A covered mutant is not hunted; it is in the list so that nobody has to think of it again. Where
 the other checks can be named, a mutant without all of them is in the list as well.
@@ -24,6 +26,9 @@ import importlib.util
 from pathlib import Path
 
 import attrs
+
+SWARM = "scenarios.swarm.runner"
+QUORUM = "tests.replication.raft.runs"
 
 
 class StaleMutantError(Exception):
@@ -51,6 +56,7 @@ class Mutant:
     source: str = attrs.field(kw_only=True)
     caught_by: str = attrs.field(kw_only=True, default="")
     covered: str = attrs.field(kw_only=True, default="")
+    simulator: str = attrs.field(kw_only=True, default=SWARM)
 
     @property
     def modules(self) -> tuple[str, ...]:

@@ -521,10 +521,10 @@ class _Turn:
             error = self._hear(event.leader_id, event.call.leader_epoch, event.leader_endpoints)
         state = self.quorum.state
         if error == ErrorCode.NONE and isinstance(state, Follower):
-            backoff_ms = self._backoff_ms(event.call.successors)
-            self.quorum = attrs.evolve(
-                self.quorum, state=attrs.evolve(state, deadline_ms=self.now_ms + backoff_ms)
-            )
+            deadline_ms = self.now_ms + self._backoff_ms(event.call.successors)
+            # Its leader is gone: it grants pre-votes, as after a fetch timeout. Kafka's refuses.
+            left = attrs.evolve(state, deadline_ms=deadline_ms, has_fetched=False)
+            self.quorum = attrs.evolve(self.quorum, state=left)
         self._reply(error)
 
     def _backoff_ms(self, successors: tuple[ReplicaKey, ...]) -> int:
@@ -923,7 +923,7 @@ class _Turn:
                 self._unattach(leader_epoch)
             return ErrorCode.NONE
         if leader_id == quorum.me.id:
-            is_true = isinstance(quorum.state, Leading) and not is_newer
+            is_true = isinstance(quorum.state, Leading | Resigned) and not is_newer
         else:
             is_true = is_newer or quorum.leader_id in {None, leader_id}
         if not is_true:

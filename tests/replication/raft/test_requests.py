@@ -245,6 +245,26 @@ def test_a_resigned_leader_stands_again_in_a_new_epoch() -> None:
         assert one.is_now(Prospective)
 
 
+def test_a_resigned_leader_is_still_named_as_the_leader_of_its_epoch() -> None:
+    one = resigned()
+    heard = Reply(error=ErrorCode.NONE, leader_epoch=EPOCH, leader_id=0)
+    one.step(Answered(one.sent[0], heard))
+    assert one.effects == ()
+
+
+def test_the_voters_of_a_leader_that_has_resigned_let_a_successor_stand() -> None:
+    one = follower()
+    answer = FetchAnswered(Reply(error=ErrorCode.NONE, leader_epoch=EPOCH, leader_id=1))
+    one.step(answer)
+    refused = one.step(vote(2, epoch=EPOCH, pre_vote=True))
+    assert refused is not None
+    assert not refused.vote_granted
+    one.step(end(1))
+    granted = one.step(vote(2, epoch=EPOCH, pre_vote=True))
+    assert granted is not None
+    assert granted.vote_granted
+
+
 @pytest.mark.conformance("KR-84")
 def test_a_leader_ignores_the_end_of_an_older_epoch() -> None:
     one = leading()

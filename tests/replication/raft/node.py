@@ -1,0 +1,516 @@
+"""A node of a simulated quorum: the rules, and tasks around them that are as simple as can be.
+
+One event after the other goes through `step`, and its effects are carried out in their order. A
+Persist is one: nothing more happens on the node before the disk has synced it.
+
+    a follower    fetches, writes, syncs, and fetches again from where its synced log ends
+    a leader      lets a fetch wait until there is something to answer it with
+    a kill        leaves any version of each file that was written since its last sync
+
+The file is long because it is one task, which leads and follows in turn.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
+from typing import Any
+
+import attrs
+
+from replication.errors import ErrorCode
+from replication.raft.rules.log_view import BelowStart, Diverging, LogView, ReadOn
+from replication.raft.rules.messages import (
+    Answered,
+    BeginCall,
+    BeginReceived,
+    Disagreement,
+    Effect,
+    EndCall,
+    EndReceived,
+    Event,
+    FetchAnswered,
+    FetchFrom,
+    FetchReceived,
+    HighWatermark,
+    Lead,
+    LogChanged,
+    Persist,
+    Reply,
+    Send,
+    StopFetching,
+    StopLeading,
+    TakeFetched,
+    TimerExpired,
+    Unanswered,
+    VoteCall,
+    VoteReceived,
+    VotersChanged,
+)
+from replication.raft.rules.quorum import Quorum, QuorumSettings, start, step
+from replication.raft.rules.states import Leading
+from replication.raft.rules.types import ElectionState, ReplicaKey
+from replication.raft.rules.voters import VoterSet
+from storage.types import OffsetAndEpoch
+from tests.replication.raft.checkers import Checkers, require
+from tests.replication.raft.disk import Entry, NaiveLog, UnsyncedDisk, flushed_end
+from tests.replication.raft.network import Links, Schedule
+
+REQUEST_TIMEOUT_MS = 1000
+FETCH_WAIT_MS = 400
+FETCH_ENTRIES = 5
+"""The number of entries that one fetch brings at most."""
+SETTINGS = QuorumSettings()
+
+
+@attrs.frozen
+class LeaderChange:
+    """The value of the entry that each leader epoch begins with."""
+
+    leader_id: int
+
+
+@attrs.frozen
+class Answer:
+    """A peer's reply, and what came with it: entries after the fetch offset, or a snapshot."""
+
+    reply: Reply
+    entries: tuple[Entry, ...] = ()
+    snapshot: NaiveLog | None = None
+
+
+Answering = Callable[[Answer], None]
+
+
+@attrs.frozen
+class Item:
+    """An event that waits for its turn, with what the rules do not have to see of it."""
+
+    event: Event
+    answering: Answering | None = None
+    brought: Answer | None = None
+    fetch_number: int | None = None
+    """The number of our fetch that this answers."""
+    known_high_watermark: int = -1
+    """The high watermark that a fetch names: the answer waits until there is a later one."""
+    answered_by_ms: int = 0
+    has_waited: bool = False
+    snapshot: OffsetAndEpoch | None = None
+    """The snapshot that is asked for."""
+
+
+@attrs.define
+class Surroundings:
+    """What the nodes of a run share: time, links, chance, and the judges of every move."""
+
+    schedule: Schedule
+    links: Links
+    chance: Random
+    checkers: Checkers
+    sync_ms: int
+    jitter_ms: int
+    static_voters: VoterSet
+    processes: dict[int, "Process"] = attrs.field(factory=dict)
+    """The running nodes by id."""
+    disks: dict[int, "NodeDisk"] = attrs.field(factory=dict)
+
+
+@attrs.define
+class NodeDisk:
+    """The two files of a node: what it remembers of elections, and its log."""
+
+    directory_id: bytes
+    election: UnsyncedDisk[ElectionState | None]
+    log: UnsyncedDisk[NaiveLog]
+
+
+@attrs.define(eq=False)
+class Process:
+    """One life of a node, from its start to its kill."""
+
+    me: ReplicaKey
+    around: Surroundings
+    disk: NodeDisk
+    quorum: Quorum
+    high_watermark: int = 0
+    paused_until_ms: int = 0
+    is_alive: bool = True
+    _inbox: deque[Item] = attrs.field(factory=deque)
+    _is_syncing_election: bool = False
+    _is_working: bool = False
+    _waiting: list[Item] = attrs.field(factory=list)
+    _fetch_from: FetchFrom | None = None
+    _fetch_number: int = 0
+    _wanted_snapshot: OffsetAndEpoch | None = None
+    _alternative: int | None = None
+    _alarm_ms: int | None = None
+    _view: tuple[NaiveLog, int, LogView] | None = None
+
+    @property
+    def log(self) -> NaiveLog:
+        return self.disk.log.read
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether it leads, and the entry is written that its epoch begins with."""
+        is_begun = self.log.last_epoch == self.quorum.leader_epoch
+        return isinstance(self.quorum.state, Leading) and is_begun
+
+    @property
+    def voters(self) -> VoterSet:
+        return self.quorum.voters
+
+    # --- events -----------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Take the first step, from what is on the disk."""
+        first = start(
+            self.quorum,
+            self.disk.election.read,
+            self._log_view(),
+            now_ms=self.around.schedule.now_ms,
+            jitter_ms=self._jitter(),
+        )
+        self.quorum = first.quorum
+        self._carry_out(Item(TimerExpired()), iter(first.effects))
+
+    def _jitter(self) -> int:
+        return self.around.chance.randrange(self.around.jitter_ms)
+
+    def happens(self, event: Event) -> None:
+        self.take(Item(event))
+
+    def take(self, item: Item) -> None:
+        self._inbox.append(item)
+        self.work()
+
+    def work(self) -> None:
+        """Take what waits for its turn, until the disk has to sync or the node is paused."""
+        if self._is_working:
+            return
+        self._is_working = True
+        while self._inbox and self._is_ready:
+            self._step(self._inbox.popleft())
+        self._is_working = False
+
+    @property
+    def _is_ready(self) -> bool:
+        is_paused = self.paused_until_ms > self.around.schedule.now_ms
+        return self.is_alive and not self._is_syncing_election and not is_paused
+
+    def pause(self, milliseconds: int) -> None:
+        self.paused_until_ms = self.around.schedule.now_ms + milliseconds
+        self.later(milliseconds, self.work)
+
+    def later(self, milliseconds: int, action: Callable[[], None]) -> None:
+        """Do something after some time, in this life of the node only."""
+        self.around.schedule.after(milliseconds, lambda: action() if self.is_alive else None)
+
+    def _step(self, item: Item) -> None:
+        if item.fetch_number not in {None, self._fetch_number}:
+            return  # it has fetched again since
+        done = step(
+            self.quorum,
+            item.event,
+            self._log_view(),
+            now_ms=self.around.schedule.now_ms,
+            jitter_ms=self._jitter(),
+        )
+        self.quorum = done.quorum
+        self._carry_out(item, iter(done.effects))
+
+    def _log_view(self) -> LogView:
+        flushed = flushed_end(self.disk.log)
+        if self._view is None or self._view[0] is not self.log or self._view[1] != flushed:
+            self._view = (self.log, flushed, self.log.view(flushed))
+        return self._view[2]
+
+    # --- effects ----------------------------------------------------------------------------
+
+    def _carry_out(self, item: Item, effects: Iterator[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Persist):
+                self._is_syncing_election = True
+                self.disk.election.write(effect.election)
+                self._sync(self.disk.election, lambda: self._go_on(item, effects))
+                return
+            self._do(effect, item)
+        self._set_alarm()
+
+    def _go_on(self, item: Item, effects: Iterator[Effect]) -> None:
+        self._is_syncing_election = False
+        self._carry_out(item, effects)
+        self.work()
+
+    def _do(self, effect: Effect, item: Item) -> None:
+        match effect:
+            case Send():
+                self._send(effect)
+            case Reply():
+                self._reply(effect, item)
+            case Lead():
+                self._lead(effect)
+            case StopLeading():
+                self._release_fetches()
+            case FetchFrom():
+                self._fetch_from = effect
+                self._alternative = self._wanted_snapshot = None
+                self._fetch()
+            case StopFetching():
+                self._fetch_from = None
+                self._fetch_number += 1
+            case TakeFetched():
+                assert item.brought is not None, "only an answer is taken"
+                self._take_fetched(item.brought)
+            case HighWatermark():
+                self._know_committed(effect.offset)
+            case Disagreement():
+                self.around.checkers.disagrees(self.me.id, effect.sentence)
+            case _:
+                pass
+
+    def _set_alarm(self) -> None:
+        due = self.quorum.deadline_ms
+        if due is not None and due != self._alarm_ms:
+            self._alarm_ms = due
+            self.later(max(due - self.around.schedule.now_ms, 0), lambda: self._ring(due))
+
+    def _ring(self, due: int) -> None:
+        if self._alarm_ms == due:
+            self._alarm_ms = None
+            self.happens(TimerExpired())
+
+    def _sync(self, disk: UnsyncedDisk[Any], then: Callable[[], None]) -> None:
+        written = disk.written
+        milliseconds = self.around.chance.randint(0, 2 * self.around.sync_ms)
+
+        def synced() -> None:
+            disk.synced(written)
+            then()
+
+        self.later(milliseconds, synced)
+
+    # --- requests ---------------------------------------------------------------------------
+
+    def _ask(self, peer: int, item: Item, then: Callable[[Answer | None], None]) -> None:
+        """Send a request. What comes back, or None after the timeout, comes once."""
+        around = self.around
+        is_open = True
+
+        def end(answer: Answer | None) -> None:
+            nonlocal is_open
+            if is_open and self.is_alive:
+                is_open = False
+                then(answer)
+
+        def arrive() -> None:
+            receiver = around.processes.get(peer)
+            if receiver is not None:
+                receiver.take(attrs.evolve(item, answering=answer))
+
+        def answer(given: Answer) -> None:
+            around.links.carry(peer, self.me.id, lambda: end(given))
+
+        around.links.carry(self.me.id, peer, arrive)
+        self.later(REQUEST_TIMEOUT_MS, lambda: end(None))
+
+    def _send(self, sent: Send) -> None:
+        event: Event
+        self.around.checkers.sent(self.me.id, sent.call.leader_epoch)
+        match sent.call:
+            case VoteCall() as call:
+                if not call.pre_vote:
+                    self.around.checkers.voted(self.me.id, call.leader_epoch, self.me.id)
+                event = VoteReceived(candidate=self.me, call=call, voter=sent.to)
+            case BeginCall() as call:
+                event = BeginReceived(
+                    leader_id=self.me.id,
+                    call=call,
+                    leader_endpoints=self.quorum.endpoints,
+                    voter=sent.to,
+                )
+            case EndCall() as call:
+                event = EndReceived(
+                    leader_id=self.me.id, call=call, leader_endpoints=self.quorum.endpoints
+                )
+
+        def then(answer: Answer | None) -> None:
+            self.happens(Unanswered(sent) if answer is None else Answered(sent, answer.reply))
+
+        self._ask(sent.to.id, Item(event), then)
+
+    def _reply(self, reply: Reply, item: Item) -> None:
+        checkers = self.around.checkers
+        checkers.sent(self.me.id, reply.leader_epoch)
+        match item.event:
+            case VoteReceived() as vote if reply.vote_granted and not vote.call.pre_vote:
+                checkers.voted(self.me.id, vote.call.leader_epoch, vote.candidate.id)
+            case _:
+                pass
+        if item.answering is None:
+            return
+        answer = self._filled(reply, item)
+        if self._may_wait(answer, item):
+            if not item.has_waited:
+                self.later(item.answered_by_ms - self.around.schedule.now_ms, self._wake)
+            self._waiting.append(attrs.evolve(item, has_waited=True))
+        else:
+            item.answering(answer)
+
+    # --- leading ----------------------------------------------------------------------------
+
+    def _lead(self, effect: Lead) -> None:
+        self.around.checkers.leads(self.me.id, effect.leader_epoch, self.log)
+        require(
+            effect.epoch_start_offset == self.log.end,
+            "an epoch starts at the end of the log",
+            *(self.me.id, effect),
+        )
+        self.append([LeaderChange(self.me.id)])
+
+    def append(self, values: Sequence[object]) -> None:
+        """Append entries in the epoch of this leader; they are synced some time later."""
+        epoch = self.quorum.leader_epoch
+        self._write(self.log.with_entries(*(Entry(epoch, value) for value in values)))
+        self._sync(self.disk.log, lambda: self.happens(LogChanged()))
+        self._release_fetches()
+        self.happens(LogChanged())
+
+    def _write(self, log: NaiveLog) -> None:
+        before = self.log.voters
+        self.disk.log.write(log)
+        if log.voters != before:
+            self.happens(VotersChanged(log.voters or self.around.static_voters))
+
+    def _filled(self, reply: Reply, item: Item) -> Answer:
+        """Return the answer to a request, with what a fetch gets of the log."""
+        match item.event:
+            case FetchReceived(fetch_offset=None) if reply.error == ErrorCode.NONE:
+                log = self.log
+                if not log.start or log.snapshot != item.snapshot:
+                    return Answer(attrs.evolve(reply, error=ErrorCode.SNAPSHOT_NOT_FOUND))
+                return Answer(reply, snapshot=NaiveLog(log.entries[: log.start], log.start))
+            case FetchReceived(fetch_offset=int() as offset) if reply.position == ReadOn():
+                end = min(self._readable_end(item.event), offset + FETCH_ENTRIES)
+                return Answer(reply, entries=self.log.entries[offset:end])
+            case _:
+                return Answer(reply)
+
+    def _readable_end(self, fetch: FetchReceived) -> int:
+        """Return where reading ends: for voters the log's end, for observers what is committed."""
+        return self.log.end if self.voters.is_voter(fetch.replica) else self.high_watermark
+
+    def _may_wait(self, answer: Answer, item: Item) -> bool:
+        reply = answer.reply
+        return (
+            isinstance(item.event, FetchReceived)
+            and reply.error == ErrorCode.NONE
+            and reply.position == ReadOn()
+            and not answer.entries
+            and (reply.high_watermark or 0) <= item.known_high_watermark
+            and self.around.schedule.now_ms < item.answered_by_ms
+        )
+
+    def _release_fetches(self) -> None:
+        """Let the fetches that wait be answered anew."""
+        self._inbox += self._waiting
+        self._waiting.clear()
+
+    def _wake(self) -> None:
+        self._release_fetches()
+        self.work()
+
+    def _know_committed(self, offset: int) -> None:
+        around = self.around
+        around.checkers.high_watermark(
+            self.me.id, self.log, self.quorum.leader_epoch, self.high_watermark, offset
+        )
+        self.high_watermark = offset
+        if self.is_leader:
+            logs = {node: disk.log.versions for node, disk in around.disks.items()}
+            epoch = self.quorum.leader_epoch
+            around.checkers.commits(self.me.id, epoch, offset, self.voters.ids, logs)
+        self._release_fetches()
+
+    # --- following --------------------------------------------------------------------------
+
+    def _fetch(self) -> None:
+        """Fetch from the leader, or in turn from the others where it is not known or silent."""
+        target = self._fetch_from
+        if target is None:
+            return
+        self._fetch_number += 1
+        number = self._fetch_number
+        if flushed_end(self.disk.log) < self.log.end:
+            self._sync(self.disk.log, lambda: self._fetch_again(number))
+            return
+        peer = target.leader_id if self._alternative is None else self._alternative
+        others = sorted((self.around.static_voters.ids | self.voters.ids) - {self.me.id})
+        if peer is None:
+            peer = self.around.chance.choice(others) if others else None
+        if peer is None or peer == self.me.id:
+            self.later(REQUEST_TIMEOUT_MS, lambda: self._fetch_again(number))
+            return
+        self.around.checkers.sent(self.me.id, target.leader_epoch)
+        log, wanted = self.log, self._wanted_snapshot
+        item = Item(
+            FetchReceived(
+                replica=self.me,
+                leader_epoch=target.leader_epoch,
+                fetch_offset=None if wanted else log.end,
+                last_fetched_epoch=log.last_epoch,
+            ),
+            known_high_watermark=self.high_watermark,
+            answered_by_ms=self.around.schedule.now_ms + FETCH_WAIT_MS,
+            snapshot=wanted,
+        )
+
+        def then(answer: Answer | None) -> None:
+            if number != self._fetch_number:
+                return
+            wait_ms = SETTINGS.retry_backoff_ms
+            if answer is None:
+                self._alternative = self.around.chance.choice(others) if others else None
+            else:
+                if answer.reply.error == ErrorCode.NONE:
+                    wait_ms = REQUEST_TIMEOUT_MS  # it fetches sooner, if it takes this
+                self._alternative = self._wanted_snapshot = None
+                event = FetchAnswered(answer.reply)
+                self.take(Item(event, brought=answer, fetch_number=number))
+            self.later(wait_ms, lambda: self._fetch_again(number))
+
+        self._ask(peer, item, then)
+
+    def _fetch_again(self, number: int) -> None:
+        if number == self._fetch_number:
+            self._fetch()
+
+    def _take_fetched(self, answer: Answer) -> None:
+        reply = answer.reply
+        if answer.snapshot is not None:
+            self._load(answer.snapshot)
+        elif isinstance(reply.position, Diverging):
+            self._truncate(reply.position.end)
+        elif isinstance(reply.position, BelowStart):
+            self._wanted_snapshot = reply.position.snapshot
+        elif answer.entries:
+            self._write(self.log.with_entries(*answer.entries))
+        self._fetch_number += 1  # a fetch that is under way began from the log as it was
+        number = self._fetch_number
+
+        def flushed() -> None:
+            committed = reply.high_watermark if reply.position == ReadOn() else None
+            self.happens(LogChanged(answer.snapshot.start if answer.snapshot else committed))
+            self._fetch_again(number)
+
+        self._sync(self.disk.log, flushed)
+
+    def _truncate(self, end: OffsetAndEpoch) -> None:
+        log = self.log
+        local = log.view(log.end).end_of_epoch(end.leader_epoch)
+        offset = min(local.offset, end.offset)
+        self.around.checkers.truncates(self.me.id, log, offset, self.high_watermark)
+        self._write(log.truncated(offset))
+
+    def _load(self, snapshot: NaiveLog) -> None:
+        self.around.checkers.loads(self.me.id, snapshot, self.high_watermark)
+        self._write(snapshot)
