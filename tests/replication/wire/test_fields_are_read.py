@@ -12,15 +12,14 @@ ROOT: Final = Path(__file__).parents[3] / "replication"
 # These packages ask, and answer nothing.
 ASKING: Final = {"client", "mirror", "cli", "verify", "testing", "faults"}
 NOT_SERVED: Final = {
-    *(ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH),
     *(ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER, ApiKey.UPDATE_RAFT_VOTER),
     ApiKey.CONTROLLER_REGISTRATION,
 }
 """The APIs that no node answers yet; docs/protocol.md says the same."""
 UNREAD: Final = {
     "Fetch.replica_state": "read by FetchRequest.replica, in the message itself",
-    "Fetch.topics.partitions.replica_directory_id": "set by the voters of a quorum alone (KIP-853)",
-    "FetchSnapshot.topics.partitions.replica_directory_id": "the same",
+    "BeginQuorumEpoch.leader_endpoints.name": "read where all endpoints are (raft/rules/voters.py)",
+    "EndQuorumEpoch.leader_endpoints.name": "the same",
     "InitProducerId.enable2_pc": "two-phase commit, in a version that is not offered (KIP-939)",
     "InitProducerId.keep_prepared_txn": "the same",
     "DescribeQuorum.topics.partitions.partition_index": "compared within the whole item",
