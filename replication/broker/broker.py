@@ -109,7 +109,9 @@ class Broker:
         self.metrics = MetricsRegistry(self.seams.clock.now)
         self.request_metrics = RequestMetrics(self.metrics)
         self.metadata = MetadataCache(self.seams.clock)
-        self._controllers = Controllers(self.config.controller_addresses)
+        self._controllers = Controllers(
+            self.config.controller_addresses, self.config.controller_quorum_request_timeout_ms
+        )
         self._toward_controller = introduced(self.seams, self.config.controller_introduction)
         self._wiring = Wiring(
             config=self.config,

@@ -211,7 +211,8 @@ class Cluster:
     @property
     def controller(self) -> Controller | None:
         """The controller that decides; None while there is none."""
-        return next(iter(self.controllers.values()), None)
+        active = [each for each in self.controllers.values() if each.port and each.is_active]
+        return max(active, key=lambda each: each.node.quorum.leader_epoch, default=None)
 
     @property
     def active_controller(self) -> int | None:

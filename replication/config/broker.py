@@ -1262,8 +1262,6 @@ def _check_quorum(config: BrokerConfig) -> None:
         raise ConfigError(f"{text}: expected node {config.node_id}, which is a controller")
     if voters and not config.is_controller and config.node_id in ids:
         raise ConfigError(f"{text}: node {config.node_id} is no controller, and cannot vote")
-    if config.is_controller and len(voters) > 1:
-        raise ConfigError(f"{text}: expected one controller, there is no quorum yet")
     if config.controller_quorum_auto_join_enable and not config.is_controller:
         raise ConfigError(
             "controller.quorum.auto.join.enable=true: expected false for a node that is no"

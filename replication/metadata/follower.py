@@ -209,6 +209,7 @@ def metadata_fetcher(
             client_id=f"broker-{config.node_id}-metadata",
             transport=seams.transport,
             clock=seams.clock,
+            connect_timeout_ms=config.controller_quorum_request_timeout_ms,
             request_timeout_ms=max_wait_ms + config.controller_quorum_request_timeout_ms,
         ),
         replicas=follower,

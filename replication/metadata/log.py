@@ -257,6 +257,7 @@ class MetadataLog:
         )
         self.snapshot_due.appended(info.valid_bytes)
         self.leading_epoch = leader_epoch
+        self._appended.set()
 
     def step_down(self) -> None:
         """Append no more, and forget the image of what is not committed."""
@@ -303,7 +304,6 @@ class MetadataLog:
         """
         if self.log.failure is not None:
             raise self.log.fail(self.log.failure)
-        self._appended = trio.Event()
         plan = self.log.flush_plan()
         try:
             await self.seams.offload(plan.sync)

@@ -53,6 +53,8 @@ class PeerChannel:
     port: int
     client_id: str
     seams: Seams
+    longest_connect_ms: int | None = None
+    """The time limit for a connection, where it is less than that of the call."""
     _client: RpcClient | None = attrs.field(default=None, init=False)
     _connecting: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
@@ -71,6 +73,8 @@ class PeerChannel:
             raise PeerUnavailableError(f"{self.host}:{self.port} is no node: {error}") from error
 
     async def _connected(self, timeout_ms: int) -> RpcClient:
+        if self.longest_connect_ms is not None:
+            timeout_ms = min(timeout_ms, self.longest_connect_ms)
         async with self._connecting:
             if self._client is None or self._client.closed:
                 self._client = await RpcClient.connect(
@@ -95,6 +99,8 @@ class Controllers:
 
     bootstrap: Sequence[HostPort]
     """The addresses at which the active controller is looked for."""
+    longest_connect_ms: int
+    """The time limit for a connection to one of them (`controller.quorum.request.timeout.ms`)."""
     leader: HostPort | None = attrs.field(default=None, init=False)
     """The address of the leader of the metadata log, if it is known."""
     _leader_epoch: LeaderEpoch = attrs.field(default=NO_LEADER_EPOCH, init=False)
@@ -153,7 +159,13 @@ class ControllerChannel:
         """Return the response of the active controller; PeerUnavailableError if there is none in time."""
         address = self.controllers.address
         if self._peer is None:
-            self._peer = PeerChannel(address.host, address.port, self.client_id, self.seams)
+            self._peer = PeerChannel(
+                address.host,
+                address.port,
+                self.client_id,
+                self.seams,
+                self.controllers.longest_connect_ms,
+            )
         try:
             response = await self._peer.call(request, timeout_ms=timeout_ms)
         except PeerUnavailableError:

@@ -225,7 +225,7 @@ ONE, TWO, THREE = [HostPort(each, PORT) for each in ("c1", "c2", "c3")]
 
 @played
 async def test_a_call_that_a_frozen_leader_has_ends_when_another_one_leads(world: World) -> None:
-    controllers = Controllers([ONE, TWO])
+    controllers = Controllers([ONE, TWO], 2000)
     channel = controllers.channel("t", world.node("b1"))
     async with (
         standing_by(world, c1=Standby(answers=False), c2=Standby()),
@@ -251,7 +251,7 @@ def test_a_partition_that_another_controller_has_decided_about_refuses_no_whole_
 
 @played
 async def test_a_call_that_its_caller_gives_up_does_not_leave_a_known_leader(world: World) -> None:
-    controllers = Controllers([ONE, TWO])
+    controllers = Controllers([ONE, TWO], 2000)
     channel = controllers.channel("t", world.node("b1"))
     async with standing_by(world, c1=Standby(answers=False)):
         controllers.leads(ONE, 1)
@@ -261,7 +261,7 @@ async def test_a_call_that_its_caller_gives_up_does_not_leave_a_known_leader(wor
 
 
 def test_a_leader_of_an_earlier_epoch_is_no_news() -> None:
-    controllers = Controllers([ONE, TWO])
+    controllers = Controllers([ONE, TWO], 2000)
     controllers.leads(TWO, 5)
     controllers.leads(ONE, 4)
     assert controllers.address == TWO
@@ -273,7 +273,7 @@ def test_a_leader_of_an_earlier_epoch_is_no_news() -> None:
 
 
 def test_addresses_are_tried_in_turn_and_once_for_all_who_fail_at_one() -> None:
-    controllers = Controllers([ONE, TWO, THREE])
+    controllers = Controllers([ONE, TWO, THREE], 2000)
     controllers.not_at(ONE)
     controllers.not_at(ONE)  # another user of the same address
     assert controllers.address == TWO

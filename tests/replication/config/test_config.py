@@ -175,10 +175,6 @@ def test_values_and_other_names(text: str, name: str, value: object) -> None:
         ("ssl.keystore.type=BCFKS", "ssl.keystore.type=BCFKS: expected one of JKS, PEM, PKCS12"),
         ("advertised.listeners=PLAINTEXT://0.0.0.0:1", "expected a host that others can reach"),
         ("controller.quorum.voters=localhost:9093", "expected id@host:port"),
-        (
-            "process.roles=controller\ncontroller.quorum.voters=1@a:1,2@b:2",
-            "there is no quorum yet",
-        ),
         ("controller.quorum.voters=2@a:1,2@b:2", "voters=2@a:1,2@b:2: expected each node id once"),
         ("controller.quorum.voters=2@a:1,3@a:1", "expected each address once"),
         ("controller.quorum.voters=2@0.0.0.0:1", "expected hosts that others can reach"),
