@@ -15,6 +15,7 @@ TRANSACTION_VERSION = "transaction.version"
 GROUP_VERSION = "group.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
 METADATA_VERSION = "metadata.version"
+KRAFT_VERSION = "kraft.version"
 KAFKA_4_4 = 33
 """The level of `metadata.version` in Kafka 4.4 (4.4-IV2)."""
 EPOCH_BUMPING_VERSION = 2
