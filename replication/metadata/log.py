@@ -258,6 +258,7 @@ class MetadataLog:
         self.snapshot_due.appended(info.valid_bytes)
         self.leading_epoch = leader_epoch
         self._appended.set()
+        self._wake()
 
     def step_down(self) -> None:
         """Append no more, and forget the image of what is not committed."""

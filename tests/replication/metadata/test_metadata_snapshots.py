@@ -252,6 +252,7 @@ async def decide(controller: Controller, numbers: range) -> None:
     await log.wait_until_committed(log.log_end_offset, log.leading_epoch)
 
 
+@pytest.mark.conformance("KR-207")
 @played
 async def test_a_broker_behind_the_log_start_gets_the_id_of_the_snapshot(world: World) -> None:
     async with running(world) as first:
@@ -275,6 +276,7 @@ async def test_a_broker_behind_the_log_start_gets_the_id_of_the_snapshot(world: 
         assert (diverging.epoch, diverging.end_offset) == (2, start + 2)
 
 
+@pytest.mark.conformance("KR-208")
 @played_in(running)
 async def test_a_snapshot_is_served_in_pieces(controller: Controller) -> None:
     node, log = controller.node, controller.log
