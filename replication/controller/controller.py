@@ -248,7 +248,8 @@ class Controller:
 
     async def _take_part(self, task_status: trio.TaskStatus[None]) -> None:
         try:
-            await self.node.run(task_status)
+            with raising_only_one(), raising_the_first(StorageError):
+                await self.node.run(task_status)
         except KafkaStorageError as error:
             self.sink(
                 LogDirectoryFailed(directory=self.config.metadata_directory, cause=str(error))

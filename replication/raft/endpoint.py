@@ -21,6 +21,7 @@ from replication.raft.rules.log_view import BelowStart, Diverging, LogView, Read
 from replication.raft.rules.messages import FetchAnswered, LogChanged, Reply, TakeFetched
 from replication.raft.rules.quorum import Quorum
 from replication.wire import fetch as wire
+from storage.errors import KafkaStorageError, ShortageError
 from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, OffsetAndEpoch
 
 if TYPE_CHECKING:
@@ -38,7 +39,13 @@ class EpochEndpoint(MetadataEndpoint):
     async def fetch(self, request: wire.FetchRequest, *, version: int) -> wire.FetchResponse:
         log = self.node.log
         if log.flushed_end_offset < log.log_end_offset:
-            await log.flush()
+            try:
+                await log.flush()
+            except ShortageError as error:
+                raise PeerUnavailableError(f"nothing can be synced now: {error}") from error
+            except KafkaStorageError as error:
+                self.follower.fail(error)
+                raise PeerUnavailableError(f"this node ends: {error}") from error
         await self.node.happened(LogChanged(self._high_watermark))
         return await super().fetch(request, version=version)
 

@@ -1,6 +1,6 @@
 """Three controllers, each on a node of its own: they elect, replicate, and survive each other."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import attrs
@@ -10,7 +10,8 @@ import trio
 from replication.config import BrokerConfig, ListenerConfig
 from replication.config.listeners import Voter
 from replication.controller.controller import Controller
-from replication.errors import ErrorCode, KafkaError
+from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
+from replication.events import LogDirectoryFailed
 from replication.metadata.rules.records import METADATA_TOPIC_ID
 from replication.raft.quorum_state import read_quorum_state
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest
@@ -23,6 +24,8 @@ from replication.wire.describe_quorum import (
 )
 from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from scenarios.world.world import World
+from storage.errors import KafkaStorageError
+from storage.testing import Fault
 from tests.replication.broker.clients import Client
 from tests.replication.broker.stage import played
 from tests.replication.controller.running_controller import Registered, fail
@@ -57,6 +60,7 @@ class RunningQuorum:
     snapshot_bytes: int
     running: dict[int, Controller] = attrs.field(factory=dict)
     scopes: dict[int, trio.CancelScope] = attrs.field(factory=dict)
+    on_end: dict[int, Callable[[BaseException], object]] = attrs.field(factory=dict)
 
     async def start(self, node_id: int) -> Controller:
         name = name_of(node_id)
@@ -69,8 +73,12 @@ class RunningQuorum:
         scope = self.scopes[node_id] = trio.CancelScope()
 
         async def run(task_status: trio.TaskStatus[None]) -> None:
-            with scope:
-                await controller.run(task_status)
+            try:
+                with scope:
+                    await controller.run(task_status)
+            except KafkaStorageError as error:
+                self.on_end[node_id](error)
+                del self.running[node_id]
 
         await self.nursery.start(run)
         self.running[node_id] = controller
@@ -272,6 +280,30 @@ def test_all_three_lose_their_power_and_nothing_that_was_answered(seed: int) -> 
             await three.until_equal()
 
     World(seed=seed).run(story)
+
+
+@pytest.mark.parametrize("leads", [True, False], ids=["the leader", "a standby"])
+@played
+async def test_a_controller_whose_disk_fails_ends_with_its_name(world: World, leads: bool) -> None:
+    async with quorum(world) as three:
+        leader = await three.leader()
+        await join(leader)
+        victim = next(each for each in IDS if (each == leader.config.node_id) == leads)
+        ended: list[BaseException] = []
+        three.on_end[victim] = ended.append
+        world.disk(name_of(victim)).faults.append(
+            Fault(operation="sync", names="*.log", times=None)
+        )
+        if leads:
+            with pytest.raises((KafkaError, PeerUnavailableError)):
+                await create(leader, "undecided")
+            leader = await three.leader(among=tuple(each for each in IDS if each != victim))
+        assert await create(leader, "decided") is ErrorCode.NONE
+        assert [type(each) for each in ended] == [KafkaStorageError]
+        (failed,) = [
+            each.node for each in world.trace.entries if isinstance(each.event, LogDirectoryFailed)
+        ]
+        assert failed == name_of(victim)
 
 
 @played
