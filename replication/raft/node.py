@@ -73,7 +73,8 @@ from replication.raft.rules.messages import (
     TimerExpired,
     Unanswered,
 )
-from replication.raft.rules.quorum import Quorum, QuorumSettings, QuorumStep, fresh, start, step
+from replication.raft.rules.quorum import Quorum, QuorumSettings, fresh
+from replication.raft.rules.step import QuorumStep, start, step
 from replication.raft.rules.types import Endpoints, ListenerAddress, ReplicaKey
 from replication.raft.rules.voters import VoterNode, VoterSet, static_voters
 from replication.wire.control_records import LeaderChangeMessage, LeaderChangeVoter

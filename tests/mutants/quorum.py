@@ -4,7 +4,10 @@ from functools import partial
 
 from tests.mutants.mutant import QUORUM, Edit, Mutant
 
-RULES = "replication.raft.rules.quorum"
+STEP = "replication.raft.rules.step"
+TURN = "replication.raft.rules.turn"
+REQUESTS = "replication.raft.rules.requests"
+ANSWERS = "replication.raft.rules.answers"
 STATES = "replication.raft.rules.states"
 LOG_VIEW = "replication.raft.rules.log_view"
 LEADER = "replication.raft.rules.leader"
@@ -17,7 +20,7 @@ MUTANTS = (
         "a vote is remembered over a restart",
         (
             Edit(
-                RULES,
+                STEP,
                 "leader_epoch=epoch, leader_id=leader_id, voted=voted, deadline_ms=deadline_ms",
                 "leader_epoch=epoch, leader_id=leader_id, voted=None, deadline_ms=deadline_ms",
             ),
@@ -29,7 +32,7 @@ MUTANTS = (
         "a vote is kept while its epoch lasts",
         (
             Edit(
-                RULES,
+                TURN,
                 "        return election.voted if election.leader_epoch == leader_epoch else None",
                 "        return None",
             ),
@@ -41,9 +44,9 @@ MUTANTS = (
         "an epoch and a vote are synced before they are sent",
         (
             Edit(
-                RULES,
-                "            self.effects.append(Persist(after.state.election_state))",
-                "            pass",
+                STEP,
+                "        turn.effects.append(Persist(after.state.election_state))",
+                "        pass",
             ),
         ),
         without_it="after a kill a voter is back in an epoch that it had left, and votes in it",
@@ -101,10 +104,10 @@ MUTANTS = (
         "the answer to a pre-vote is no vote",
         (
             Edit(
-                RULES,
-                "            return (call.pre_vote, call.leader_epoch)"
+                ANSWERS,
+                "        return (call.pre_vote, call.leader_epoch)"
                 " == (now.pre_vote, now.leader_epoch)",
-                "            return call.leader_epoch <= now.leader_epoch",
+                "        return call.leader_epoch <= now.leader_epoch",
             ),
         ),
         without_it="a late answer to a pre-vote counts as a vote that was never given",
@@ -116,10 +119,10 @@ MUTANTS = (
         "voters are asked before the epoch is raised",
         (
             Edit(
-                RULES,
-                "        self._enter(self._prospective(voted=self._vote_in(state.leader_epoch)))\n"
-                "        self._settle_election()",
-                "        self._enter_candidate(state.leader_epoch + 1)",
+                TURN,
+                "        self.enter(self.prospective(voted=self.vote_in(state.leader_epoch)))\n"
+                "        self.settle_election()",
+                "        self.enter_candidate(state.leader_epoch + 1)",
             ),
         ),
         without_it="a node that was cut off deposes a healthy leader when it returns",
@@ -141,13 +144,9 @@ MUTANTS = (
         "an observer that starts stands for no election",
         (
             Edit(
-                RULES,
-                "        deadline_ms = self._election_ms if quorum.is_voter else None\n"
-                "        self._enter(\n            Unattached(\n"
-                "                leader_epoch=epoch,",
-                "        deadline_ms = self._election_ms\n"
-                "        self._enter(\n            Unattached(\n"
-                "                leader_epoch=epoch,",
+                STEP,
+                "    deadline_ms = turn.election_ms if quorum.is_voter else None\n    turn.enter(",
+                "    deadline_ms = turn.election_ms\n    turn.enter(",
             ),
         ),
         without_it="a node that is no voter counts its own vote: see docs/found.md",
@@ -157,9 +156,9 @@ MUTANTS = (
         "a leader that restarts leads in its epoch no more",
         (
             Edit(
-                RULES,
-                "        elif leader_id == quorum.me.id:\n            self._enter_resigned(())",
-                "        elif leader_id == quorum.me.id:\n            self._enter_candidate(epoch)",
+                STEP,
+                "    elif leader_id == quorum.me.id:\n        turn.enter_resigned(())",
+                "    elif leader_id == quorum.me.id:\n        turn.enter_candidate(epoch)",
             ),
         ),
         without_it="it appends other entries at the offsets of entries that its kill took",
@@ -170,9 +169,9 @@ MUTANTS = (
         "a leader that nobody fetches from resigns",
         (
             Edit(
-                RULES,
-                "if progress.deadline_ms is not None and progress.deadline_ms <= self.now_ms:",
-                "if progress.deadline_ms is not None and self.now_ms < 0:",
+                STEP,
+                "if progress.deadline_ms is not None and progress.deadline_ms <= turn.now_ms:",
+                "if progress.deadline_ms is not None and turn.now_ms < 0:",
             ),
         ),
         without_it="it goes on accepting entries that can never be committed",
@@ -194,9 +193,9 @@ MUTANTS = (
         "a leader counts itself once it has synced",
         (
             Edit(
-                RULES,
-                "state.progress.flushed(self.log.flushed_end_offset)",
-                "state.progress.flushed(self.log.end_offset)",
+                STEP,
+                "state.progress.flushed(turn.log.flushed_end_offset)",
+                "state.progress.flushed(turn.log.end_offset)",
             ),
         ),
         without_it="a kill of the leader takes what it called committed",
@@ -218,9 +217,9 @@ MUTANTS = (
         "a fetch from a log that diverges is not counted",
         (
             Edit(
-                RULES,
-                "        elif isinstance(position, ReadOn):\n",
-                "        elif position is not None:\n",
+                REQUESTS,
+                "    elif isinstance(position, ReadOn):\n",
+                "    elif position is not None:\n",
             ),
         ),
         without_it="entries count as copied that are others on the follower",
@@ -230,7 +229,7 @@ MUTANTS = (
         "a fetch of an earlier epoch is refused",
         (
             Edit(
-                RULES,
+                TURN,
                 "        if leader_epoch != self.quorum.leader_epoch:\n            is_old",
                 "        if leader_epoch > self.quorum.leader_epoch:\n            is_old",
             ),
@@ -267,9 +266,9 @@ MUTANTS = (
         "a high watermark is in the log",
         (
             Edit(
-                RULES,
-                "            self._raise_high_watermark(min(leaders, self.log.end_offset))",
-                "            self._raise_high_watermark(leaders)",
+                STEP,
+                "        turn.raise_high_watermark(min(leaders, turn.log.end_offset))",
+                "        turn.raise_high_watermark(leaders)",
             ),
         ),
         without_it="a follower takes what it does not have for committed",

@@ -46,8 +46,9 @@ from replication.raft.rules.messages import (
     VoteReceived,
     VotersChanged,
 )
-from replication.raft.rules.quorum import Quorum, QuorumSettings, start, step
+from replication.raft.rules.quorum import Quorum, QuorumSettings
 from replication.raft.rules.states import Leading
+from replication.raft.rules.step import start, step
 from replication.raft.rules.types import ElectionState, ReplicaKey
 from replication.raft.rules.voters import VoterSet
 from storage.types import OffsetAndEpoch

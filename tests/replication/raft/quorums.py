@@ -23,8 +23,9 @@ from replication.raft.rules.messages import (
     VoteCall,
     VoteReceived,
 )
-from replication.raft.rules.quorum import Quorum, QuorumSettings, fresh, start, step
+from replication.raft.rules.quorum import Quorum, QuorumSettings, fresh
 from replication.raft.rules.states import State
+from replication.raft.rules.step import start, step
 from replication.raft.rules.types import ElectionState, Endpoints, ListenerAddress, ReplicaKey
 from replication.raft.rules.voters import VoterNode, VoterSet
 from storage.checkpoint import EpochEntry
