@@ -73,7 +73,8 @@ class RatedMeter(Meter):
         self._last_tick = self._now()
 
     def mark(self, amount: int = 1) -> None:
-        self._tick(self._now())
+        if (now := self._now()) - self._last_tick >= _TICK:
+            self._tick(now)
         self.count += amount
         self._since_tick += amount
 

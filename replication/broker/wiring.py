@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 
 import attrs
 
@@ -106,7 +107,7 @@ class Wiring:
             config=self.config,
             seams=self.seams,
             log_manager=logs,
-            metadata=lambda: metadata.image,
+            metadata=partial(attrgetter("image"), metadata),  # called eight times for a record
             alter_partition=alter_partition,
             make_fetcher_manager=self._fetcher_manager,
             assign_directory=assign_directory,

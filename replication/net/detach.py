@@ -222,7 +222,8 @@ class _File:
         return self._inner.path
 
     def read(self, position: int, size: int) -> bytes:
-        self._file_system.check()
+        if self._file_system.detached:  # asked here, since it is called for each record
+            self._file_system.check()
         return self._inner.read(position, size)
 
     def read_into(self, position: int, buffer: memoryview) -> int:
@@ -230,7 +231,8 @@ class _File:
         return self._inner.read_into(position, buffer)
 
     def write(self, position: int, buffer: Buffer) -> None:
-        self._file_system.check()
+        if self._file_system.detached:  # asked here, since it is called for each record
+            self._file_system.check()
         self._inner.write(position, buffer)
 
     def truncate(self, size: int) -> None:

@@ -104,7 +104,8 @@ class Exchange:
     async def read_in_turns(self, call: SentRequest, frame: memoryview) -> object:
         """Return the response to `call`; other tasks have their turn while a long one is read."""
         if frame.nbytes <= AT_ONCE_BYTES:
-            return self.read(call, frame)
+            answer = decode_response(frame, api_key=call.api_key, version=call.version)
+            return self._checked(call, *answer)
         steps = decode_response_in_steps(frame, api_key=call.api_key, version=call.version)
         return self._checked(call, *await in_steps(steps))
 

@@ -18,6 +18,7 @@ with collections.)
 
 import gc
 import threading  # noqa: TID251 - clusters are started in threads of tests
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -45,13 +46,20 @@ class Turns:
     """
 
     taken: bool = attrs.field(default=False, init=False)
-    _waiting: trio.lowlevel.ParkingLot = attrs.field(init=False, factory=trio.lowlevel.ParkingLot)
+    _waiting: deque[trio.lowlevel.Task] = attrs.field(init=False, factory=deque)
 
     async def __aenter__(self) -> None:
-        if self.taken:
-            await self._waiting.park()  # until it is handed on
-        else:
+        if not self.taken:
             self.taken = True
+            return
+        task = trio.lowlevel.current_task()
+        self._waiting.append(task)
+
+        def cancelled(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+            self._waiting.remove(task)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(cancelled)  # until it is handed on
 
     async def __aexit__(
         self,
@@ -60,7 +68,7 @@ class Turns:
         traceback: TracebackType | None,
     ) -> None:
         if self._waiting:
-            self._waiting.unpark()
+            trio.lowlevel.reschedule(self._waiting.popleft())
         else:
             self.taken = False
 

@@ -103,7 +103,7 @@ class LocalReplicas:
         data: PartitionData,
     ) -> LogAppendInfo | None:
         hosted = self.hosted.get(partition)
-        assert not hosted.is_leader, f"{partition} is led here and fetched from elsewhere"
+        assert hosted.leadership is None, f"{partition} is led here and fetched from elsewhere"
         records, high_watermark = data.records, hosted.log.high_watermark
         assert isinstance(records, memoryview | None), "a decoded answer has its records in memory"
         try:

@@ -16,7 +16,7 @@ Rule 3: a partition that is not here counts for all topics only: clients may inv
 (BrokerTopicStats, BrokerTopicMetrics.)
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import attrs
 
@@ -72,14 +72,14 @@ class TopicMeters:
     ) -> None:
         """Count one partition of a produce request, appended or refused."""
         topic = None if self.hosted.find(topic_partition) is None else topic_partition.topic
-        marks = {PRODUCES: 1}
         if error is ErrorCode.NONE:
-            marks |= {BYTES_IN: size, MESSAGES_IN: messages}
-        elif error not in _EXPECTED:
-            marks[FAILED_PRODUCES] = 1
-        self._mark(topic, marks)
+            self._mark(topic, (PRODUCES, 1), (BYTES_IN, size), (MESSAGES_IN, messages))
+        elif error in _EXPECTED:
+            self._mark(topic, (PRODUCES, 1))
+        else:
+            self._mark(topic, (PRODUCES, 1), (FAILED_PRODUCES, 1))
         if error is ErrorCode.CORRUPT_MESSAGE:
-            self._mark(None, {CORRUPT: 1})
+            self._mark(None, (CORRUPT, 1))
 
     def fetch_has_come(self, answers: Answers) -> None:
         """Count a fetch that has arrived, by the answers of its first read."""
@@ -89,7 +89,7 @@ class TopicMeters:
             topic = asked.topic if is_here else None
             counted[topic] = counted.get(topic, 0) + 1
         for topic, count in counted.items():
-            self._mark(topic, {FETCHES: count})
+            self._mark(topic, (FETCHES, count))
 
     def fetched(self, answers: Answers, *, by_follower: bool) -> None:
         for asked, answer in answers:
@@ -98,15 +98,15 @@ class TopicMeters:
             if by_follower:
                 self._of_all[REPLICATION_BYTES_OUT].mark(answer.records.size)
             else:
-                self._mark(asked.topic, {BYTES_OUT: answer.records.size})
+                self._mark(asked.topic, (BYTES_OUT, answer.records.size))
 
-    def _mark(self, topic: str | None, marks: Mapping[str, int]) -> None:
+    def _mark(self, topic: str | None, *marks: tuple[str, int]) -> None:
         meters = None
         if topic is not None:
             if topic not in self._of_topic:
                 self._of_topic[topic] = {}
             meters = self._of_topic[topic]
-        for name, amount in marks.items():
+        for name, amount in marks:
             self._of_all[name].count += amount
             if meters is not None:
                 if name not in meters:

@@ -11,7 +11,7 @@ them, and the other thirty would be a third of the time until its first record.
 
 import enum
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import MappingProxyType
 
@@ -225,19 +225,19 @@ def api_numbered(number: int) -> Api | None:
     return _BY_NUMBER.get(number)
 
 
-_API_OF: dict[type, Api] = {}
+class _ApiOf(dict[type, Api]):
+    """The API of each class of requests and responses, filled on first use."""
+
+    def __missing__(self, message_class: type) -> Api:
+        package, _, module = message_class.__module__.rpartition(".")
+        assert package == _PACKAGE, f"{message_class} is no message of the protocol"
+        api = API[ApiKey[module.upper()]]
+        assert message_class in (api.request, api.response), (
+            f"{message_class} travels inside others"
+        )
+        self[message_class] = api
+        return api
 
 
-def api_of(message_class: type) -> Api:
-    """Return the API of a class of requests or responses."""
-    known = _API_OF.get(message_class)
-    return _find_api_of(message_class) if known is None else known
-
-
-def _find_api_of(message_class: type) -> Api:
-    package, _, module = message_class.__module__.rpartition(".")
-    assert package == _PACKAGE, f"{message_class} is no message of the protocol"
-    api = API[ApiKey[module.upper()]]
-    assert message_class in (api.request, api.response), f"{message_class} travels inside others"
-    _API_OF[message_class] = api
-    return api
+api_of: Callable[[type], Api] = _ApiOf().__getitem__
+"""Returns the API of a class of requests or responses."""

@@ -146,10 +146,8 @@ def encode_request_in_steps(
 def _request(
     form: _Form, version: int, correlation_id: int, client_id: str | None, body: list[Part]
 ) -> list[Part]:
-    client = _client(client_id, form.request_tags)
-    size = total_size(body, _REQUEST.size - _LENGTH_SIZE + len(client))
-    header = _REQUEST.pack(size, form.api.key, version, correlation_id)
-    return _behind(header + client, body)
+    numbers = form.api.key, version, correlation_id
+    return _framed(_REQUEST, numbers, _client(client_id, form.request_tags), body)
 
 
 @lru_cache
@@ -165,7 +163,7 @@ def encode_response(response: object, *, version: int, correlation_id: int) -> l
     """Return the parts of a response frame, its length in front; records are not copied."""
     form = _form_of(type(response), version)
     body = codec.encode(response, version=version, flexible=form.flexible)
-    return _response(form, correlation_id, body)
+    return _framed(_RESPONSE, (correlation_id,), form.response_tags, body)
 
 
 def encode_short_response(
@@ -174,7 +172,7 @@ def encode_short_response(
     """Return the parts of a short response frame; None for a long one, which is written in steps."""
     form = _form_of(type(response), version)
     body = codec.encode_short(response, version=version, flexible=form.flexible)
-    return None if body is None else _response(form, correlation_id, body)
+    return None if body is None else _framed(_RESPONSE, (correlation_id,), form.response_tags, body)
 
 
 def encode_response_in_steps(
@@ -183,12 +181,7 @@ def encode_response_in_steps(
     """Return the parts of a response frame, with pauses on the way."""
     form = _form_of(type(response), version)
     body = yield from codec.encode_in_steps(response, version=version, flexible=form.flexible)
-    return _response(form, correlation_id, body)
-
-
-def _response(form: _Form, correlation_id: int, body: list[Part]) -> list[Part]:
-    size = total_size(body, _CORRELATION_ID.size + len(form.response_tags))
-    return _behind(_RESPONSE.pack(size, correlation_id) + form.response_tags, body)
+    return _framed(_RESPONSE, (correlation_id,), form.response_tags, body)
 
 
 def decode_request(frame: memoryview) -> tuple[RequestHeader, object]:
@@ -261,14 +254,17 @@ def total_size(parts: Iterable[Part], size: int = 0) -> int:
     return size
 
 
-def _behind(header: bytes, body: list[Part]) -> list[Part]:
-    if not body:
-        return [header]
-    # The first part is small and ours: whatever comes before the first records.
-    first = body[0]
-    assert type(first) is bytes, "a message begins with a field, not with records"
-    body[0] = header + first
-    return body
+def _framed(
+    head: struct.Struct, numbers: tuple[int, ...], after: bytes, body: list[Part]
+) -> list[Part]:
+    """Return the parts of a frame: its size and `numbers` as `head` packs them, `after`, the body."""
+    if body:
+        # The first part is small and ours: whatever comes before the first records.
+        first = body[0]
+        assert type(first) is bytes, "a message begins with a field, not with records"
+        after += first
+    size = total_size(body[1:], head.size - _LENGTH_SIZE + len(after))
+    return [head.pack(size, *numbers) + after, *body[1:]]
 
 
 def _request_body(frame: memoryview) -> tuple[RequestHeader, _Form, int]:

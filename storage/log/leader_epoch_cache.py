@@ -39,6 +39,7 @@ class LeaderEpochCache:
     """One log's epochs, in memory, over `checkpoint` on disk."""
 
     checkpoint: LeaderEpochCheckpoint
+    latest_entry: EpochEntry | None = attrs.field(init=False, default=None)
     _entries: list[EpochEntry] = attrs.field(init=False, factory=list)
     is_being_written: bool = attrs.field(init=False, default=False)
     _dirty: bool = attrs.field(init=False, default=False)
@@ -54,15 +55,11 @@ class LeaderEpochCache:
 
     @property
     def latest_epoch(self) -> LeaderEpoch | None:
-        return self._entries[-1].epoch if self._entries else None
+        return None if self.latest_entry is None else self.latest_entry.epoch
 
     @property
     def earliest_entry(self) -> EpochEntry | None:
         return self._entries[0] if self._entries else None
-
-    @property
-    def latest_entry(self) -> EpochEntry | None:
-        return self._entries[-1] if self._entries else None
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Note that `epoch` has begun at `start_offset`; only the first batch of an epoch changes anything.
@@ -99,10 +96,10 @@ class LeaderEpochCache:
         """Forget what lies below `offset`, the new log start: the epoch that holds it starts there."""
         count = bisect_right(self._entries, offset, key=_start_offset)
         if count and self._entries[count - 1].start_offset < offset:
-            self._entries[:count] = [EpochEntry(self._entries[count - 1].epoch, offset)]
+            self._replace(0, count, [EpochEntry(self._entries[count - 1].epoch, offset)])
             self._dirty = True
         elif count > 1:
-            del self._entries[: count - 1]
+            self._replace(0, count - 1, [])
             self._dirty = True
 
     def truncate_from_end(self, offset: Offset) -> None:
@@ -113,13 +110,13 @@ class LeaderEpochCache:
             return
         count = bisect_left(self._entries, offset, key=_start_offset)
         if count < len(self._entries):
-            del self._entries[count:]
+            self._replace(count, len(self._entries), [])
             self._dirty = True
 
     def clear(self) -> None:
         """Forget every epoch; on disk after `flush`."""
         self._dirty = self._dirty or bool(self._entries)
-        self._entries.clear()
+        self._replace(0, len(self._entries), [])
 
     def flush(self) -> None:
         """Write what has changed since the last write; fit for a worker thread."""
@@ -151,5 +148,9 @@ class LeaderEpochCache:
             or self._entries[keep - 1].start_offset >= entry.start_offset
         ):
             keep -= 1
-        self._entries[keep:] = [entry]
+        self._replace(keep, len(self._entries), [entry])
         return True
+
+    def _replace(self, start: int, end: int, entries: list[EpochEntry]) -> None:
+        self._entries[start:end] = entries
+        self.latest_entry = self._entries[-1] if self._entries else None
