@@ -80,10 +80,15 @@ def make_topic(clusters: Mapping[str, RivalCluster], name: str, replicas: list[l
 
 
 def delete_topic(cluster: RivalCluster, name: str) -> None:
-    """Delete a topic, and wait until none of its files is left."""
+    """Delete a topic, and wait until none of its files is left; RuntimeError if some stay."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     admin.delete_topics([name])[name].result(30)
-    while any(list(cluster.log_dir(broker).glob(f"{name}-*")) for broker in BROKERS):
+    began = time.monotonic()
+    while left := [
+        str(path) for broker in BROKERS for path in cluster.log_dir(broker).glob(f"{name}-*")
+    ]:
+        if time.monotonic() - began > PATIENCE_SECONDS:
+            raise RuntimeError(f"{name} is deleted, and {left} are left")
         time.sleep(AGAIN_SECONDS)  # files that other processes remove
 
 

@@ -285,7 +285,7 @@ async def test_a_cluster_is_stopped_without_waiting_for_anybody(world: World, br
 @pytest.mark.parametrize("killed", ["a follower", "the controller"])
 @played_in(staged, broker_session_timeout_ms="9000")
 async def test_a_cluster_is_stopped_without_waiting_for_the_dead(stage: Stage, killed: str) -> None:
-    """What was acked is there when it is started again."""
+    """Look for what was acked after the cluster is started again."""
     cluster = stage.cluster
     topic_id = await stage.client.create_topic(stage.address(1), "t")
     leader = await stage.leader("t")
