@@ -246,7 +246,7 @@ def granting(sent: Send) -> Answered:
     return Answered(sent, reply)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data(), logs())
 def test_the_laws_hold_whatever_happens(data: st.DataObject, log: LogView) -> None:
     one = node(log=log)
@@ -287,7 +287,7 @@ def test_the_laws_hold_whatever_happens(data: st.DataObject, log: LogView) -> No
         sent += one.sent
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(events_near(2), max_size=15))
 def test_a_timer_that_has_expired_does_not_expire_for_ever(happened: list[Event]) -> None:
     one = node()
