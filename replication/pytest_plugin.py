@@ -10,10 +10,11 @@
 
     @pytest.mark.kafka(brokers=1, config={"message.max.bytes": 1000}, partitions=3)
         this test's cluster has so many brokers and these settings, and its topic so many
-        partitions. Clusters are kept for the session, and tests with equal settings share one.
+        partitions. With `controllers=3` it has a quorum of controllers. Clusters are kept for the session, and tests with equal settings share one.
         Marks of a test, its class and its module are merged: the closest decides each setting
 
     kafka_brokers = 3             in pytest.ini or pyproject.toml: the same for all
+    kafka_controllers = 1         the same for the controllers
     kafka_config = key=value      one setting in each line
 
 Rule 1: nothing is imported or started before a test requests a cluster. Each worker of
@@ -41,7 +42,9 @@ if TYPE_CHECKING:
     from replication.testing import ThreadedCluster
     from replication.testing.faults import ThreadedFaults
 
-MARKER = "kafka(brokers=3, config={}, partitions=1): the cluster and the topic of a test"
+MARKER = (
+    "kafka(brokers=3, controllers=1, config={}, partitions=1): the cluster and the topic of a test"
+)
 TRACE_LINES = 200
 HIDDEN_EVENT = " metadata_applied "  # of every broker, for decisions that have events
 
@@ -50,6 +53,7 @@ class ClusterSettings(NamedTuple):
     """The settings of a test's cluster; tests with equal ones share a cluster."""
 
     brokers: int
+    controllers: int
     config: tuple[tuple[str, str], ...]
 
 
@@ -66,7 +70,11 @@ class Clusters:
             from replication.errors import ConfigError  # noqa: PLC0415 - rule 1
             from replication.testing import ThreadedCluster  # noqa: PLC0415
 
-            cluster = ThreadedCluster(brokers=wanted.brokers, config=dict(wanted.config))
+            cluster = ThreadedCluster(
+                brokers=wanted.brokers,
+                controllers=wanted.controllers,
+                config=dict(wanted.config),
+            )
             try:
                 self._up[wanted] = cluster.start()
             except ConfigError as error:
@@ -127,18 +135,28 @@ _NUMBERS = count(1)
 
 def cluster_settings(config: pytest.Config, marks: "MarkSettings") -> ClusterSettings:
     """Return the cluster that the session's settings and, over them, a test's marks ask for."""
-    brokers, settings = _session_settings(config)
+    brokers, controllers, settings = _session_settings(config)
     own = {key: value for (name, key), value in marks.items() if name == "config"}
-    return ClusterSettings(marks.get(BROKERS, brokers), tuple(sorted((settings | own).items())))
+    return ClusterSettings(
+        marks.get(BROKERS, brokers),
+        marks.get(CONTROLLERS, controllers),
+        tuple(sorted((settings | own).items())),
+    )
 
 
-def _session_settings(config: pytest.Config) -> tuple[int, dict[str, str]]:
+def _session_settings(config: pytest.Config) -> tuple[int, int, dict[str, str]]:
     try:
-        brokers, lines = int(config.getini("kafka_brokers")), config.getini("kafka_config")
+        brokers, controllers = (
+            int(config.getini(f"kafka_{each}")) for each in ("brokers", "controllers")
+        )
+        lines = config.getini("kafka_config")
     except (TypeError, ValueError, pytest.UsageError) as error:
-        raise pytest.UsageError(f"kafka_brokers, kafka_config: {error}") from error
-    if brokers < 1:
-        raise pytest.UsageError(f"kafka_brokers = {brokers}: {_WHOLE}")
+        raise pytest.UsageError(
+            f"kafka_brokers, kafka_controllers, kafka_config: {error}"
+        ) from error
+    for name, number in (("brokers", brokers), ("controllers", controllers)):
+        if number < 1:
+            raise pytest.UsageError(f"kafka_{name} = {number}: {_WHOLE}")
     settings: dict[str, str] = {}
     for line in lines:
         key, equals, value = (part.strip() for part in line.partition("="))
@@ -146,14 +164,14 @@ def _session_settings(config: pytest.Config) -> tuple[int, dict[str, str]]:
             raise pytest.UsageError(f"kafka_config: {line!r}: expected key=value, a line each")
         if settings.setdefault(key, value) != value:
             raise pytest.UsageError(f"kafka_config: both {key}={settings[key]} and {key}={value}")
-    return brokers, settings
+    return brokers, controllers, settings
 
 
 # -- what marks say
 
 # By the name of the setting, and the key of a setting in `config`.
 MarkSettings: TypeAlias = dict[tuple[str, str], Any]
-BROKERS, PARTITIONS = ("brokers", ""), ("partitions", "")
+BROKERS, CONTROLLERS, PARTITIONS = ("brokers", ""), ("controllers", ""), ("partitions", "")
 
 
 def mark_settings(item: pytest.Item) -> MarkSettings:
@@ -200,10 +218,11 @@ def _level_settings(marks: list[pytest.Mark]) -> MarkSettings:
 def _settings_of_mark(mark: pytest.Mark) -> MarkSettings:
     """Return the settings of one mark; raise UsageError if they are not possible."""
     given = mark.kwargs
-    if mark.args or given.keys() - {"brokers", "config", "partitions"}:
+    if mark.args or given.keys() - {"brokers", "controllers", "config", "partitions"}:
         words = [*map(repr, mark.args), *(f"{key}={value!r}" for key, value in given.items())]
         raise pytest.UsageError(
-            f"@pytest.mark.kafka takes brokers, config and partitions: {', '.join(words)}"
+            "@pytest.mark.kafka takes brokers, controllers, config and partitions:"
+            f" {', '.join(words)}"
         )
     config = given.get("config", {})
     if not isinstance(config, Mapping):
@@ -231,6 +250,7 @@ _WHOLE = "expected a whole number of at least 1"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("kafka_brokers", "how many brokers kafka_cluster has", type=_INT, default=3)
+    parser.addini("kafka_controllers", "how many controllers it has", type=_INT, default=1)
     parser.addini("kafka_config", "settings of its brokers, key=value", type="linelist")
 
 
@@ -266,7 +286,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     wanted = _named_cluster(item)
     if wanted is not None and wanted != cluster_settings(item.config, mark_settings(item)):
         pytest.fail(
-            "@pytest.mark.kafka: brokers and config have no effect on a method of"
+            "@pytest.mark.kafka: brokers, controllers and config have no effect on a method of"
             " unittest.TestCase, in pytest.param or by add_marker; mark the test function, or"
             " set them in pytest.ini or pyproject.toml",
             pytrace=False,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from replication.broker.nodes import node_directory
+from replication.broker.nodes import is_controller, node_directory
 from replication.cli.interruptions import STOP_SIGNALS
 from replication.cli.output import tell
 from replication.cli.running import allow_many_files, journal_sink, reporting_bugs
@@ -50,6 +50,7 @@ class OneProcess:
         refused: UnderstudyError | None = None
         opened = open_cluster(
             brokers=self.plan.brokers,
+            controllers=self.plan.controllers,
             data_dir=str(self.plan.data_dir),
             base_port=self.plan.first_port,
             properties=self.plan.properties,
@@ -76,7 +77,8 @@ class OneProcess:
             raise refused
 
     def _sink(self, node_id: int) -> EventSink:
-        others = [*self._metrics.sinks(broker=node_id or None), *self._page.sinks(node_id)]
+        broker_id = None if is_controller(node_id) else node_id
+        others = [*self._metrics.sinks(broker=broker_id), *self._page.sinks(node_id)]
         return fan_out(self._journal(node_id), *others)
 
     def _journal(self, node_id: int) -> EventSink:

@@ -10,6 +10,7 @@ While no broker answers, the last known state is shown.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 import trio
@@ -31,7 +32,7 @@ from replication.observe.cluster_state import (
     Role,
     Status,
 )
-from replication.observe.protocol_source import ProtocolSource
+from replication.observe.protocol_source import ProtocolSource, QuorumSource
 from replication.observe.state_reader import IsrReasons, StateReader, StateSource
 
 ANSWER_MS = 1000
@@ -50,20 +51,16 @@ async def reading_processes(
 ) -> None:
     """Hold a client open for a reader of `processes`, which is the value it starts with."""
     servers = processes.cluster.bootstrap_servers
-    async with Admin(
-        servers, default_api_timeout_ms=2 * ANSWER_MS, request_timeout_ms=ANSWER_MS
-    ) as admin:
+    config: Any = {"default_api_timeout_ms": 2 * ANSWER_MS, "request_timeout_ms": ANSWER_MS}
+    async with Admin(servers, **config) as admin, Admin(servers, **config) as asker:
         protocol = ProtocolSource(
-            admin=admin,
-            now_ms=TrioClock().now_ms,
-            in_detail=True,
-            asks_for_quorum=False,
-            timeout_ms=ANSWER_MS,
+            admin=admin, now_ms=TrioClock().now_ms, in_detail=True, timeout_ms=ANSWER_MS
         )
+        quorum = QuorumSource(asker, timeout_ms=ANSWER_MS)
         source = ProcessesSource(processes, protocol)
         task_status.started(StateReader(source=source, reasons=reasons))
         while True:
-            source.described_quorum = await protocol.quorum()
+            source.described_quorum = await quorum.find()
             await trio.sleep(QUORUM_SECONDS)
 
 

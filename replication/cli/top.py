@@ -50,7 +50,7 @@ from replication.observe.cluster_state import (
     Status,
     to_json,
 )
-from replication.observe.protocol_source import ProtocolSource
+from replication.observe.protocol_source import ProtocolSource, QuorumSource
 from replication.observe.state_reader import StateReader
 from replication.visible import visible_line
 
@@ -119,9 +119,10 @@ class Top:
         config = self.connection.config(
             default_api_timeout_ms=timeout_ms, request_timeout_ms=min(timeout_ms, 2 * ANSWER_MS)
         )
-        async with Admin(**config) as admin:
+        async with Admin(**config) as admin, Admin(**config) as asker:
             source = ProtocolSource(
                 admin=admin,
+                quorum=QuorumSource(asker, timeout_ms=ANSWER_MS),
                 now_ms=TrioClock().now_ms,
                 wanted=self._is_wanted,
                 in_detail=self.as_json,

@@ -5,7 +5,7 @@
     2        running  127.0.0.1:9093
     3        running  127.0.0.1:9094
 
-By default all nodes are in one process, which starts fastest. With --isolated, each broker and the
+By default all nodes are in one process, which starts fastest. With --isolated, each broker and each
 controller is a process of its own, which can be killed. Both ways keep their data in the same
 places, so a cluster may be started either way.
 """
@@ -50,6 +50,12 @@ COPY_STATE = "mirror.json"  # importing `replication.mirror` for it would delay 
     help="The number of brokers.  [default: as many as DATA-DIR has, or 3]",
 )
 @click.option(
+    "--controllers",
+    type=AT_LEAST_ONE,
+    help="The number of controllers; three elect another leader when one dies.  [default: as many as"
+    " DATA-DIR has, or 1]",
+)
+@click.option(
     "--data-dir",
     type=NEW_DIRECTORY,
     help="The directory of the data.  [default: a temporary one, deleted at the end]",
@@ -61,7 +67,7 @@ COPY_STATE = "mirror.json"  # importing `replication.mirror` for it would delay 
 )
 @click.option("--any-port", is_flag=True, help="Listen on free ports.")
 @click.option(
-    "--isolated", is_flag=True, help="Run each broker and the controller in a process of its own."
+    "--isolated", is_flag=True, help="Run each broker and each controller in a process of its own."
 )
 @click.option(
     "--config",
@@ -73,7 +79,7 @@ COPY_STATE = "mirror.json"  # importing `replication.mirror` for it would delay 
 @http_option(
     "--metrics",
     about="Serve /metrics for Prometheus at this port; 0 takes any port. With --isolated each process"
-    " serves its own: the controller at this port, broker 1 one above, ...",
+    " serves its own: the first controller at this port, the next node one above, ...",
 )
 @OUTPUT
 @http_option(
@@ -87,6 +93,7 @@ COPY_STATE = "mirror.json"  # importing `replication.mirror` for it would delay 
 )
 def command(
     brokers: int | None,
+    controllers: int | None,
     data_dir: Path | None,
     base_port: int | None,
     *,
@@ -115,6 +122,7 @@ def command(
         plan = ClusterPlan(
             data_dir=data_dir,
             brokers=brokers,
+            controllers=_number_of_controllers(data_dir, controllers),
             first_port=first_port,
             properties=properties,
             warnings=[
@@ -138,6 +146,7 @@ class ClusterPlan:
 
     data_dir: Path
     brokers: int
+    controllers: int
     first_port: int
     """The port of broker 1; 0 for free ports."""
     properties: dict[str, str]
@@ -184,6 +193,18 @@ def _settings_of_copy(
             raise click.UsageError("one broker serves a copy until it is promoted: -n 1")
         tell("understudy: this is a copy, and read-only until `understudy promote`")
     return brokers or 1, own | properties
+
+
+def _number_of_controllers(data_dir: Path, asked: int | None) -> int:
+    """Return how many controllers to run; as many as have data, for they are the voters."""
+    several = len([*data_dir.glob("controller-*/log/meta.properties")])
+    single = (data_dir / "controller" / "log" / "meta.properties").exists()
+    known = several or int(single)
+    if asked is not None and known and asked != known:
+        raise click.UsageError(
+            f"{data_dir} has the data of {known} controller{'s' * (known > 1)}: --controllers {known}"
+        )
+    return asked or known or 1
 
 
 def _brokers_with_data(data_dir: Path) -> list[int]:
@@ -259,13 +280,15 @@ def _run_isolated(plan: ClusterPlan) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     first = plan.first_port
-    ports = [first + index for index in range(plan.brokers + 1)] if first else []
+    nodes = plan.brokers + plan.controllers
+    ports = [first + index for index in range(nodes)] if first else []
     config = default_properties(plan.brokers) | plan.properties
     with (
         contextlib.suppress(KeyboardInterrupt),
         IsolatedCluster(
             plan.data_dir,
             plan.brokers,
+            plan.controllers,
             ports=ports,
             config=config,
             forked=True,

@@ -68,15 +68,14 @@ class _Answers:
 class ProtocolSource:
     """A cluster behind `admin`.
 
-    `wanted` selects topics by name; with `in_detail`, sizes and epochs are asked for too. Without
-    `asks_for_quorum` the state has no quorum: while no controller leads, `quorum` takes all its time.
+    `wanted` selects topics by name; with `in_detail`, sizes and epochs are asked for too.
     """
 
     admin: Admin
+    quorum: "QuorumSource | None" = None
     now_ms: Callable[[], int]
     wanted: Callable[[str], bool] = lambda _: True
     in_detail: bool = False
-    asks_for_quorum: bool = True
     timeout_ms: float = 1000.0
     _min_isr: dict[str, int | None] = attrs.field(init=False, factory=dict)
 
@@ -86,7 +85,7 @@ class ProtocolSource:
         await self._learn_min_isr(topics)
         alive = {each.id for each in cluster.brokers}
         answers = await self._ask(topics, alive)
-        quorum = await self.quorum() if self.asks_for_quorum else None
+        quorum = None if self.quorum is None else await self.quorum.find()
         partitions = tuple(
             self._partition(topic, each, answers, alive)
             for topic in topics
@@ -101,22 +100,6 @@ class ProtocolSource:
             partitions=partitions,
             number_of_partitions=len(partitions),
             quorum=quorum,
-        )
-
-    async def quorum(self) -> ObservedQuorum | None:
-        """Return what the active controller says; None if it does not answer or may not be asked."""
-        described = None
-        wait = TrioClock().move_on_after(self.timeout_ms / 1000)
-        with wait, suppress(KafkaError, KafkaTimeoutError):
-            described = await self.admin.describe_metadata_quorum()
-        if described is None:
-            return None
-        return ObservedQuorum(
-            leader=described.leader_id,
-            leader_epoch=described.leader_epoch,
-            high_watermark=described.high_watermark,
-            voters=tuple(map(_quorum_node, described.voters)),
-            observers=tuple(map(_quorum_node, described.observers)),
         )
 
     async def _topics(self) -> list[TopicDescription]:
@@ -230,6 +213,34 @@ class ProtocolSource:
             ),
             min_isr=self._min_isr.get(topic.name),
             is_internal=topic.is_internal,
+        )
+
+
+@attrs.frozen
+class QuorumSource:
+    """The quorum of a cluster, as its leader describes it.
+
+    `admin` serves nothing else: a broker answers a connection's requests in order, and it asks the
+    controller for this answer, which may be away.
+    """
+
+    admin: Admin
+    timeout_ms: float = 1000.0
+
+    async def find(self) -> ObservedQuorum | None:
+        """Return what the active controller says; None if it does not answer or may not be asked."""
+        described = None
+        wait = TrioClock().move_on_after(self.timeout_ms / 1000)
+        with wait, suppress(KafkaError, KafkaTimeoutError):
+            described = await self.admin.describe_metadata_quorum()
+        if described is None:
+            return None
+        return ObservedQuorum(
+            leader=described.leader_id,
+            leader_epoch=described.leader_epoch,
+            high_watermark=described.high_watermark,
+            voters=tuple(map(_quorum_node, described.voters)),
+            observers=tuple(map(_quorum_node, described.observers)),
         )
 
 

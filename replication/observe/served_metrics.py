@@ -17,7 +17,7 @@ Tags become labels. Names in the groups `understudy` and `process` leave out the
 counters if they end in `_total`.
 
 Rule 2: every series of a broker has the label `broker`, because one port may serve several brokers.
-A series of the controller or the process has none.
+Where one port serves several controllers, theirs have the label `controller`; other series have none.
 
 Rule 3: after SLICE lines, other tasks of the loop have their turn. A scrape is as consistent as that
 of a JVM: each number is right when it is read.
@@ -314,6 +314,7 @@ class ServedMetrics:
 
     brokers: "Callable[[], Iterable[Broker]]" = tuple
     controllers: "Callable[[], Iterable[Controller]]" = tuple
+    several_controllers: bool = False
     process: ProcessMetrics = attrs.field(factory=lambda: ProcessMetrics(TrioClock()))
     cluster: MetricsRegistry | None = None
     mirror: MetricsRegistry | None = None
@@ -323,7 +324,8 @@ class ServedMetrics:
     def use_cluster(self, cluster: "Cluster") -> None:
         """Serve the metrics of the nodes of `cluster` that run, from now on."""
         self.brokers = lambda: [*cluster.brokers.values()]
-        self.controllers = lambda: [each for each in [cluster.controller] if each is not None]
+        self.controllers = lambda: [*cluster.controllers.values()]
+        self.several_controllers = len(cluster.controller_ids) > 1
         self.cluster = MetricsRegistry(self.process.clock.now)
         for broker_id in cluster.broker_ids:
             name = MetricName("understudy", "Cluster", "broker_up", broker_label(broker_id))
@@ -334,11 +336,17 @@ class ServedMetrics:
         labels = () if broker is None else broker_label(broker)
         return self._events.setdefault(labels, NodeEvents()).sink
 
+    def _controller_label(self, node_id: int) -> Labels:
+        return (("controller", str(node_id)),) if self.several_controllers else ()
+
     def sources(self) -> Sequence[MetricsSource]:
         found = [
             MetricsSource(each.metrics, broker_label(each.broker_id)) for each in self.brokers()
         ]
-        found += [MetricsSource(each.metrics) for each in self.controllers()]
+        found += [
+            MetricsSource(each.metrics, self._controller_label(each.config.node_id))
+            for each in self.controllers()
+        ]
         now = self.process.clock.now
         found += [
             MetricsSource(each.registry(now), labels) for labels, each in self._events.items()

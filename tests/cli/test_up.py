@@ -1,5 +1,6 @@
 """`understudy up` and `understudy broker`, as processes: their output and how they end."""
 
+import re
 import signal
 import socket
 import subprocess
@@ -103,6 +104,30 @@ def test_up_shows_brokers_that_answer_and_leaves_in_good_order(
         log_directory = tmp_path / f"broker-{broker_id}" / "log"
         assert (log_directory / ".kafka_cleanshutdown").exists()
         assert (tmp_path / f"broker-{broker_id}" / "events.journal").stat().st_size > 0
+
+
+@IN_BOTH_WAYS
+def test_up_runs_several_controllers_and_as_many_when_it_comes_back(
+    tmp_path: Path, flags: list[str]
+) -> None:
+    arguments = ["up", "-n", "1", "--any-port", "--data-dir", str(tmp_path), *flags]
+    with running(*arguments, "--controllers", "3") as process:
+        table_of(process, 1)
+        assert stopped(process, signal.SIGTERM) == 0
+    assert sorted(path.name for path in tmp_path.glob("controller*")) == [
+        "controller-3001",
+        "controller-3002",
+        "controller-3003",
+    ]
+    with running(*arguments) as process:
+        ((_, _, address),) = table_of(process, 1)
+        shown = ended("top", "--once", "-b", address).stdout.splitlines()[1]
+        voters = re.findall(r"300[123]", shown.partition("voters")[2])
+        assert sorted(voters) == ["3001", "3002", "3003"], shown
+        assert stopped(process, signal.SIGTERM) == 0
+    other = ended(*arguments, "--controllers", "1")
+    assert other.returncode == 2
+    assert "has the data of 3 controllers: --controllers 3" in other.stderr
 
 
 @IN_BOTH_WAYS

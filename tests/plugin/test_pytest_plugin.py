@@ -172,7 +172,7 @@ def test_a_failing_test_is_reported_with_what_happened_in_its_cluster(run: Run) 
     assert "Kafka's events" in said
     assert "broker_fenced" in said
     assert "metadata_applied" not in said
-    assert "kafka_cluster = ThreadedCluster(number_of_brokers=3, config={}" in said
+    assert "kafka_cluster = ThreadedCluster(number_of_brokers=3, number_of_controllers=1" in said
     assert "api=CREATE_TOPICS" in said
     assert "fault=delay1ms" in said
     assert "topic=of-another-test topic_id" not in said
@@ -199,7 +199,7 @@ def test_a_marker_that_says_something_else_is_refused(run: Run) -> None:
     """
     result = run(source)
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*takes brokers, config and partitions*nodes*"])
+    result.stdout.fnmatch_lines(["*takes brokers, controllers, config and partitions*nodes*"])
 
 
 STACKED = """
@@ -265,7 +265,7 @@ CONTRADICTING = {
     """
     @pytest.mark.parametrize("x", [pytest.param(1, marks=pytest.mark.kafka(brokers=2))])
     def test_one(kafka_topic, x): ...
-    """: "*brokers and config have no effect on *in pytest.param*",
+    """: "*brokers, controllers and config have no effect on *in pytest.param*",
     """
     @pytest.mark.parametrize("kafka_cluster", [1], indirect=True)
     def test_one(kafka_cluster): ...
@@ -296,7 +296,7 @@ REFUSED_MARKS = {
     "brokers=0": "*kafka(brokers=0): expected a whole number of at least 1*",
     "partitions=True": "*kafka(partitions=True): expected a whole number of at least 1*",
     "config='a=b'": "*kafka(config='a=b'): expected a dict of settings*",
-    "3": "*takes brokers, config and partitions: 3*",
+    "3": "*takes brokers, controllers, config and partitions: 3*",
 }
 
 
@@ -320,7 +320,10 @@ def test_a_marker_whose_values_cannot_be_is_refused(run: Run, pytester: pytest.P
     one_in(
         4,
         [
-            ("kafka_brokers = three", "ERROR: kafka_brokers, kafka_config: *three*"),
+            (
+                "kafka_brokers = three",
+                "ERROR: kafka_brokers, kafka_controllers, kafka_config: *three*",
+            ),
             (
                 "kafka_brokers = 0",
                 "ERROR: kafka_brokers = 0: expected a whole number of at least 1",
@@ -368,7 +371,9 @@ def test_marks_without_effect_on_a_method_of_unittest_are_refused(run: Run) -> N
     """
     result = run(source, ini="kafka_brokers = 1")
     result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*brokers and config have no effect on a method of unittest*"])
+    result.stdout.fnmatch_lines(
+        ["*brokers, controllers and config have no effect on a method of unittest*"]
+    )
 
 
 @pytest.mark.deep
