@@ -173,6 +173,26 @@ def test_a_voter_without_pre_votes_ends_them() -> None:
     assert one.stored == ElectionState(leader_epoch=EPOCH + 1, voted=key(0))
 
 
+def test_an_election_that_is_lost_asks_nobody_any_more() -> None:
+    one = candidate(voters=(0, 1, 2, 3))
+    first, second, silent = one.sent
+    one.step(Unanswered(silent))
+    for sent in (first, second):
+        one.answer(sent, epoch=EPOCH, granted=False)
+    one.step(TimerExpired(), after_ms=SETTINGS.retry_backoff_ms)
+    assert one.sent == []
+    assert one.quorum.deadline_ms == ELECTION_MS
+
+
+def test_a_late_word_of_a_voter_without_pre_votes_changes_nothing() -> None:
+    one = prospective()
+    asked = one.sent[0]
+    one.step(begin(1))
+    before = one.quorum
+    one.step(Answered(asked, Reply(error=ErrorCode.UNSUPPORTED_VERSION, leader_epoch=-1)))
+    assert one.quorum == before
+
+
 def test_an_election_counts_the_voters_of_the_log() -> None:
     one = candidate()
     one.answer(one.sent[0], epoch=EPOCH, granted=False)
