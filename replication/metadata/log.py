@@ -199,7 +199,9 @@ class MetadataLog:
 
     def _read_snapshot(self) -> None:
         self.snapshot = self._snapshots.newest()
-        self._snapshots.remove_below(None if self.snapshot is None else self.snapshot.id)
+        self._snapshots.remove_unfinished()
+        if self.snapshot is not None:
+            self._snapshots.remove_below(self.snapshot.id)
         if self.log.log_start_offset > self.begins_at:
             raise MetadataError(
                 f"{self.log.directory} begins at {self.log.log_start_offset}, and its snapshot ends"

@@ -157,12 +157,18 @@ class Snapshots:
         return SnapshotWriter(self.file_system, self.directory, end)
 
     def remove_below(self, end: OffsetAndEpoch | None) -> None:
-        """Remove the snapshots that are older than `end`, all of them for None, and what is not
-        whole.
+        """Remove the snapshots that are older than `end`, all of them for None.
+
+        A snapshot that is being received meanwhile is not whole, and stays.
         """
+        for each in self._ids():
+            if end is None or each < end:
+                self.file_system.remove(f"{self.directory}/{checkpoint_name(each)}")
+
+    def remove_unfinished(self) -> None:
+        """Remove what a killed process had not finished (KafkaMetadataLog.recoverSnapshots)."""
         for name in self.file_system.list_directory(self.directory):
-            found = checkpoint_id(name.removesuffix(PART))
-            if found is not None and (name.endswith(PART) or end is None or found < end):
+            if name.endswith(PART) and checkpoint_id(name.removesuffix(PART)) is not None:
                 self.file_system.remove(f"{self.directory}/{name}")
 
     def _ids(self) -> list[OffsetAndEpoch]:

@@ -318,6 +318,26 @@ async def test_a_snapshot_of_the_controllers_takes_the_place_of_the_copy(
     assert list(again.follower.cache.image.topics) == ["x", "y", "z"]
 
 
+async def test_a_snapshot_taken_meanwhile_leaves_the_one_that_is_being_received(
+    autojump_clock: MockClock,
+) -> None:
+    subject = copy()
+    filled(subject, range(2))
+    image = MetadataImage().apply_all([topic("x")], offset=40, leader_epoch=3)
+    received = subject.follower.receive_snapshot(snapshot_id(image))
+    received.append(snapshot_bytes(image))
+    await subject.follower.log.take_snapshot()
+    await subject.follower.install(received)
+    assert subject.follower.cache.image == image
+    unfinished = subject.follower.receive_snapshot(OffsetAndEpoch(50, 3))
+    unfinished.append(b"a half")
+    again = Copy(subject.file_system)
+    again.follower.recover()
+    assert again.follower.cache.image == image
+    names = subject.file_system.list_directory(again.follower.log.log.directory)
+    assert not [name for name in names if name.endswith(".part")]
+
+
 @pytest.mark.parametrize("power", one_in(2, [True, False]), ids=["power cut", "killed"])
 @pytest.mark.parametrize("event", ["cut", "installed"])
 async def test_a_crash_at_any_point_leaves_a_prefix_or_the_snapshot(
