@@ -35,7 +35,7 @@ import attrs
 import trio
 
 from replication.config import BrokerConfig, ListenerConfig
-from replication.controller.metrics import ControllerMetrics
+from replication.controller.metrics import ControllerMetrics, register_raft_metrics
 from replication.controller.rules.acls import create_acls, delete_acls
 from replication.controller.rules.brokers import (
     BrokerSessions,
@@ -151,7 +151,9 @@ class Controller:
     def __attrs_post_init__(self) -> None:
         now = self.seams.clock.now
         self.metrics = MetricsRegistry(now)
-        self._counted = ControllerMetrics(self.metrics, lambda: self.image, now)
+        self._counted = ControllerMetrics(
+            self.metrics, lambda: self.image, lambda: self.is_active, now
+        )
         self.sessions = BrokerSessions(self.config.broker_session_timeout_ms)
 
     @property
@@ -243,6 +245,7 @@ class Controller:
             on_bug=self.on_bug,
             on_committed=self._report_committed,
         )
+        register_raft_metrics(self.metrics, self._node)
         await nursery.start(self._take_part)
         await nursery.start(self._lead)
 

@@ -2,6 +2,7 @@
 
     kafka.controller:type=KafkaController   brokers and partitions, counted when they are read
     kafka.controller:type=ControllerStats   elections, counted when they happen
+    kafka.server:type=raft-metrics          this controller's place in the quorum (KafkaRaftMetrics)
 
 Rule 1: an election has happened when the record that names a leader is synced. It took from
 the decision until then; a partition that is created with its first leader had none.
@@ -11,7 +12,7 @@ records (KIP-704; ControllerMetricsChanges).
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import attrs
@@ -23,8 +24,18 @@ from replication.metadata.rules.records import (
     PartitionChangeRecord,
 )
 from replication.metrics import Histogram, Meter, MetricName, MetricsRegistry
+from replication.raft.node import RaftNode
+from replication.raft.rules.quorum import Quorum
+from replication.raft.rules.states import (
+    Candidate,
+    Follower,
+    Leading,
+    Prospective,
+    Resigned,
+    Unattached,
+)
 from replication.wire.metadata import NO_LEADER
-from storage.types import Offset
+from storage.types import NO_OFFSET, Offset
 
 
 def controller_metric(name: str) -> MetricName:
@@ -51,6 +62,7 @@ class ControllerMetrics:
 
     registry: MetricsRegistry
     image: Callable[[], MetadataImage]
+    is_active: Callable[[], bool]
     now: Callable[[], float]
     elections: Histogram = attrs.field(factory=Histogram, init=False)
     unclean: Meter = attrs.field(init=False)
@@ -60,7 +72,7 @@ class ControllerMetrics:
         self.unclean = self.registry.meter(UNCLEAN)
         self.registry.distribution(ELECTIONS, self.elections)
         counts: dict[str, Callable[[MetadataImage], int]] = {
-            "ActiveControllerCount": lambda _: 1,
+            "ActiveControllerCount": lambda _: int(self.is_active()),
             "ActiveBrokerCount": lambda image: _brokers(image, fenced=False),
             "FencedBrokerCount": lambda image: _brokers(image, fenced=True),
             "GlobalTopicCount": lambda image: len(image.topics),
@@ -88,6 +100,52 @@ class ControllerMetrics:
             self.unclean.mark(done.unclean)
             for _ in range(done.count):
                 self.elections.update((self.now() - done.decided) * 1000)
+
+
+def raft_metric(name: str, **tags: str) -> MetricName:
+    return MetricName("kafka.server", "raft-metrics", name, tuple(tags.items()))
+
+
+def register_raft_metrics(registry: MetricsRegistry, node: RaftNode) -> None:
+    """Register the metrics of a node of the quorum; ids and offsets that are not known are -1."""
+    gauges: dict[str, Callable[[Quorum], int | None]] = {
+        "current-leader": lambda quorum: quorum.leader_id,
+        "current-epoch": lambda quorum: quorum.leader_epoch,
+        "current-vote": _vote,
+        "high-watermark": lambda quorum: quorum.high_watermark,
+        "log-end-offset": lambda _: node.log.log_end_offset,
+        "log-end-epoch": lambda _: node.log.latest_epoch,
+        "number-of-voters": lambda quorum: len(quorum.voters.nodes),
+    }
+
+    def read(gauge: Callable[[Quorum], int | None]) -> int:
+        value = gauge(node.quorum)
+        return NO_OFFSET if value is None else value
+
+    for name, gauge in gauges.items():
+        registry.gauge(raft_metric(name), partial(read, gauge))
+    for kind, state in STATES.items():
+        name_of_state = raft_metric("current-state", state=state)
+        registry.gauge(name_of_state, partial(_is_in, node, kind))
+
+
+STATES: Mapping[type, str] = {
+    Unattached: "unattached",
+    Prospective: "prospective",
+    Candidate: "candidate",
+    Follower: "follower",
+    Leading: "leader",
+    Resigned: "resigned",
+}
+
+
+def _is_in(node: RaftNode, kind: type) -> int:
+    return int(isinstance(node.quorum.state, kind))
+
+
+def _vote(quorum: Quorum) -> int | None:
+    voted = quorum.state.election_state.voted
+    return None if voted is None else voted.id
 
 
 def _brokers(image: MetadataImage, *, fenced: bool) -> int:

@@ -112,13 +112,23 @@ kafka.coordinator.group:GroupMetadataManager
     NumGroupsStable: Consumer groups coordinated here that are Stable.
     NumGroupsDead: Consumer groups coordinated here that are Dead.
 kafka.controller:KafkaController
-    ActiveControllerCount: 1 on the controller.
+    ActiveControllerCount: 1 on the controller that decides, 0 on the others.
     ActiveBrokerCount: Brokers registered and not fenced.
     FencedBrokerCount: Brokers registered and fenced.
     GlobalTopicCount: Topics.
     GlobalPartitionCount: Partitions.
     OfflinePartitionsCount: Partitions without a leader.
     PreferredReplicaImbalanceCount: Partitions that their first replica does not lead.
+kafka.server:raft-metrics
+    current-leader: Id of the leader of the metadata log, as this controller knows it; -1 if it knows none.
+    current-epoch: Leader epoch of the quorum, as this controller knows it.
+    current-vote: Id of the controller that this one has voted for in its epoch; -1 for none.
+    high-watermark: Offset below which the metadata log is committed, as this controller knows it.
+    log-end-offset: End of this controller's metadata log.
+    log-end-epoch: Leader epoch of the last record in this controller's metadata log.
+    number-of-voters: Controllers that vote.
+kafka.server:raft-metrics state
+    current-state: 1 for the state that this controller is in, 0 for the others.
 kafka.controller:ControllerStats
     UncleanLeaderElectionsPerSec: Elections of a leader that may lack committed records.
 kafka.controller:ControllerStats (distribution)

@@ -13,6 +13,7 @@ import trio
 from replication.cluster.cluster import Cluster, open_cluster
 from replication.cluster.interface import NotInTimeError, NotPossibleError
 from replication.controller.controller import Controller
+from replication.controller.metrics import controller_metric, raft_metric
 from replication.errors import ErrorCode
 from replication.wire.create_topics import CreatableTopic, CreateTopicsRequest
 from replication.wire.describe_quorum import (
@@ -157,6 +158,25 @@ async def test_brokers_leave_a_controller_that_stays_silent(
     await cluster.until(lambda: is_everywhere(cluster, "meanwhile"), what="it follows")
     assert sum(each.is_active for each in cluster.controllers.values()) == 1
     assert not cluster.controllers[was].is_active
+
+
+@played_in(a_quorum)
+async def test_each_controller_measures_its_place_in_the_quorum(stage: Stage) -> None:
+    cluster = stage.cluster
+    assert await create(stage, "t") is ErrorCode.NONE
+    await cluster.until(lambda: is_everywhere(cluster, "t"), what="all nodes have the topic")
+    read = {each: node.metrics.read for each, node in cluster.controllers.items()}
+    ends = {each(raft_metric("log-end-offset")) for each in read.values()}
+    assert ends == {active(cluster).log.log_end_offset}
+    for node_id, measured in read.items():
+        leads = node_id == cluster.active_controller
+        assert measured(raft_metric("current-leader")) == cluster.active_controller
+        assert measured(raft_metric("current-epoch")) == measured(raft_metric("log-end-epoch"))
+        assert measured(raft_metric("number-of-voters")) == 3
+        assert measured(raft_metric("current-state", state="leader")) == leads
+        assert measured(raft_metric("current-state", state="follower")) == (not leads)
+        assert measured(controller_metric("ActiveControllerCount")) == leads
+    assert 0 < active(cluster).metrics.read(raft_metric("high-watermark")) <= max(ends)
 
 
 @played_in(a_quorum)

@@ -23,7 +23,7 @@ class Hands:
 def test_an_election_has_happened_when_it_is_synced() -> None:
     hands = Hands()
     registry = MetricsRegistry(hands)
-    metrics = ControllerMetrics(registry, MetadataImage, hands)
+    metrics = ControllerMetrics(registry, MetadataImage, lambda: True, hands)
     clean = PartitionChangeRecord(topic_id=TOPIC_ID, partition=0, leader=2)
     unclean = PartitionChangeRecord(
         topic_id=TOPIC_ID,
@@ -52,5 +52,5 @@ def test_an_election_has_happened_when_it_is_synced() -> None:
 )
 def test_of_an_empty_cluster(name: str, count: int) -> None:
     registry = MetricsRegistry(Hands())
-    ControllerMetrics(registry, MetadataImage, Hands())
+    ControllerMetrics(registry, MetadataImage, lambda: True, Hands())
     assert registry.read(controller_metric(name)) == count
