@@ -78,13 +78,14 @@ from replication.metadata.rules.records import (
 )
 from replication.metrics import MetricsRegistry
 from replication.net.idle import idle_limit_seconds
-from replication.net.pace import Turns, in_steps
+from replication.net.pace import in_steps
 from replication.net.raising import raising_only_one, raising_the_first
 from replication.net.seams import Listener, Seams
 from replication.net.secure import introduced, listen
 from replication.raft import log_service
 from replication.raft.node import SHORTAGE_PAUSE_SECONDS, RaftNode
 from replication.raft.rules.types import NO_DIRECTORY_ID, ListenerAddress
+from replication.raft.rules.voters import RECONFIGURABLE
 from replication.security.rules.acls import Authorizer
 from replication.security.rules.scram import SALT_BYTES
 from replication.server.authentication import Gate, gate
@@ -99,8 +100,9 @@ from replication.server.limits import (
     work_of,
 )
 from replication.server.request_metrics import RequestMetrics
-from replication.server.server import Handler, RequestContext, Server
+from replication.server.server import AdvertisedFeatures, Handler, RequestContext, Server
 from replication.steps import STEP, Steps
+from replication.wire.api_versions import KRAFT_VERSION
 from replication.wire.apis import ApiKey, api_of
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from replication.wire.broker_registration import (
@@ -110,7 +112,7 @@ from replication.wire.broker_registration import (
 from replication.wire.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from replication.wire.fetch import FetchRequest, FetchResponse
 from replication.wire.refusals import refused_whole_in_steps
-from storage.checkpoint import MetaProperties, read_meta_properties, uuid_text
+from storage.checkpoint import MetaProperties, read_meta_properties, uuid_bytes, uuid_text
 from storage.errors import (
     InconsistentMetadataError,
     KafkaStorageError,
@@ -145,7 +147,6 @@ class Controller:
     """The leader epoch in which this controller decides; None while it does not."""
     _events: deque[tuple[Offset, Event]] = attrs.field(factory=deque, init=False)
     _fetched: trio.Event = attrs.field(factory=trio.Event, init=False)
-    _deciding: Turns = attrs.field(factory=Turns, init=False)
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -237,7 +238,9 @@ class Controller:
         self._node = RaftNode(
             config=self.config,
             cluster_id=owner.cluster_id,
-            directory_id=NO_DIRECTORY_ID,
+            directory_id=NO_DIRECTORY_ID
+            if owner.directory_id is None
+            else uuid_bytes(owner.directory_id),
             listener=ListenerAddress(where.name, where.host or "localhost", where.port),
             log=self.log,
             seams=introduced(self.seams, self.config.controller_introduction),
@@ -303,7 +306,12 @@ class Controller:
                 sink=self.sink,
                 limits=partial(ConnectionLimits.of, self.config),
             ),
+            features=self._features,
         )
+
+    def _features(self) -> AdvertisedFeatures:
+        """Return the one feature that controllers ask each other about."""
+        return AdvertisedFeatures(supported={KRAFT_VERSION: (0, RECONFIGURABLE)})
 
     def _fault_gate(self) -> FaultGate | None:
         if self.faults is None:
@@ -374,6 +382,9 @@ class Controller:
             ApiKey.VOTE: read_by(RaftNode.answer),
             ApiKey.BEGIN_QUORUM_EPOCH: read_by(RaftNode.answer),
             ApiKey.END_QUORUM_EPOCH: read_by(RaftNode.answer),
+            ApiKey.ADD_RAFT_VOTER: read_by(RaftNode.change_voters),
+            ApiKey.REMOVE_RAFT_VOTER: read_by(RaftNode.change_voters),
+            ApiKey.UPDATE_RAFT_VOTER: read_by(RaftNode.change_voters),
         }
         handlers |= {key: limited(key, of(self.answer_client)) for key in LIMITED}
         return {key: _refusing(handler) for key, handler in handlers.items()}
@@ -493,7 +504,7 @@ class Controller:
         `items` is how many a decision looks at: those of a request, or the partitions there are.
         `decided` is called with the image and the decision before the next one is made.
         """
-        async with self._deciding:
+        async with self.node.appending:
             leader_epoch = self._active_epoch()
             image = self.image
             decision = await self._made(lambda: decide(image), items)
@@ -595,16 +606,19 @@ class Controller:
 
     async def _begin_epoch(self, leader_epoch: LeaderEpoch) -> None:
         """Write the first records of this leader epoch, and elect leaders where there are none."""
-        records: list[MetadataRecord] = []
-        if self.image.cluster_id is None:
-            records.append(ClusterRecord(self.node.cluster_id))
-            salts = iter(partial(self.seams.chance.randbytes, SALT_BYTES), b"")
-            records += first_credentials(self.config.understudy_add_scram, salts)
-            records += first_levels(self.config)
-        begun = self.image.apply_all(records, offset=self.image.offset, leader_epoch=leader_epoch)
-        records += one_minimum(begun, self.config)
-        records += elections_of_leaderless(self.image, self._election_rules)
-        await self._append(records, leader_epoch, cause="controller started")
+        async with self.node.appending:
+            records: list[MetadataRecord] = []
+            if self.image.cluster_id is None:
+                records.append(ClusterRecord(self.node.cluster_id))
+                salts = iter(partial(self.seams.chance.randbytes, SALT_BYTES), b"")
+                records += first_credentials(self.config.understudy_add_scram, salts)
+                records += first_levels(self.config)
+            begun = self.image.apply_all(
+                records, offset=self.image.offset, leader_epoch=leader_epoch
+            )
+            records += one_minimum(begun, self.config)
+            records += elections_of_leaderless(self.image, self._election_rules)
+            await self._append(records, leader_epoch, cause="controller started")
         await self.log.wait_until_committed(self.log.log_end_offset, leader_epoch)
         self.sessions = BrokerSessions(self.config.broker_session_timeout_ms)
         self.sessions.restart(self.image, self.seams.clock.now_ms())
@@ -624,7 +638,7 @@ class Controller:
         clock, timeout_ms = self.seams.clock, self.config.broker_session_timeout_ms
         while True:
             try:
-                async with self._deciding:
+                async with self.node.appending:
                     await self._fence_expired(clock.now_ms())
             except ShortageError:
                 await clock.sleep(SHORTAGE_PAUSE_SECONDS)
@@ -653,7 +667,7 @@ class Controller:
     async def _balance_leaders(self) -> None:
         while True:
             await self.seams.clock.sleep(self.config.leader_imbalance_check_interval_seconds)
-            async with self._deciding:
+            async with self.node.appending:
                 decide = partial(
                     balanced,
                     self.image,

@@ -34,6 +34,7 @@ import attrs
 import trio
 
 from replication.errors import ErrorCode, KafkaError, MetadataError, PeerUnavailableError
+from replication.metadata.rules.checkpoint import SnapshotVoters
 from replication.metadata.rules.image import MetadataImage, apply_batches
 from replication.metadata.rules.records import (
     METADATA_PARTITION,
@@ -43,6 +44,7 @@ from replication.metadata.rules.records import (
 )
 from replication.metadata.snapshots import (
     DEFAULT_SNAPSHOT_BYTES,
+    REPLAY_BYTES,
     Snapshot,
     SnapshotDue,
     Snapshots,
@@ -52,8 +54,16 @@ from replication.metadata.snapshots import (
     timestamp_at,
 )
 from replication.net.seams import Seams
+from replication.raft.rules.voters import VoterSetHistory
 from replication.steps import STEP
-from replication.wire.control_records import ControlRecord, control_batch_of
+from replication.wire.control_records import (
+    ControlRecord,
+    KRaftVersionRecord,
+    control_batch_of,
+    decode_message,
+)
+from storage.batch.record_batch import walk
+from storage.batch.records import decode_batch
 from storage.checkpoint import MetaProperties, read_meta_properties, write_meta_properties
 from storage.config import LogConfig
 from storage.errors import InconsistentMetadataError, ShortageError
@@ -94,6 +104,8 @@ class MetadataLog:
     """Whether the committed image was complete once; not while a copy is filled anew."""
     leading_epoch: LeaderEpoch | None = attrs.field(default=None, init=False)
     """The leader epoch of what this node appends; None while it does not lead."""
+    voters: VoterSetHistory = attrs.field(factory=VoterSetHistory, init=False)
+    """The voters by the control records of the log, committed or not; a broker does not ask."""
     _undecided: deque[MetadataImage] = attrs.field(factory=deque, init=False)
     """The images after each of the leader's batches that are not committed."""
     _leaders_high_watermark: Offset = attrs.field(default=0, init=False)
@@ -151,6 +163,7 @@ class MetadataLog:
             log.flush()
             opened = cls(log, seams, due, doomed, directory, lock)
             opened.recover()
+            opened.read_control_records()
             due.appended(log.size)
         except BaseException:
             lock.release()
@@ -167,6 +180,37 @@ class MetadataLog:
         return Snapshots(self.log.local.file_system, self.log.directory)
 
     # The start.
+
+    def read_control_records(self) -> None:
+        """Read who votes, in the snapshot and in the log, committed or not."""
+        self._restart_voters()
+        offset = self.log.log_start_offset
+        while offset < self.log_end_offset:
+            found = self.log.read(
+                offset, REPLAY_BYTES, max_offset_exclusive=self.log_end_offset, min_one=True
+            )
+            assert found.records is not None, "below the log end there are records"
+            offset = self._note_voters(memoryview(found.records.read()))
+
+    def _restart_voters(self) -> None:
+        """Know the voters of the snapshot alone."""
+        self.voters = self.voters.cleared()
+        if self.snapshot is not None and self.snapshot.voters.kraft_version > 0:
+            stated, last = self.snapshot.voters, self.snapshot.end_offset - 1
+            level = KRaftVersionRecord(version=0, kraft_version=stated.kraft_version)
+            self.voters = self.voters.after(level, last)
+            if stated.voters is not None:
+                self.voters = self.voters.after(stated.voters, last)
+
+    def _note_voters(self, batches: memoryview) -> Offset:
+        """Take the voters from the control batches in `batches`; return where these end."""
+        end = self.begins_at
+        for position, header in walk(batches):
+            end = header.last_offset + 1
+            if header.is_control and end > self.begins_at:
+                for record in decode_batch(batches[position : position + header.size]):
+                    self.voters = self.voters.after(decode_message(record), record.offset)
+        return end
 
     def recover(self) -> None:
         """Read the snapshot: it is committed, and of the log behind it nothing is known.
@@ -250,15 +294,25 @@ class MetadataLog:
 
     def lead(self, leader_epoch: LeaderEpoch, beginning: Sequence[ControlRecord]) -> None:
         """Begin a leader epoch with a control batch, behind which this node may append."""
-        wall_ms = self.seams.clock.wall_ms()
-        info = self.log.append_as_leader(
-            memoryview(control_batch_of(beginning, wall_ms=wall_ms)),
-            leader_epoch=leader_epoch,
-            wall_ms=wall_ms,
-            from_client=False,
-        )
-        self.snapshot_due.appended(info.valid_bytes)
+        self.append_control(beginning, leader_epoch)
         self.leading_epoch = leader_epoch
+
+    def append_control(self, records: Sequence[ControlRecord], leader_epoch: LeaderEpoch) -> None:
+        """Append a batch of control records, which change the image's offset and epoch only."""
+        wall_ms = self.seams.clock.wall_ms()
+        batch = memoryview(control_batch_of(records, wall_ms=wall_ms))
+        info = self.log.append_as_leader(
+            batch, leader_epoch=leader_epoch, wall_ms=wall_ms, from_client=False
+        )
+        assert info.first_offset is not None, "a batch is appended"
+        self.snapshot_due.appended(info.valid_bytes)
+        for offset, record in enumerate(records, info.first_offset):
+            self.voters = self.voters.after(record, offset)
+        if self.leading_epoch is not None and self.image.offset + 1 == info.first_offset:
+            self.image = self.image.apply_all(
+                (), offset=info.last_offset, leader_epoch=leader_epoch
+            )
+            self._undecided.append(self.image)
         self._appended.set()
         self._wake()
 
@@ -376,6 +430,7 @@ class MetadataLog:
         The others wait for `apply_committed`.
         """
         info = self.log.append_as_follower(records)
+        self._note_voters(records[: info.valid_bytes])
         self._leaders_high_watermark = high_watermark
         self.snapshot_due.appended(info.valid_bytes)
         self.commit(min(high_watermark, self.log_end_offset))
@@ -410,6 +465,7 @@ class MetadataLog:
     def truncate_to(self, offset: Offset) -> None:
         """Truncate the log to `offset`, and take back what was applied beyond it."""
         undoes = offset < self.high_watermark
+        self.voters = self.voters.truncated(offset)
         if offset < self.begins_at:
             self.start_anew()
         elif self.log.truncate_to(offset) and undoes:
@@ -426,6 +482,7 @@ class MetadataLog:
         except OSError as error:
             raise self.log.fail(error) from error
         self.log.truncate_fully_and_start_at(0)
+        self._restart_voters()
         self._set_image(MetadataImage())
 
     def receive_snapshot(self, end: OffsetAndEpoch) -> SnapshotWriter:
@@ -452,6 +509,7 @@ class MetadataLog:
                 raise self.log.fail(error) from error
             self.snapshot = snapshot
             self.is_whole = True
+            self._restart_voters()
             self._set_image(snapshot.image)
 
     # Snapshots.
@@ -477,6 +535,7 @@ class MetadataLog:
                     image,
                     wall_ms=self.seams.clock.wall_ms(),
                     last_timestamp_ms=timestamp_at(self.log, image.offset),
+                    voters=self._voters_at(image.offset),
                 )
                 snapshot = await self.seams.offload(write)
                 # A node that was killed meanwhile has no disk any more.
@@ -485,12 +544,20 @@ class MetadataLog:
                     self.start_anew()  # it may contain records that were truncated
                     return
                 self.snapshot = snapshot
+                self.voters = self.voters.trimmed(image.offset)
                 cut_below(self.log, snapshot.end_offset)
                 await self.seams.offload(partial(self._unlink_below, snapshot.id))
             except ShortageError:
                 return  # until as much has been written again
             except OSError as error:
                 raise self.log.fail(error) from error
+
+    def _voters_at(self, offset: Offset) -> SnapshotVoters:
+        voters = self.voters.voters_at(offset)
+        return SnapshotVoters(
+            kraft_version=self.voters.kraft_version_at(offset),
+            voters=None if voters is None else voters.to_record(),
+        )
 
     def close(self) -> None:
         """Close the files. Nothing is written: everything that was answered is synced."""

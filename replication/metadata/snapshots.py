@@ -19,6 +19,7 @@ for, as in Kafka. (Kafka: FileRawSnapshotWriter, KafkaRaftLog.recoverSnapshots.)
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Final
 
 import attrs
@@ -43,6 +44,7 @@ from storage.types import Buffer, Offset, OffsetAndEpoch
 REPLAY_BYTES = 1 << 20
 DEFAULT_SNAPSHOT_BYTES = 20 << 20  # metadata.log.max.record.bytes.between.snapshots
 PART: Final = ".part"
+NO_VOTERS_STATED: Final = SnapshotVoters()
 
 
 @attrs.frozen
@@ -107,10 +109,11 @@ class SnapshotWriter:
         return _read(self.file_system, self._file, self.path, self.end)
 
     def discard(self) -> None:
-        """Close and remove the file, unless it has its name."""
+        """Close and remove the file, unless it has its name; or else the next start removes it."""
         if not self._frozen:
-            self._file.close()
-            self.file_system.remove(f"{self.path}{PART}")
+            with suppress(OSError):
+                self._file.close()
+                self.file_system.remove(f"{self.path}{PART}")
 
 
 @attrs.frozen
@@ -132,17 +135,27 @@ class Snapshots:
         finally:
             file.close()
 
-    def write(self, image: MetadataImage, *, wall_ms: int, last_timestamp_ms: int) -> Snapshot:
+    def write(
+        self,
+        image: MetadataImage,
+        *,
+        wall_ms: int,
+        last_timestamp_ms: int,
+        voters: SnapshotVoters = NO_VOTERS_STATED,
+    ) -> Snapshot:
         """Write a snapshot; raise ShortageError if the caller should try again."""
+        batches = encode_snapshot(
+            image, wall_ms=wall_ms, last_timestamp_ms=last_timestamp_ms, voters=voters
+        )
         try:
-            return self._write(
-                image, encode_snapshot(image, wall_ms=wall_ms, last_timestamp_ms=last_timestamp_ms)
-            )
+            return self._write(image, batches, voters)
         except OSError as error:
             raise_shortage(error)
             raise
 
-    def _write(self, image: MetadataImage, batches: Iterable[Buffer]) -> Snapshot:
+    def _write(
+        self, image: MetadataImage, batches: Iterable[Buffer], voters: SnapshotVoters
+    ) -> Snapshot:
         writer = self.writer(snapshot_id(image))
         try:
             for batch in batches:
@@ -150,7 +163,7 @@ class Snapshots:
             writer.freeze()
         finally:
             writer.discard()
-        return Snapshot(self.file_system, writer.path, writer.size, image)
+        return Snapshot(self.file_system, writer.path, writer.size, image, voters)
 
     def writer(self, end: OffsetAndEpoch) -> SnapshotWriter:
         """Return the file of the snapshot that ends at `end`, which is empty."""

@@ -23,15 +23,16 @@ watermark, `log_service.py`.)
 
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from itertools import cycle
-from typing import TypeVar
+from typing import Any
 
 import attrs
 import trio
 
 from replication.config import BrokerConfig
-from replication.errors import KafkaError, OnBug, PeerUnavailableError, ProtocolError
+from replication.errors import ErrorCode, KafkaError, OnBug, PeerUnavailableError, ProtocolError
 from replication.events import ignore
 from replication.follower.fetcher import FetcherConfig, ReplicaFetcher
 from replication.follower.partitions import FetcherStats
@@ -42,6 +43,7 @@ from replication.metadata.log import MetadataLog
 from replication.metadata.rules.records import METADATA_PARTITION, METADATA_TOPIC_ID
 from replication.metrics import MetricsRegistry
 from replication.net.controller_channel import PeerChannel
+from replication.net.pace import Turns
 from replication.net.seams import Seams
 from replication.raft.endpoint import EpochEndpoint, fetch_reply, first_fetch
 from replication.raft.envelopes import (
@@ -55,7 +57,12 @@ from replication.raft.envelopes import (
 from replication.raft.quorum_state import read_quorum_state, write_quorum_state
 from replication.raft.rules.log_view import LogView
 from replication.raft.rules.messages import (
+    AddVoterReceived,
+    AnswerChange,
     Answered,
+    AppendVoters,
+    AskLeader,
+    AskLevels,
     Effect,
     Event,
     FetchAnswered,
@@ -65,27 +72,46 @@ from replication.raft.rules.messages import (
     LeaderChanged,
     LogChanged,
     Persist,
+    RemoveVoterReceived,
     Reply,
+    ReportAnswered,
     ResignAsked,
     Send,
     StopFetching,
     StopLeading,
     TimerExpired,
     Unanswered,
+    VotersChanged,
 )
 from replication.raft.rules.quorum import Quorum, QuorumSettings, fresh
 from replication.raft.rules.step import QuorumStep, start, step
 from replication.raft.rules.types import Endpoints, ListenerAddress, ReplicaKey
-from replication.raft.rules.voters import VoterNode, VoterSet, static_voters
-from replication.wire.control_records import LeaderChangeMessage, LeaderChangeVoter
+from replication.raft.rules.voters import NO_VOTERS, VoterNode, VoterSet, static_voters
+from replication.raft.voter_changes import (
+    VoterRequest,
+    VoterResponse,
+    levels_in,
+    report_reply,
+    voter_event,
+    voter_request,
+    voter_response,
+)
+from replication.wire.api_versions import ApiVersionsRequest
+from replication.wire.control_records import (
+    ControlRecord,
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    LeaderChangeVoter,
+)
+from replication.wire.update_raft_voter import UpdateRaftVoterResponse
 from storage.checkpoint import EpochEntry
 from storage.errors import ShortageError
 from storage.types import LeaderEpoch, Offset
 
-E = TypeVar("E")
 FETCHER_NAME = "raft-fetcher"
 FETCH_WAIT_MS = 500
 SHORTAGE_PAUSE_SECONDS = 0.1
+NOT_ANSWERED = AnswerChange(error=ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 @attrs.define(eq=False)
@@ -95,6 +121,9 @@ class _Happening:
     event: Event
     effects: tuple[Effect, ...] = ()
     done: trio.Event = attrs.field(factory=trio.Event)
+    answer: AnswerChange = NOT_ANSWERED
+    """The answer to a change of the voters that is not answered at once."""
+    settled: trio.Event = attrs.field(factory=trio.Event)
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)
@@ -126,21 +155,31 @@ class RaftNode:
     _search: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     _sent: dict[int, Offset] = attrs.field(factory=dict, init=False)
     _peers: dict[int, PeerChannel] = attrs.field(factory=dict, init=False)
+    appending: Turns = attrs.field(factory=Turns, init=False)
+    """Taken by the task that decides what is appended next, so that no other comes between."""
+    _changing: _Happening | None = attrs.field(default=None, init=False)
     _stopped: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        config = self.config
+        config, log = self.config, self.log
         self.cache = MetadataCache(self.seams.clock)
+        # From kraft.version 1 on only the log says who votes: perhaps nobody that is known yet.
+        configured = NO_VOTERS if log.voters.kraft_version > 0 else self._configured_voters()
+        log.voters = attrs.evolve(log.voters, static=configured)
         self.quorum = fresh(
             ReplicaKey(config.node_id, self.directory_id),
             endpoints=self.endpoints,
             cluster_id=self.cluster_id,
-            voters=self._configured_voters(),
+            voters=log.voters.voters,
+            voters_offset=log.voters.voters_offset,
+            kraft_version=log.voters.kraft_version,
             settings=QuorumSettings(
                 election_timeout_ms=config.controller_quorum_election_timeout_ms,
                 election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
                 fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
                 retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+                request_timeout_ms=config.controller_quorum_request_timeout_ms,
+                auto_join=config.controller_quorum_auto_join_enable,
             ),
         )
 
@@ -179,6 +218,7 @@ class RaftNode:
                 peer.close()
             for waiting in self._inbox:
                 waiting.done.set()
+            self._answer_change(NOT_ANSWERED)
 
     def listens_at(self, port: int) -> None:
         """Note the port, which is known once the node listens where its configuration says 0."""
@@ -190,13 +230,16 @@ class RaftNode:
         Raise PeerUnavailableError once the node has stopped.
         """
         happening = _Happening(event)
+        await self._wait_for(happening)
+        return happening.effects
+
+    async def _wait_for(self, happening: "_Happening") -> None:
         if not self._stopped:
             self._inbox.append(happening)
             self._wake.set()
             await happening.done.wait()
         if self._stopped:
             raise PeerUnavailableError("this controller has stopped")
-        return happening.effects
 
     async def replied(self, event: Event) -> Reply:
         """Return the reply to an event that a request of a peer has brought."""
@@ -207,6 +250,19 @@ class RaftNode:
         event = event_of(request)
         reply = None if event is None else await self.replied(event)
         return response_of(request, reply, self.listener.listener)
+
+    async def change_voters(self, request: VoterRequest) -> VoterResponse:
+        """Answer AddRaftVoter, RemoveRaftVoter or UpdateRaftVoter; a change of the set once it is
+        committed.
+        """
+        asked = _Happening(voter_event(request))
+        await self._wait_for(asked)
+        answer = next((each for each in asked.effects if isinstance(each, Reply)), None)
+        if answer is None:
+            await asked.settled.wait()
+            if self._stopped:
+                raise PeerUnavailableError("this controller has stopped")
+        return voter_response(request, answer or asked.answer, self.listener.listener)
 
     async def wait_until_active(self) -> LeaderEpoch:
         """Wait until this node may decide, and return its leader epoch."""
@@ -237,7 +293,8 @@ class RaftNode:
     def log_view(self) -> LogView:
         """Return what the rules have to know of the log, as it is now."""
         log, snapshot = self.log, self.log.snapshot
-        snapshot_id = None if snapshot is None else snapshot.id
+        # A bootstrap snapshot stands for no record of the log.
+        snapshot_id = snapshot.id if snapshot is not None and snapshot.end_offset else None
         return LogView(
             end_offset=log.log_end_offset,
             flushed_end_offset=log.flushed_end_offset,
@@ -275,7 +332,7 @@ class RaftNode:
         while True:
             while self._inbox:
                 happening = self._inbox.popleft()
-                happening.effects = await self._step(happening.event)
+                await self._handle(happening)
                 happening.done.set()
             self._wake = trio.Event()
             deadline_ms = self.quorum.deadline_ms
@@ -287,16 +344,34 @@ class RaftNode:
             if self._now_ms >= deadline_ms:
                 await self._step(TimerExpired())
 
-    async def _step(self, event: Event) -> tuple[Effect, ...]:
-        made = step(
+    async def _handle(self, happening: _Happening) -> None:
+        await self._take_voters()
+        made = self._stepped(happening.event)
+        happening.effects = made.effects
+        is_change = isinstance(happening.event, AddVoterReceived | RemoveVoterReceived)
+        if is_change and not any(isinstance(each, Reply) for each in made.effects):
+            self._changing = happening
+        await self._carry_out(made)
+
+    async def _step(self, event: Event) -> None:
+        await self._take_voters()
+        await self._carry_out(self._stepped(event))
+
+    async def _take_voters(self) -> None:
+        """Step with the voters of the log where these are others now."""
+        known, quorum = self.log.voters, self.quorum
+        newest = (known.voters, known.voters_offset, known.kraft_version)
+        if newest != (quorum.voters, quorum.voters_offset, quorum.kraft_version):
+            await self._carry_out(self._stepped(VotersChanged(*newest)))
+
+    def _stepped(self, event: Event) -> QuorumStep:
+        return step(
             self.quorum,
             event,
             self.log_view(),
             now_ms=self._now_ms,
             jitter_ms=self._jitter_ms(),
         )
-        await self._carry_out(made)
-        return made.effects
 
     def _note(self, event: Event) -> None:
         """Carry `event` out later: nobody waits for its effects."""
@@ -314,23 +389,37 @@ class RaftNode:
                 case StopLeading():
                     self.log.step_down()
                     self._become_active(None)
-                case StopFetching():
-                    self._stop_fetching()
-                case FetchFrom():
-                    self._stop_fetching()
-                    self._start_fetching(effect)
                 case Lead():
                     self._lead(effect)
                     await self._step(LogChanged())
-                case Send():
-                    self._tasks.start_soon(self._send, effect)
                 case HighWatermark(offset):
                     self.log.commit(min(offset, self.log.log_end_offset))
                     await self.on_committed()
                 case LeaderChanged():
                     self._notify()
+                case AppendVoters():
+                    await self._append_voters(effect)
+                case AnswerChange():
+                    self._answer_change(effect)
                 case _:
-                    pass  # the one who brought the event does the rest
+                    self._talk(effect)
+
+    def _talk(self, effect: Effect) -> None:
+        """Carry out an effect that other nodes see; what it needs of them goes on meanwhile."""
+        match effect:
+            case StopFetching():
+                self._stop_fetching()
+            case FetchFrom():
+                self._stop_fetching()
+                self._start_fetching(effect)
+            case Send():
+                self._tasks.start_soon(self._send, effect)
+            case AskLevels():
+                self._tasks.start_soon(self._ask_levels, effect)
+            case AskLeader():
+                self._tasks.start_soon(self._ask_leader, effect)
+            case _:
+                pass  # the task that brought the event does the rest
 
     @property
     def _tasks(self) -> trio.Nursery:
@@ -343,7 +432,7 @@ class RaftNode:
             self.seams.file_system,
             self.log.log.directory,
             effect.election,
-            kraft_version=0,
+            kraft_version=self.quorum.kraft_version,
             voters=self.quorum.voters.ids,
         )
         is_kept = False
@@ -360,14 +449,18 @@ class RaftNode:
             LeaderChangeVoter(voter_id=each.key.id, voter_directory_id=each.key.directory_id)
             for each in lead.voters.nodes
         ]
-        beginning = LeaderChangeMessage(
-            version=0,
-            leader_id=self.config.node_id,
-            voters=voters,
-            granting_voters=[each for each in voters if each.voter_id in lead.granting],
-        )
+        beginning: list[ControlRecord] = [
+            LeaderChangeMessage(
+                version=0,
+                leader_id=self.config.node_id,
+                voters=voters,
+                granting_voters=[each for each in voters if each.voter_id in lead.granting],
+            )
+        ]
+        if lead.new_voters is not None:
+            beginning += [_level(lead.kraft_version), lead.new_voters.to_record()]
         try:
-            self.log.lead(lead.leader_epoch, [beginning])
+            self.log.lead(lead.leader_epoch, beginning)
         except ShortageError:
             self.resign(lead.leader_epoch)
             return
@@ -400,19 +493,63 @@ class RaftNode:
                 continue
             await self.happened(LogChanged())
 
+    # Changes of the voters (KIP-853).
+
+    async def _append_voters(self, effect: AppendVoters) -> None:
+        records: list[ControlRecord] = [effect.voters.to_record()]
+        if effect.kraft_version is not None:
+            records.insert(0, _level(effect.kraft_version))
+        async with self.appending:
+            leader_epoch = self.log.leading_epoch
+            if leader_epoch is None:
+                return
+            try:
+                self.log.append_control(records, leader_epoch)
+            except ShortageError:
+                self.resign(leader_epoch)
+        await self._step(LogChanged())
+
+    def _answer_change(self, answer: AnswerChange) -> None:
+        changing, self._changing = self._changing, None
+        if changing is not None:
+            changing.answer = answer
+            changing.settled.set()
+
+    async def _ask_levels(self, effect: AskLevels) -> None:
+        request = ApiVersionsRequest(
+            client_software_name="understudy", client_software_version="raft"
+        )
+        response = await self._asked(effect.voter.id, effect.endpoints, request)
+        self._note(levels_in(effect.voter.id, response))
+
+    async def _ask_leader(self, effect: AskLeader) -> None:
+        timeout_ms = self.config.controller_quorum_request_timeout_ms
+        request = voter_request(effect.request, timeout_ms=timeout_ms)
+        response = await self._asked(effect.leader_id, effect.endpoints, request)
+        if isinstance(response, UpdateRaftVoterResponse):
+            self._note(ReportAnswered(report_reply(response, self.listener.listener)))
+
     # Peers.
 
-    async def _send(self, send: Send) -> None:
-        where = self.quorum.voters.endpoints(send.to.id).addresses
-        timeout_ms = self.config.controller_quorum_request_timeout_ms
-        event: Event = Unanswered(send)
+    async def _asked(self, node_id: int, endpoints: Endpoints, request: object) -> Any:
+        """Return what a node answers; None where it does not in time."""
+        if not endpoints.addresses:
+            return None
+        peer = self._peer(node_id, endpoints.addresses[0])
         try:
-            if where:
-                peer = self._peer(send.to.id, where[0])
-                response = await peer.call(request_of(send, self.quorum), timeout_ms=timeout_ms)
-                event = Answered(send, reply_of(response, self.listener.listener))
+            return await peer.call(
+                request, timeout_ms=self.config.controller_quorum_request_timeout_ms
+            )
         except (PeerUnavailableError, ProtocolError):
-            pass
+            return None
+
+    async def _send(self, send: Send) -> None:
+        where = self.quorum.voters.endpoints(send.to.id)
+        response = await self._asked(send.to.id, where, request_of(send, self.quorum))
+        event: Event = Unanswered(send)
+        if response is not None:
+            with suppress(ProtocolError):
+                event = Answered(send, reply_of(response, self.listener.listener))
         self._note(event)
 
     def _peer(self, voter_id: int, where: ListenerAddress) -> PeerChannel:
@@ -448,23 +585,26 @@ class RaftNode:
 
     async def _search_leader(self, scope: trio.CancelScope) -> None:
         """Ask the other voters in turn who leads, until one knows."""
-        others = [each for each in self.quorum.voters.nodes if each.key.id != self.config.node_id]
         with scope:
-            for voter in cycle(others):
+            for node_id, endpoints in cycle(self._others()):
                 await self.seams.clock.sleep(self._retry_seconds)
-                where = voter.endpoints.addresses
-                if not where:
-                    continue
-                peer = self._peer(voter.key.id, where[0])
                 request = first_fetch(self.quorum, self.log_view())
-                try:
-                    response = await peer.call(
-                        request, timeout_ms=self.config.controller_quorum_request_timeout_ms
-                    )
-                    reply = fetch_reply(response, self.listener.listener)
-                except (PeerUnavailableError, ProtocolError):
-                    continue
-                self._note(FetchAnswered(reply))
+                response = await self._asked(node_id, endpoints, request)
+                if response is not None:
+                    with suppress(ProtocolError):
+                        reply = fetch_reply(response, self.listener.listener)
+                        self._note(FetchAnswered(reply))
+
+    def _others(self) -> list[tuple[int, Endpoints]]:
+        """Return the other voters, and the addresses of which only the configuration knows."""
+        name = self.listener.listener
+        bootstrap = [
+            Endpoints((ListenerAddress(name, each.host, each.port),))
+            for each in self.config.controller_quorum_bootstrap_servers
+        ]
+        voters = [(each.key.id, each.endpoints) for each in self.quorum.voters.nodes]
+        others = [each for each in voters if each[0] != self.config.node_id]
+        return others + [(-2 - number, where) for number, where in enumerate(bootstrap)]
 
     @property
     def _retry_seconds(self) -> float:
@@ -514,6 +654,10 @@ class RaftNode:
     def _fail(self, error: Exception) -> None:
         """End the node: its log cannot be kept, or only a newer release knows a record."""
         self._tasks.start_soon(partial(_raise, error))
+
+
+def _level(kraft_version: int) -> KRaftVersionRecord:
+    return KRaftVersionRecord(version=0, kraft_version=kraft_version)
 
 
 async def _raise(error: Exception) -> None:

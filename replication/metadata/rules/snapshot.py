@@ -17,7 +17,11 @@ from collections.abc import Iterator
 
 import attrs
 
-from replication.metadata.rules.checkpoint import CheckpointReader, checkpoint_batches
+from replication.metadata.rules.checkpoint import (
+    CheckpointReader,
+    SnapshotVoters,
+    checkpoint_batches,
+)
 from replication.metadata.rules.image import (
     BrokerRegistration,
     MetadataImage,
@@ -99,7 +103,11 @@ def _records_of_topic(topic: TopicImage) -> Iterator[MetadataRecord]:
 
 
 def encode_snapshot(
-    image: MetadataImage, *, wall_ms: int, last_timestamp_ms: int
+    image: MetadataImage,
+    *,
+    wall_ms: int,
+    last_timestamp_ms: int,
+    voters: SnapshotVoters | None = None,
 ) -> Iterator[bytes | bytearray]:
     """Yield the batches of the snapshot's file."""
     return checkpoint_batches(
@@ -107,6 +115,7 @@ def encode_snapshot(
         leader_epoch=snapshot_id(image).leader_epoch,
         wall_ms=wall_ms,
         last_timestamp_ms=last_timestamp_ms,
+        voters=voters,
     )
 
 

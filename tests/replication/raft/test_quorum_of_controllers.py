@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import attrs
 import pytest
@@ -57,7 +58,7 @@ class RunningQuorum:
 
     world: World
     nursery: trio.Nursery
-    snapshot_bytes: int
+    config_of: Callable[[int], BrokerConfig]
     running: dict[int, Controller] = attrs.field(factory=dict)
     scopes: dict[int, trio.CancelScope] = attrs.field(factory=dict)
     on_end: dict[int, Callable[[BaseException], object]] = attrs.field(factory=dict)
@@ -65,7 +66,7 @@ class RunningQuorum:
     async def start(self, node_id: int) -> Controller:
         name = name_of(node_id)
         controller = Controller(
-            config=config_of(node_id, snapshot_bytes=self.snapshot_bytes),
+            config=self.config_of(node_id),
             seams=self.world.node(name),
             sink=self.world.sink(name),
             on_bug=fail,
@@ -124,7 +125,7 @@ class RunningQuorum:
 @asynccontextmanager
 async def quorum(world: World, *, snapshot_bytes: int = 20 << 20) -> AsyncIterator[RunningQuorum]:
     async with trio.open_nursery() as nursery:
-        opened = RunningQuorum(world, nursery, snapshot_bytes)
+        opened = RunningQuorum(world, nursery, partial(config_of, snapshot_bytes=snapshot_bytes))
         for each in IDS:
             await opened.start(each)
         try:

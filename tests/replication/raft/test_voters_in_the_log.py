@@ -1,0 +1,155 @@
+"""Voters that stand in the log: controllers are added and removed while the quorum works (KIP-853)."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from replication.config import BrokerConfig, ListenerConfig
+from replication.config.listeners import HostPort
+from replication.controller.controller import Controller
+from replication.errors import ErrorCode
+from replication.metadata.rules.checkpoint import SnapshotVoters
+from replication.metadata.rules.image import MetadataImage
+from replication.metadata.rules.records import METADATA_PARTITION
+from replication.metadata.snapshots import Snapshots
+from replication.raft.rules.types import Endpoints, ListenerAddress, ReplicaKey
+from replication.raft.rules.voters import VoterNode, VoterSet
+from replication.wire.add_raft_voter import AddRaftVoterRequest
+from replication.wire.control_records import KRaftVersionFeature, VoterEndpoint
+from replication.wire.remove_raft_voter import RemoveRaftVoterRequest
+from scenarios.world.world import World
+from storage.checkpoint import MetaProperties, uuid_text, write_meta_properties
+from storage.filesystem import make_lasting_directory
+from tests.replication.broker.clients import Client
+from tests.replication.broker.stage import played
+from tests.replication.raft.test_quorum_of_controllers import RunningQuorum, create, join, name_of
+
+IDS = (3001, 3002, 3003)
+
+
+def directory_id(node_id: int) -> bytes:
+    return node_id.to_bytes(16, "big")
+
+
+def node(node_id: int) -> VoterNode:
+    return VoterNode(
+        ReplicaKey(node_id, directory_id(node_id)),
+        Endpoints((ListenerAddress("CONTROLLER", name_of(node_id), 9093),)),
+        KRaftVersionFeature(min_supported_version=0, max_supported_version=1),
+    )
+
+
+def config_of(node_id: int) -> BrokerConfig:
+    return BrokerConfig(
+        node_id=node_id,
+        process_roles=("controller",),
+        listeners=(ListenerConfig("CONTROLLER", name_of(node_id), 9093),),
+        controller_listener_names=("CONTROLLER",),
+        controller_quorum_bootstrap_servers=tuple(HostPort(name_of(each), 9093) for each in IDS),
+        log_dirs=("/controller",),
+        log_index_size_max_bytes=4096,
+    )
+
+
+def format_directory(world: World, node_id: int, voters: VoterSet) -> None:
+    """Write what `storage format` writes for a quorum whose voters stand in the log."""
+    file_system = world.node(name_of(node_id)).file_system
+    make_lasting_directory(file_system, "/controller")
+    owner = MetaProperties(
+        cluster_id="a-quorum", node_id=node_id, directory_id=uuid_text(directory_id(node_id))
+    )
+    write_meta_properties(file_system, "/controller", owner)
+    log_directory = f"/controller/{METADATA_PARTITION}"
+    make_lasting_directory(file_system, log_directory)
+    stated = SnapshotVoters(kraft_version=1, voters=voters.to_record() if voters.nodes else None)
+    Snapshots(file_system, log_directory).write(
+        MetadataImage(leader_epoch=0), wall_ms=0, last_timestamp_ms=0, voters=stated
+    )
+
+
+@asynccontextmanager
+async def standalone(world: World) -> AsyncIterator[RunningQuorum]:
+    """One voter, and two controllers that only observe."""
+    async with trio.open_nursery() as nursery:
+        opened = RunningQuorum(world, nursery, config_of)
+        for each in IDS:
+            format_directory(world, each, VoterSet((node(IDS[0]),) if each == IDS[0] else ()))
+            await opened.start(each)
+        try:
+            yield opened
+        finally:
+            for each in list(opened.running):
+                opened.kill(each)
+            nursery.cancel_scope.cancel()
+
+
+async def add(leader: Controller, node_id: int) -> ErrorCode:
+    request = AddRaftVoterRequest(
+        cluster_id="a-quorum",
+        timeout_ms=5000,
+        voter_id=node_id,
+        voter_directory_id=directory_id(node_id),
+        listeners=[VoterEndpoint(name="CONTROLLER", host=name_of(node_id), port=9093)],
+    )
+    return ErrorCode.of((await leader.node.change_voters(request)).error_code)
+
+
+async def remove(leader: Controller, node_id: int) -> ErrorCode:
+    request = RemoveRaftVoterRequest(
+        cluster_id="a-quorum", voter_id=node_id, voter_directory_id=directory_id(node_id)
+    )
+    return ErrorCode.of((await leader.node.change_voters(request)).error_code)
+
+
+@pytest.mark.conformance("KR-209")
+@played
+async def test_observers_become_voters_and_one_of_them_leads(world: World) -> None:
+    async with standalone(world) as three:
+        leader = await three.leader()
+        assert leader.config.node_id == IDS[0]
+        assert leader.node.quorum.is_only_voter
+        await join(leader)
+        assert await create(leader, "before") is ErrorCode.NONE
+        await three.until_equal()
+        for each in IDS[1:]:
+            assert await add(leader, each) is ErrorCode.NONE
+        assert leader.node.quorum.voters.ids == set(IDS)
+        assert await add(leader, IDS[1]) is ErrorCode.DUPLICATE_VOTER
+        assert await create(leader, "after") is ErrorCode.NONE
+        three.kill(IDS[0])
+        second = await three.leader()
+        assert set(second.image.topics) == {"before", "after"}
+        assert await remove(second, IDS[0]) is ErrorCode.NONE
+        assert second.node.quorum.voters.ids == set(IDS[1:])
+        assert await create(second, "later") is ErrorCode.NONE
+
+
+@played
+async def test_the_voters_are_kept_in_the_snapshot(world: World) -> None:
+    async with standalone(world) as three:
+        leader = await three.leader()
+        await join(leader)
+        assert await create(leader, "before") is ErrorCode.NONE
+        await three.until_equal()
+        assert await add(leader, IDS[1]) is ErrorCode.NONE
+        await leader.log.take_snapshot()
+        assert leader.log.snapshot is not None
+        assert leader.log.snapshot.voters.kraft_version == 1
+        three.kill(IDS[0])
+        back = await three.start(IDS[0])
+        assert back.node.quorum.voters.ids == set(IDS[:2])
+        assert await create(await three.leader(), "t") is ErrorCode.NONE
+
+
+@played
+async def test_over_the_wire_a_standby_refuses_to_change_the_voters(world: World) -> None:
+    async with standalone(world) as three:
+        await three.leader()
+        client = Client(world.node("client"))
+        request = RemoveRaftVoterRequest(
+            cluster_id="a-quorum", voter_id=IDS[0], voter_directory_id=directory_id(IDS[0])
+        )
+        answer = await client.ask(f"{name_of(IDS[1])}:9093", request)
+        assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
