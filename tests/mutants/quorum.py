@@ -11,6 +11,9 @@ ANSWERS = "replication.raft.rules.answers"
 STATES = "replication.raft.rules.states"
 LOG_VIEW = "replication.raft.rules.log_view"
 LEADER = "replication.raft.rules.leader"
+MEMBERSHIP = "replication.raft.rules.membership"
+TYPES = "replication.raft.rules.types"
+VOTERS = "replication.raft.rules.voters"
 
 QuorumMutant = partial(Mutant, simulator=QUORUM)
 
@@ -273,5 +276,76 @@ MUTANTS = (
         ),
         without_it="a follower takes what it does not have for committed",
         source="KafkaRaftClient.updateFollowerHighWatermark",
+    ),
+    # The voters.
+    QuorumMutant(
+        "a truncation takes a voter set back",
+        (
+            Edit(
+                VOTERS,
+                "            sets=self.sets.truncated(end_offset),",
+                "            sets=self.sets,",
+            ),
+        ),
+        without_it="a node counts votes among voters that no log names",
+        source="VoterSetHistory.truncateNewEntries",
+    ),
+    QuorumMutant(
+        "a voter set counts for its leader from its append on",
+        (
+            Edit(
+                STEP,
+                "            turn.take_progress(state.progress.among(voters))",
+                "            pass",
+            ),
+        ),
+        without_it="what the former voters have is called committed, the new ones may not have it",
+        source="LeaderState.updateLocalState, KIP-853",
+    ),
+    QuorumMutant(
+        "no change of the voters while another one is not committed",
+        (
+            Edit(
+                MEMBERSHIP,
+                "    if ground.pending is not None:",
+                "    if ground.pending is not None and needs_offset < 0:",
+            ),
+            Edit(
+                MEMBERSHIP,
+                "    elif needs_offset and not ground.is_committed:",
+                "    elif needs_offset and ground.is_committed < 0:",
+            ),
+        ),
+        without_it="two majorities that do not meet, one of before both changes and one of after",
+        source="KIP-853, AddVoterHandler.handleAddVoterRequest",
+    ),
+    QuorumMutant(
+        "a leader that is no voter any more resigns",
+        (
+            Edit(
+                MEMBERSHIP,
+                "        return self.is_committed and not self.voters.is_voter(self.progress.me)",
+                "        return False",
+            ),
+        ),
+        without_it="it leads on, and no voter that knows it would elect it",
+        source="RemoveVoterHandler.highWatermarkUpdated",
+        caught_by="tests/replication/raft/test_simulation.py"
+        "::test_a_leader_that_is_removed_hands_over",
+    ),
+    QuorumMutant(
+        "a voter with another disk is another voter",
+        (
+            Edit(
+                TYPES,
+                "        return self.id == replica.id and self.directory_id in {\n"
+                "            NO_DIRECTORY_ID,\n"
+                "            replica.directory_id,\n"
+                "        }",
+                "        return self.id == replica.id",
+            ),
+        ),
+        without_it="a node that has lost its disk counts for what it had on it, and votes again",
+        source="KIP-853, ReplicaKey",
     ),
 )

@@ -17,10 +17,12 @@ and what they say of leaders and high watermarks. A broken rule ends the run.
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import attrs
 
+from replication.raft.rules.types import ReplicaKey
+from replication.raft.rules.voters import VoterSet
 from tests.replication.raft.disk import Entry, NaiveLog
 
 
@@ -42,21 +44,21 @@ class Checkers:
     """The epoch in which each of them was first known to be committed."""
     leaders: dict[int, int] = attrs.field(factory=dict)
     """The leader of each epoch."""
-    votes: dict[tuple[int, int], int] = attrs.field(factory=dict)
+    votes: dict[tuple[ReplicaKey, int], ReplicaKey] = attrs.field(factory=dict)
     """The candidate that a node, the first of the key, voted for in an epoch."""
-    epochs: dict[int, int] = attrs.field(factory=dict)
+    epochs: dict[ReplicaKey, int] = attrs.field(factory=dict)
     """The highest epoch that each node has sent."""
     elections: int = 0
     truncations: int = 0
     snapshots: int = 0
     voter_changes: int = 0
 
-    def sent(self, node: int, epoch: int) -> None:
+    def sent(self, node: ReplicaKey, epoch: int) -> None:
         known = self.epochs.get(node, 0)
         require(epoch >= known, "epochs never go back", node, "sent", epoch, "after", known)
         self.epochs[node] = epoch
 
-    def voted(self, node: int, epoch: int, candidate: int) -> None:
+    def voted(self, node: ReplicaKey, epoch: int, candidate: ReplicaKey) -> None:
         known = self.votes.setdefault((node, epoch), candidate)
         require(
             known == candidate, "one vote in an epoch", node, "in", epoch, "for", known, candidate
@@ -90,8 +92,8 @@ class Checkers:
         leader: int,
         epoch: int,
         offset: int,
-        voters: Iterable[int],
-        disks: Mapping[int, list[NaiveLog]],
+        voters: VoterSet,
+        disks: Mapping[ReplicaKey, list[NaiveLog]],
     ) -> None:
         """Look for what the leader commits in every version that a kill may leave of a log."""
         last = self.committed[offset - 1].epoch
@@ -101,16 +103,15 @@ class Checkers:
             *(leader, "in", epoch, "commits", offset, "by one of", last),
         )
         wanted = tuple(self.committed[:offset])
-        ids = list(voters)
         having = [
-            each
-            for each in ids
-            if all(version.entries[:offset] == wanted for version in disks.get(each, [NaiveLog()]))
+            node.key.id
+            for node in voters.nodes
+            if all(version.entries[:offset] == wanted for version in disks[node.key])
         ]
         require(
-            2 * len(having) > len(ids),
+            len(having) >= voters.majority,
             "what is committed is on a majority of disks",
-            *(leader, "commits", offset, "which", having, "of", ids, "have synced"),
+            *(leader, "commits", offset, "which", having, "of", sorted(voters.ids), "have synced"),
         )
 
     def truncates(self, node: int, log: NaiveLog, end: int, high_watermark: int) -> None:
@@ -134,20 +135,17 @@ class Checkers:
         same = list(snapshot.entries) == self.committed[: snapshot.start]
         require(same, "a snapshot is what was committed", node, "loads", snapshot.start)
 
-    def disagrees(self, node: int, sentence: str) -> None:
-        require(False, "no node says what cannot be true", node, "heard:", sentence)
-
-    def changes_voters(self, before: Iterable[int], after: Iterable[int]) -> None:
+    def changes_voters(self, before: VoterSet, after: VoterSet) -> None:
         self.voter_changes += 1
-        old, new = frozenset(before), frozenset(after)
+        old, new = before.keys, after.keys
         require(
             not any(one.isdisjoint(other) for one in majorities(old) for other in majorities(new)),
             "majorities of two voter sets meet",
-            *(sorted(old), sorted(new)),
+            *(sorted(before.ids), sorted(after.ids)),
         )
 
 
-def majorities(voters: frozenset[int]) -> list[frozenset[int]]:
+def majorities(voters: frozenset[ReplicaKey]) -> list[frozenset[ReplicaKey]]:
     """Return the smallest majorities of a voter set."""
     return [
         frozenset(each) for each in itertools.combinations(sorted(voters), len(voters) // 2 + 1)

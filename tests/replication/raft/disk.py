@@ -15,11 +15,13 @@ from typing import Generic, TypeVar
 import attrs
 
 from replication.raft.rules.log_view import LogView
-from replication.raft.rules.voters import VoterSet
+from replication.raft.rules.voters import VoterSetHistory
+from replication.wire.control_records import KRaftVersionRecord, VotersRecord
 from storage.checkpoint import EpochEntry
 from storage.types import OffsetAndEpoch
 
 Version = TypeVar("Version")
+Record = TypeVar("Record", KRaftVersionRecord, VotersRecord)
 
 
 @attrs.frozen
@@ -66,11 +68,20 @@ class NaiveLog:
         """The end of the snapshot, and the epoch of its last entry."""
         return OffsetAndEpoch(self.start, self.entries[self.start - 1].epoch)
 
-    @property
-    def voters(self) -> VoterSet | None:
-        """The last voter set that was written; None where none was."""
-        sets = (each.value for each in reversed(self.entries) if isinstance(each.value, VoterSet))
-        return next(sets, None)
+    def history(self, before: VoterSetHistory) -> VoterSetHistory:
+        """Return the voters that this log names, of which `before` knows those in no log."""
+        snapshot, found = NaiveLog(self.entries[: self.start]), before
+        for record in (snapshot.newest(KRaftVersionRecord), snapshot.newest(VotersRecord)):
+            if record is not None:
+                found = found.after(record, self.start - 1)
+        for offset, entry in enumerate(self.entries[self.start :], self.start):
+            if isinstance(entry.value, KRaftVersionRecord | VotersRecord):
+                found = found.after(entry.value, offset)
+        return found
+
+    def newest(self, kind: type[Record]) -> Record | None:
+        """Return the last record of this kind, None if there is none."""
+        return next((e.value for e in reversed(self.entries) if isinstance(e.value, kind)), None)
 
     def with_entries(self, *entries: Entry) -> "NaiveLog":
         return attrs.evolve(self, entries=self.entries + entries)

@@ -9,6 +9,7 @@ from random import Random
 
 import attrs
 
+from replication.raft.rules.messages import AddVoterReceived, RemoveVoterReceived
 from tests.replication.raft.world import World
 
 Fault = Callable[[World, Random], str]
@@ -119,8 +120,9 @@ def append(world: World, chance: Random) -> str:
 
 
 def snapshot(world: World, chance: Random) -> str:
-    node = chance.choice(world.ids)
-    return f"snapshot on {node}" if world.take_snapshot(node, chance) else ""
+    nodes = world.ids if chance.random() < 0.5 else [chance.choice(world.ids)]
+    taken = [node for node in nodes if world.take_snapshot(node, chance)]
+    return f"snapshot on {taken}" if taken else ""
 
 
 def resign(world: World, chance: Random) -> str:
@@ -129,6 +131,46 @@ def resign(world: World, chance: Random) -> str:
         return ""
     world.resign(leader)
     return f"ask {leader} to resign"
+
+
+def add_voter(world: World, chance: Random) -> str:
+    """Ask for a new voter, or for one in the place of a voter whose disk was lost."""
+    if not world.shape.is_dynamic or world.leader() is None:
+        return ""
+    process = world.processes[chance.choice(sorted(world.processes))]
+    voters = world.leaders()[0].voters
+    after = voters.with_voter(process.quorum.node)
+    if after is None or not world.has_majority(after):
+        return ""
+    world.asks(AddVoterReceived(voter=process.me, endpoints=process.quorum.endpoints))
+    return f"add the voter {process.me.id}"
+
+
+def remove_voter(world: World, chance: Random) -> str:
+    """Ask for one voter less, if the others are a majority without it (docs/found.md, open)."""
+    if not world.shape.is_dynamic or world.leader() is None:
+        return ""
+    voters = world.leaders()[0].voters
+    voter = chance.choice(voters.nodes).key
+    after = voters.without_voter(voter)
+    if after is None or not world.has_majority(after) or not world.can_spare(voter.id):
+        return ""
+    world.asks(RemoveVoterReceived(voter=voter))
+    return f"remove the voter {voter.id}"
+
+
+def replace_disk(world: World, chance: Random) -> str:
+    """Lose the disk of a node without which every voter set still has a majority."""
+    node = chance.choice(world.ids)
+    directory_id = bytes([node, 1]) * 8
+    is_new = world.around.disks[node].directory_id != directory_id
+    spared = all(world.has_majority(each, without=node) for each in world.voter_sets())
+    if not (world.shape.is_dynamic and is_new and spared):
+        return ""
+    world.kill(node)
+    world.replace_disk(node, directory_id)
+    world.start(node)
+    return f"replace the disk of {node}"
 
 
 @attrs.frozen
@@ -154,6 +196,9 @@ FAULTS = (
     FaultKind(split, 1),
     FaultKind(snapshot, 2),
     FaultKind(resign, 0.5),
+    FaultKind(add_voter, 3),
+    FaultKind(remove_voter, 2),
+    FaultKind(replace_disk, 0.5),
 )
 
 

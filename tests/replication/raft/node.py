@@ -21,6 +21,9 @@ from replication.errors import ErrorCode
 from replication.raft.rules.log_view import BelowStart, Diverging, LogView, ReadOn
 from replication.raft.rules.messages import (
     Answered,
+    AppendVoters,
+    AskLeader,
+    AskLevels,
     BeginCall,
     BeginReceived,
     Disagreement,
@@ -33,15 +36,18 @@ from replication.raft.rules.messages import (
     FetchReceived,
     HighWatermark,
     Lead,
+    LevelsAnswered,
     LogChanged,
     Persist,
     Reply,
+    ReportAnswered,
     Send,
     StopFetching,
     StopLeading,
     TakeFetched,
     TimerExpired,
     Unanswered,
+    UpdateVoterReceived,
     VoteCall,
     VoteReceived,
     VotersChanged,
@@ -50,7 +56,8 @@ from replication.raft.rules.quorum import Quorum, QuorumSettings
 from replication.raft.rules.states import Leading
 from replication.raft.rules.step import start, step
 from replication.raft.rules.types import ElectionState, ReplicaKey
-from replication.raft.rules.voters import VoterSet
+from replication.raft.rules.voters import SUPPORTED, VoterSet, VoterSetHistory
+from replication.wire.control_records import KRaftVersionRecord, VotersRecord
 from storage.types import OffsetAndEpoch
 from tests.replication.raft.checkers import Checkers, require
 from tests.replication.raft.disk import Entry, NaiveLog, UnsyncedDisk, flushed_end
@@ -109,10 +116,13 @@ class Surroundings:
     checkers: Checkers
     sync_ms: int
     jitter_ms: int
-    static_voters: VoterSet
+    first_voters: VoterSetHistory
+    """The voters before any are in a log: of the configuration, or of a bootstrap snapshot."""
     processes: dict[int, "Process"] = attrs.field(factory=dict)
     """The running nodes by id."""
     disks: dict[int, "NodeDisk"] = attrs.field(factory=dict)
+    logs: dict[ReplicaKey, UnsyncedDisk[NaiveLog]] = attrs.field(factory=dict)
+    """The logs of all replicas there ever were, those of lost disks included."""
 
 
 @attrs.define
@@ -132,6 +142,7 @@ class Process:
     around: Surroundings
     disk: NodeDisk
     quorum: Quorum
+    history: VoterSetHistory
     high_watermark: int = 0
     paused_until_ms: int = 0
     is_alive: bool = True
@@ -242,7 +253,7 @@ class Process:
         self._carry_out(item, effects)
         self.work()
 
-    def _do(self, effect: Effect, item: Item) -> None:
+    def _do(self, effect: Effect, item: Item) -> None:  # noqa: PLR0912 (one for each effect)
         match effect:
             case Send():
                 self._send(effect)
@@ -264,10 +275,25 @@ class Process:
                 self._take_fetched(item.brought)
             case HighWatermark():
                 self._know_committed(effect.offset)
+            case AppendVoters():
+                self._append_voters(effect)
+            case AskLevels():
+                self._ask_levels(effect)
+            case AskLeader():
+                self._ask_leader(effect)
             case Disagreement():
-                self.around.checkers.disagrees(self.me.id, effect.sentence)
+                self._disagree(effect.sentence)
             case _:
                 pass
+
+    def _disagree(self, sentence: str) -> None:
+        """Judge what cannot be true: the others may speak of what this node was, with another disk."""
+        lives = [key for key in self.around.logs if key.id == self.me.id]
+        require(
+            len(lives) > 1,
+            "no node hears what cannot be true",
+            *(self.me.id, "heard:", sentence),
+        )
 
     def _set_alarm(self) -> None:
         due = self.quorum.deadline_ms
@@ -316,11 +342,11 @@ class Process:
 
     def _send(self, sent: Send) -> None:
         event: Event
-        self.around.checkers.sent(self.me.id, sent.call.leader_epoch)
+        self.around.checkers.sent(self.me, sent.call.leader_epoch)
         match sent.call:
             case VoteCall() as call:
                 if not call.pre_vote:
-                    self.around.checkers.voted(self.me.id, call.leader_epoch, self.me.id)
+                    self.around.checkers.voted(self.me, call.leader_epoch, self.me)
                 event = VoteReceived(candidate=self.me, call=call, voter=sent.to)
             case BeginCall() as call:
                 event = BeginReceived(
@@ -341,10 +367,10 @@ class Process:
 
     def _reply(self, reply: Reply, item: Item) -> None:
         checkers = self.around.checkers
-        checkers.sent(self.me.id, reply.leader_epoch)
+        checkers.sent(self.me, reply.leader_epoch)
         match item.event:
             case VoteReceived() as vote if reply.vote_granted and not vote.call.pre_vote:
-                checkers.voted(self.me.id, vote.call.leader_epoch, vote.candidate.id)
+                checkers.voted(self.me, vote.call.leader_epoch, vote.candidate)
             case _:
                 pass
         if item.answering is None:
@@ -366,21 +392,67 @@ class Process:
             "an epoch starts at the end of the log",
             *(self.me.id, effect),
         )
-        self.append([LeaderChange(self.me.id)])
+        values: list[object] = [LeaderChange(self.me.id)]
+        if effect.new_voters is not None:
+            values.append(KRaftVersionRecord(version=0, kraft_version=effect.kraft_version))
+            values.append(effect.new_voters.to_record())
+        self.append(values)
 
     def append(self, values: Sequence[object]) -> None:
         """Append entries in the epoch of this leader; they are synced some time later."""
         epoch = self.quorum.leader_epoch
-        self._write(self.log.with_entries(*(Entry(epoch, value) for value in values)))
+        self._extend(*(Entry(epoch, value) for value in values))
         self._sync(self.disk.log, lambda: self.happens(LogChanged()))
         self._release_fetches()
         self.happens(LogChanged())
 
-    def _write(self, log: NaiveLog) -> None:
-        before = self.log.voters
+    def _write(self, log: NaiveLog, history: VoterSetHistory) -> None:
         self.disk.log.write(log)
-        if log.voters != before:
-            self.happens(VotersChanged(log.voters or self.around.static_voters))
+        before, self.history = self.history, history
+        require(
+            history.voters == log.history(self.around.first_voters).voters,
+            "the voters are the newest of the log",
+            *(self.me.id, history.voters),
+        )
+        if (history.voters, history.voters_offset) != (before.voters, before.voters_offset):
+            changed = VotersChanged(history.voters, history.voters_offset, history.kraft_version)
+            self._inbox.appendleft(Item(changed))
+
+    def _extend(self, *entries: Entry) -> None:
+        history = self.history
+        for offset, entry in enumerate(entries, self.log.end):
+            if isinstance(entry.value, KRaftVersionRecord | VotersRecord):
+                history = history.after(entry.value, offset)
+        self._write(self.log.with_entries(*entries), history)
+
+    def _append_voters(self, effect: AppendVoters) -> None:
+        known = self.history
+        self.around.checkers.changes_voters(known.voters, effect.voters)
+        require(
+            known.voters_offset is None or known.voters_offset < self.high_watermark,
+            "one change of the voters at a time",
+            *(self.me.id, "changes those of", known.voters_offset),
+        )
+        self.append([effect.voters.to_record()])
+
+    def _ask_levels(self, effect: AskLevels) -> None:
+        """Ask a replica for its levels, which is not a matter of its rules: it answers if it runs."""
+        links, me, voter = self.around.links, self.me.id, effect.voter
+        known = LevelsAnswered(voter_id=voter.id, error=ErrorCode.NONE, supported=SUPPORTED)
+
+        def arrive() -> None:
+            asked = self.around.processes.get(voter.id)
+            if asked is not None and asked.me == voter:
+                links.carry(voter.id, me, lambda: self.happens(known))
+
+        links.carry(me, voter.id, arrive)
+
+    def _ask_leader(self, effect: AskLeader) -> None:
+        def then(answer: Answer | None) -> None:
+            if answer is not None and isinstance(effect.request, UpdateVoterReceived):
+                self.happens(ReportAnswered(answer.reply))
+
+        self._ask(effect.leader_id, Item(effect.request), then)
 
     def _filled(self, reply: Reply, item: Item) -> Answer:
         """Return the answer to a request, with what a fetch gets of the log."""
@@ -427,9 +499,9 @@ class Process:
         )
         self.high_watermark = offset
         if self.is_leader:
-            logs = {node: disk.log.versions for node, disk in around.disks.items()}
+            logs = {key: log.versions for key, log in around.logs.items()}
             epoch = self.quorum.leader_epoch
-            around.checkers.commits(self.me.id, epoch, offset, self.voters.ids, logs)
+            around.checkers.commits(self.me.id, epoch, offset, self.voters, logs)
         self._release_fetches()
 
     # --- following --------------------------------------------------------------------------
@@ -445,13 +517,13 @@ class Process:
             self._sync(self.disk.log, lambda: self._fetch_again(number))
             return
         peer = target.leader_id if self._alternative is None else self._alternative
-        others = sorted((self.around.static_voters.ids | self.voters.ids) - {self.me.id})
+        others = sorted((self.around.first_voters.voters.ids | self.voters.ids) - {self.me.id})
         if peer is None:
             peer = self.around.chance.choice(others) if others else None
         if peer is None or peer == self.me.id:
             self.later(REQUEST_TIMEOUT_MS, lambda: self._fetch_again(number))
             return
-        self.around.checkers.sent(self.me.id, target.leader_epoch)
+        self.around.checkers.sent(self.me, target.leader_epoch)
         log, wanted = self.log, self._wanted_snapshot
         item = Item(
             FetchReceived(
@@ -494,7 +566,7 @@ class Process:
         elif isinstance(reply.position, BelowStart):
             self._wanted_snapshot = reply.position.snapshot
         elif answer.entries:
-            self._write(self.log.with_entries(*answer.entries))
+            self._extend(*answer.entries)
         self._fetch_number += 1  # a fetch that is under way began from the log as it was
         number = self._fetch_number
 
@@ -510,8 +582,8 @@ class Process:
         local = log.view(log.end).end_of_epoch(end.leader_epoch)
         offset = min(local.offset, end.offset)
         self.around.checkers.truncates(self.me.id, log, offset, self.high_watermark)
-        self._write(log.truncated(offset))
+        self._write(log.truncated(offset), self.history.truncated(offset))
 
     def _load(self, snapshot: NaiveLog) -> None:
         self.around.checkers.loads(self.me.id, snapshot, self.high_watermark)
-        self._write(snapshot)
+        self._write(snapshot, snapshot.history(self.around.first_voters))

@@ -88,6 +88,7 @@ def shape_of(seed: int) -> Shape:
             duplicates=chance.choice((0, 0.05, 0.2)),
         ),
         sync_ms=chance.choice((0, 5, 5, 50, 200)),
+        is_dynamic=chance.random() < 0.5,
         jitter_ms=chance.choice((50, 300, 1000)),
     )
 
@@ -133,9 +134,14 @@ def make_progress(world: World, nodes: list[int]) -> None:
     def agree() -> bool:
         leader = processes[0].quorum.leader_id
         epoch = processes[0].quorum.leader_epoch
-        return leader in nodes and all(
-            (each.quorum.leader_id, each.quorum.leader_epoch) == (leader, epoch)
-            for each in processes
+        is_voter = leader in processes[0].voters.ids
+        return (
+            is_voter
+            and leader in nodes
+            and all(
+                (each.quorum.leader_id, each.quorum.leader_epoch) == (leader, epoch)
+                for each in processes
+            )
         )
 
     world.run_until(agree, PROGRESS_MS, "one leader for all")
@@ -153,9 +159,11 @@ def return_to_the_quorum(world: World, chance: Random) -> None:
     world.run(SETTINGS.fetch_timeout_ms)  # the leader may be a new one
     leader = world.leader()
     followers = [node for node in world.ids if node != leader]
-    if leader is None or world.shape.voters < 3:
+    if leader is None or not followers:
         return
     node = chance.choice(followers)
+    if not world.can_spare(node):
+        return
     epoch = world.processes[leader].quorum.leader_epoch
     world.say(f"isolate {node}, which does not lead")
     world.isolate(node)
@@ -174,7 +182,7 @@ def return_to_the_quorum(world: World, chance: Random) -> None:
 def leave_the_leader_alone(world: World) -> None:
     """Cut the leader off: it resigns, and the rest goes on without it."""
     leader = world.leader()
-    if leader is None or world.shape.voters < 3:
+    if leader is None or not world.can_spare(leader):
         return
     world.say(f"isolate {leader}, which leads")
     world.isolate(leader)

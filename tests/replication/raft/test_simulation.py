@@ -10,9 +10,11 @@ from random import Random
 import attrs
 import pytest
 
+from replication.raft.rules.messages import AddVoterReceived, RemoveVoterReceived
 from tests.deep import one_in
 from tests.replication.raft.checkers import Checkers, RuleBrokenError
 from tests.replication.raft.disk import Entry, NaiveLog, UnsyncedDisk, flushed_end
+from tests.replication.raft.quorums import voter_set
 from tests.replication.raft.runs import make_progress, make_whole, run_seed
 from tests.replication.raft.world import Shape, World
 
@@ -20,7 +22,7 @@ SEEDS = (1, 2)
 SOME = 7
 
 
-@pytest.mark.parametrize("seed", one_in(8, range(1, 201)))
+@pytest.mark.parametrize("seed", one_in(10, range(1, 201)))
 @pytest.mark.conformance("KR-307")
 @pytest.mark.conformance("KR-308")
 @pytest.mark.conformance("KR-309")
@@ -160,6 +162,40 @@ def test_a_node_that_the_log_has_left_behind_fetches_the_snapshot(seed: int) -> 
     assert world.processes[1].log.start > 0
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.conformance("KR-306")
+def test_a_voter_that_has_lost_its_disk_is_replaced(seed: int) -> None:
+    world = World(Shape(3, is_dynamic=True), f"replaced {seed}")
+    make_progress(world, world.ids)
+    lost = next(node for node in world.ids if node != world.leader())
+    former = world.processes[lost].me
+    world.kill(lost)
+    world.replace_disk(lost, bytes([9]) * 16)
+    world.start(lost)
+    make_progress(world, world.ids)
+    process = world.processes[lost]
+    assert process.me not in process.voters.keys
+    world.asks(RemoveVoterReceived(voter=former))
+    make_progress(world, world.ids)
+    world.asks(AddVoterReceived(voter=process.me, endpoints=process.quorum.endpoints))
+    make_progress(world, world.ids)
+    assert process.voters.is_voter(process.me)
+    assert world.checkers.voter_changes == 2
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.conformance("KR-315")
+def test_a_leader_that_is_removed_hands_over(seed: int) -> None:
+    world = World(Shape(3, is_dynamic=True), f"removed {seed}")
+    make_progress(world, world.ids)
+    leader = world.leader()
+    assert leader is not None
+    world.asks(RemoveVoterReceived(voter=world.processes[leader].me))
+    make_progress(world, world.ids)
+    assert world.leader() not in {None, leader}
+    assert world.processes[leader].voters.ids == set(world.ids) - {leader}
+
+
 # The parts of the simulator, where they decide what a run may find.
 
 
@@ -191,6 +227,6 @@ def test_a_truncation_that_is_not_synced_leaves_only_what_both_logs_have() -> No
 
 def test_majorities_of_sets_that_differ_by_one_voter_meet() -> None:
     checkers = Checkers()
-    checkers.changes_voters({1, 2, 3}, {1, 2, 3, 4})
+    checkers.changes_voters(voter_set(1, 2, 3), voter_set(1, 2, 3, 4))
     with pytest.raises(RuleBrokenError, match="majorities"):
-        checkers.changes_voters({1, 2, 3}, {2, 3, 4})
+        checkers.changes_voters(voter_set(1, 2, 3), voter_set(2, 3, 4))

@@ -5,9 +5,17 @@ from random import Random
 
 import attrs
 
-from replication.raft.rules.messages import ResignAsked
+from replication.raft.rules.messages import ResignAsked, VoterChangeAsked
 from replication.raft.rules.quorum import fresh
 from replication.raft.rules.types import ReplicaKey
+from replication.raft.rules.voters import (
+    BOOTSTRAP_OFFSET,
+    RECONFIGURABLE,
+    SUPPORTED,
+    LogHistory,
+    VoterSet,
+    VoterSetHistory,
+)
 from tests.replication.raft.checkers import Checkers, require
 from tests.replication.raft.disk import NaiveLog, UnsyncedDisk
 from tests.replication.raft.network import LinkQuality, Links, Schedule
@@ -27,8 +35,21 @@ class Shape:
     observers: int = 0
     quality: LinkQuality = GOOD
     sync_ms: int = 5
+    is_dynamic: bool = False
+    """Whether the voters are in the log, and can be changed (KIP-853)."""
     jitter_ms: int = SETTINGS.election_timeout_ms
     """The span of time in which nodes that lose their leader stand for election."""
+
+
+def first_voters(shape: Shape) -> VoterSetHistory:
+    voters = voter_set(*range(1, shape.voters + 1))
+    if not shape.is_dynamic:
+        return VoterSetHistory(static=voters)
+    named = VoterSet(tuple(attrs.evolve(each, kraft_versions=SUPPORTED) for each in voters.nodes))
+    return VoterSetHistory(
+        sets=LogHistory[VoterSet]().added(BOOTSTRAP_OFFSET, named),
+        versions=LogHistory[int]().added(BOOTSTRAP_OFFSET, RECONFIGURABLE),
+    )
 
 
 class World:
@@ -50,15 +71,11 @@ class World:
             self.checkers,
             shape.sync_ms,
             shape.jitter_ms,
-            voter_set(*self.ids[: shape.voters]),
+            first_voters(shape),
         )
         self._disk_chance = Random(f"{seed} disks")
         for node in self.ids:
-            self.around.disks[node] = NodeDisk(
-                key(node).directory_id,
-                UnsyncedDisk([None]),
-                UnsyncedDisk([NaiveLog()]),
-            )
+            self.replace_disk(node, key(node).directory_id)
             self.start(node)
 
     # --- nodes ------------------------------------------------------------------------------
@@ -75,15 +92,24 @@ class World:
             return
         disk = self.around.disks[node]
         me = ReplicaKey(node, disk.directory_id)
+        history = disk.log.read.history(self.around.first_voters)
         quorum = fresh(
             me,
             endpoints=endpoints(node),
             cluster_id=CLUSTER,
-            voters=disk.log.read.voters or self.around.static_voters,
+            voters=history.voters,
+            voters_offset=history.voters_offset,
+            kraft_version=history.kraft_version,
             settings=SETTINGS,
         )
-        self.processes[node] = process = Process(me, self.around, disk, quorum)
+        self.processes[node] = process = Process(me, self.around, disk, quorum, history)
         process.begin()
+
+    def replace_disk(self, node: int, directory_id: bytes) -> None:
+        """Give a node that is down an empty disk, with which it is another replica."""
+        log = UnsyncedDisk([NaiveLog()])
+        self.around.disks[node] = NodeDisk(directory_id, UnsyncedDisk([None]), log)
+        self.around.logs[ReplicaKey(node, directory_id)] = log
 
     def kill(self, node: int) -> None:
         """End a process; of each of its files a version is left that was not synced over."""
@@ -125,7 +151,33 @@ class World:
             return False
         end = chance.randint(process.log.start + 1, process.high_watermark)
         process.disk.log.write(attrs.evolve(process.log, start=end))
+        process.history = process.history.trimmed(end)
         return True
+
+    def can_spare(self, node: int) -> bool:
+        """Return whether the voters that the leader knows are a majority without this node."""
+        leaders = self.leaders()
+        return bool(leaders) and self.has_majority(leaders[0].voters, without=node)
+
+    def has_majority(self, voters: VoterSet, without: int | None = None) -> bool:
+        """Return whether enough of these voters still have their disks."""
+        disks = self.around.disks
+        whole = [
+            each
+            for each in voters.keys
+            if each.id != without and disks[each.id].directory_id == each.directory_id
+        ]
+        return len(whole) >= voters.majority
+
+    def voter_sets(self) -> list[VoterSet]:
+        """Return every voter set that some disk may still have as its newest."""
+        first = self.around.first_voters
+        versions = [each for disk in self.around.disks.values() for each in disk.log.versions]
+        return [version.history(first).voters for version in versions]
+
+    def asks(self, event: VoterChangeAsked) -> None:
+        """Let an operator ask the leader for another voter set."""
+        self.leaders()[0].happens(event)
 
     def resign(self, node: int) -> None:
         process = self.processes[node]
