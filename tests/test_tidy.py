@@ -52,20 +52,6 @@ EQUAL_BY_CHANCE = {
 DEFINED_AGAIN = {"COULD_NOT_COMPARE", "KEY", "LOOPBACK"}
 # Both have the name of Kafka's exception: one is of the log, and one is what a client raises.
 NAMED_ALIKE = {"OffsetOutOfRangeError", "RecordTooLargeError"}
-# Until the metadata log consists of these records, there are two of them.
-NAMED_ALIKE |= {
-    "BrokerRegistrationChangeRecord",
-    "ClientQuotaRecord",
-    "ConfigRecord",
-    "FeatureLevelRecord",
-    "PartitionChangeRecord",
-    "PartitionRecord",
-    "ProducerIdsRecord",
-    "RegisterBrokerRecord",
-    "RemoveTopicRecord",
-    "TopicRecord",
-    "UnregisterBrokerRecord",
-}
 
 
 def sources() -> list[Path]:

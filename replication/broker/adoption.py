@@ -20,21 +20,21 @@ import attrs
 from replication.broker.nodes import CONTROLLER_ID
 from replication.errors import UnderstudyError
 from replication.metadata.log import MetadataLog
-from replication.metadata.rules.image import MetadataImage, TopicImage
-from replication.metadata.rules.records import (
-    ClusterRecord,
-    ConfigRecord,
+from replication.metadata.rules.image import UNASSIGNED, MetadataImage, TopicImage
+from replication.metadata.rules.snapshot import config_records
+from replication.net.seams import Seams
+from replication.wire.control_records import LeaderChangeMessage
+from replication.wire.describe_configs import ConfigResourceType
+from replication.wire.metadata import NO_LEADER
+from replication.wire.metadata_records import (
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
-from replication.net.seams import Seams
-from replication.wire.control_records import LeaderChangeMessage
-from replication.wire.metadata import NO_LEADER
 from storage.checkpoint import MetaProperties
-from storage.types import NO_BROKER_EPOCH, LeaderEpoch, TopicId
+from storage.types import LeaderEpoch, TopicId
 
 
 class AdoptionError(UnderstudyError):
@@ -65,20 +65,19 @@ async def adopt(
     try:
         log.commit_everything()
         image = log.image
-        if image.cluster_id not in (None, cluster_id):
-            raise AdoptionError(f"{directory} belongs to cluster {image.cluster_id}")
+        if log.cluster_id not in (None, cluster_id):
+            raise AdoptionError(f"{directory} belongs to cluster {log.cluster_id}")
         news = list(_news(image, broker_id, topics))
         if image.next_producer_id < next_producer_id:
-            news.append(ProducerIdsRecord(broker_id, NO_BROKER_EPOCH, next_producer_id))
+            news.append(ProducerIdsRecord(broker_id=broker_id, next_producer_id=next_producer_id))
         if not news:
             return
-        begin: list[MetadataRecord] = [] if image.cluster_id else [ClusterRecord(cluster_id)]
+        await log.sign_directory(MetaProperties(cluster_id=cluster_id, node_id=CONTROLLER_ID))
         leads = LeaderChangeMessage(version=0, leader_id=CONTROLLER_ID)
         log.lead(image.leader_epoch + 1, [leads])
         log.commit_everything()
-        log.append([*begin, *news])
+        log.append(news)
         await log.flush()
-        await log.sign_directory(MetaProperties(cluster_id=cluster_id, node_id=CONTROLLER_ID))
     finally:
         log.close()
 
@@ -89,16 +88,19 @@ def _news(
     for topic in topics:
         known = image.topics.get(topic.name)
         if known is not None and known.topic_id != topic.topic_id:
-            yield RemoveTopicRecord(known.topic_id)
+            yield RemoveTopicRecord(topic_id=known.topic_id)
             known = None
         if known is None:
             known = TopicImage(topic.name, topic.topic_id)
-            yield TopicRecord(topic.name, topic.topic_id)
+            yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
         yield from _partitions(known, broker_id, topic)
-        for key in sorted(topic.configs.keys() | known.configs.keys()):
-            value = topic.configs.get(key)
-            if known.configs.get(key) != value:
-                yield ConfigRecord(topic.topic_id, key, value)
+        keys = topic.configs.keys() | known.configs.keys()
+        changed = {
+            key: topic.configs.get(key)
+            for key in keys
+            if known.configs.get(key) != topic.configs.get(key)
+        }
+        yield from config_records(ConfigResourceType.TOPIC, topic.name, changed)
 
 
 def _partitions(known: TopicImage, broker_id: int, topic: AdoptedTopic) -> Iterator[MetadataRecord]:
@@ -108,9 +110,10 @@ def _partitions(known: TopicImage, broker_id: int, topic: AdoptedTopic) -> Itera
             continue
         yield PartitionRecord(
             topic_id=topic.topic_id,
-            partition=number,
-            replicas=(broker_id,),
-            isr=(broker_id,),
+            partition_id=number,
+            replicas=[broker_id],
+            isr=[broker_id],
+            directories=[UNASSIGNED],
             leader=NO_LEADER,
             leader_epoch=epoch,
             partition_epoch=0 if before is None else before.partition_epoch + 1,

@@ -47,7 +47,7 @@ from replication.metadata.cache import MetadataCache
 from replication.metadata.follower import MetadataFollower, metadata_fetcher
 from replication.metadata.log import MetadataLog
 from replication.metadata.rules.image import MetadataDelta, MetadataImage, delta_between
-from replication.metadata.rules.records import METADATA_PARTITION, METADATA_TOPIC_ID, Endpoint
+from replication.metadata.rules.records import METADATA_PARTITION, METADATA_TOPIC_ID
 from replication.metadata.snapshots import SnapshotDue
 from replication.metrics import MetricsRegistry
 from replication.net.controller_channel import ControllerChannel, Controllers
@@ -62,6 +62,7 @@ from replication.server.server import Server
 from replication.steps import STEP
 from replication.transactions.coordinator import TransactionCoordinator
 from replication.transactions.markers import PeerChannels
+from replication.wire.broker_registration import Endpoint
 from storage.config import LogConfig
 from storage.errors import KafkaStorageError, StorageError
 from storage.manager.log_manager import LogManager
@@ -249,10 +250,10 @@ class Broker:
         self.lifecycle = self._lifecycle(logs)
         await self.lifecycle.register(previous_broker_epoch=logs.previous_broker_epoch)
         epoch = self.lifecycle.broker_epoch
-        image = await followed.wait_for(lambda image: image.offset >= epoch)
+        await followed.wait_for(lambda image: image.offset >= epoch)
         if logs.cluster_id is None:
-            assert image.cluster_id is not None, "the first record of the metadata names it"
-            await self.seams.offload(partial(logs.join_cluster, image.cluster_id))
+            cluster_id = await self.lifecycle.find_cluster()
+            await self.seams.offload(partial(logs.join_cluster, cluster_id))
         alter_partition = AlterPartitionManager(
             broker_id=self.broker_id,
             broker_epoch=self._broker_epoch,

@@ -29,18 +29,17 @@ import attrs
 import trio
 
 from replication.errors import ErrorCode, PeerUnavailableError, UnderstudyError
-from replication.metadata.rules.records import Endpoint
 from replication.net.controller_channel import ControllerCalls
 from replication.net.seams import NodeClock
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from replication.wire.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
-    RegisteredListener,
+    Endpoint,
 )
+from replication.wire.describe_cluster import CONTROLLERS, DescribeClusterRequest
 from storage.types import NO_BROKER_EPOCH, Offset
 
-PLAINTEXT = 0  # SecurityProtocol's id
 RETRY_SECONDS = 0.1
 SHUTDOWN_RETRY_SECONDS = 0.05
 HURRIED_INTERVALS = 2  # of heartbeats, at the beginning of a shutdown
@@ -143,6 +142,20 @@ class BrokerLifecycle:
         return RegistrationRefusedError(
             f"broker {self.broker_id} was refused for {patience}: {refusal.name}"
         )
+
+    async def find_cluster(self) -> str:
+        """Return the id of the controller's cluster, which a new broker joins (KIP-919)."""
+        while True:
+            try:
+                answer = await self.channel.call(
+                    DescribeClusterRequest(endpoint_type=CONTROLLERS),
+                    timeout_ms=self.session_timeout_ms,
+                )
+            except PeerUnavailableError:
+                await self.clock.sleep(RETRY_SECONDS)
+                continue
+            cluster_id: str = answer.cluster_id
+            return cluster_id
 
     async def run(self) -> None:
         """Send heartbeats until cancelled or shut down; start it once the registration is
@@ -251,12 +264,7 @@ class BrokerLifecycle:
             broker_id=self.broker_id,
             cluster_id=self.cluster_id,
             incarnation_id=self.incarnation_id,
-            listeners=[
-                RegisteredListener(
-                    name=end.name, host=end.host, port=end.port, security_protocol=PLAINTEXT
-                )
-                for end in self.endpoints
-            ],
+            listeners=list(self.endpoints),
             rack=self.rack,
             log_dirs=list(self.log_dirs),
             previous_broker_epoch=previous_broker_epoch,

@@ -23,7 +23,7 @@ from replication.groups.rules.consumer_group.membership import (
 from replication.leader.rules.fetch_session.cache import FetchSessionCache
 from replication.leader.rules.fetch_session.context import FetchManager
 from replication.metadata.cache import MetadataCache
-from replication.metadata.rules.image import FEATURES
+from replication.metadata.rules.levels import FEATURES
 from replication.metrics import MetricsRegistry
 from replication.net.controller_channel import ControllerCalls
 from replication.net.idle import idle_limit_seconds
@@ -294,7 +294,7 @@ class Wiring:
         sessions.register(self.metrics)
         node = BrokerNode(
             broker_id=config.node_id,
-            cluster_id=metadata.image.cluster_id or "",
+            cluster_id=logs.cluster_id or "",
             config=config,
             clock=self.seams.clock,
             offload=self.seams.offload,

@@ -257,6 +257,14 @@ class Cluster:
     # What it knows.
 
     @property
+    def cluster_id(self) -> str | None:
+        """The id of the cluster, as a running node knows it; None where none does."""
+        known = [broker.logs.cluster_id for broker in self.brokers.values()]
+        if self.controller is not None and self.controller.port:
+            known.append(self.controller.cluster_id)
+        return next(filter(None, known), None)
+
+    @property
     def image(self) -> MetadataImage:
         """The newest metadata that any running node has."""
         images = [broker.metadata.image for broker in self.brokers.values()]

@@ -70,12 +70,7 @@ from replication.events import Event, EventSink, LogDirectoryFailed, ignore
 from replication.faults.node_faults import FaultGate, Faults
 from replication.metadata.log import MetadataLog
 from replication.metadata.rules.image import MetadataImage, TopicImage
-from replication.metadata.rules.records import (
-    MAX_RECORDS,
-    BrokerRegistrationChangeRecord,
-    ClusterRecord,
-    MetadataRecord,
-)
+from replication.metadata.rules.records import MAX_RECORDS
 from replication.metrics import MetricsRegistry
 from replication.net.idle import idle_limit_seconds
 from replication.net.pace import in_steps
@@ -102,7 +97,7 @@ from replication.server.limits import (
 from replication.server.request_metrics import RequestMetrics
 from replication.server.server import AdvertisedFeatures, Handler, RequestContext, Server
 from replication.steps import STEP, Steps
-from replication.wire.api_versions import KRAFT_VERSION
+from replication.wire.api_versions import KRAFT_VERSION, METADATA_VERSION
 from replication.wire.apis import ApiKey, api_of
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from replication.wire.broker_registration import (
@@ -111,6 +106,11 @@ from replication.wire.broker_registration import (
 )
 from replication.wire.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from replication.wire.fetch import FetchRequest, FetchResponse
+from replication.wire.metadata_records import (
+    AbortTransactionRecord,
+    BrokerRegistrationChangeRecord,
+    MetadataRecord,
+)
 from replication.wire.refusals import refused_whole_in_steps
 from storage.checkpoint import MetaProperties, read_meta_properties, uuid_bytes, uuid_text
 from storage.errors import (
@@ -375,6 +375,7 @@ class Controller:
             ApiKey.ALTER_PARTITION: decided_by(partial(alter_partition, rules_of=rules_of)),
             ApiKey.ALLOCATE_PRODUCER_IDS: decided_by(allocate_producer_ids),
             ApiKey.ASSIGN_REPLICAS_TO_DIRS: decided_by(partial(assign_replicas, rules_of=rules_of)),
+            ApiKey.DESCRIBE_CLUSTER: read_by(log_service.describe_cluster),
             ApiKey.FETCH: of(self.fetch),
             ApiKey.FETCH_SNAPSHOT: read_by(log_service.fetch_snapshot),
             ApiKey.LIST_OFFSETS: read_by(log_service.list_offsets),
@@ -424,6 +425,7 @@ class Controller:
             return register(
                 image,
                 request,
+                cluster_id=self.cluster_id,
                 sessions=self.sessions,
                 rules_of=self._election_rules,
                 now_ms=now_ms,
@@ -608,11 +610,10 @@ class Controller:
         """Write the first records of this leader epoch, and elect leaders where there are none."""
         async with self.node.appending:
             records: list[MetadataRecord] = []
-            if self.image.cluster_id is None:
-                records.append(ClusterRecord(self.node.cluster_id))
-                salts = iter(partial(self.seams.chance.randbytes, SALT_BYTES), b"")
-                records += first_credentials(self.config.understudy_add_scram, salts)
-                records += first_levels(self.config)
+            if self.image.open_transaction is not None:
+                records.append(AbortTransactionRecord(reason="another controller had begun it"))
+            if METADATA_VERSION not in self.image.feature_levels:
+                records += self._first_records()
             begun = self.image.apply_all(
                 records, offset=self.image.offset, leader_epoch=leader_epoch
             )
@@ -623,6 +624,14 @@ class Controller:
         self.sessions = BrokerSessions(self.config.broker_session_timeout_ms)
         self.sessions.restart(self.image, self.seams.clock.now_ms())
         self._leading_epoch = leader_epoch
+
+    def _first_records(self) -> list[MetadataRecord]:
+        """Return the levels of features and the users that a new log begins with."""
+        records = list(first_levels(self.config))
+        if not self.image.topics:  # else they were adopted
+            salts = iter(partial(self.seams.chance.randbytes, SALT_BYTES), b"")
+            records += first_credentials(self.config.understudy_add_scram, salts)
+        return records
 
     async def _report_committed(self) -> None:
         """Emit the events of what is committed by now."""

@@ -18,11 +18,7 @@ from functools import partial
 import attrs
 
 from replication.metadata.rules.image import MetadataImage
-from replication.metadata.rules.records import (
-    LeaderRecoveryState,
-    MetadataRecord,
-    PartitionChangeRecord,
-)
+from replication.metadata.rules.records import LeaderRecoveryState
 from replication.metrics import Histogram, Meter, MetricName, MetricsRegistry
 from replication.raft.node import RaftNode
 from replication.raft.rules.quorum import Quorum
@@ -35,6 +31,11 @@ from replication.raft.rules.states import (
     Unattached,
 )
 from replication.wire.metadata import NO_LEADER
+from replication.wire.metadata_records import (
+    NO_LEADER_CHANGE,
+    MetadataRecord,
+    PartitionChangeRecord,
+)
 from storage.types import NO_OFFSET, Offset
 
 
@@ -88,10 +89,10 @@ class ControllerMetrics:
 
     def appended(self, records: Iterable[MetadataRecord], *, end: Offset) -> None:
         changes = [each for each in records if isinstance(each, PartitionChangeRecord)]
-        elected = [each for each in changes if each.leader not in (None, NO_LEADER)]
+        elected = [each for each in changes if each.leader not in (NO_LEADER_CHANGE, NO_LEADER)]
         if elected:
             recovering = LeaderRecoveryState.RECOVERING
-            unclean = sum(each.leader_recovery_state is recovering for each in elected)
+            unclean = sum(each.leader_recovery_state == recovering for each in elected)
             self._unsynced.append(_Elections(end, self.now(), len(elected), unclean))
 
     def synced(self, end: Offset) -> None:

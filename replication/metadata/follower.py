@@ -1,8 +1,8 @@
 """A broker's copy of the metadata log, which follows the active controller's.
 
-    controller   __understudy_metadata-0   [0 ............ high watermark]
+    controller   __cluster_metadata-0   [0 ............ high watermark]
                       │ Fetch, as an observer: it does not move the high watermark
-    this broker  __understudy_metadata-0   [0 ...... applied ... log end]
+    this broker  __cluster_metadata-0   [0 ...... applied ... log end]
                                                         └─> MetadataImage
 
 The log is replicated by the fetcher that replicates data, into a log like any other, so a

@@ -39,7 +39,7 @@ from replication.metadata.rules.image import MetadataImage, apply_batches
 from replication.metadata.rules.records import (
     METADATA_PARTITION,
     METADATA_TOPIC_ID,
-    MetadataRecord,
+    as_written,
     batch_of,
 )
 from replication.metadata.snapshots import (
@@ -62,6 +62,7 @@ from replication.wire.control_records import (
     control_batch_of,
     decode_message,
 )
+from replication.wire.metadata_records import MetadataRecord
 from storage.batch.record_batch import walk
 from storage.batch.records import decode_batch
 from storage.checkpoint import MetaProperties, read_meta_properties, write_meta_properties
@@ -71,8 +72,8 @@ from storage.filesystem import FileSystem, Lock, make_lasting_directory
 from storage.log.append import LogAppendInfo
 from storage.log.local_log import LogHooks
 from storage.log.log import Log
-from storage.manager.log_directory import LOCK
-from storage.types import LeaderEpoch, Offset, OffsetAndEpoch
+from storage.manager.log_directory import FORMER_METADATA_TOPIC, LOCK, former_metadata
+from storage.types import LeaderEpoch, Offset, OffsetAndEpoch, TopicPartition
 
 # A decision is one batch, however many partitions it is about.
 _LOG_CONFIG = LogConfig(max_message_bytes=1 << 30, retention_ms=-1, retention_bytes=-1)
@@ -102,6 +103,8 @@ class MetadataLog:
     """The image of everything below the high watermark that has been applied."""
     is_whole: bool = attrs.field(default=True, init=False)
     """Whether the committed image was complete once; not while a copy is filled anew."""
+    cluster_id: str | None = attrs.field(default=None, init=False)
+    """The cluster that the directory belongs to; None before it belongs to any."""
     leading_epoch: LeaderEpoch | None = attrs.field(default=None, init=False)
     """The leader epoch of what this node appends; None while it does not lead."""
     voters: VoterSetHistory = attrs.field(factory=VoterSetHistory, init=False)
@@ -149,7 +152,7 @@ class MetadataLog:
         make_lasting_directory(file_system, directory)
         lock = file_system.lock(f"{directory}/{LOCK}")
         try:
-            _check_owner(file_system, directory, node_id)
+            cluster_id = _cluster_in(file_system, directory, node_id)
             doomed: list[str] = []
             log = Log.open(
                 file_system,
@@ -162,6 +165,7 @@ class MetadataLog:
             # Records that a killed process left in the page cache are read like the rest: sync them.
             log.flush()
             opened = cls(log, seams, due, doomed, directory, lock)
+            opened.cluster_id = cluster_id
             opened.recover()
             opened.read_control_records()
             due.appended(log.size)
@@ -174,6 +178,7 @@ class MetadataLog:
         """Write the owner of this directory into it; the next start compares."""
         directory, file_system = self.directory, self.seams.file_system
         await self.seams.offload(lambda: write_meta_properties(file_system, directory, properties))
+        self.cluster_id = properties.cluster_id
 
     @property
     def _snapshots(self) -> Snapshots:
@@ -331,10 +336,13 @@ class MetadataLog:
         """Return the next batch and the image after it; for many records, away from the loop."""
         assert self.leading_epoch is not None, "only the leader decides"
         wall_ms = self.seams.clock.wall_ms()
+        level = self.image.metadata_version
         after = self.image.apply_all(
-            records, offset=self.image.offset + len(records), leader_epoch=self.leading_epoch
+            as_written(records, level=level),
+            offset=self.image.offset + len(records),
+            leader_epoch=self.leading_epoch,
         )
-        return Prepared(memoryview(batch_of(records, wall_ms=wall_ms)), wall_ms, after)
+        return Prepared(memoryview(batch_of(records, wall_ms=wall_ms, level=level)), wall_ms, after)
 
     def append_prepared(self, prepared: Prepared) -> MetadataImage:
         try:
@@ -527,7 +535,9 @@ class MetadataLog:
         self.snapshot_due.begun()
         async with self._one_snapshot_at_a_time:
             image, cuts = self.committed_image, self._cuts
-            if not self.is_whole or image.offset < self.log.log_start_offset:
+            if image.open_transaction is not None or not self.is_whole:
+                return  # half of it would be lost
+            if image.offset < self.log.log_start_offset:
                 return
             try:
                 write = partial(
@@ -574,9 +584,16 @@ class MetadataLog:
             self.seams.file_system.remove(self._doomed.pop())
 
 
-def _check_owner(file_system: FileSystem, directory: str, node_id: int) -> None:
+def _cluster_in(file_system: FileSystem, directory: str, node_id: int) -> str | None:
+    """Return the cluster that a directory belongs to; raise where another node owns it, or an older
+    release wrote its log.
+    """
+    former = f"{directory}/{TopicPartition(FORMER_METADATA_TOPIC, 0)}"
+    if file_system.exists(former):
+        raise former_metadata(former)
     properties = read_meta_properties(file_system, directory)
     if properties is not None and properties.node_id != node_id:
         raise InconsistentMetadataError(
             f"{directory} belongs to node {properties.node_id}, not to node {node_id}"
         )
+    return None if properties is None else properties.cluster_id

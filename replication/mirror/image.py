@@ -21,8 +21,8 @@ from replication.metadata.rules.image import (
     PartitionRegistration,
     TopicImage,
 )
-from replication.metadata.rules.records import Endpoint
 from replication.mirror.options import LISTENER, MirrorOptions
+from replication.wire.broker_registration import Endpoint
 from storage.types import TopicPartition
 
 MIRROR_ID = -2
@@ -41,7 +41,6 @@ def image_of(
     return attrs.evolve(
         before,
         offset=before.offset + 1,
-        cluster_id=view.cluster_id,
         brokers=_brokers(view, reachable),
         topics=found,
         topic_names_by_id={topic.topic_id: name for name, topic in found.items()},

@@ -77,7 +77,7 @@ class NodesSource:
             shown = self.cluster.controller_ids[0]
         return ClusterState(
             now_ms=self.cluster.clock.now_ms(),
-            cluster_id=image.cluster_id,
+            cluster_id=self.cluster.cluster_id,
             controller=shown,
             controller_status=self._process_status(shown, runs=shown in controllers),
             brokers=tuple(self._broker(each, status) for each, status in statuses.items()),

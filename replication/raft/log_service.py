@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import attrs
+import trio
 
 from replication.errors import ErrorCode
 from replication.leader.rules.fetch_session import FINAL_EPOCH, INITIAL_EPOCH
@@ -44,6 +45,7 @@ from replication.raft.rules.states import Leading
 from replication.raft.rules.types import Endpoints, ReplicaKey
 from replication.raft.rules.voters import VoterNode, to_wire
 from replication.wire import (
+    describe_cluster as cluster,
     describe_quorum as quorum,
     fetch as wire,
     fetch_snapshot as snapshots,
@@ -59,7 +61,7 @@ from replication.wire.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from replication.wire.metadata import LeaderIdAndEpoch, NodeEndpoint
+from replication.wire.metadata import NO_LEADER, LeaderIdAndEpoch, NodeEndpoint
 from storage.types import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, Offset, OffsetAndEpoch
 
 
@@ -398,6 +400,29 @@ def describe_quorum(
             quorum.DescribedQuorumTopic(topic_name=quorum.QUORUM_TOPIC, partitions=[described])
         ],
         nodes=nodes,
+    )
+
+
+async def describe_cluster(
+    node: RaftNode, request: cluster.DescribeClusterRequest
+) -> cluster.DescribeClusterResponse:
+    """Describe the voters; a new broker learns of its cluster so (KIP-919)."""
+    await trio.lowlevel.checkpoint()
+    if request.endpoint_type != cluster.CONTROLLERS:
+        return cluster.DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message="this listener describes controllers",
+        )
+    leader_id = node.quorum.leader_id
+    return cluster.DescribeClusterResponse(
+        endpoint_type=cluster.CONTROLLERS,
+        cluster_id=node.cluster_id,
+        controller_id=NO_LEADER if leader_id is None else leader_id,
+        brokers=[
+            cluster.DescribeClusterBroker(broker_id=voter.key.id, host=each.host, port=each.port)
+            for voter in node.quorum.voters.nodes
+            for each in _where(node, voter).addresses[:1]
+        ],
     )
 
 

@@ -23,6 +23,7 @@ from typing import Final
 
 import attrs
 
+from replication.metadata.rules.records import METADATA_TOPIC
 from replication.verify.comparing import Comparing, PartitionCopy, Rules
 from replication.verify.lock_step import Past
 from replication.verify.results import CannotCompareError, Comparison, PartitionResult
@@ -44,10 +45,11 @@ from storage.checkpoint import (
 )
 from storage.errors import CheckpointError
 from storage.filesystem import FileSystem
+from storage.manager.log_directory import FORMER_METADATA_TOPIC
 from storage.types import Offset, TopicPartition
 
 # The controller's own log is no replica of anything.
-IGNORED_TOPICS: Final = frozenset({"__understudy_metadata", "__cluster_metadata"})
+IGNORED_TOPICS: Final = frozenset({FORMER_METADATA_TOPIC, METADATA_TOPIC})
 
 _SNAPSHOT: Final = re.compile(r"([0-9]{20})\.snapshot")
 

@@ -10,7 +10,7 @@ from replication.wire.schema import Kind, array, boolean, int16, int32, int64, s
 
 
 @attrs.frozen
-class RegisteredListener:
+class Endpoint:
     """The address of a listener of a broker or a controller; it stands in metadata records too."""
 
     name: str = string()
@@ -19,8 +19,10 @@ class RegisteredListener:
     security_protocol: int = int16()
 
 
-@attrs.define(kw_only=True)
+@attrs.frozen
 class Feature:
+    """The levels of a feature that a broker or a controller supports."""
+
     name: str = string()
     min_supported_version: int = int16()
     max_supported_version: int = int16()
@@ -31,7 +33,7 @@ class BrokerRegistrationRequest:
     broker_id: int = int32()
     cluster_id: str = string()
     incarnation_id: bytes = uuid()
-    listeners: list[RegisteredListener] = array(RegisteredListener)
+    listeners: list[Endpoint] = array(Endpoint)
     features: list[Feature] = array(Feature)
     rack: str | None = string(nullable="0+", default=None)
     is_migrating_zk_broker: bool = boolean("1+")

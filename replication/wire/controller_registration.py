@@ -2,7 +2,7 @@
 
 import attrs
 
-from replication.wire.broker_registration import Feature, RegisteredListener
+from replication.wire.broker_registration import Endpoint, Feature
 from replication.wire.schema import array, boolean, int16, int32, string, uuid
 
 
@@ -11,7 +11,7 @@ class ControllerRegistrationRequest:
     controller_id: int = int32()
     incarnation_id: bytes = uuid()
     zk_migration_ready: bool = boolean()
-    listeners: list[RegisteredListener] = array(RegisteredListener)
+    listeners: list[Endpoint] = array(Endpoint)
     features: list[Feature] = array(Feature)
 
 

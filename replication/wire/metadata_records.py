@@ -26,7 +26,7 @@ from typing import Final, TypeAlias, get_args
 import attrs
 
 from replication.errors import MetadataError, ProtocolError
-from replication.wire.broker_registration import Feature, RegisteredListener
+from replication.wire.broker_registration import Endpoint, Feature
 from replication.wire.codec import decode, encode_whole
 from replication.wire.describe_client_quotas import EntityData
 from replication.wire.primitives import read_uvarint
@@ -59,7 +59,7 @@ class RegisterBrokerRecord:
     is_migrating_zk_broker: bool = boolean("2+")
     incarnation_id: bytes = uuid()
     broker_epoch: int = int64()
-    end_points: list[RegisteredListener] = array(RegisteredListener)
+    end_points: list[Endpoint] = array(Endpoint)
     features: list[Feature] = array(Feature)
     rack: str | None = string(nullable="0+", default=None)
     fenced: bool = boolean(default=True)
@@ -302,7 +302,7 @@ class RegisterControllerRecord:
     controller_id: int = int32()
     incarnation_id: bytes = uuid()
     zk_migration_ready: bool = boolean()
-    end_points: list[RegisteredListener] = array(RegisteredListener)
+    end_points: list[Endpoint] = array(Endpoint)
     features: list[Feature] = array(Feature)
 
 

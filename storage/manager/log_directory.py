@@ -44,11 +44,19 @@ DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 # Left where they are: a move between directories, and what metadata does not know.
 _SET_ASIDE = ("-future", STRAY_SUFFIX)
-# Kafka's own metadata log (KRaft), in a directory that Kafka has used.
-_FOREIGN = "__cluster_metadata"
+FORMER_METADATA_TOPIC = "__understudy_metadata"
+"""The topic of the metadata log in releases whose records were not Kafka's."""
 LOCK = ".lock"
 _LONGEST_NAME = 255
 _NAME = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)")
+
+
+def former_metadata(path: str) -> LogDirectoryError:
+    """Return the error for the metadata log of a release whose records were not Kafka's."""
+    return LogDirectoryError(
+        f"{path} is the metadata log of an older release, whose records this release does not read;"
+        " start with empty directories, or with that release"
+    )
 
 
 def partition_of(name: str) -> TopicPartition | None:
@@ -178,8 +186,9 @@ class LogDirectory:
                     f"{path} is not the directory of a partition (<topic>-<number>);"
                     " move it away, or name another log directory"
                 )
-            if topic_partition.topic != _FOREIGN:
-                found[topic_partition] = path
+            if topic_partition.topic == FORMER_METADATA_TOPIC:
+                raise former_metadata(path)
+            found[topic_partition] = path
         return found
 
     def deleted_partitions(self) -> list[str]:

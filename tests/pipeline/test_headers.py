@@ -135,7 +135,7 @@ def test_the_log_start_is_the_checkpointed_one(tmp_path: Path) -> None:
 
 
 def test_what_is_no_replica_is_passed_over(tmp_path: Path) -> None:
-    write_replica(tmp_path / "a", "__understudy_metadata-0", batch(0, b"x"))
+    write_replica(tmp_path / "a", "__cluster_metadata-0", batch(0, b"x"))
     (tmp_path / "a" / "meta.properties").write_text("version=1\n")
     assert rows(tmp_path / "a") == []
 

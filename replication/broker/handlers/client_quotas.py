@@ -8,8 +8,7 @@ from collections.abc import Mapping
 
 from replication.broker.handlers.node import BrokerNode
 from replication.errors import ErrorCode, KafkaError
-from replication.metadata.rules.image import MetadataImage
-from replication.metadata.rules.records import QuotaEntity
+from replication.metadata.rules.image import MetadataImage, QuotaEntity
 from replication.net.pace import in_steps
 from replication.server.server import RequestContext
 from replication.steps import Steps

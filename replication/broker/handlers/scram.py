@@ -3,10 +3,10 @@
 from collections import Counter
 
 from replication.broker.handlers.node import BrokerNode
-from replication.controller.rules.scram import SCRAM_NUMBERS
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.metadata.rules.image import MetadataImage
 from replication.net.pace import in_steps
+from replication.security.rules.scram import SCRAM_NUMBERS
 from replication.server.server import RequestContext
 from replication.steps import Steps, each_of
 from replication.wire.alter_user_scram_credentials import (

@@ -3,7 +3,7 @@
 import attrs
 
 from replication.metadata.rules.image import MetadataImage
-from replication.metadata.rules.records import Endpoint
+from replication.wire.broker_registration import Endpoint
 from storage.types import TopicPartition
 
 

@@ -6,13 +6,8 @@ from itertools import chain
 from replication.controller.rules.decisions import Decision
 from replication.errors import ErrorCode
 from replication.metadata.rules.image import MetadataImage
-from replication.metadata.rules.records import (
-    MAX_RECORDS,
-    TOO_LARGE,
-    AclRecord,
-    MetadataRecord,
-    RemoveAclRecord,
-)
+from replication.metadata.rules.records import MAX_RECORDS, TOO_LARGE
+from replication.metadata.rules.security_image import acl_record
 from replication.security.rules.acls import Acl, AclFilter, fault_of, matches_of_all
 from replication.wire.create_acls import (
     AclCreation,
@@ -27,6 +22,7 @@ from replication.wire.delete_acls import (
     DeleteAclsResponse,
 )
 from replication.wire.describe_acls import AclBindingFilter
+from replication.wire.metadata_records import MetadataRecord, RemoveAccessControlEntryRecord
 
 
 def create_acls(
@@ -45,7 +41,7 @@ def create_acls(
         results.append(AclCreationResult())
         if acl not in known:
             known.add(acl)
-            records.append(AclRecord.of(new_id(), acl))
+            records.append(acl_record(new_id(), acl))
     return Decision(CreateAclsResponse(results=results), tuple(records))
 
 
@@ -67,7 +63,7 @@ def delete_acls(image: MetadataImage, request: DeleteAclsRequest) -> Decision[De
         for keys in found
     ]
     gone = dict.fromkeys(chain.from_iterable(found))
-    records = tuple(RemoveAclRecord(key) for key in gone)
+    records = tuple(RemoveAccessControlEntryRecord(id_=key) for key in gone)
     return Decision(DeleteAclsResponse(filter_results=results), records)
 
 

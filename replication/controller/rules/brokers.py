@@ -35,18 +35,16 @@ from replication.controller.rules.decisions import (
 from replication.controller.rules.directories import lose_directories
 from replication.errors import ErrorCode
 from replication.metadata.rules.image import BrokerRegistration, MetadataImage
-from replication.metadata.rules.records import (
-    BrokerDirectoriesRecord,
-    BrokerRegistrationChangeRecord,
-    Endpoint,
-    MetadataRecord,
-    RegisterBrokerRecord,
-    UnregisterBrokerRecord,
-)
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from replication.wire.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
+)
+from replication.wire.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    MetadataRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
 )
 from replication.wire.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from storage.types import Offset
@@ -162,11 +160,15 @@ def register(
     image: MetadataImage,
     request: BrokerRegistrationRequest,
     *,
+    cluster_id: str,
     sessions: BrokerSessions,
     rules_of: RulesOf,
     now_ms: int,
 ) -> Decision[BrokerRegistrationResponse]:
     error = _refusal(image, request, sessions, now_ms)
+    # A broker that belongs to no cluster yet joins the one it finds.
+    if request.cluster_id not in ("", cluster_id):
+        error = ErrorCode.INCONSISTENT_CLUSTER_ID
     if error is not ErrorCode.NONE:
         return Decision(BrokerRegistrationResponse(error_code=error))
     known = image.broker(request.broker_id)
@@ -178,18 +180,16 @@ def register(
             broker_id=request.broker_id,
             broker_epoch=epoch,
             incarnation_id=request.incarnation_id,
-            endpoints=tuple(
-                Endpoint(each.name, each.host, each.port) for each in request.listeners
-            ),
+            end_points=request.listeners,
+            features=request.features,
             rack=request.rack,
             fenced=known.fenced if known is not None and same else True,
             in_controlled_shutdown=(
                 known.in_controlled_shutdown if known is not None and same else False
             ),
+            log_dirs=request.log_dirs,
         )
     ]
-    if request.log_dirs:
-        records.append(BrokerDirectoriesRecord(request.broker_id, epoch, tuple(request.log_dirs)))
     if not same:
         # The former incarnation was in sync; this one may have lost records. It is as eligible as
         # before only if the former one shut down cleanly, which syncs everything.
@@ -205,9 +205,6 @@ def _refusal(
     sessions: BrokerSessions,
     now_ms: int,
 ) -> ErrorCode:
-    # A broker that belongs to no cluster yet joins the one it finds.
-    if request.cluster_id and request.cluster_id != image.cluster_id:
-        return ErrorCode.INCONSISTENT_CLUSTER_ID
     if request.broker_id < 0 or not request.listeners:
         return ErrorCode.INVALID_REGISTRATION
     known = image.broker(request.broker_id)
@@ -340,7 +337,7 @@ def unregister(
         return Decision(UnregisterBrokerResponse(error_code=error, error_message=message))
     records: tuple[MetadataRecord, ...] = (
         *elections_without(image, broker.broker_id, rules_of, lost_its_tail=True),
-        UnregisterBrokerRecord(broker.broker_id, broker.broker_epoch),
+        UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch),
     )
     return Decision(UnregisterBrokerResponse(), records, "unregistered")
 
@@ -348,14 +345,18 @@ def unregister(
 def fence(
     image: MetadataImage, broker: BrokerRegistration, rules_of: RulesOf
 ) -> tuple[MetadataRecord, ...]:
-    change = BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=True)
+    change = BrokerRegistrationChangeRecord(
+        broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, fenced=1
+    )
     return change, *elections_without(image, broker.broker_id, rules_of)
 
 
 def unfence(
     image: MetadataImage, broker: BrokerRegistration, rules_of: RulesOf
 ) -> tuple[MetadataRecord, ...]:
-    change = BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=False)
+    change = BrokerRegistrationChangeRecord(
+        broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, fenced=-1
+    )
     # A broker that was fenced during its shutdown leads nothing again.
     if broker.in_controlled_shutdown:
         return (change,)
@@ -366,6 +367,6 @@ def begin_shutdown(
     image: MetadataImage, broker: BrokerRegistration, rules_of: RulesOf
 ) -> tuple[MetadataRecord, ...]:
     change = BrokerRegistrationChangeRecord(
-        broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True
+        broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, in_controlled_shutdown=1
     )
     return change, *elections_without(image, broker.broker_id, rules_of)

@@ -17,8 +17,8 @@ from typing import Final
 
 from replication.controller.rules.decisions import Decision
 from replication.errors import ErrorCode, KafkaError
-from replication.metadata.rules.image import MetadataImage
-from replication.metadata.rules.records import ClientQuotaRecord, MetadataRecord, QuotaEntity
+from replication.metadata.rules.image import MetadataImage, QuotaEntity
+from replication.metadata.rules.snapshot import entity_data
 from replication.wire.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -27,6 +27,7 @@ from replication.wire.alter_client_quotas import (
     QuotaOperation,
 )
 from replication.wire.describe_client_quotas import CLIENT_ID, IP, USER, EntityData
+from replication.wire.metadata_records import ClientQuotaRecord, MetadataRecord
 
 _ANY: Final = float("inf")
 _LARGEST_INT: Final = 2**31 - 1
@@ -74,7 +75,7 @@ def _result(entity: QuotaEntity, error: KafkaError | None = None) -> QuotaAltera
     return QuotaAlterationResult(
         error_code=ErrorCode.NONE if error is None else error.code,
         error_message=None if error is None else error.detail,
-        entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+        entity=entity_data(entity),
     )
 
 
@@ -93,9 +94,15 @@ def _changes(
     for each in asked.ops:
         if not each.remove:
             _check_value(each, largest)
-        value = None if each.remove else each.value
-        if current.get(each.key) != value:
-            records.append(ClientQuotaRecord(entity, each.key, value))
+        if current.get(each.key) != (None if each.remove else each.value):
+            records.append(
+                ClientQuotaRecord(
+                    entity=entity_data(entity),
+                    key=each.key,
+                    value=0.0 if each.remove else each.value,
+                    remove=each.remove,
+                )
+            )
     return records
 
 

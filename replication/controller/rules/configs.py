@@ -25,12 +25,7 @@ from replication.controller.rules.election import ElectionRules
 from replication.controller.rules.topic_names import fault_of
 from replication.errors import ErrorCode, KafkaError
 from replication.metadata.rules.image import MIN_INSYNC_REPLICAS, MetadataImage, TopicImage
-from replication.metadata.rules.records import (
-    BrokerConfigRecord,
-    ConfigRecord,
-    GroupConfigRecord,
-    MetadataRecord,
-)
+from replication.metadata.rules.snapshot import config_records
 from replication.wire.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -42,6 +37,8 @@ from replication.wire.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from replication.wire.metadata import NO_LEADER
+from replication.wire.metadata_records import ConfigRecord, MetadataRecord, PartitionChangeRecord
 
 _MAX_VALUE_LENGTH = 2**15 - 1  # a list that is appended to again and again has a limit
 
@@ -121,7 +118,8 @@ def one_minimum(image: MetadataImage, config: BrokerConfig) -> Iterable[Metadata
     """
     set_already = MIN_INSYNC_REPLICAS in image.broker_configs.get(None, {})
     if image.feature(ELIGIBLE_LEADER_REPLICAS_VERSION) > 0 and not set_already:
-        yield BrokerConfigRecord(None, MIN_INSYNC_REPLICAS, str(config.min_insync_replicas))
+        minimum = {MIN_INSYNC_REPLICAS: str(config.min_insync_replicas)}
+        yield from config_records(ConfigResourceType.BROKER, "", minimum)
 
 
 def _decide(
@@ -137,9 +135,34 @@ def _decide(
         else:
             results.append(answer(resource))
     if records:
+        records += _without_eligible(image, records)
         after = image.apply_all(records, offset=image.offset, leader_epoch=image.leader_epoch)
         records += elections_of_leaderless(after, election_rules(after, config))
     return results, records
+
+
+def _without_eligible(
+    image: MetadataImage, records: Iterable[MetadataRecord]
+) -> list[MetadataRecord]:
+    """Return the changes that clear the ELRs which follow from another `min.insync.replicas`.
+
+    Where there is no leader nothing is committed by any minimum, and the ELR stays. Kafka writes a
+    ClearElrRecord, which makes no such difference.
+    """
+    changed = {
+        each.resource_name if each.resource_type == ConfigResourceType.TOPIC else None
+        for each in records
+        if isinstance(each, ConfigRecord) and each.name == MIN_INSYNC_REPLICAS
+    }
+    topics = image.topics if None in changed else changed
+    return [
+        PartitionChangeRecord(
+            partition_id=number, topic_id=topic.topic_id, eligible_leader_replicas=[]
+        )
+        for topic in (image.topics[name] for name in sorted(filter(None, topics)))
+        for number, partition in sorted(topic.partitions.items())
+        if partition.elr and partition.leader != NO_LEADER
+    ]
 
 
 def answer(resource: Resource, error: KafkaError | None = None) -> AlterConfigsResourceResponse:
@@ -167,7 +190,7 @@ def _changes(
 
 def _topic_changes(
     image: MetadataImage, name: str, wanted: Wanted, config: BrokerConfig
-) -> list[MetadataRecord]:
+) -> Iterable[MetadataRecord]:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     if (fault := fault_of(name)) is not None:
@@ -182,10 +205,10 @@ def _topic_changes(
     if topic is None:
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         raise KafkaError(error, f"The topic '{name}' does not exist.")
-    return [ConfigRecord(topic.topic_id, key, value) for key, value in changes]
+    return config_records(ConfigResourceType.TOPIC, name, dict(changes))
 
 
-def _broker_changes(image: MetadataImage, name: str, wanted: Wanted) -> list[MetadataRecord]:
+def _broker_changes(image: MetadataImage, name: str, wanted: Wanted) -> Iterable[MetadataRecord]:
     broker_id = _broker_id(name)
     if broker_id is not None and image.broker(broker_id) is None:
         error = ErrorCode.BROKER_ID_NOT_REGISTERED
@@ -202,12 +225,13 @@ def _broker_changes(image: MetadataImage, name: str, wanted: Wanted) -> list[Met
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{MIN_INSYNC_REPLICAS} {reason}")
         if broker_id is None and minimum is None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{MIN_INSYNC_REPLICAS} must be set")
-    return [BrokerConfigRecord(broker_id, key, value) for key, value in changes.items()]
+    number = "" if broker_id is None else str(broker_id)
+    return config_records(ConfigResourceType.BROKER, number, changes)
 
 
 def _group_changes(
     image: MetadataImage, name: str, wanted: Wanted, config: BrokerConfig
-) -> list[MetadataRecord]:
+) -> Iterable[MetadataRecord]:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     if len(name.encode()) > _MAX_VALUE_LENGTH:
@@ -219,7 +243,7 @@ def _group_changes(
     configs = wanted(current)
     changes = list(_difference(current, configs))
     check_group(configs, DynamicBrokerConfig.of(config, image.broker_configs).current)
-    return [GroupConfigRecord(name, key, value) for key, value in changes]
+    return config_records(ConfigResourceType.GROUP, name, dict(changes))
 
 
 def _broker_id(name: str) -> int | None:

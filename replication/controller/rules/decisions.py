@@ -23,8 +23,8 @@ from replication.controller.rules.election import (
     change_record,
 )
 from replication.metadata.rules.image import MetadataImage, PartitionRegistration, TopicImage
-from replication.metadata.rules.records import MetadataRecord, PartitionChangeRecord
 from replication.wire.metadata import NO_LEADER
+from replication.wire.metadata_records import MetadataRecord, PartitionChangeRecord
 from storage.types import TopicId
 
 A = TypeVar("A")

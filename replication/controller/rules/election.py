@@ -41,14 +41,17 @@ the ISR never becomes empty: its last member stays in it, fenced or not.
 
 import enum
 from collections.abc import Callable, Collection, Iterator
+from types import MappingProxyType
+from typing import Any
 
 import attrs
 
 from replication.controller.rules.reassignment import completed
 from replication.leader.rules.isr import effective_min_isr
 from replication.metadata.rules.image import PartitionRegistration
-from replication.metadata.rules.records import LeaderRecoveryState, PartitionChangeRecord
+from replication.metadata.rules.records import LeaderRecoveryState
 from replication.wire.metadata import NO_LEADER
+from replication.wire.metadata_records import PartitionChangeRecord
 from storage.types import TopicId
 
 
@@ -82,6 +85,7 @@ class Wish:
     adding: tuple[int, ...] | None = None
     removing: tuple[int, ...] | None = None
     leader_recovery_state: LeaderRecoveryState | None = None
+    directories: tuple[bytes, ...] | None = None
     lost_its_tail: int | None = None
     """The id of a broker that was not shut down cleanly."""
 
@@ -90,7 +94,7 @@ class Wish:
         return attrs.evolve(partition, **wishes) if wishes else partition
 
 
-_WISHED = ("isr", "replicas", "adding", "removing", "leader_recovery_state")
+_WISHED = ("isr", "replicas", "adding", "removing", "leader_recovery_state", "directories")
 
 
 def after(
@@ -116,7 +120,11 @@ def after(
     # The minimum may have become smaller while there was no leader: then this leader commits alone.
     if wanted.elr and len(wanted.isr) >= _min_isr(wanted, rules):
         wanted = attrs.evolve(wanted, elr=())
-    return _with_last_known(wanted, partition, eligible=rules.eligible)
+    wanted = _with_last_known(wanted, partition, eligible=rules.eligible)
+    if wanted.directories and wanted.replicas != partition.replicas:
+        directories = partition.directories_of(wanted.replicas)
+        wanted = attrs.evolve(wanted, directories=tuple(directories))
+    return wanted
 
 
 def _with_eligible(
@@ -211,24 +219,33 @@ def change_record(
     number: int,
 ) -> PartitionChangeRecord | None:
     """Return the record that makes `before` become `wanted`; None where nothing changes."""
-    changed = {
-        field: value
-        for field in _RECORDED
+    changed: dict[str, Any] = {
+        recorded: list(value) if isinstance(value, tuple) else value
+        for field, recorded in _RECORDED.items()
         if (value := getattr(wanted, field)) != getattr(before, field)
     }
-    if not set(before.replicas) <= set(wanted.replicas):
-        # The replicas that stay learn a new leader epoch (Rule 2).
-        changed["leader"] = wanted.leader
-    return PartitionChangeRecord(topic_id, number, **changed) if changed else None
+    if "replicas" in changed:
+        # Kafka keeps as many directories as replicas.
+        changed["directories"] = wanted.directories_of(wanted.replicas)
+        if not set(before.replicas) <= set(wanted.replicas):
+            # The replicas that stay learn a new leader epoch (Rule 2).
+            changed["leader"] = wanted.leader
+    if not changed:
+        return None
+    return PartitionChangeRecord(partition_id=number, topic_id=topic_id, **changed)
 
 
-_RECORDED = (
-    "replicas",
-    "adding",
-    "removing",
-    "isr",
-    "elr",
-    "last_known_elr",
-    "leader",
-    "leader_recovery_state",
+_RECORDED = MappingProxyType(
+    {
+        "replicas": "replicas",
+        "adding": "adding_replicas",
+        "removing": "removing_replicas",
+        "isr": "isr",
+        "elr": "eligible_leader_replicas",
+        "last_known_elr": "last_known_elr",
+        "leader": "leader",
+        "leader_recovery_state": "leader_recovery_state",
+        "directories": "directories",
+    }
 )
+"""The fields of a partition, and their names in the record of a change."""

@@ -18,9 +18,11 @@ from replication.events import (
     TopicDeleted,
 )
 from replication.metadata.rules.image import MetadataImage, PartitionRegistration
-from replication.metadata.rules.records import (
+from replication.metadata.rules.records import LeaderRecoveryState
+from replication.wire.metadata import NO_LEADER
+from replication.wire.metadata_records import (
+    NO_LEADER_CHANGE,
     BrokerRegistrationChangeRecord,
-    LeaderRecoveryState,
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -28,7 +30,6 @@ from replication.metadata.rules.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from replication.wire.metadata import NO_LEADER
 from storage.types import TopicPartition
 
 
@@ -69,10 +70,10 @@ def events_of(
             case PartitionRecord():
                 name = after.topic_names_by_id[record.topic_id]
                 yield LeaderElected(
-                    partition=TopicPartition(name, record.partition),
+                    partition=TopicPartition(name, record.partition_id),
                     leader=record.leader,
                     leader_epoch=record.leader_epoch,
-                    isr=record.isr,
+                    isr=tuple(record.isr),
                     cause="created",
                 )
             case PartitionChangeRecord():
@@ -90,9 +91,9 @@ def _fenced(broker_id: int, broker_epoch: int, cause: str, silent_ms: int) -> Br
 def _broker_changed(
     record: BrokerRegistrationChangeRecord, before: MetadataImage, cause: str, silent_ms: int
 ) -> Iterator[Event]:
-    if record.fenced is True:
+    if record.fenced > 0:
         yield _fenced(record.broker_id, record.broker_epoch, cause, silent_ms)
-    elif record.fenced is False:
+    elif record.fenced < 0:
         yield BrokerUnfenced(broker=record.broker_id, broker_epoch=record.broker_epoch)
     if record.in_controlled_shutdown:
         leading = sum(
@@ -107,7 +108,7 @@ def _partition_changed(
     record: PartitionChangeRecord, before: MetadataImage, after: MetadataImage, cause: str
 ) -> Iterator[Event]:
     name = after.topic_names_by_id[record.topic_id]
-    topic_partition = TopicPartition(name, record.partition)
+    topic_partition = TopicPartition(name, record.partition_id)
     was, now = before.partition(topic_partition), after.partition(topic_partition)
     assert was is not None, "a changed partition exists before"
     assert now is not None, "a changed partition exists after"
@@ -115,7 +116,7 @@ def _partition_changed(
         yield PartitionOffline(
             partition=topic_partition, leader_epoch=now.leader_epoch, isr=now.isr, cause=cause
         )
-    elif record.leader is not None:
+    elif record.leader != NO_LEADER_CHANGE:
         yield LeaderElected(
             partition=topic_partition,
             leader=now.leader,

@@ -20,12 +20,11 @@ from replication.controller.rules.topics import (
     TOO_MANY_PARTITIONS,
     Chance,
     manual_assignment,
-    partition_record,
+    new_partition,
     place,
 )
 from replication.errors import ErrorCode, KafkaError
 from replication.metadata.rules.image import MetadataImage, PartitionRegistration, TopicImage
-from replication.metadata.rules.records import PartitionChangeRecord, PartitionRecord
 from replication.wire.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -43,6 +42,7 @@ from replication.wire.elect_leaders import (
     ReplicaElectionResult,
 )
 from replication.wire.metadata import NO_LEADER
+from replication.wire.metadata_records import PartitionChangeRecord, PartitionRecord
 from storage.types import TopicPartition
 
 _ELECTIONS = {PREFERRED: Election.PREFERRED, UNCLEAN: Election.UNCLEAN}
@@ -103,7 +103,7 @@ def _new_partitions(
         )
     assignment = _assignment(image, asked, topic, chance)
     return [
-        partition_record(image, topic.topic_id, number, replicas)
+        new_partition(image, topic.topic_id, number, replicas)
         for number, replicas in enumerate(assignment, start=there)
     ]
 

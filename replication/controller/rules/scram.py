@@ -11,16 +11,11 @@ from typing import TypeAlias
 from replication.controller.rules.decisions import Decision
 from replication.errors import ConfigError, ErrorCode, KafkaError
 from replication.metadata.rules.image import MetadataImage
-from replication.metadata.rules.records import (
-    MetadataRecord,
-    RemoveScramCredentialRecord,
-    ScramCredentialRecord,
-)
+from replication.metadata.rules.security_image import credential_record
 from replication.security.rules.scram import (
     MAXIMUM_ITERATIONS,
     MINIMUM_ITERATIONS,
-    SHA_256,
-    SHA_512,
+    SCRAM_NUMBERS,
     ScramCredential,
 )
 from replication.wire.alter_user_scram_credentials import (
@@ -30,9 +25,8 @@ from replication.wire.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from replication.wire.metadata_records import MetadataRecord, RemoveUserScramCredentialRecord
 
-SCRAM_NUMBERS = {1: SHA_256, 2: SHA_512}
-"""The mechanisms by their numbers in messages (clients.admin.ScramMechanism)."""
 _ADD_SCRAM = re.compile(r"(SCRAM-SHA-(?:256|512))=\[(.*)\]")
 
 Alteration: TypeAlias = ScramCredentialDeletion | ScramCredentialUpsertion
@@ -85,9 +79,9 @@ def _check(image: MetadataImage, asked: Alteration, *, twice: bool) -> None:
 
 
 def _record(asked: Alteration) -> MetadataRecord:
-    mechanism = SCRAM_NUMBERS[asked.mechanism]
     if isinstance(asked, ScramCredentialDeletion):
-        return RemoveScramCredentialRecord(asked.name, mechanism)
+        return RemoveUserScramCredentialRecord(name=asked.name, mechanism=asked.mechanism)
+    mechanism = SCRAM_NUMBERS[asked.mechanism]
     credential = ScramCredential.of_salted(
         mechanism,
         salt=asked.salt,
@@ -95,19 +89,6 @@ def _record(asked: Alteration) -> MetadataRecord:
         iterations=asked.iterations,
     )
     return credential_record(asked.name, mechanism, credential)
-
-
-def credential_record(
-    name: str, mechanism: str, credential: ScramCredential
-) -> ScramCredentialRecord:
-    return ScramCredentialRecord(
-        name=name,
-        mechanism=mechanism,
-        salt=credential.salt,
-        stored_key=credential.stored_key,
-        server_key=credential.server_key,
-        iterations=credential.iterations,
-    )
 
 
 def _result(name: str, error: KafkaError | None) -> AlterUserScramCredentialsResult:

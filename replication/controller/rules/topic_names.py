@@ -3,10 +3,11 @@
 import re
 
 from replication.metadata.rules.records import METADATA_TOPIC
+from storage.manager.log_directory import FORMER_METADATA_TOPIC
 
 MAX_NAME = 249  # a directory's name, less the partition's number
-NOT_TO_BE_MADE = frozenset({METADATA_TOPIC, "__cluster_metadata"})
-"""The metadata logs of this cluster and of Kafka's: no client creates a topic of that name."""
+NOT_TO_BE_MADE = frozenset({METADATA_TOPIC, FORMER_METADATA_TOPIC})
+"""The topics of the metadata log, now and in older releases: no client creates one of that name."""
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 

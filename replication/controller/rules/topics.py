@@ -24,18 +24,9 @@ from replication.config.topic import describe_topic
 from replication.controller.rules.decisions import Decision, is_current_incarnation
 from replication.controller.rules.topic_names import MAX_NAME, NOT_TO_BE_MADE, fault_of
 from replication.errors import ErrorCode, KafkaError
-from replication.metadata.rules.image import MetadataImage, TopicImage
-from replication.metadata.rules.records import (
-    MAX_RECORDS,
-    METADATA_TOPIC_ID,
-    TOO_LARGE,
-    ConfigRecord,
-    MetadataRecord,
-    PartitionRecord,
-    ProducerIdsRecord,
-    RemoveTopicRecord,
-    TopicRecord,
-)
+from replication.metadata.rules.image import UNASSIGNED, MetadataImage, TopicImage
+from replication.metadata.rules.records import MAX_RECORDS, METADATA_TOPIC_ID, TOO_LARGE
+from replication.metadata.rules.snapshot import config_records
 from replication.wire.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -54,6 +45,14 @@ from replication.wire.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from replication.wire.describe_configs import ConfigResourceType
+from replication.wire.metadata_records import (
+    MetadataRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from storage.types import NO_TOPIC_ID, TopicId
 
 PRODUCER_ID_BLOCK = 1000
@@ -62,7 +61,7 @@ MAX_NEW_PARTITIONS = 10_000
 
 TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 _DEFAULT = -1
-_RESERVED_IDS = (NO_TOPIC_ID, bytes(15) + b"\x01", METADATA_TOPIC_ID)
+_RESERVED_IDS = (NO_TOPIC_ID, METADATA_TOPIC_ID)
 
 
 class Chance(Protocol):
@@ -280,20 +279,27 @@ def _records(
     assignment: list[tuple[int, ...]],
     overrides: Mapping[str, str],
 ) -> list[MetadataRecord]:
-    records: list[MetadataRecord] = [TopicRecord(name, topic_id)]
-    records += [ConfigRecord(topic_id, key, value) for key, value in sorted(overrides.items())]
+    records: list[MetadataRecord] = [TopicRecord(name=name, topic_id=topic_id)]
+    records += config_records(ConfigResourceType.TOPIC, name, overrides)
     for number, replicas in enumerate(assignment):
-        records.append(partition_record(image, topic_id, number, replicas))
+        records.append(new_partition(image, topic_id, number, replicas))
     return records
 
 
-def partition_record(
+def new_partition(
     image: MetadataImage, topic_id: TopicId, number: int, replicas: tuple[int, ...]
 ) -> PartitionRecord:
     """Return the record of a new partition, whose active replicas are all in sync: it is empty."""
-    isr = tuple(filter(image.may_join_isr, replicas))
+    isr = list(filter(image.may_join_isr, replicas))
     return PartitionRecord(
-        topic_id=topic_id, partition=number, replicas=replicas, isr=isr, leader=isr[0]
+        partition_id=number,
+        topic_id=topic_id,
+        replicas=list(replicas),
+        isr=isr,
+        leader=isr[0],
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[UNASSIGNED] * len(replicas),
     )
 
 
@@ -339,7 +345,7 @@ def delete_topics(
         result = DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
         results[topic.topic_id] = result
         if times[topic.topic_id] == 1:
-            records.append(RemoveTopicRecord(topic.topic_id))
+            records.append(RemoveTopicRecord(topic_id=topic.topic_id))
         else:
             result.error_code = ErrorCode.INVALID_REQUEST
             result.error_message = f"topic '{topic.name}' is named twice"

@@ -14,50 +14,52 @@ epoch; one that names a leader bumps its leader epoch too (PartitionRegistration
 The file is long because an image, its draft and its delta have the same parts.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TypeVar, assert_never
+from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
 
 from replication.errors import MetadataError
-from replication.metadata.rules.records import (
-    AclRecord,
-    BrokerConfigRecord,
-    BrokerDirectoriesRecord,
+from replication.metadata.rules.levels import FEATURES
+from replication.metadata.rules.records import LeaderRecoveryState
+from replication.metadata.rules.security_image import (
+    SECURITY_RECORDS,
+    SecurityDraft,
+    SecurityImage,
+    SecurityRecord,
+)
+from replication.wire.api_versions import METADATA_VERSION
+from replication.wire.broker_registration import Endpoint, Feature
+from replication.wire.control_records import control_records_in
+from replication.wire.describe_configs import ConfigResourceType
+from replication.wire.metadata_records import (
+    NO_LEADER_CHANGE,
+    NO_RECOVERY_CHANGE,
+    AbortTransactionRecord,
+    BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ClientQuotaRecord,
-    ClusterRecord,
     ConfigRecord,
-    ControllerRecord,
-    Endpoint,
+    EndTransactionRecord,
     FeatureLevelRecord,
-    GroupConfigRecord,
-    LeaderRecoveryState,
+    FenceBrokerRecord,
     MetadataRecord,
+    NoOpRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
-    QuotaEntity,
     RegisterBrokerRecord,
-    RemoveAclRecord,
-    RemoveScramCredentialRecord,
+    RegisterControllerRecord,
     RemoveTopicRecord,
-    ReplicaDirectoryRecord,
-    ScramCredentialRecord,
     TopicRecord,
+    UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
+    ZkMigrationStateRecord,
     decode_record,
 )
-from replication.metadata.rules.security_image import SecurityDraft, SecurityImage, SecurityRecord
-from replication.wire.api_versions import (
-    ELIGIBLE_LEADER_REPLICAS_VERSION,
-    GROUP_VERSION,
-    KAFKA_4_4,
-    METADATA_VERSION,
-    TRANSACTION_VERSION,
-)
-from replication.wire.metadata import NO_LEADER
 from storage.batch.record_batch import walk
 from storage.batch.records import decode_batch
 from storage.types import (
@@ -72,15 +74,16 @@ from storage.types import (
 
 T = TypeVar("T")
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
-FEATURES: Mapping[str, tuple[int, int]] = MappingProxyType(
-    {
-        ELIGIBLE_LEADER_REPLICAS_VERSION: (0, 1),
-        GROUP_VERSION: (0, 1),
-        METADATA_VERSION: (KAFKA_4_4, KAFKA_4_4),
-        TRANSACTION_VERSION: (0, 2),
-    }
-)
-"""The features of this release, and their lowest and highest level; the highest is the default."""
+
+MIGRATING: Final = bytes(16)
+UNASSIGNED: Final = bytes(15) + b"\x01"
+LOST: Final = bytes(15) + b"\x02"
+"""What stands for the directory of a replica: not known by an older broker, not known yet, and one
+that is offline (DirectoryId)."""
+_NOT_KNOWN: Final = frozenset({MIGRATING, UNASSIGNED})
+
+QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
+"""Whom a client quota is for: types and names, sorted by type. A name of None is the default."""
 
 
 @attrs.frozen
@@ -96,10 +99,15 @@ class BrokerRegistration:
     in_controlled_shutdown: bool = False
     directories: tuple[bytes, ...] = ()
     """The ids of its online log directories; none where it has only one directory (KIP-858)."""
+    features: tuple[Feature, ...] = ()
+    cordoned_directories: tuple[bytes, ...] | None = None
+    """The ids of its cordoned log directories (KIP-1066); None where it has not said."""
 
     def has_online(self, directory: bytes | None) -> bool:
         """Return whether `directory` is online, as far as is known (DirectoryId.isOnline)."""
-        return directory is None or not self.directories or directory in self.directories
+        if directory in (None, LOST):
+            return directory is None
+        return not self.directories or directory in self.directories
 
     def endpoint(self, listener: str) -> Endpoint | None:
         return next((each for each in self.endpoints if each.name == listener), None)
@@ -127,43 +135,90 @@ class PartitionRegistration:
     removing: tuple[int, ...] = ()
     elr: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
-    directories: tuple[tuple[int, bytes], ...] = ()
-    """Broker and log directory, for replicas whose brokers have said where they lie."""
+    directories: tuple[bytes, ...] = ()
+    """The log directory of each replica, in their order; empty where none is known (KIP-858)."""
 
     def directory(self, broker_id: int) -> bytes | None:
         """Return the log directory of the replica on `broker_id`, None where it is not known."""
-        return next((each for broker, each in self.directories if broker == broker_id), None)
+        for replica, directory in zip(self.replicas, self.directories, strict=False):
+            if replica == broker_id:
+                return None if directory in _NOT_KNOWN else directory
+        return None
 
-    def placed(self, record: ReplicaDirectoryRecord) -> "PartitionRegistration":
-        places = dict(self.directories) | {record.broker_id: record.directory}
-        return attrs.evolve(self, directories=tuple(sorted(places.items())))
+    def directories_of(self, replicas: Iterable[int]) -> list[bytes]:
+        """Return the directories of these replicas; `UNASSIGNED` stands for one that is not known."""
+        return [self.directory(each) or UNASSIGNED for each in replicas]
 
     def merge(self, change: PartitionChangeRecord) -> "PartitionRegistration":
-        changed = {
-            name: value for name in _CHANGEABLE if (value := getattr(change, name)) is not None
-        }
-        if change.replicas is not None:
-            # The directories of removed replicas are dropped.
-            staying = (each for each in self.directories if each[0] in change.replicas)
-            changed["directories"] = tuple(staying)
-        return attrs.evolve(
-            self,
-            leader_epoch=self.leader_epoch + ("leader" in changed),
+        """Return the partition after a change (PartitionRegistration.merge)."""
+        replicas = self.replicas if change.replicas is None else tuple(change.replicas)
+        directories = self.directories
+        if change.directories is not None:
+            directories = _directories(change.directories)
+        elif change.replicas is not None and directories:
+            directories = tuple(self.directories_of(replicas))
+        leads = change.leader != NO_LEADER_CHANGE
+        state = change.leader_recovery_state
+        return PartitionRegistration(
+            replicas=replicas,
+            isr=self.isr if change.isr is None else tuple(change.isr),
+            leader=change.leader if leads else self.leader,
+            leader_epoch=self.leader_epoch + leads,
             partition_epoch=self.partition_epoch + 1,
-            **changed,
+            leader_recovery_state=(
+                self.leader_recovery_state
+                if state == NO_RECOVERY_CHANGE
+                else _recovery_state(state)
+            ),
+            adding=_changed(self.adding, change.adding_replicas),
+            removing=_changed(self.removing, change.removing_replicas),
+            elr=_changed(self.elr, change.eligible_leader_replicas),
+            last_known_elr=_changed(self.last_known_elr, change.last_known_elr),
+            directories=directories,
         )
 
 
-_CHANGEABLE = (
-    "isr",
-    "leader",
-    "leader_recovery_state",
-    "replicas",
-    "adding",
-    "removing",
-    "elr",
-    "last_known_elr",
-)
+def _changed(before: tuple[int, ...], after: Sequence[int] | None) -> tuple[int, ...]:
+    return before if after is None else tuple(after)
+
+
+def _directories(directories: Sequence[bytes]) -> tuple[bytes, ...]:
+    return () if _NOT_KNOWN.issuperset(directories) else tuple(directories)
+
+
+def _recovery_state(number: int) -> LeaderRecoveryState:
+    try:
+        return LeaderRecoveryState(number)
+    except ValueError as error:
+        raise MetadataError(f"leader recovery state {number} is not known") from error
+
+
+def registration_of(record: PartitionRecord) -> PartitionRegistration:
+    """Return the partition that a record describes."""
+    return PartitionRegistration(
+        replicas=tuple(record.replicas),
+        isr=tuple(record.isr),
+        leader=record.leader,
+        leader_epoch=record.leader_epoch,
+        partition_epoch=record.partition_epoch,
+        leader_recovery_state=_recovery_state(record.leader_recovery_state),
+        adding=tuple(record.adding_replicas),
+        removing=tuple(record.removing_replicas),
+        elr=tuple(record.eligible_leader_replicas or ()),
+        last_known_elr=tuple(record.last_known_elr or ()),
+        directories=_directories(record.directories),
+    )
+
+
+@attrs.frozen
+class ControllerRegistration:
+    """A controller's addresses, and the levels of features that it supports (KIP-919)."""
+
+    controller_id: int
+    incarnation_id: bytes
+    zk_migration_ready: bool
+    endpoints: tuple[Endpoint, ...]
+    features: tuple[Feature, ...]
 
 
 @attrs.frozen
@@ -182,8 +237,6 @@ class MetadataImage:
 
     offset: Offset = NO_OFFSET
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
-    cluster_id: str | None = None
-    controller_id: int = NO_LEADER
     brokers: Mapping[int, BrokerRegistration] = attrs.Factory(dict)
     topics: Mapping[str, TopicImage] = attrs.Factory(dict)
     topic_names_by_id: Mapping[TopicId, str] = attrs.Factory(dict)
@@ -193,13 +246,25 @@ class MetadataImage:
     group_configs: Mapping[str, Mapping[str, str]] = attrs.Factory(dict)
     """The configuration of consumer groups, by group; a group without any is left out."""
     feature_levels: Mapping[str, int] = attrs.Factory(dict)
-    """The levels of features that were set to less than the highest."""
+    """The finalized levels of features, without those of level 0."""
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = attrs.Factory(dict)
+    controllers: Mapping[int, ControllerRegistration] = attrs.Factory(dict)
     security: SecurityImage = attrs.Factory(SecurityImage)
+    open_transaction: tuple[MetadataRecord, ...] | None = None
+    """The records that wait for the end of a transaction (KIP-868); None outside of one."""
 
     def feature(self, name: str) -> int:
-        """Return the level of a feature in this cluster (KIP-584)."""
-        return self.feature_levels.get(name, FEATURES[name][1])
+        """Return the finalized level of a feature in this cluster (KIP-584).
+
+        Before a log has finalized a `metadata.version`, the highest level of each counts.
+        """
+        if METADATA_VERSION not in self.feature_levels:
+            return FEATURES[name][1]
+        return self.feature_levels.get(name, 0)
+
+    @property
+    def metadata_version(self) -> int:
+        return self.feature(METADATA_VERSION)
 
     def broker(self, broker_id: int) -> BrokerRegistration | None:
         return self.brokers.get(broker_id)
@@ -262,60 +327,72 @@ class _Draft:
 
     def __init__(self, base: MetadataImage) -> None:
         self._base = base
-        self._cluster_id = base.cluster_id
-        self._controller_id = base.controller_id
         self._next_producer_id = base.next_producer_id
         self._broker_configs = base.broker_configs
         self._group_configs: dict[str, Mapping[str, str]] | None = None
         self._feature_levels = base.feature_levels
         self._client_quotas: dict[QuotaEntity, Mapping[str, float]] | None = None
         self._security: SecurityDraft | None = None
+        self._controllers = base.controllers
+        self._transaction = None if base.open_transaction is None else [*base.open_transaction]
         self._brokers = dict(base.brokers)
         self._topics = dict(base.topics)
         self._names = dict(base.topic_names_by_id)
         self._touched: dict[TopicId, tuple[dict[int, PartitionRegistration], dict[str, str]]] = {}
 
     def apply(self, record: MetadataRecord) -> None:
+        """Apply a record, or keep it until the transaction that it belongs to has ended."""
         match record:
-            case ClusterRecord():
-                self._cluster_id = record.cluster_id
-            case ControllerRecord():
-                self._controller_id = record.controller_id
-            case RegisterBrokerRecord():
-                values = attrs.asdict(record, recurse=False)
-                self._brokers[record.broker_id] = BrokerRegistration(**values)
-            case (
-                UnregisterBrokerRecord()
-                | BrokerRegistrationChangeRecord()
-                | BrokerDirectoriesRecord()
-            ):
-                self._change_broker(record)
-            case TopicRecord():
-                if record.name in self._topics:
-                    raise MetadataError(f"topic {record.name} is created twice")
-                self._topics[record.name] = TopicImage(record.name, record.topic_id)
-                self._names[record.topic_id] = record.name
-            case RemoveTopicRecord():
-                self._remove_topic(record.topic_id)
-            case PartitionRecord() | PartitionChangeRecord() | ReplicaDirectoryRecord():
-                self._set_partition(record)
-            case ConfigRecord():
-                self._set_config(record)
-            case (
-                BrokerConfigRecord()
-                | GroupConfigRecord()
-                | FeatureLevelRecord()
-                | ClientQuotaRecord()
-                | ScramCredentialRecord()
-                | RemoveScramCredentialRecord()
-                | AclRecord()
-                | RemoveAclRecord()
-            ):
-                self._set_for_all(record)
-            case ProducerIdsRecord():
-                self._next_producer_id = record.next_producer_id
-            case never:
-                assert_never(never)
+            case BeginTransactionRecord():
+                if self._transaction is not None:
+                    raise MetadataError("a metadata transaction begins within another")
+                self._transaction = []
+            case EndTransactionRecord() | AbortTransactionRecord():
+                if self._transaction is None:
+                    raise MetadataError("a metadata transaction ends that has not begun")
+                ended, self._transaction = self._transaction, None
+                if isinstance(record, EndTransactionRecord):
+                    for each in ended:
+                        self._apply(each)
+            case _ if self._transaction is not None:
+                self._transaction.append(record)
+            case _:
+                self._apply(record)
+
+    def _apply(self, record: MetadataRecord) -> None:
+        rule = _RULES.get(type(record))
+        if rule is None:
+            # The next snapshot would lose it.
+            raise MetadataError(f"a {type(record).__name__}: this release has no such feature")
+        rule(self, record)
+
+    def add_topic(self, record: TopicRecord) -> None:
+        if record.name in self._topics:
+            raise MetadataError(f"topic {record.name} is created twice")
+        self._topics[record.name] = TopicImage(record.name, record.topic_id)
+        self._names[record.topic_id] = record.name
+
+    def add_broker(self, record: RegisterBrokerRecord) -> None:
+        self._brokers[record.broker_id] = _broker_of(record)
+
+    def remove_broker(self, record: UnregisterBrokerRecord) -> None:
+        self._broker(record.broker_id, record.broker_epoch)
+        del self._brokers[record.broker_id]
+
+    def fence_broker(self, record: FenceBrokerRecord | UnfenceBrokerRecord) -> None:
+        broker = self._broker(record.id_, record.epoch)
+        fenced = isinstance(record, FenceBrokerRecord)
+        self._brokers[record.id_] = attrs.evolve(broker, fenced=fenced)
+
+    def set_producer_ids(self, record: ProducerIdsRecord) -> None:
+        self._next_producer_id = record.next_producer_id
+
+    def set_security(self, record: SecurityRecord) -> None:
+        self._security = self._security or SecurityDraft(self._base.security)
+        self._security.apply(record)
+
+    def pass_over(self, record: NoOpRecord | ZkMigrationStateRecord) -> None:
+        """Change nothing: there is no ZooKeeper any more, whatever the state of the migration is."""
 
     def finish(self, *, offset: Offset, leader_epoch: LeaderEpoch) -> MetadataImage:
         for topic_id, (partitions, configs) in self._touched.items():
@@ -324,8 +401,6 @@ class _Draft:
         return MetadataImage(
             offset=offset,
             leader_epoch=leader_epoch,
-            cluster_id=self._cluster_id,
-            controller_id=self._controller_id,
             brokers=self._brokers,
             topics=self._topics,
             topic_names_by_id=self._names,
@@ -338,68 +413,68 @@ class _Draft:
             client_quotas=(
                 self._base.client_quotas if self._client_quotas is None else self._client_quotas
             ),
+            controllers=self._controllers,
             security=self._base.security if self._security is None else self._security.finish(),
+            open_transaction=None if self._transaction is None else tuple(self._transaction),
         )
 
-    def _set_for_all(
-        self,
-        record: BrokerConfigRecord
-        | GroupConfigRecord
-        | FeatureLevelRecord
-        | ClientQuotaRecord
-        | SecurityRecord,
-    ) -> None:
-        if isinstance(record, BrokerConfigRecord):
-            self._set_broker_config(record)
-        elif isinstance(record, GroupConfigRecord):
-            self._set_group_config(record)
-        elif isinstance(record, FeatureLevelRecord):
-            self._set_feature(record)
-        elif isinstance(record, ClientQuotaRecord):
-            self._set_client_quota(record)
-        else:
-            self._security = self._security or SecurityDraft(self._base.security)
-            self._security.apply(record)
-
-    def _set_feature(self, record: FeatureLevelRecord) -> None:
-        if record.name not in FEATURES:
-            raise MetadataError(f"feature {record.name}: a newer version wrote this log")
-        lowest, highest = FEATURES[record.name]
-        if not lowest <= record.level <= highest:
+    def set_feature(self, record: FeatureLevelRecord) -> None:
+        name, level = record.name, record.feature_level
+        if name not in FEATURES:
+            if level == 0:
+                return
+            raise MetadataError(f"feature {name}: a newer version wrote this log")
+        lowest, highest = FEATURES[name]
+        if not lowest <= level <= highest:
             raise MetadataError(
-                f"feature {record.name} of level {record.level}, but this release knows"
+                f"feature {name} of level {level}, but this release knows"
                 f" {lowest} to {highest}: a newer version wrote this log"
             )
-        others = {key: each for key, each in self._feature_levels.items() if key != record.name}
-        changed = {record.name: record.level} if record.level != highest else {}
-        self._feature_levels = others | changed
+        others = {key: each for key, each in self._feature_levels.items() if key != name}
+        self._feature_levels = others | ({name: level} if level else {})
 
-    def _set_client_quota(self, record: ClientQuotaRecord) -> None:
+    def set_controller(self, record: RegisterControllerRecord | UnregisterControllerRecord) -> None:
+        number = record.controller_id
+        others = {key: each for key, each in self._controllers.items() if key != number}
+        if isinstance(record, RegisterControllerRecord):
+            others[number] = ControllerRegistration(
+                controller_id=number,
+                incarnation_id=record.incarnation_id,
+                zk_migration_ready=record.zk_migration_ready,
+                endpoints=tuple(record.end_points),
+                features=tuple(record.features),
+            )
+        self._controllers = others
+
+    def set_client_quota(self, record: ClientQuotaRecord) -> None:
         if self._client_quotas is None:
             self._client_quotas = dict(self._base.client_quotas)
-        quotas = dict(self._client_quotas.pop(record.entity, {}))
-        _set(quotas, record.key, record.value)
+        entity = tuple(sorted((each.entity_type, each.entity_name) for each in record.entity))
+        quotas = dict(self._client_quotas.pop(entity, {}))
+        _set(quotas, record.key, None if record.remove else record.value)
         if quotas:
-            self._client_quotas[record.entity] = quotas
+            self._client_quotas[entity] = quotas
 
-    def _change_broker(
-        self,
-        record: UnregisterBrokerRecord | BrokerRegistrationChangeRecord | BrokerDirectoriesRecord,
-    ) -> None:
-        broker = self._brokers.get(record.broker_id)
-        if broker is None or broker.broker_epoch != record.broker_epoch:
-            raise MetadataError(f"broker {record.broker_id} has no epoch {record.broker_epoch}")
-        if isinstance(record, UnregisterBrokerRecord):
-            del self._brokers[record.broker_id]
-            return
-        if isinstance(record, BrokerDirectoriesRecord):
-            self._brokers[record.broker_id] = attrs.evolve(broker, directories=record.online)
-            return
-        leaving = record.in_controlled_shutdown
+    def _broker(self, broker_id: int, epoch: Offset) -> BrokerRegistration:
+        """Return the registration; raise MetadataError where that incarnation is not registered."""
+        broker = self._brokers.get(broker_id)
+        if broker is None or broker.broker_epoch != epoch:
+            raise MetadataError(f"broker {broker_id} has no epoch {epoch}")
+        return broker
+
+    def change_broker(self, record: BrokerRegistrationChangeRecord) -> None:
+        broker = self._broker(record.broker_id, record.broker_epoch)
+        cordoned = record.cordoned_log_dirs
         self._brokers[record.broker_id] = attrs.evolve(
             broker,
-            fenced=broker.fenced if record.fenced is None else record.fenced,
-            in_controlled_shutdown=broker.in_controlled_shutdown if leaving is None else leaving,
+            fenced=record.fenced > 0 if record.fenced else broker.fenced,
+            in_controlled_shutdown=(
+                broker.in_controlled_shutdown or record.in_controlled_shutdown > 0
+            ),
+            directories=tuple(record.log_dirs) or broker.directories,
+            cordoned_directories=broker.cordoned_directories
+            if cordoned is None
+            else tuple(cordoned),
         )
 
     def _touch(self, topic_id: TopicId) -> tuple[dict[int, PartitionRegistration], dict[str, str]]:
@@ -411,65 +486,114 @@ class _Draft:
             self._touched[topic_id] = dict(topic.partitions), dict(topic.configs)
         return self._touched[topic_id]
 
-    def _remove_topic(self, topic_id: TopicId) -> None:
+    def remove_topic(self, record: RemoveTopicRecord) -> None:
+        topic_id = record.topic_id
         name = self._names.pop(topic_id, None)
         if name is None:
             raise MetadataError(f"no topic has the id {topic_id.hex()}")
         del self._topics[name]
         self._touched.pop(topic_id, None)
 
-    def _set_partition(
-        self, record: PartitionRecord | PartitionChangeRecord | ReplicaDirectoryRecord
-    ) -> None:
+    def set_partition(self, record: PartitionRecord | PartitionChangeRecord) -> None:
         partitions, _ = self._touch(record.topic_id)
-        if not isinstance(record, PartitionRecord):
-            if record.partition not in partitions:
-                raise MetadataError(f"no partition {record.partition} in {record.topic_id.hex()}")
-            partition = partitions[record.partition]
-            if isinstance(record, PartitionChangeRecord):
-                partitions[record.partition] = partition.merge(record)
-            else:
-                partitions[record.partition] = partition.placed(record)
-            return
-        values = attrs.asdict(record, recurse=False)
-        del values["topic_id"], values["partition"]
-        partitions[record.partition] = PartitionRegistration(**values)
+        number = record.partition_id
+        if isinstance(record, PartitionRecord):
+            partitions[number] = registration_of(record)
+        elif number in partitions:
+            partitions[number] = partitions[number].merge(record)
+        else:
+            raise MetadataError(f"no partition {number} in {record.topic_id.hex()}")
 
-    def _set_config(self, record: ConfigRecord) -> None:
-        _, configs = self._touch(record.topic_id)
-        _set(configs, record.key, record.value)
-        if record.key == MIN_INSYNC_REPLICAS:
-            self._forget_eligible(record.topic_id)
+    def clear_elr(self, record: ClearElrRecord) -> None:
+        """Clear the eligible leader replicas of a topic, or of all if the name is empty (KIP-966)."""
+        for name in [record.topic_name] if record.topic_name else list(self._names.values()):
+            partitions, _ = self._touch(self._topic(name).topic_id)
+            for number, each in partitions.items():
+                if each.elr or each.last_known_elr:
+                    partitions[number] = each.merge(
+                        PartitionChangeRecord(eligible_leader_replicas=[], last_known_elr=[])
+                    )
 
-    def _set_group_config(self, record: GroupConfigRecord) -> None:
+    def _topic(self, name: str) -> TopicImage:
+        if name not in self._topics:
+            raise MetadataError(f"no topic has the name {name}")
+        return self._topics[name]
+
+    def set_config(self, record: ConfigRecord) -> None:
+        match record.resource_type:
+            case ConfigResourceType.TOPIC:
+                _, configs = self._touch(self._topic(record.resource_name).topic_id)
+                _set(configs, record.name, record.value)
+            case ConfigResourceType.BROKER:
+                self._set_broker_config(record)
+            case ConfigResourceType.GROUP:
+                self._set_group_config(record)
+            case other:
+                # The next snapshot would lose it.
+                raise MetadataError(
+                    f"a ConfigRecord of resource type {other}: this release has no such feature"
+                )
+
+    def _set_group_config(self, record: ConfigRecord) -> None:
         if self._group_configs is None:
             self._group_configs = dict(self._base.group_configs)
-        configs = dict(self._group_configs.pop(record.group_id, {}))
-        _set(configs, record.key, record.value)
+        configs = dict(self._group_configs.pop(record.resource_name, {}))
+        _set(configs, record.name, record.value)
         if configs:
-            self._group_configs[record.group_id] = configs
+            self._group_configs[record.resource_name] = configs
 
-    def _set_broker_config(self, record: BrokerConfigRecord) -> None:
-        configs = dict(self._broker_configs.get(record.broker_id, {}))
-        _set(configs, record.key, record.value)
+    def _set_broker_config(self, record: ConfigRecord) -> None:
+        name = record.resource_name
+        if name and not (name.isascii() and name.isdigit()):
+            raise MetadataError(f"a ConfigRecord of broker {name!r}")
+        broker_id = int(name) if name else None
+        configs = dict(self._broker_configs.get(broker_id, {}))
+        _set(configs, record.name, record.value)
         # Rare enough to copy the rest each time: there is one of these for each broker at most.
-        others = {
-            key: each for key, each in self._broker_configs.items() if key != record.broker_id
-        }
-        self._broker_configs = others | ({record.broker_id: configs} if configs else {})
-        if record.key == MIN_INSYNC_REPLICAS:
-            for topic_id in self._names:
-                self._forget_eligible(topic_id)
+        others = {key: each for key, each in self._broker_configs.items() if key != broker_id}
+        self._broker_configs = others | ({broker_id: configs} if configs else {})
 
-    def _forget_eligible(self, topic_id: TopicId) -> None:
-        """Clear the ELRs of a topic: they follow from another minimum (ClearElrRecord).
 
-        Where there is no leader nothing is committed by any minimum, and the ELR stays.
-        """
-        partitions, _ = self._touch(topic_id)
-        for number, partition in partitions.items():
-            if partition.leader != NO_LEADER:
-                partitions[number] = attrs.evolve(partition, elr=())
+def _broker_of(record: RegisterBrokerRecord) -> BrokerRegistration:
+    cordoned = record.cordoned_log_dirs
+    return BrokerRegistration(
+        broker_id=record.broker_id,
+        broker_epoch=record.broker_epoch,
+        incarnation_id=record.incarnation_id,
+        endpoints=tuple(record.end_points),
+        rack=record.rack,
+        fenced=record.fenced,
+        in_controlled_shutdown=record.in_controlled_shutdown,
+        directories=tuple(record.log_dirs),
+        features=tuple(record.features),
+        cordoned_directories=None if cordoned is None else tuple(cordoned),
+    )
+
+
+_RULES: Final[Mapping[type[MetadataRecord], Callable[[_Draft, Any], None]]] = MappingProxyType(
+    {
+        PartitionRecord: _Draft.set_partition,
+        PartitionChangeRecord: _Draft.set_partition,
+        TopicRecord: _Draft.add_topic,
+        RemoveTopicRecord: _Draft.remove_topic,
+        ConfigRecord: _Draft.set_config,
+        RegisterBrokerRecord: _Draft.add_broker,
+        UnregisterBrokerRecord: _Draft.remove_broker,
+        BrokerRegistrationChangeRecord: _Draft.change_broker,
+        FenceBrokerRecord: _Draft.fence_broker,
+        UnfenceBrokerRecord: _Draft.fence_broker,
+        ProducerIdsRecord: _Draft.set_producer_ids,
+        FeatureLevelRecord: _Draft.set_feature,
+        ClientQuotaRecord: _Draft.set_client_quota,
+        ClearElrRecord: _Draft.clear_elr,
+        RegisterControllerRecord: _Draft.set_controller,
+        UnregisterControllerRecord: _Draft.set_controller,
+        NoOpRecord: _Draft.pass_over,
+        ZkMigrationStateRecord: _Draft.pass_over,
+    }
+    | dict.fromkeys(SECURITY_RECORDS, _Draft.set_security)
+)
+"""What each record does to an image."""
 
 
 def _set(configs: dict[str, T], key: str, value: T | None) -> None:
@@ -490,11 +614,14 @@ def apply_batches(image: MetadataImage, batches: Buffer) -> MetadataImage:
     for position, header in walk(view):
         if header.last_offset <= image.offset:
             continue
+        batch = view[position : position + header.size]
         records: list[MetadataRecord] = []
-        if not header.is_control:  # such a batch changes the offset and the epoch only
+        if header.is_control:
+            control_records_in(batch)  # they change no metadata, but none may be unknown
+        else:
             records = [
                 decode_record(record.value)
-                for record in decode_batch(view[position : position + header.size])
+                for record in decode_batch(batch)
                 if record.offset > image.offset and record.value is not None
             ]
         epoch: LeaderEpoch = header.leader_epoch

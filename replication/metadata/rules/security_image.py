@@ -2,23 +2,43 @@
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never, get_args
 
 import attrs
 
 from replication.errors import MetadataError
-from replication.metadata.rules.records import (
-    AclRecord,
-    RemoveAclRecord,
-    RemoveScramCredentialRecord,
-    ScramCredentialRecord,
-)
 from replication.security.rules.acls import Acl, AclIndex
-from replication.security.rules.scram import ScramCredential
+from replication.security.rules.scram import SCRAM_NUMBERS, ScramCredential
+from replication.wire.metadata_records import (
+    AccessControlEntryRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
 
 SecurityRecord: TypeAlias = (
-    ScramCredentialRecord | RemoveScramCredentialRecord | AclRecord | RemoveAclRecord
+    UserScramCredentialRecord
+    | RemoveUserScramCredentialRecord
+    | AccessControlEntryRecord
+    | RemoveAccessControlEntryRecord
 )
+SECURITY_RECORDS: Final = get_args(SecurityRecord)
+
+
+def credential_record(
+    name: str, mechanism: str, credential: ScramCredential
+) -> UserScramCredentialRecord:
+    """Return the record that sets the credential of a user for a mechanism."""
+    number = next(each for each, known in SCRAM_NUMBERS.items() if known == mechanism)
+    return UserScramCredentialRecord(
+        name=name, mechanism=number, **attrs.asdict(credential, recurse=False)
+    )
+
+
+def acl_record(acl_id: bytes, acl: Acl) -> AccessControlEntryRecord:
+    """Return the record that adds an ACL."""
+    values = attrs.asdict(acl)
+    return AccessControlEntryRecord(id_=acl_id, permission_type=values.pop("permission"), **values)
 
 
 @attrs.frozen
@@ -38,9 +58,9 @@ class SecurityImage:
         for (name, mechanism), credential in sorted(
             self.credentials.items(), key=lambda each: each[0]
         ):
-            yield ScramCredentialRecord(name, mechanism, **attrs.asdict(credential, recurse=False))
+            yield credential_record(name, mechanism, credential)
         for acl_id, acl in sorted(self.acls.items(), key=lambda each: each[0]):
-            yield AclRecord.of(acl_id, acl)
+            yield acl_record(acl_id, acl)
 
 
 class SecurityDraft:
@@ -52,22 +72,37 @@ class SecurityDraft:
 
     def apply(self, record: SecurityRecord) -> None:
         match record:
-            case ScramCredentialRecord():
-                values = attrs.asdict(record)
-                key = (values.pop("name"), values.pop("mechanism"))
-                self._credentials[key] = ScramCredential(**values)
-            case RemoveScramCredentialRecord():
-                if self._credentials.pop((record.name, record.mechanism), None) is None:
-                    raise MetadataError(f"{record.name} has no credential for {record.mechanism}")
-            case AclRecord():
-                values = attrs.asdict(record)
-                acl_id = values.pop("acl_id")
-                self._acls[acl_id] = Acl(**values)
-            case RemoveAclRecord():
-                if self._acls.pop(record.acl_id, None) is None:
-                    raise MetadataError(f"no ACL has the id {record.acl_id.hex()}")
+            case UserScramCredentialRecord():
+                self._credentials[record.name, _mechanism(record)] = ScramCredential(
+                    salt=record.salt,
+                    stored_key=record.stored_key,
+                    server_key=record.server_key,
+                    iterations=record.iterations,
+                )
+            case RemoveUserScramCredentialRecord():
+                if self._credentials.pop((record.name, _mechanism(record)), None) is None:
+                    raise MetadataError(f"{record.name} has no credential for {_mechanism(record)}")
+            case AccessControlEntryRecord():
+                self._acls[record.id_] = Acl(
+                    resource_type=record.resource_type,
+                    resource_name=record.resource_name,
+                    pattern_type=record.pattern_type,
+                    principal=record.principal,
+                    host=record.host,
+                    operation=record.operation,
+                    permission=record.permission_type,
+                )
+            case RemoveAccessControlEntryRecord():
+                if self._acls.pop(record.id_, None) is None:
+                    raise MetadataError(f"no ACL has the id {record.id_.hex()}")
             case never:
                 assert_never(never)
 
     def finish(self) -> SecurityImage:
         return SecurityImage(self._credentials, self._acls)
+
+
+def _mechanism(record: UserScramCredentialRecord | RemoveUserScramCredentialRecord) -> str:
+    if record.mechanism not in SCRAM_NUMBERS:
+        raise MetadataError(f"SCRAM mechanism {record.mechanism} is not known")
+    return SCRAM_NUMBERS[record.mechanism]

@@ -4,18 +4,15 @@
     snapshot   (everything up to 6)             equals
     log                        [7 8 9 10 ...    the snapshot's, and the rest applied
 
-Rule 1: a snapshot contains records: the fewest that make its image. So every record's version
-and golden file count here too, and there is one way to read metadata.
+Rule 1: a snapshot contains records: the fewest that make its image, in the versions that its level of
+`metadata.version` writes. So there is one way to read metadata.
 
-Rule 2: configuration stands before the partitions: a record that sets `min.insync.replicas` clears
-the eligible replicas, which follow from the old value (KIP-966).
+Rule 2: the levels of features stand first, `metadata.version` before the others.
 
 The bytes around the records are those of `checkpoint.py`.
 """
 
-from collections.abc import Iterator
-
-import attrs
+from collections.abc import Iterator, Mapping
 
 from replication.metadata.rules.checkpoint import (
     CheckpointReader,
@@ -24,29 +21,29 @@ from replication.metadata.rules.checkpoint import (
 )
 from replication.metadata.rules.image import (
     BrokerRegistration,
+    ControllerRegistration,
     MetadataImage,
+    PartitionRegistration,
+    QuotaEntity,
     TopicImage,
 )
-from replication.metadata.rules.records import (
-    BrokerConfigRecord,
-    BrokerDirectoriesRecord,
+from replication.metadata.rules.records import encode_all
+from replication.wire.api_versions import METADATA_VERSION
+from replication.wire.describe_client_quotas import EntityData
+from replication.wire.describe_configs import ConfigResourceType
+from replication.wire.metadata_records import (
     ClientQuotaRecord,
-    ClusterRecord,
     ConfigRecord,
-    ControllerRecord,
     FeatureLevelRecord,
-    GroupConfigRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
-    ReplicaDirectoryRecord,
+    RegisterControllerRecord,
     TopicRecord,
     decode_record,
-    encode_record,
 )
-from replication.wire.metadata import NO_LEADER
-from storage.types import NO_OFFSET, OffsetAndEpoch
+from storage.types import NO_OFFSET, OffsetAndEpoch, TopicId
 
 _NO_BROKER = -1
 
@@ -58,48 +55,101 @@ def snapshot_id(image: MetadataImage) -> OffsetAndEpoch:
 
 def records_of(image: MetadataImage) -> Iterator[MetadataRecord]:
     """Yield the records that turn an empty image into `image`."""
-    if image.cluster_id is not None:
-        yield ClusterRecord(image.cluster_id)
-    if image.controller_id != NO_LEADER:
-        yield ControllerRecord(image.controller_id, image.leader_epoch)
-    for name, level in sorted(image.feature_levels.items()):
-        yield FeatureLevelRecord(name, level)
-    for broker_id, configs in image.broker_configs.items():
-        for key, value in sorted(configs.items()):
-            yield BrokerConfigRecord(broker_id, key, value)
-    for group_id, configs in sorted(image.group_configs.items()):
-        for key, value in sorted(configs.items()):
-            yield GroupConfigRecord(group_id, key, value)
-    for entity, quotas in image.client_quotas.items():
-        for key, quota in sorted(quotas.items()):
-            yield ClientQuotaRecord(entity, key, quota)
+    assert image.open_transaction is None, "the records of a transaction are in no snapshot"
+    for name, level in sorted(image.feature_levels.items(), key=_metadata_version_first):
+        yield FeatureLevelRecord(name=name, feature_level=level)
+    for number in sorted(image.controllers):
+        yield _record_of_controller(image.controllers[number])
     for broker_id in sorted(image.brokers):
-        yield from _records_of_broker(image.brokers[broker_id])
-    yield from image.security.records()
+        yield _record_of_broker(image.brokers[broker_id])
     for name in sorted(image.topics):
         yield from _records_of_topic(image.topics[name])
+    for broker, configs in image.broker_configs.items():
+        name = "" if broker is None else str(broker)
+        yield from config_records(ConfigResourceType.BROKER, name, configs)
+    for group_id, configs in sorted(image.group_configs.items()):
+        yield from config_records(ConfigResourceType.GROUP, group_id, configs)
+    for entity, quotas in image.client_quotas.items():
+        for key, quota in sorted(quotas.items()):
+            yield ClientQuotaRecord(entity=entity_data(entity), key=key, value=quota)
+    yield from image.security.records()
     # Only the beginning of the next block matters, not the owner of the last one.
-    yield ProducerIdsRecord(_NO_BROKER, NO_OFFSET, image.next_producer_id)
+    yield ProducerIdsRecord(
+        broker_id=_NO_BROKER, broker_epoch=NO_OFFSET, next_producer_id=image.next_producer_id
+    )
 
 
-def _records_of_broker(broker: BrokerRegistration) -> Iterator[MetadataRecord]:
-    values = attrs.asdict(broker, recurse=False)
-    directories = values.pop("directories")
-    yield RegisterBrokerRecord(**values)
-    if directories:
-        yield BrokerDirectoriesRecord(broker.broker_id, broker.broker_epoch, directories)
+def _metadata_version_first(feature: tuple[str, int]) -> tuple[bool, str]:
+    return feature[0] != METADATA_VERSION, feature[0]
+
+
+def config_records(
+    resource_type: int, resource_name: str, configs: Mapping[str, str | None]
+) -> Iterator[ConfigRecord]:
+    """Yield the records that set configuration keys of a resource."""
+    for name, value in sorted(configs.items()):
+        yield ConfigRecord(
+            resource_type=resource_type, resource_name=resource_name, name=name, value=value
+        )
+
+
+def entity_data(entity: QuotaEntity) -> list[EntityData]:
+    """Return the entity of a quota as messages and records have it."""
+    return [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
+
+
+def _record_of_controller(controller: ControllerRegistration) -> RegisterControllerRecord:
+    return RegisterControllerRecord(
+        controller_id=controller.controller_id,
+        incarnation_id=controller.incarnation_id,
+        zk_migration_ready=controller.zk_migration_ready,
+        end_points=list(controller.endpoints),
+        features=list(controller.features),
+    )
+
+
+def _record_of_broker(broker: BrokerRegistration) -> RegisterBrokerRecord:
+    cordoned = broker.cordoned_directories
+    return RegisterBrokerRecord(
+        broker_id=broker.broker_id,
+        broker_epoch=broker.broker_epoch,
+        incarnation_id=broker.incarnation_id,
+        end_points=list(broker.endpoints),
+        features=list(broker.features),
+        rack=broker.rack,
+        fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        log_dirs=list(broker.directories),
+        cordoned_log_dirs=None if cordoned is None else list(cordoned),
+    )
+
+
+def partition_record(
+    topic_id: TopicId, number: int, partition: PartitionRegistration
+) -> PartitionRecord:
+    """Return the record of a whole partition (PartitionRegistration.toRecord)."""
+    return PartitionRecord(
+        partition_id=number,
+        topic_id=topic_id,
+        replicas=list(partition.replicas),
+        isr=list(partition.isr),
+        removing_replicas=list(partition.removing),
+        adding_replicas=list(partition.adding),
+        leader=partition.leader,
+        leader_recovery_state=partition.leader_recovery_state,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        directories=partition.directories_of(partition.replicas),
+        eligible_leader_replicas=list(partition.elr) or None,
+        last_known_elr=list(partition.last_known_elr) or None,
+    )
 
 
 def _records_of_topic(topic: TopicImage) -> Iterator[MetadataRecord]:
-    yield TopicRecord(topic.name, topic.topic_id)
-    for key, value in sorted(topic.configs.items()):
-        yield ConfigRecord(topic.topic_id, key, value)
+    yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
+    yield from config_records(ConfigResourceType.TOPIC, topic.name, topic.configs)
     for number in sorted(topic.partitions):
-        values = attrs.asdict(topic.partitions[number], recurse=False)
-        directories = values.pop("directories")
-        yield PartitionRecord(topic_id=topic.topic_id, partition=number, **values)
-        for broker_id, directory in directories:
-            yield ReplicaDirectoryRecord(topic.topic_id, number, broker_id, directory)
+        yield partition_record(topic.topic_id, number, topic.partitions[number])
 
 
 def encode_snapshot(
@@ -111,7 +161,7 @@ def encode_snapshot(
 ) -> Iterator[bytes | bytearray]:
     """Yield the batches of the snapshot's file."""
     return checkpoint_batches(
-        map(encode_record, records_of(image)),
+        encode_all(records_of(image), level=image.metadata_version),
         leader_epoch=snapshot_id(image).leader_epoch,
         wall_ms=wall_ms,
         last_timestamp_ms=last_timestamp_ms,

@@ -27,6 +27,8 @@ import attrs
 
 SHA_256 = "SCRAM-SHA-256"
 SHA_512 = "SCRAM-SHA-512"
+SCRAM_NUMBERS = {1: SHA_256, 2: SHA_512}
+"""The mechanisms by their numbers in messages and records (clients.admin.ScramMechanism)."""
 _HASHES = {SHA_256: "sha256", SHA_512: "sha512"}
 SALT_BYTES = 20
 MINIMUM_ITERATIONS = 4096

@@ -251,7 +251,12 @@ async def test_levels_of_features_are_lowered_and_raised(stage: Stage, version: 
         ([to(TRANSACTION_VERSION, 3)], "only supports versions 0-2"),
         ([to(TRANSACTION_VERSION, -1)], "cannot be less than 0"),
         ([to(TRANSACTION_VERSION, 2, 0)], "upgrade type"),
-        ([to(METADATA_VERSION, 32, UNSAFE_DOWNGRADE)], "only supports versions 33-33"),
+        ([to(METADATA_VERSION, 34)], "only supports versions 7-33"),
+        (
+            [to(METADATA_VERSION, 32, UNSAFE_DOWNGRADE)],
+            "Unsafe metadata downgrade is not supported",
+        ),
+        ([to(METADATA_VERSION, 32, SAFE_DOWNGRADE)], "it might delete metadata information"),
         ([to("share.version", 1)], "does not support this feature"),
         ([to(GROUP_VERSION, 0, SAFE_DOWNGRADE), to("no.version", 1)], "does not support"),
     ],
@@ -319,7 +324,7 @@ async def test_the_quorum_is_the_controller_and_its_observers_are_the_brokers(st
     assert node.listeners[0].port > 0
 
 
-@pytest.mark.parametrize("name", ["t", "__understudy_metadata"])
+@pytest.mark.parametrize("name", ["t", "__cluster_metadata"])
 @played_in(staged, brokers=1)
 async def test_no_other_log_has_a_quorum(stage: Stage, name: str) -> None:
     asked = QuorumTopic(topic_name=name, partitions=[QuorumPartition(partition_index=4)])

@@ -15,12 +15,12 @@ from replication.broker.lifecycle import (
     UnreportedDirectoryError,
 )
 from replication.errors import ErrorCode, PeerUnavailableError
-from replication.metadata.rules.records import Endpoint
 from replication.net.clock import TrioClock
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from replication.wire.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
+    Endpoint,
 )
 from tests.replication.controller.controllers import FakeController
 

@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 
 from replication.metadata.rules.image import MetadataImage, PartitionRegistration
-from replication.metadata.rules.records import (
+from replication.wire.describe_configs import ConfigResourceType
+from replication.wire.metadata_records import (
     BrokerRegistrationChangeRecord,
+    ConfigRecord,
     MetadataRecord,
     RegisterBrokerRecord,
 )
@@ -19,7 +21,7 @@ def registered(broker_id: int, *, epoch: int = 7, fenced: bool = False) -> Regis
         broker_id=broker_id,
         broker_epoch=epoch,
         incarnation_id=bytes(16),
-        endpoints=(),
+        end_points=[],
         rack=None,
         fenced=fenced,
         in_controlled_shutdown=False,
@@ -30,8 +32,25 @@ def five_brokers() -> list[MetadataRecord]:
     """Return the registrations of brokers 1 to 5, of which 4 is fenced and 5 is shutting down."""
     return [
         *(registered(each, epoch=each * 10, fenced=each == 4) for each in (1, 2, 3, 4, 5)),
-        BrokerRegistrationChangeRecord(5, 50, in_controlled_shutdown=True),
+        BrokerRegistrationChangeRecord(broker_id=5, broker_epoch=50, in_controlled_shutdown=1),
     ]
+
+
+def topic_config(name: str, key: str, value: str | None) -> ConfigRecord:
+    return _config(ConfigResourceType.TOPIC, name, key, value)
+
+
+def broker_config(broker: str, key: str, value: str | None) -> ConfigRecord:
+    """Return a key of a broker; of all brokers, where the name is empty."""
+    return _config(ConfigResourceType.BROKER, broker, key, value)
+
+
+def group_config(group_id: str, key: str, value: str | None) -> ConfigRecord:
+    return _config(ConfigResourceType.GROUP, group_id, key, value)
+
+
+def _config(kind: int, name: str, key: str, value: str | None) -> ConfigRecord:
+    return ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)
 
 
 def after(image: MetadataImage, records: Iterable[MetadataRecord]) -> MetadataImage:

@@ -15,7 +15,7 @@ from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHear
 from replication.wire.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
-    RegisteredListener,
+    Endpoint,
 )
 from replication.wire.create_topics import (
     CreatableReplicaAssignment,
@@ -71,7 +71,7 @@ class Registered:
             broker_id=self.broker_id,
             cluster_id=self.controller.cluster_id,
             incarnation_id=bytes([self.broker_id, self.incarnation]) * 8,
-            listeners=[RegisteredListener(name="PLAINTEXT", host=f"b{self.broker_id}", port=9092)],
+            listeners=[Endpoint(name="PLAINTEXT", host=f"b{self.broker_id}", port=9092)],
         )
         response = await self.controller.broker_registration(attrs.evolve(request, **fields))
         if response.error_code == ErrorCode.NONE:

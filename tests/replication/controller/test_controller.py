@@ -29,10 +29,6 @@ from replication.metadata.rules.image import MetadataImage, apply_batches
 from replication.metadata.rules.records import (
     METADATA_PARTITION,
     METADATA_TOPIC_ID,
-    BrokerDirectoriesRecord,
-    MetadataRecord,
-    PartitionRecord,
-    TopicRecord,
 )
 from replication.net.rpc import RpcClient
 from replication.net.seams import Offload
@@ -42,6 +38,12 @@ from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHear
 from replication.wire.create_topics import CreatableTopic, CreateTopicsRequest
 from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from replication.wire.metadata import NO_LEADER
+from replication.wire.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    MetadataRecord,
+    PartitionRecord,
+    TopicRecord,
+)
 from scenarios.world.world import World
 from storage.errors import InconsistentMetadataError, KafkaStorageError, LogDirectoryLockedError
 from storage.testing import DiskCosts, Fault
@@ -74,12 +76,12 @@ async def test_a_broker_is_unfenced_when_it_has_applied_its_registration(
 ) -> None:
     broker = Registered(controller, 1)
     await broker.register()
-    # The cluster, the controller and its minimum ISR are the three records before it.
-    assert broker.epoch == 3
-    behind = await broker.heartbeat(current_metadata_offset=2)
+    # Before it are the leader change, the levels of four features, and the minimum ISR.
+    assert broker.epoch == 6
+    behind = await broker.heartbeat(current_metadata_offset=5)
     assert (behind.is_caught_up, behind.is_fenced) == (False, True)
     assert not controller.image.is_alive(1)
-    there = await broker.heartbeat(current_metadata_offset=3)
+    there = await broker.heartbeat(current_metadata_offset=6)
     assert (there.is_caught_up, there.is_fenced) == (True, False)
     assert controller.image.is_alive(1)
     stale = await broker.heartbeat(broker_epoch=1)
@@ -318,10 +320,10 @@ async def test_a_returning_controller_has_its_log_and_fences_no_live_broker(
     async with running(world) as first:
         await join(first, 1, 2)
         created = await create_topic(first, "orders", (1, 2), (2, 1))
-        image = first.image
+        cluster_id, image = first.cluster_id, first.image
     async with running(world) as second, trio.open_nursery() as nursery:
         seams = world.node("controller")
-        assert second.cluster_id == image.cluster_id
+        assert second.cluster_id == cluster_id
         assert second.image.topic_id("orders") == created.topic_id
         assert second.image.brokers == image.brokers
         assert second.log.leading_epoch == 2
@@ -468,7 +470,7 @@ async def test_over_the_wire_a_broker_reads_the_log_it_is_in(
         clock=seams.clock,
         timeout_ms=1000,
     )
-    beat = BrokerHeartbeatRequest(broker_id=1, broker_epoch=3, current_metadata_offset=3)
+    beat = BrokerHeartbeatRequest(broker_id=1, broker_epoch=6, current_metadata_offset=6)
     answer = await client.call(beat, version=1, timeout_ms=1000)
     assert isinstance(answer, BrokerHeartbeatResponse)
     assert not answer.is_fenced
@@ -622,9 +624,17 @@ def test_a_heartbeat_is_a_change_where_its_decision_has_records(
     )
     records: list[MetadataRecord] = [
         attrs.evolve(registered, fenced=broker.get("fenced", False)),
-        BrokerDirectoriesRecord(1, 7, (bytes(16),)),
-        TopicRecord("orders", images.ORDERS),
-        PartitionRecord(images.ORDERS, 0, (1,), (1,), 1 if leads else NO_LEADER),
+        BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, log_dirs=[bytes(16)]),
+        TopicRecord(name="orders", topic_id=images.ORDERS),
+        PartitionRecord(
+            topic_id=images.ORDERS,
+            partition_id=0,
+            replicas=[1],
+            isr=[1],
+            leader=1 if leads else NO_LEADER,
+            leader_epoch=0,
+            partition_epoch=0,
+        ),
     ]
     image = images.after(MetadataImage(), records)
     request = BrokerHeartbeatRequest(

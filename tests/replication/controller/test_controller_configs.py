@@ -8,13 +8,6 @@ from replication.config import ConfigOperation
 from replication.controller.rules.configs import alter_configs, incremental_alter_configs
 from replication.errors import ErrorCode
 from replication.metadata.rules.image import BrokerRegistration, MetadataImage
-from replication.metadata.rules.records import (
-    BrokerConfigRecord,
-    ConfigRecord,
-    MetadataRecord,
-    PartitionRecord,
-    TopicRecord,
-)
 from replication.wire.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -28,7 +21,12 @@ from replication.wire.incremental_alter_configs import (
     IncrementalAlterConfigsResource,
 )
 from replication.wire.metadata import NO_LEADER
-from tests.replication.controller.images import partition_of
+from replication.wire.metadata_records import (
+    MetadataRecord,
+    PartitionRecord,
+    TopicRecord,
+)
+from tests.replication.controller.images import broker_config, partition_of, topic_config
 from tests.replication.controller.running_controller import CONFIG
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
@@ -42,8 +40,16 @@ def image(*more: MetadataRecord) -> MetadataImage:
         each: BrokerRegistration(each, 7, bytes(16), (), fenced=each == 1) for each in (1, 2)
     }
     records = (
-        TopicRecord("orders", ORDERS),
-        PartitionRecord(topic_id=ORDERS, partition=0, replicas=(1, 2), isr=(1,), leader=NO_LEADER),
+        TopicRecord(name="orders", topic_id=ORDERS),
+        PartitionRecord(
+            topic_id=ORDERS,
+            partition_id=0,
+            replicas=[1, 2],
+            isr=[1],
+            leader=NO_LEADER,
+            leader_epoch=0,
+            partition_epoch=0,
+        ),
         *more,
     )
     return MetadataImage(brokers=brokers).apply_all(records, offset=9, leader_epoch=0)
@@ -86,7 +92,10 @@ def as_a_whole(
 
 
 def test_what_is_named_changes_and_the_rest_stays() -> None:
-    before = image(ConfigRecord(ORDERS, "retention.ms", "5"), ConfigRecord(ORDERS, "flush.ms", "6"))
+    before = image(
+        topic_config("orders", "retention.ms", "5"),
+        topic_config("orders", "flush.ms", "6"),
+    )
     (answer,), after = incrementally(
         before,
         change(
@@ -107,7 +116,10 @@ def test_what_is_named_changes_and_the_rest_stays() -> None:
 
 
 def test_the_older_api_removes_keys_that_it_does_not_name() -> None:
-    before = image(ConfigRecord(ORDERS, "retention.ms", "5"), ConfigRecord(ORDERS, "flush.ms", "6"))
+    before = image(
+        topic_config("orders", "retention.ms", "5"),
+        topic_config("orders", "flush.ms", "6"),
+    )
     answer, after = as_a_whole(before, TOPIC, "orders", {"flush.ms": "7"})
     assert answer.error_code == ErrorCode.NONE
     assert after.topics["orders"].configs == {"flush.ms": "7"}
@@ -181,7 +193,7 @@ def test_what_cannot_be_is_refused_in_kafkas_kind_of_words(
 
 def test_the_minimum_isr_is_set_for_topics_and_for_the_cluster_and_for_no_single_broker() -> None:
     """The ELR (KIP-966) follows from it, here and at the leaders."""
-    before = image(BrokerConfigRecord(None, "min.insync.replicas", "2"))
+    before = image(broker_config("", "min.insync.replicas", "2"))
     own = change(BROKER, "2", ("min.insync.replicas", SET, "1"))
     gone = change(BROKER, "", ("min.insync.replicas", DELETE, None))
     answers, after = incrementally(before, own, gone)
@@ -194,7 +206,7 @@ def test_the_minimum_isr_is_set_for_topics_and_for_the_cluster_and_for_no_single
 
 
 def test_one_wrong_key_of_a_topic_changes_none_of_it_and_another_topic_all_the_same() -> None:
-    other = TopicRecord("other", bytes(range(16, 32)))
+    other = TopicRecord(name="other", topic_id=bytes(range(16, 32)))
     answers, after = incrementally(
         image(other),
         change(TOPIC, "orders", ("flush.ms", SET, "1"), ("retention.ms", SET, "soon")),
@@ -215,7 +227,10 @@ def test_validating_only_answers_the_same_and_changes_nothing() -> None:
 
 
 def test_what_is_set_already_is_not_written_again() -> None:
-    before = image(ConfigRecord(ORDERS, "flush.ms", "1"), BrokerConfigRecord(None, "a", "b"))
+    before = image(
+        topic_config("orders", "flush.ms", "1"),
+        broker_config("", "a", "b"),
+    )
     request = IncrementalAlterConfigsRequest(
         resources=[change(TOPIC, "orders", ("flush.ms", SET, "1")), change(BROKER, "")]
     )

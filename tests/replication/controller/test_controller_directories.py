@@ -8,12 +8,12 @@ from replication.controller.rules.directories import assign_replicas
 from replication.controller.rules.election import ElectionRules, Wish
 from replication.errors import ErrorCode
 from replication.metadata.rules.image import (
+    UNASSIGNED,
     BrokerRegistration,
     MetadataImage,
     PartitionRegistration,
     TopicImage,
 )
-from replication.metadata.rules.records import Endpoint
 from replication.wire.assign_replicas_to_dirs import (
     AssignedPartitionData,
     AssignedTopicData,
@@ -22,6 +22,7 @@ from replication.wire.assign_replicas_to_dirs import (
     DirectoryData,
 )
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest
+from replication.wire.broker_registration import Endpoint
 from storage.types import TopicId, TopicPartition
 
 TOPIC_ID, NO_TOPIC = b"the topic's id  ", b"no topic's id   "
@@ -55,7 +56,7 @@ def image(*, isr: tuple[int, ...] = (1, 2)) -> MetadataImage:
             leader=1,
             leader_epoch=0,
             partition_epoch=0,
-            directories=((1, directory),),
+            directories=(directory, UNASSIGNED),
         )
 
     topic = TopicImage("t", TOPIC_ID, {0: partition(DISK_A), 1: partition(DISK_B)})
@@ -132,7 +133,7 @@ def test_a_partition_without_other_replicas_in_sync_has_no_leader() -> None:
     assert list(elections_with(then, 1, rules_of)) == []
     whole = attrs.evolve(then, brokers={**then.brokers, 1: broker(1, DISK_A, DISK_B)})
     (change,) = elections_with(whole, 1, rules_of)
-    assert (change.partition, change.leader) == (0, 1)
+    assert (change.partition_id, change.leader) == (0, 1)
 
 
 def test_no_decision_gives_the_lead_to_a_lost_replica() -> None:
@@ -149,7 +150,7 @@ def test_the_directory_of_a_replica_is_recorded() -> None:
     assert errors(answer) == [ErrorCode.NONE, ErrorCode.NONE]
     assert partition(then, T0).directory(1) == DISK_B
     assert partition(then, T0).directory(2) is None
-    assert partition(then, T0).partition_epoch == 0
+    assert partition(then, T0).partition_epoch == 1
     assert then.partition(T1) == image().partition(T1)
 
 

@@ -7,12 +7,7 @@ from replication.controller.rules.election import ElectionRules
 from replication.controller.rules.isr_changes import alter_partition
 from replication.errors import ErrorCode
 from replication.metadata.rules.image import MetadataImage
-from replication.metadata.rules.records import (
-    LeaderRecoveryState,
-    PartitionChangeRecord,
-    PartitionRecord,
-    TopicRecord,
-)
+from replication.metadata.rules.records import LeaderRecoveryState
 from replication.wire.alter_partition import (
     RECOVERED,
     RECOVERING,
@@ -23,6 +18,7 @@ from replication.wire.alter_partition import (
     BrokerIdAndEpoch,
     PartitionAnswer,
 )
+from replication.wire.metadata_records import PartitionChangeRecord, PartitionRecord, TopicRecord
 from tests.replication.controller.images import ORDERS, after, five_brokers, partition_of
 
 EPOCHS = {broker_id: broker_id * 10 for broker_id in (1, 2, 3, 4, 5)}
@@ -33,14 +29,26 @@ IMAGE = after(
     MetadataImage(),
     [
         *five_brokers(),
-        TopicRecord("orders", ORDERS),
-        PartitionRecord(ORDERS, 0, replicas=(3, 1, 2, 4, 5, 6), isr=(1, 2), leader=2),
-        PartitionChangeRecord(ORDERS, 0, leader=1),
+        TopicRecord(name="orders", topic_id=ORDERS),
+        PartitionRecord(
+            topic_id=ORDERS,
+            partition_id=0,
+            replicas=[3, 1, 2, 4, 5, 6],
+            isr=[1, 2],
+            leader=2,
+            leader_epoch=0,
+            partition_epoch=0,
+        ),
+        PartitionChangeRecord(topic_id=ORDERS, partition_id=0, leader=1),
     ],
 )
 RECOVERING_IMAGE = after(
     IMAGE,
-    [PartitionChangeRecord(ORDERS, 0, isr=(1,), leader_recovery_state=LeaderRecoveryState(1))],
+    [
+        PartitionChangeRecord(
+            topic_id=ORDERS, partition_id=0, isr=[1], leader_recovery_state=LeaderRecoveryState(1)
+        )
+    ],
 )
 
 
@@ -197,7 +205,13 @@ def test_an_unclean_leader_recovers_once_and_then_others_may_join() -> None:
 
 
 def moving(*replicas: int, adding: tuple[int, ...], removing: tuple[int, ...]) -> MetadataImage:
-    change = PartitionChangeRecord(ORDERS, 0, replicas=replicas, adding=adding, removing=removing)
+    change = PartitionChangeRecord(
+        topic_id=ORDERS,
+        partition_id=0,
+        replicas=list(replicas),
+        adding_replicas=list(adding),
+        removing_replicas=list(removing),
+    )
     return IMAGE.apply_all([change], offset=9, leader_epoch=0)
 
 

@@ -4,9 +4,10 @@ import pytest
 
 from replication.controller.metrics import ELECTIONS, UNCLEAN, ControllerMetrics, controller_metric
 from replication.metadata.rules.image import MetadataImage
-from replication.metadata.rules.records import LeaderRecoveryState, PartitionChangeRecord
+from replication.metadata.rules.records import LeaderRecoveryState
 from replication.metrics import MetricsRegistry
 from replication.wire.metadata import NO_LEADER
+from replication.wire.metadata_records import PartitionChangeRecord
 
 TOPIC_ID = bytes(16)
 
@@ -24,15 +25,15 @@ def test_an_election_has_happened_when_it_is_synced() -> None:
     hands = Hands()
     registry = MetricsRegistry(hands)
     metrics = ControllerMetrics(registry, MetadataImage, lambda: True, hands)
-    clean = PartitionChangeRecord(topic_id=TOPIC_ID, partition=0, leader=2)
+    clean = PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=0, leader=2)
     unclean = PartitionChangeRecord(
         topic_id=TOPIC_ID,
-        partition=1,
+        partition_id=1,
         leader=3,
         leader_recovery_state=LeaderRecoveryState.RECOVERING,
     )
-    none = PartitionChangeRecord(topic_id=TOPIC_ID, partition=2, leader=NO_LEADER)
-    isr_alone = PartitionChangeRecord(topic_id=TOPIC_ID, partition=3, isr=(1, 2))
+    none = PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=2, leader=NO_LEADER)
+    isr_alone = PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=3, isr=[1, 2])
     metrics.appended([clean, none, isr_alone], end=13)
     metrics.appended([isr_alone], end=14)
     hands.now = 1.0

@@ -13,7 +13,6 @@ from replication.controller.rules.reassignment_requests import (
 )
 from replication.errors import ErrorCode
 from replication.metadata.rules.image import MetadataImage, PartitionRegistration
-from replication.metadata.rules.records import PartitionChangeRecord, PartitionRecord, TopicRecord
 from replication.wire.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -30,6 +29,7 @@ from replication.wire.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 from replication.wire.metadata import NO_LEADER
+from replication.wire.metadata_records import PartitionChangeRecord, PartitionRecord, TopicRecord
 from tests.replication.controller.images import ORDERS, after, five_brokers, partition_of
 
 PLAIN = ElectionRules()
@@ -37,11 +37,29 @@ PLAIN = ElectionRules()
 
 def image_of(*partitions: PartitionRecord | PartitionChangeRecord) -> MetadataImage:
     """Return an image of five brokers, and of a topic with these partitions."""
-    return after(MetadataImage(), [*five_brokers(), TopicRecord("orders", ORDERS), *partitions])
+    return after(
+        MetadataImage(), [*five_brokers(), TopicRecord(name="orders", topic_id=ORDERS), *partitions]
+    )
 
 
-LED_BY_1 = PartitionRecord(ORDERS, 0, replicas=(1, 2), isr=(1, 2), leader=1)
-LED_BY_2 = PartitionRecord(ORDERS, 1, replicas=(1, 2), isr=(1, 2), leader=2)
+LED_BY_1 = PartitionRecord(
+    topic_id=ORDERS,
+    partition_id=0,
+    replicas=[1, 2],
+    isr=[1, 2],
+    leader=1,
+    leader_epoch=0,
+    partition_epoch=0,
+)
+LED_BY_2 = PartitionRecord(
+    topic_id=ORDERS,
+    partition_id=1,
+    replicas=[1, 2],
+    isr=[1, 2],
+    leader=2,
+    leader_epoch=0,
+    partition_epoch=0,
+)
 TWO = image_of(LED_BY_1, LED_BY_2)
 
 
@@ -109,7 +127,13 @@ def test_growth_may_only_be_tried() -> None:
 
 
 def test_new_partitions_have_as_many_replicas_as_the_first_is_to_have() -> None:
-    moving = PartitionChangeRecord(ORDERS, 0, replicas=(3, 1, 2), adding=(3,), removing=(1, 2))
+    moving = PartitionChangeRecord(
+        topic_id=ORDERS,
+        partition_id=0,
+        replicas=[3, 1, 2],
+        adding_replicas=[3],
+        removing_replicas=[1, 2],
+    )
     image = image_of(LED_BY_1, moving)
     decision = create_partitions(
         image, CreatePartitionsRequest(topics=[to(3)]), chance=random.Random(1)
@@ -129,9 +153,35 @@ def test_a_fenced_replica_of_a_new_partition_is_not_in_sync() -> None:
 
 # ElectLeaders.
 
-OFFLINE = PartitionRecord(ORDERS, 2, replicas=(4, 2), isr=(), leader=NO_LEADER, elr=(4,))
-NOBODY_UP = PartitionRecord(ORDERS, 3, replicas=(4, 5), isr=(), leader=NO_LEADER, elr=(4,))
-PREFERRED_DOWN = PartitionRecord(ORDERS, 4, replicas=(4, 2, 3), isr=(3, 2), leader=3)
+OFFLINE = PartitionRecord(
+    topic_id=ORDERS,
+    partition_id=2,
+    replicas=[4, 2],
+    isr=[],
+    leader=NO_LEADER,
+    eligible_leader_replicas=[4],
+    leader_epoch=0,
+    partition_epoch=0,
+)
+NOBODY_UP = PartitionRecord(
+    topic_id=ORDERS,
+    partition_id=3,
+    replicas=[4, 5],
+    isr=[],
+    leader=NO_LEADER,
+    eligible_leader_replicas=[4],
+    leader_epoch=0,
+    partition_epoch=0,
+)
+PREFERRED_DOWN = PartitionRecord(
+    topic_id=ORDERS,
+    partition_id=4,
+    replicas=[4, 2, 3],
+    isr=[3, 2],
+    leader=3,
+    leader_epoch=0,
+    partition_epoch=0,
+)
 ALL = image_of(LED_BY_1, LED_BY_2, OFFLINE, NOBODY_UP, PREFERRED_DOWN)
 
 
@@ -169,7 +219,9 @@ def test_of_all_partitions_those_that_need_no_election_are_left_out() -> None:
     decision = elect_leaders(ALL, request, rules_of=lambda _: PLAIN)
     (topic,) = decision.answer.replica_election_results
     assert [each.partition_id for each in topic.partition_result] == [1, 2, 3, 4]
-    assert [each.partition for each in decision.records if hasattr(each, "partition")] == [1]
+    assert [
+        each.partition_id for each in decision.records if isinstance(each, PartitionChangeRecord)
+    ] == [1]
 
 
 def test_a_partition_named_twice_is_elected_once() -> None:
@@ -205,11 +257,13 @@ def test_leaders_are_balanced_where_too_many_are_astray(
     image = image_of(
         *(
             PartitionRecord(
-                ORDERS,
-                number,
-                replicas=replicas[:3],
-                isr=tuple(each for each in replicas[:3] if each != 4),
+                topic_id=ORDERS,
+                partition_id=number,
+                replicas=list(replicas[:3]),
+                isr=[each for each in replicas[:3] if each != 4],
                 leader=leader if leader in replicas[:3] else replicas[1],
+                leader_epoch=0,
+                partition_epoch=0,
             )
             for number, (replicas, leader) in enumerate(drawn)
             if replicas[1] != 4
@@ -292,7 +346,14 @@ def test_the_number_of_replicas_may_be_kept_as_it_is() -> None:
     assert reassign(TWO, [1, 2, 3], change_factor=False)[0] == "INVALID_REPLICATION_FACTOR"
     assert reassign(TWO, [1, 3], change_factor=False)[0] == "NONE"
     moving = image_of(
-        LED_BY_1, PartitionChangeRecord(ORDERS, 0, replicas=(3, 1, 2), adding=(3,), removing=(1, 2))
+        LED_BY_1,
+        PartitionChangeRecord(
+            topic_id=ORDERS,
+            partition_id=0,
+            replicas=[3, 1, 2],
+            adding_replicas=[3],
+            removing_replicas=[1, 2],
+        ),
     )
     assert reassign(moving, [2, 3], change_factor=False)[0] == "INVALID_REPLICATION_FACTOR"
     assert reassign(moving, [2], change_factor=False)[0] == "NONE"
@@ -302,7 +363,13 @@ def moving_to_3(isr: tuple[int, ...], leader: int) -> MetadataImage:
     return image_of(
         LED_BY_1,
         PartitionChangeRecord(
-            ORDERS, 0, replicas=(3, 1, 2), adding=(3,), removing=(1, 2), isr=isr, leader=leader
+            topic_id=ORDERS,
+            partition_id=0,
+            replicas=[3, 1, 2],
+            adding_replicas=[3],
+            removing_replicas=[1, 2],
+            isr=list(isr),
+            leader=leader,
         ),
     )
 
@@ -330,7 +397,10 @@ def test_a_cancel_that_would_be_unclean_is_refused_unless_that_is_allowed(eligib
 
 
 def test_a_cancel_may_rely_on_eligible_replicas() -> None:
-    image = after(moving_to_3((3,), 3), (PartitionChangeRecord(ORDERS, 0, elr=(2,)),))
+    image = after(
+        moving_to_3((3,), 3),
+        (PartitionChangeRecord(topic_id=ORDERS, partition_id=0, eligible_leader_replicas=[2]),),
+    )
     error, then = reassign(image, None, rules=ElectionRules(min_insync_replicas=2))
     assert error == "NONE"
     assert (then.replicas, then.isr, then.leader, then.elr) == ((1, 2), (2,), 2, ())

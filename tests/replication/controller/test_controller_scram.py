@@ -3,11 +3,11 @@
 from replication.controller.rules.scram import alter_user_scram_credentials
 from replication.errors import ErrorCode
 from replication.metadata.rules.image import MetadataImage
-from replication.metadata.rules.records import ScramCredentialRecord
 from replication.wire.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
+from replication.wire.metadata_records import UserScramCredentialRecord
 
 
 def test_a_salt_may_be_empty() -> None:
@@ -19,5 +19,5 @@ def test_a_salt_may_be_empty() -> None:
     decision = alter_user_scram_credentials(MetadataImage(), request)
     assert [each.error_code for each in decision.answer.results] == [ErrorCode.NONE]
     (record,) = decision.records
-    assert isinstance(record, ScramCredentialRecord)
+    assert isinstance(record, UserScramCredentialRecord)
     assert record.salt == b""

@@ -120,7 +120,7 @@ def test_an_assignment_is_kept_and_fenced_replicas_are_not_in_sync() -> None:
         pytest.param(topic("a\n"), "INVALID_TOPIC_EXCEPTION", id="a line end"),
         pytest.param(topic("a" * 250), "INVALID_TOPIC_EXCEPTION", id="too long"),
         pytest.param(topic(METADATA_TOPIC), "INVALID_REQUEST", id="the cluster's own"),
-        pytest.param(topic("__cluster_metadata"), "INVALID_REQUEST", id="its name in Kafka"),
+        pytest.param(topic("__understudy_metadata"), "INVALID_REQUEST", id="its former name"),
         pytest.param(topic("the_first"), "INVALID_TOPIC_EXCEPTION", id="the.first is there"),
         pytest.param(topic("the.first"), "TOPIC_ALREADY_EXISTS", id="there already"),
         pytest.param(topic("t", 0), "INVALID_PARTITIONS", id="no partitions"),

@@ -15,8 +15,9 @@ from replication.controller.rules.election import (
     change_record,
 )
 from replication.metadata.rules.image import PartitionRegistration
-from replication.metadata.rules.records import LeaderRecoveryState, PartitionChangeRecord
+from replication.metadata.rules.records import LeaderRecoveryState
 from replication.wire.metadata import NO_LEADER
+from replication.wire.metadata_records import PartitionChangeRecord
 
 RECOVERING = LeaderRecoveryState.RECOVERING
 TOPIC = bytes(16)
@@ -318,7 +319,7 @@ def test_an_unclean_leader_counts_as_recovering() -> None:
     rules = ElectionRules(unclean=True, eligible=False)
     then = after(before, Wish(isr=()), rules=rules, is_active={2}.__contains__)
     assert change_record(before, then, topic_id=TOPIC, number=0) == PartitionChangeRecord(
-        TOPIC, 0, isr=(2,), leader=2, leader_recovery_state=RECOVERING
+        topic_id=TOPIC, partition_id=0, isr=[2], leader=2, leader_recovery_state=RECOVERING
     )
 
 

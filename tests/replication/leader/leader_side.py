@@ -24,7 +24,7 @@ from replication.metadata.rules.image import (
     MetadataImage,
     PartitionRegistration,
 )
-from replication.metadata.rules.records import Endpoint
+from replication.wire.broker_registration import Endpoint
 from storage.batch.records import Record, encode_batch
 from storage.config import LogConfig
 from storage.filesystem import FileSystem

@@ -18,9 +18,6 @@ from replication.metadata.rules.image import MetadataImage
 from replication.metadata.rules.records import (
     METADATA_PARTITION,
     METADATA_TOPIC_ID,
-    ClusterRecord,
-    MetadataRecord,
-    TopicRecord,
     batch_of,
 )
 from replication.metadata.rules.snapshot import snapshot_id
@@ -29,6 +26,7 @@ from replication.net.seams import Offload, Seams
 from replication.net.tcp import TcpTransport
 from replication.steps import STEP
 from replication.wire.fetch import PartitionData
+from replication.wire.metadata_records import MetadataRecord, NoOpRecord, TopicRecord
 from storage.batch.record_batch import stamp
 from storage.batch.records import Record, encode_batch
 from storage.errors import KafkaStorageError
@@ -83,15 +81,15 @@ def batch_at(offset: int, *records: MetadataRecord, epoch: int = 0) -> bytearray
 
 
 def topic(name: str) -> TopicRecord:
-    return TopicRecord(name, name.encode().ljust(16, b"."))
+    return TopicRecord(name=name, topic_id=name.encode().ljust(16, b"."))
 
 
 def test_batches_are_applied_in_order_and_each_at_once() -> None:
     subject = copy()
-    subject.receive(batch_at(0, ClusterRecord("c"), topic("a"), epoch=3))
+    subject.receive(batch_at(0, NoOpRecord(), topic("a"), epoch=3))
     subject.receive(batch_at(2, topic("b"), epoch=4))
     image = subject.follower.cache.image
-    assert (image.offset, image.leader_epoch, image.cluster_id) == (2, 4, "c")
+    assert (image.offset, image.leader_epoch) == (2, 4)
     assert list(image.topics) == ["a", "b"]
     assert subject.events == [
         MetadataApplied(offset=2, leader_epoch=3, records=2),
@@ -103,7 +101,7 @@ def test_batches_are_applied_in_order_and_each_at_once() -> None:
 
 def test_a_restart_resumes_from_the_local_copy() -> None:
     before = copy()
-    before.receive(batch_at(0, ClusterRecord("c"), topic("a")))
+    before.receive(batch_at(0, NoOpRecord(), topic("a")))
     before.receive(batch_at(2, topic("b"), epoch=1))
     after = Copy(before.file_system)
     after.follower.recover()
@@ -115,7 +113,7 @@ def test_a_restart_resumes_from_the_local_copy() -> None:
 
 def test_what_is_cut_from_the_copy_is_cut_from_the_image() -> None:
     subject = copy()
-    subject.receive(batch_at(0, ClusterRecord("c"), topic("a")))
+    subject.receive(batch_at(0, NoOpRecord(), topic("a")))
     subject.receive(batch_at(2, topic("lost"), epoch=1))
     subject.follower.truncate_to(METADATA_PARTITION, 2, completed=True)
     assert list(subject.follower.cache.image.topics) == ["a"]
@@ -125,10 +123,8 @@ def test_what_is_cut_from_the_copy_is_cut_from_the_image() -> None:
 
 def test_a_record_of_a_newer_release_ends_the_broker_and_not_the_truth() -> None:
     subject = copy()
-    unknown = bytearray(
-        encode_batch([Record(timestamp=0, value=b"\x93\xa7unheard\x00\x01")], leader_epoch=0)
-    )
-    with pytest.raises(MetadataError, match="unheard"):
+    unknown = bytearray(encode_batch([Record(timestamp=0, value=b"\x01\x7f\x00")], leader_epoch=0))
+    with pytest.raises(MetadataError, match="unknown metadata record 127"):
         subject.receive(unknown)
     assert [type(failure) for failure in subject.failures] == [MetadataError]
     assert subject.follower.cache.image.offset == -1
@@ -136,7 +132,7 @@ def test_a_record_of_a_newer_release_ends_the_broker_and_not_the_truth() -> None
 
 async def test_a_large_batch_is_applied_before_the_next_fetch(autojump_clock: MockClock) -> None:
     subject = copy()
-    subject.receive(batch_at(0, ClusterRecord("c"), *(topic(str(each)) for each in range(STEP))))
+    subject.receive(batch_at(0, NoOpRecord(), *(topic(str(each)) for each in range(STEP))))
     assert subject.follower.cache.image == MetadataImage()
     await subject.follower.apply_appended()
     assert len(subject.follower.cache.image.topics) == STEP
@@ -174,7 +170,7 @@ def test_a_disk_that_fails_ends_the_broker() -> None:
     subject = copy()
     subject.file_system.disk.faults.append(Fault(operation="write", names="*.log"))
     with pytest.raises(KafkaStorageError):
-        subject.receive(batch_at(0, ClusterRecord("c")))
+        subject.receive(batch_at(0, NoOpRecord()))
     assert [type(failure) for failure in subject.failures] == [KafkaStorageError]
 
 
@@ -189,9 +185,9 @@ async def test_a_waiting_task_gets_the_first_matching_image(
     cache = copy().follower.cache
     assert not await cache.wait_at_most(lambda image: image.offset >= 0, timeout_ms=500)
     subject = copy()
-    subject.receive(batch_at(0, ClusterRecord("c")))
+    subject.receive(batch_at(0, NoOpRecord()))
     image = await subject.follower.cache.wait_for(lambda image: image.offset >= 0)
-    assert image.cluster_id == "c"
+    assert image.offset == 0
     assert await subject.follower.cache.wait_at_most(lambda image: True, timeout_ms=0)
 
 

@@ -2,6 +2,7 @@
 
 from typing import get_args
 
+import attrs
 import pytest
 from hypothesis import given, strategies as st
 
@@ -11,34 +12,10 @@ from replication.metadata.rules.checkpoint import (
     SnapshotVoters,
     checkpoint_batches,
 )
-from replication.metadata.rules.image import MetadataImage
-from replication.metadata.rules.records import (
-    AclRecord,
-    BrokerConfigRecord,
-    BrokerDirectoriesRecord,
-    BrokerRegistrationChangeRecord,
-    ClientQuotaRecord,
-    ClusterRecord,
-    ConfigRecord,
-    ControllerRecord,
-    Endpoint,
-    FeatureLevelRecord,
-    GroupConfigRecord,
-    LeaderRecoveryState,
-    MetadataRecord,
-    PartitionChangeRecord,
-    PartitionRecord,
-    ProducerIdsRecord,
-    RegisterBrokerRecord,
-    RemoveAclRecord,
-    RemoveScramCredentialRecord,
-    RemoveTopicRecord,
-    ReplicaDirectoryRecord,
-    ScramCredentialRecord,
-    TopicRecord,
-    UnregisterBrokerRecord,
-)
-from replication.metadata.rules.snapshot import snapshot_id
+from replication.metadata.rules.image import UNASSIGNED, MetadataImage
+from replication.metadata.rules.records import LeaderRecoveryState
+from replication.metadata.rules.snapshot import entity_data, snapshot_id
+from replication.wire.broker_registration import Endpoint, Feature
 from replication.wire.control_records import (
     LeaderChangeMessage,
     SnapshotFooterRecord,
@@ -46,98 +23,188 @@ from replication.wire.control_records import (
     VotersRecord,
     control_batch_of,
 )
+from replication.wire.metadata_records import (
+    NO_LEADER_CHANGE,
+    NO_RECOVERY_CHANGE,
+    AbortTransactionRecord,
+    AccessControlEntryRecord,
+    BeginTransactionRecord,
+    BrokerRegistrationChangeRecord,
+    ClearElrRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    DelegationTokenRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    FenceBrokerRecord,
+    MetadataRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
+    RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
+    TopicRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+    UnregisterControllerRecord,
+    UserScramCredentialRecord,
+    ZkMigrationStateRecord,
+)
 from storage.batch.record_batch import walk
 from storage.batch.records import Record, encode_batch
 from storage.types import OffsetAndEpoch
+from tests.replication.controller.images import broker_config, group_config, topic_config
 from tests.replication.metadata.checkpoints import image_in, reader_of, snapshot_bytes
 
 BROKERS = st.integers(1, 3)
 TOPIC_IDS = st.sampled_from([bytes([number]) * 16 for number in range(1, 4)])
-REPLICAS = st.lists(BROKERS, unique=True, max_size=3).map(tuple)
+REPLICAS = st.lists(BROKERS, unique=True, max_size=3)
+TOPIC_NAMES = st.sampled_from(["topic-1", "topic-2", "topic-3"])
+USERS = st.sampled_from(["alice", "bob"])
+ACL_IDS = st.sampled_from([b"\x01" * 16, b"\x02" * 16])
 EPOCHS = st.integers(0, 2)
 PARTITIONS = st.integers(0, 1)
 KEYS = st.sampled_from(["min.insync.replicas", "retention.ms", "cleanup.policy"])
 VALUES = st.none() | st.sampled_from(["1", "2"])
-DIRECTORIES = st.sampled_from([(), (b"\xbb" * 16,), (b"\xbb" * 16, b"\xcc" * 16)])
+DIRECTORIES = st.sampled_from([UNASSIGNED, b"\xbb" * 16, b"\xcc" * 16])
 RECOVERY = st.sampled_from(LeaderRecoveryState)
 
+
+def with_directories(record: PartitionRecord) -> st.SearchStrategy[MetadataRecord]:
+    some = st.lists(DIRECTORIES, min_size=len(record.replicas), max_size=len(record.replicas))
+    return some.map(lambda directories: attrs.evolve(record, directories=directories))
+
+
 BY_TYPE: dict[type, st.SearchStrategy[MetadataRecord]] = {
-    ClusterRecord: st.builds(ClusterRecord, st.sampled_from(["c", "d"])),
-    ControllerRecord: st.builds(ControllerRecord, st.integers(100, 101), st.integers(0, 5)),
     RegisterBrokerRecord: st.builds(
         RegisterBrokerRecord,
         broker_id=BROKERS,
         broker_epoch=EPOCHS,
         incarnation_id=st.just(bytes(16)),
-        endpoints=st.just((Endpoint("PLAINTEXT", "h", 1),)),
+        end_points=st.just([Endpoint("PLAINTEXT", "h", 1)]),
+        features=st.just([Feature("metadata.version", 7, 33)]),
         rack=st.none() | st.just("r"),
         fenced=st.booleans(),
         in_controlled_shutdown=st.booleans(),
+        log_dirs=st.lists(DIRECTORIES, max_size=2),
+        cordoned_log_dirs=st.none() | st.lists(DIRECTORIES, max_size=1),
     ),
-    UnregisterBrokerRecord: st.builds(UnregisterBrokerRecord, BROKERS, EPOCHS),
+    UnregisterBrokerRecord: st.builds(
+        UnregisterBrokerRecord, broker_id=BROKERS, broker_epoch=EPOCHS
+    ),
     BrokerRegistrationChangeRecord: st.builds(
-        BrokerRegistrationChangeRecord, BROKERS, EPOCHS, fenced=st.none() | st.booleans()
+        BrokerRegistrationChangeRecord,
+        broker_id=BROKERS,
+        broker_epoch=EPOCHS,
+        fenced=st.integers(-1, 1),
+        in_controlled_shutdown=st.integers(0, 1),
+        log_dirs=st.lists(DIRECTORIES, max_size=2),
+        cordoned_log_dirs=st.none() | st.lists(DIRECTORIES, max_size=1),
     ),
-    BrokerDirectoriesRecord: st.builds(
-        BrokerDirectoriesRecord, BROKERS, EPOCHS, online=DIRECTORIES
+    FenceBrokerRecord: st.builds(FenceBrokerRecord, id_=BROKERS, epoch=EPOCHS),
+    UnfenceBrokerRecord: st.builds(UnfenceBrokerRecord, id_=BROKERS, epoch=EPOCHS),
+    TopicRecord: TOPIC_IDS.map(
+        lambda topic_id: TopicRecord(name=f"topic-{topic_id[0]}", topic_id=topic_id)
     ),
-    ReplicaDirectoryRecord: st.builds(
-        ReplicaDirectoryRecord, TOPIC_IDS, PARTITIONS, BROKERS, st.just(b"\xbb" * 16)
-    ),
-    TopicRecord: TOPIC_IDS.map(lambda topic_id: TopicRecord(f"topic-{topic_id[0]}", topic_id)),
     PartitionRecord: st.builds(
         PartitionRecord,
+        partition_id=PARTITIONS,
         topic_id=TOPIC_IDS,
-        partition=PARTITIONS,
         replicas=REPLICAS,
         isr=REPLICAS,
         leader=BROKERS,
         leader_epoch=EPOCHS,
         partition_epoch=EPOCHS,
         leader_recovery_state=RECOVERY,
-        adding=REPLICAS,
-        removing=REPLICAS,
-        elr=REPLICAS,
-        last_known_elr=REPLICAS,
-    ),
+        adding_replicas=REPLICAS,
+        removing_replicas=REPLICAS,
+        eligible_leader_replicas=st.none() | REPLICAS,
+        last_known_elr=st.none() | REPLICAS,
+    ).flatmap(with_directories),
     PartitionChangeRecord: st.builds(
         PartitionChangeRecord,
-        TOPIC_IDS,
-        PARTITIONS,
+        partition_id=PARTITIONS,
+        topic_id=TOPIC_IDS,
         isr=st.none() | REPLICAS,
-        leader=st.none() | BROKERS,
-        leader_recovery_state=st.none() | RECOVERY,
-        elr=st.none() | REPLICAS,
+        leader=st.just(NO_LEADER_CHANGE) | BROKERS,
+        leader_recovery_state=st.just(NO_RECOVERY_CHANGE) | RECOVERY,
+        replicas=st.none() | REPLICAS,
+        removing_replicas=st.none() | REPLICAS,
+        adding_replicas=st.none() | REPLICAS,
+        eligible_leader_replicas=st.none() | REPLICAS,
+        last_known_elr=st.none() | REPLICAS,
     ),
-    RemoveTopicRecord: st.builds(RemoveTopicRecord, TOPIC_IDS),
-    ConfigRecord: st.builds(ConfigRecord, TOPIC_IDS, KEYS, VALUES),
-    BrokerConfigRecord: st.builds(BrokerConfigRecord, st.none() | BROKERS, KEYS, VALUES),
-    GroupConfigRecord: st.builds(GroupConfigRecord, st.sampled_from(["g", "h"]), KEYS, VALUES),
+    RemoveTopicRecord: st.builds(RemoveTopicRecord, topic_id=TOPIC_IDS),
+    ClearElrRecord: st.builds(ClearElrRecord, topic_name=st.just("") | TOPIC_NAMES),
+    ConfigRecord: st.one_of(
+        st.builds(topic_config, TOPIC_NAMES, KEYS, VALUES),
+        st.builds(broker_config, st.just("") | BROKERS.map(str), KEYS, VALUES),
+        st.builds(group_config, st.sampled_from(["g", "h"]), KEYS, VALUES),
+    ),
     ClientQuotaRecord: st.builds(
         ClientQuotaRecord,
-        st.sampled_from([(("user", "alice"),), (("client-id", None), ("user", "alice"))]),
-        st.sampled_from(["producer_byte_rate", "request_percentage"]),
-        st.none() | st.floats(1, 5),
+        entity=st.sampled_from(
+            [(("user", "alice"),), (("client-id", None), ("user", "alice"))]
+        ).map(entity_data),
+        key=st.sampled_from(["producer_byte_rate", "request_percentage"]),
+        value=st.floats(1, 5),
+        remove=st.booleans(),
     ),
     FeatureLevelRecord: st.builds(
-        FeatureLevelRecord, st.just("transaction.version"), st.integers(0, 3)
+        FeatureLevelRecord, name=st.just("transaction.version"), feature_level=st.integers(0, 3)
     ),
-    ScramCredentialRecord: st.builds(
-        ScramCredentialRecord,
-        *(st.sampled_from(["alice", "bob"]), st.just("SCRAM-SHA-256")),
-        *(st.just(b"salt"), st.just(b"stored"), st.just(b"server"), st.integers(4096, 4098)),
+    UserScramCredentialRecord: st.builds(
+        UserScramCredentialRecord,
+        name=USERS,
+        mechanism=st.integers(1, 2),
+        iterations=st.integers(4096, 4098),
     ),
-    RemoveScramCredentialRecord: st.builds(
-        RemoveScramCredentialRecord, st.sampled_from(["alice", "bob"]), st.just("SCRAM-SHA-256")
+    RemoveUserScramCredentialRecord: st.builds(
+        RemoveUserScramCredentialRecord, name=USERS, mechanism=st.integers(1, 2)
     ),
-    AclRecord: st.builds(
-        AclRecord,
-        *(st.sampled_from([b"\x01" * 16, b"\x02" * 16]), st.just(2), st.just("t"), st.just(3)),
-        *(st.just("User:alice"), st.just("*"), st.integers(3, 4), st.just(3)),
+    AccessControlEntryRecord: st.builds(
+        AccessControlEntryRecord,
+        id_=ACL_IDS,
+        resource_type=st.just(2),
+        resource_name=st.just("t"),
+        pattern_type=st.just(3),
+        principal=st.just("User:alice"),
+        host=st.just("*"),
+        operation=st.integers(3, 4),
+        permission_type=st.just(3),
     ),
-    RemoveAclRecord: st.builds(RemoveAclRecord, st.sampled_from([b"\x01" * 16, b"\x02" * 16])),
-    ProducerIdsRecord: st.builds(ProducerIdsRecord, BROKERS, EPOCHS, st.integers(0, 5000)),
+    RemoveAccessControlEntryRecord: st.builds(RemoveAccessControlEntryRecord, id_=ACL_IDS),
+    ProducerIdsRecord: st.builds(
+        ProducerIdsRecord,
+        broker_id=BROKERS,
+        broker_epoch=EPOCHS,
+        next_producer_id=st.integers(0, 5000),
+    ),
+    RegisterControllerRecord: st.builds(
+        RegisterControllerRecord,
+        controller_id=st.integers(3000, 3001),
+        incarnation_id=st.just(bytes(16)),
+        end_points=st.just([Endpoint("CONTROLLER", "h", 1)]),
+    ),
+    UnregisterControllerRecord: st.builds(
+        UnregisterControllerRecord, controller_id=st.integers(3000, 3001)
+    ),
+    NoOpRecord: st.builds(NoOpRecord),
+    ZkMigrationStateRecord: st.builds(ZkMigrationStateRecord),
 }
+NOT_KEPT = {
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    AbortTransactionRecord,
+    DelegationTokenRecord,
+    RemoveDelegationTokenRecord,
+}
+"""Those of transactions have tests of their own; those of delegation tokens are refused."""
 RECORDS = st.one_of(*BY_TYPE.values())
 
 
@@ -154,7 +221,8 @@ def test_the_image_of_all_records_is_that_of_a_snapshot_and_the_rest(
     records: list[MetadataRecord], data: st.DataObject
 ) -> None:
     cut = data.draw(st.integers(0, len(records) - 1))
-    whole = applied(MetadataImage(leader_epoch=0), ClusterRecord("c"))
+    level = FeatureLevelRecord(name="metadata.version", feature_level=33)
+    whole = applied(MetadataImage(leader_epoch=0), level)
     resumed = whole
     for index, record in enumerate(records):
         if index == cut:
@@ -167,22 +235,28 @@ def test_the_image_of_all_records_is_that_of_a_snapshot_and_the_rest(
 
 EXAMPLE = MetadataImage().apply_all(
     [
-        ClusterRecord("MkU3OEVBNTcwNTJENDM2Qg"),
-        ControllerRecord(controller_id=100, leader_epoch=3),
-        BrokerConfigRecord(None, "log.retention.ms", "1000"),
+        FeatureLevelRecord(name="metadata.version", feature_level=33),
+        broker_config("", "log.retention.ms", "1000"),
         RegisterBrokerRecord(
             broker_id=1,
             broker_epoch=7,
             incarnation_id=b"\xaa" * 16,
-            endpoints=[Endpoint("PLAINTEXT", "127.0.0.1", 9092)],
+            end_points=[Endpoint("PLAINTEXT", "127.0.0.1", 9092)],
             rack="r1",
             fenced=False,
             in_controlled_shutdown=False,
         ),
-        TopicRecord("orders", bytes(range(16))),
-        ConfigRecord(bytes(range(16)), "min.insync.replicas", "2"),
+        TopicRecord(name="orders", topic_id=bytes(range(16))),
+        topic_config("orders", "min.insync.replicas", "2"),
         PartitionRecord(
-            topic_id=bytes(range(16)), partition=0, replicas=(1, 2), isr=(1,), leader=1, elr=(2,)
+            topic_id=bytes(range(16)),
+            partition_id=0,
+            replicas=[1, 2],
+            isr=[1],
+            leader=1,
+            eligible_leader_replicas=[2],
+            leader_epoch=0,
+            partition_epoch=0,
         ),
         ProducerIdsRecord(broker_id=1, broker_epoch=7, next_producer_id=1000),
     ],
@@ -206,7 +280,10 @@ def test_a_snapshot_is_its_image_between_a_header_and_a_footer() -> None:
 
 def test_a_large_image_takes_several_batches() -> None:
     image = MetadataImage().apply_all(
-        [TopicRecord(f"topic-{each}", each.to_bytes(16, "big")) for each in range(1, 2500)],
+        [
+            TopicRecord(name=f"topic-{each}", topic_id=each.to_bytes(16, "big"))
+            for each in range(1, 2500)
+        ],
         offset=2498,
         leader_epoch=0,
     )
@@ -267,4 +344,4 @@ def test_what_is_not_a_whole_snapshot_is_refused(data: bytes, message: str) -> N
 
 
 def test_the_random_records_are_of_every_type_there_is() -> None:
-    assert set(BY_TYPE) == set(get_args(MetadataRecord))
+    assert set(BY_TYPE) | NOT_KEPT == set(get_args(MetadataRecord))

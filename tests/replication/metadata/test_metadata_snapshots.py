@@ -15,8 +15,6 @@ from replication.metadata.rules.records import (
     METADATA_PARTITION,
     METADATA_TOPIC,
     METADATA_TOPIC_ID,
-    ClusterRecord,
-    TopicRecord,
 )
 from replication.net.clock import TrioClock
 from replication.net.seams import Seams
@@ -38,6 +36,7 @@ from replication.wire.fetch_snapshot import (
     SnapshotId as WantedSnapshot,
     TopicSnapshotRequest,
 )
+from replication.wire.metadata_records import NoOpRecord, TopicRecord
 from scenarios.world.world import World
 from storage.errors import KafkaStorageError
 from storage.log.file_region import FileRegion
@@ -80,7 +79,7 @@ async def sync(log: MetadataLog) -> None:
 
 
 def topic(number: int) -> TopicRecord:
-    return TopicRecord(f"topic-{number}", number.to_bytes(16, "big"))
+    return TopicRecord(name=f"topic-{number}", topic_id=number.to_bytes(16, "big"))
 
 
 async def write(log: MetadataLog, numbers: range) -> None:
@@ -101,7 +100,7 @@ def log_files(file_system: FaultyFileSystem) -> list[str]:
 async def test_a_snapshot_stands_for_the_log_below_it(autojump_clock: MockClock) -> None:
     file_system = disk()
     log = await opened(file_system)
-    log.append([ClusterRecord("c")])
+    log.append([NoOpRecord()])
     await write(log, range(5))
     await log.take_snapshot()
     assert (log.log.log_start_offset, log.log_end_offset) == (7, 7)

@@ -9,7 +9,7 @@ from trio.testing import MockClock
 from replication.config import BrokerConfig
 from replication.errors import ErrorCode
 from replication.events import PartitionFailed
-from replication.metadata.rules.image import PartitionRegistration
+from replication.metadata.rules.image import UNASSIGNED, PartitionRegistration
 from storage.testing import Fault, FaultyFileSystem
 from tests.replication.leader.leader_side import LOCAL, REMOTE, TOPIC_ID, registration
 from tests.replication.replica_manager.replica_manager_side import CLOCK, SECOND, TP, Node
@@ -23,7 +23,8 @@ FOLLOWED = registration(leader=REMOTE, partition_epoch=0)
 def placed(
     partition: PartitionRegistration, directory: bytes | None, *, is_new: bool = True
 ) -> PartitionRegistration:
-    directories = () if directory is None else ((LOCAL, directory),)
+    placed_here = {} if directory is None else {LOCAL: directory}
+    directories = tuple(placed_here.get(each, UNASSIGNED) for each in partition.replicas)
     epoch = 0 if is_new else 5
     return attrs.evolve(partition, directories=directories, partition_epoch=epoch)
 

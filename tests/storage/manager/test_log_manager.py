@@ -200,9 +200,16 @@ def test_a_directory_that_is_no_partition_is_refused_by_name() -> None:
     manager(system)  # the refused one has let go of the lock
 
 
+def test_the_metadata_of_an_older_release_is_refused_by_name() -> None:
+    system = new_disk()
+    system.make_directory("/d/__understudy_metadata-0")
+    with pytest.raises(LogDirectoryError, match="/d/__understudy_metadata-0 is the metadata log"):
+        manager(system)
+
+
 def test_stray_and_future_directories_are_left_alone() -> None:
     system = new_disk()
-    for name in (f"t-1.{'0' * 32}-stray", f"t-2.{'0' * 32}-future", "__cluster_metadata-0"):
+    for name in (f"t-1.{'0' * 32}-stray", f"t-2.{'0' * 32}-future"):
         system.make_directory(f"/d/{name}")
     assert manager(system).logs() == []
 
