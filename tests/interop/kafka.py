@@ -2,13 +2,14 @@
 
     with Kafka(data_dir=tmp_path) as kafka:                 # one node, broker and controller
     with Kafka(data_dir=tmp_path, brokers=3) as kafka:      # brokers 1, 2, 3, and a controller
+    with Kafka(data_dir=tmp_path, brokers=3, controllers=3) as kafka:    # and a quorum of three
         kafka.bootstrap_servers
         kafka.run_tool(tools.TOPICS, "--list")              # --bootstrap-server is put in
         kafka.kill(1); kafka.start(1)                       # SIGKILL; back, and ready
         kafka.log_dirs[1] / "orders-0"
 
     DATA/node-1/{server.properties, log/, output.log}       a node's, kept over its restarts
-    DATA/node-100/...                                       the controller, where it is alone
+    DATA/node-100/...                                       controllers, where they are alone
 
 Rule 1: ports are chosen once, below those that the system hands out by itself, so that nobody
 takes a broker's while it is down.
@@ -87,6 +88,7 @@ class Kafka:
 
     data_dir: Path
     brokers: int = 1
+    controllers: int = 1
     properties: Mapping[str, str] = attrs.field(factory=dict)
     node_properties: Mapping[int, Mapping[str, str]] = attrs.field(factory=dict)
     # Further listeners by name, each with its protocol: {"SECURE": "SASL_SSL"}.
@@ -104,13 +106,15 @@ class Kafka:
         return range(1, self.brokers + 1)
 
     @property
-    def controller_id(self) -> int:
-        return 1 if self.brokers == 1 else CONTROLLER_ALONE
+    def controller_ids(self) -> list[int]:
+        if self.brokers == self.controllers == 1:
+            return [1]
+        return [CONTROLLER_ALONE + each for each in range(self.controllers)]
 
     @property
     def node_ids(self) -> list[int]:
-        """The controller first, which the others wait for."""
-        alone = [CONTROLLER_ALONE] if self.brokers > 1 else []
+        """The controllers first, which the others wait for."""
+        alone = [each for each in self.controller_ids if each not in self.broker_ids]
         return [*alone, *self.broker_ids]
 
     @property
@@ -246,18 +250,20 @@ class Kafka:
 
     def _server_properties(self, node_id: int) -> dict[str, str]:
         ports = self._ports[node_id]
-        is_controller = node_id == self.controller_id
+        is_controller = node_id in self.controller_ids
         is_broker = node_id in self.broker_ids
         protocols = {"PLAINTEXT": "PLAINTEXT", **self.listeners} if is_broker else {}
         names = [*protocols, *(["CONTROLLER"] if is_controller else [])]
         protocols["CONTROLLER"] = "PLAINTEXT"
-        controller_port = self._ports[self.controller_id]["CONTROLLER"]
+        voters = [
+            f"{each}@{HOST}:{self._ports[each]['CONTROLLER']}" for each in self.controller_ids
+        ]
         replicas = str(min(self.brokers, 3))
         roles = ["broker"] * is_broker + ["controller"] * is_controller
         found = {
             "process.roles": ",".join(roles),
             "node.id": str(node_id),
-            "controller.quorum.voters": f"{self.controller_id}@{HOST}:{controller_port}",
+            "controller.quorum.voters": ",".join(voters),
             "controller.listener.names": "CONTROLLER",
             "listeners": ",".join(f"{name}://{HOST}:{ports[name]}" for name in names),
             "listener.security.protocol.map": ",".join(

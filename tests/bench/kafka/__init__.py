@@ -4,7 +4,7 @@
     asking       a request to a broker over a blocking socket, until it answers as wished
     processes    what the kernel has counted for them: processor time, memory, bytes
     clients      producers (librdkafka's), each in a process of its own
-    start_up  idle  latency  throughput  catch_up  mirror  failover
+    start_up  idle  latency  throughput  catch_up  mirror  failover  controllers
     warm_up      until Java's compiler has seen enough
     comparison   sizes, rounds of both, and how many times better ours are
     report       the table and the plot of docs/benchmarks.md

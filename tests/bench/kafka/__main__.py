@@ -12,6 +12,7 @@ import click
 
 from tests.bench.kafka import (
     catch_up,
+    controllers,
     failover,
     groups,
     idle,
@@ -45,7 +46,7 @@ TOGETHER: dict[str, Measure] = {
     "mirror": mirror.run,
 }
 """On clusters that live through all of them, in this order."""
-MEASURES = ["start_up", *TOGETHER, "failover", "groups"]
+MEASURES = ["start_up", *TOGETHER, "failover", "controllers", "groups"]
 CONFIG = {
     # A replica that was taken away is to be gone before it is wanted again.
     "log.segment.delete.delay.ms": "1000",
@@ -129,6 +130,15 @@ def compare(
         yield from on_clusters(wanted, rivals, CONFIG, sizes, scratch / "together")
     if "failover" in measures:
         yield from on_clusters([failover.run], rivals, failover.CONFIG, sizes, scratch / "failover")
+    if "controllers" in measures:
+        yield from on_clusters(
+            [controllers.run],
+            rivals,
+            controllers.CONFIG,
+            sizes,
+            scratch / "controllers",
+            number_of_controllers=controllers.CONTROLLERS,
+        )
     if "groups" in measures:
         yield from on_clusters([groups.run], rivals, groups.CONFIG, sizes, scratch / "groups")
 
@@ -139,12 +149,16 @@ def on_clusters(
     config: Mapping[str, str],
     sizes: Sizes,
     scratch: Path,
+    *,
+    number_of_controllers: int = 1,
 ) -> Iterator[Comparison]:
     with ExitStack() as stack:
         clusters = {}
         for name, side in rivals.items():
             directory = scratch / name.replace(" ", "-")
-            clusters[name] = stack.enter_context(side.open(directory, config))
+            clusters[name] = stack.enter_context(
+                side.open(directory, config, number_of_controllers)
+            )
             brokers = addresses(clusters[name].bootstrap_servers)
             create_topic(brokers[0], "ready", [list(BROKERS)])
             write(brokers, "ready")

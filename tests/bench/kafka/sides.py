@@ -1,6 +1,6 @@
 """The two sides: what the measures need of a cluster of three brokers, and how each is started.
 
-Apache Kafka's side is four Java virtual machines. The harness of tests/interop makes Kafka small
+Apache Kafka's side is a Java virtual machine for each node. The harness of tests/interop makes Kafka small
 and quick to start; here what it made smaller is put back to what `kafka-server-start.sh` and
 Kafka's defaults say.
 """
@@ -42,10 +42,14 @@ class RivalCluster(Protocol):
     def start(self, node_id: int) -> None: ...
 
 
-Opener = Callable[[Path, Mapping[str, str]], AbstractContextManager[RivalCluster]]
-"""Starts three brokers with their data there and these properties; does not wait for them."""
-Starter = Callable[[Path], AbstractContextManager[str]]
-"""Prepares three brokers; entered, they start the way that a user starts them. Where they are."""
+Opener = Callable[[Path, Mapping[str, str], int], AbstractContextManager[RivalCluster]]
+"""Starts three brokers and so many controllers with their data there and these properties; does
+not wait for them.
+"""
+Starter = Callable[[Path, int], AbstractContextManager[str]]
+"""Prepares three brokers and so many controllers; entered, they start the way that a user starts
+them. Where they are.
+"""
 
 
 @attrs.frozen
@@ -54,23 +58,32 @@ class Side:
     start: Starter
 
 
-def open_ours(directory: Path, config: Mapping[str, str]) -> AbstractContextManager[RivalCluster]:
-    ports = own_ports()
-    return IsolatedCluster(directory, brokers=len(BROKERS), ports=ports, config=dict(config))
+def open_ours(
+    directory: Path, config: Mapping[str, str], controllers: int
+) -> AbstractContextManager[RivalCluster]:
+    return IsolatedCluster(
+        directory,
+        brokers=len(BROKERS),
+        controllers=controllers,
+        ports=own_ports(controllers),
+        config=dict(config),
+    )
 
 
-def own_ports() -> list[int]:
-    """Return ports for three brokers and a controller that no outgoing connection gets."""
-    first = contiguous_ports(len(BROKERS) + 1)
-    return list(range(first, first + len(BROKERS) + 1))
+def own_ports(controllers: int = 1) -> list[int]:
+    """Return ports for three brokers and controllers that no outgoing connection gets."""
+    count = len(BROKERS) + controllers
+    first = contiguous_ports(count)
+    return list(range(first, first + count))
 
 
 @contextmanager
-def start_ours(directory: Path) -> Iterator[str]:
+def start_ours(directory: Path, controllers: int) -> Iterator[str]:
     """`understudy up --isolated`."""
-    ports = own_ports()
+    ports = own_ports(controllers)
     command = [sys.executable, "-m", "replication.cli", "up", "--isolated", "-n", str(len(BROKERS))]
     command += ["--data-dir", str(directory), "--base-port", str(ports[0])]
+    command += ["--controllers", str(controllers)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield ",".join(f"{HOST}:{port}" for port in ports[: len(BROKERS)])
@@ -98,6 +111,7 @@ DEFAULTS: Final = {
     "log.cleaner.dedupe.buffer.size": "134217728",
     "broker.heartbeat.interval.ms": "2000",
     "broker.session.timeout.ms": "9000",
+    "controller.quorum.election.timeout.ms": "1000",
 }
 
 
@@ -108,22 +122,25 @@ class RealKafka(Kafka):
         return self.log_dirs[node_id]
 
 
-def _kafka(directory: Path, config: Mapping[str, str]) -> RealKafka:
+def _kafka(directory: Path, config: Mapping[str, str], controllers: int) -> RealKafka:
     return RealKafka(
         data_dir=directory,
         brokers=len(BROKERS),
+        controllers=controllers,
         properties=DEFAULTS | dict(config),
         java_options=OPTIONS,
     )
 
 
-def open_kafka(directory: Path, config: Mapping[str, str]) -> AbstractContextManager[RivalCluster]:
-    return _kafka(directory, config)
+def open_kafka(
+    directory: Path, config: Mapping[str, str], controllers: int
+) -> AbstractContextManager[RivalCluster]:
+    return _kafka(directory, config, controllers)
 
 
-def start_kafka(directory: Path) -> AbstractContextManager[str]:
+def start_kafka(directory: Path, controllers: int) -> AbstractContextManager[str]:
     """Formatted now, started on entry."""
-    kafka = _kafka(directory, {})
+    kafka = _kafka(directory, {}, controllers)
     kafka.format()
     return _started(kafka)
 
