@@ -32,7 +32,6 @@ from scenarios.world.client import (
 )
 from scenarios.world.cluster import (
     BROKER_PORT,
-    CONTROLLER,
     PATIENCE_SECONDS,
     SimulatedCluster,
     open_simulated_cluster,
@@ -129,7 +128,7 @@ class Stage:
         assert self._client is not None, "a client comes with the cluster"
         return self._client
 
-    async def open(self, *, brokers: int, properties: dict[str, str]) -> None:
+    async def open(self, *, brokers: int, controllers: int, properties: dict[str, str]) -> None:
         if self._cluster is not None:
             raise ScriptError("a story has one cluster")
         # The recording comes first, so that it has seen what the checkers end a run for.
@@ -138,7 +137,11 @@ class Stage:
         )
         cluster = await self.stack.enter_async_context(
             open_simulated_cluster(
-                self.world, brokers=brokers, properties=properties, watcher=watcher
+                self.world,
+                brokers=brokers,
+                controllers=controllers,
+                properties=properties,
+                watcher=watcher,
             )
         )
         self._cluster = self.checkers.cluster = cluster
@@ -184,15 +187,15 @@ class Stage:
         return name not in self._starting_or_stopping
 
     async def until_none_starts_or_stops(self) -> bool:
-        """Wait until no node is starting or stopping; return False if the controller is down, which
-        they may wait for.
+        """Wait until no node is starting or stopping; return False if no majority of the controllers
+        is up, which they may wait for.
         """
         cluster = self.cluster
         await cluster.until(
-            lambda: not self._starting_or_stopping or not cluster.is_running(CONTROLLER),
+            lambda: not self._starting_or_stopping or not cluster.has_quorum,
             what="every node is up, or down",
         )
-        return cluster.is_running(CONTROLLER)
+        return cluster.has_quorum
 
     async def until_led(self, partition: TopicPartition) -> None:
         """Wait until a running broker leads the partition and every running broker knows it."""

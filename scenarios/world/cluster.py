@@ -6,8 +6,9 @@
         await cluster.cut_power("b2")     # chance decides what is left of unsynced writes
         await cluster.until(cluster.nodes.is_complete, what="every broker is back")
 
-    c     the controller, node 0     disk /c/log      listens on c:9093
-    b1    broker 1                   disk /b1/log     listens on b1:9092
+    c      the controller, node 0     disk /c/log        listens on c:9093
+    c3001  the first of several       disk /c3001/log    listens on c3001:9093
+    b1     broker 1                   disk /b1/log       listens on b1:9092
 
 `Cluster` starts, kills and stops the nodes, here on machines of a `World`. A `SimulatedCluster`
 adds what only the simulator has: the names of the nodes, disks that can be read and replaced,
@@ -28,10 +29,10 @@ import attrs
 import trio
 
 from replication.broker.broker import Broker
-from replication.broker.nodes import CONTROLLER_ID
+from replication.broker.nodes import CONTROLLER_ID, controller_ids, is_controller
 from replication.cluster.cluster import POLL_SECONDS, Cluster
 from replication.cluster.interface import NotInTimeError
-from replication.config import BrokerConfig
+from replication.config import BrokerConfig, Voter
 from replication.controller.controller import Controller
 from replication.errors import raise_bug
 from replication.events import EventSink, fan_out, ignore
@@ -48,6 +49,8 @@ from storage.testing.disk import DirectoryNode, Fate
 from storage.types import TopicPartition
 
 CONTROLLER = "c"
+"""The name of a single controller; those of several begin with it."""
+BROKER = "b"
 CONTROLLER_PORT = 9093
 BROKER_PORT = 9092
 LISTENER = "PLAINTEXT"
@@ -59,11 +62,13 @@ itself waits five minutes, which would be most of the time of some runs.
 
 
 def node_name(node_id: int) -> str:
-    return CONTROLLER if node_id == CONTROLLER_ID else f"b{node_id}"
+    if node_id == CONTROLLER_ID:
+        return CONTROLLER
+    return f"{CONTROLLER if is_controller(node_id) else BROKER}{node_id}"
 
 
 def node_id_of(name: str) -> int:
-    return CONTROLLER_ID if name == CONTROLLER else int(name.removeprefix("b"))
+    return CONTROLLER_ID if name == CONTROLLER else int(name[1:])
 
 
 def log_directory(name: str) -> str:
@@ -146,9 +151,14 @@ class SimulatedCluster:
 
     @property
     def controller(self) -> Controller | None:
-        """The controller that runs now; None until it listens."""
+        """The controller that decides now; None until it listens."""
         node = self.nodes.controller
         return None if node is None or node.listener is None else node
+
+    @property
+    def has_quorum(self) -> bool:
+        """Whether a majority of the controllers runs."""
+        return 2 * len(self.nodes.controllers) > len(self.nodes.controller_ids)
 
     @property
     def is_undisturbed(self) -> bool:
@@ -274,6 +284,7 @@ async def open_simulated_cluster(
     world: World,
     *,
     brokers: int = 3,
+    controllers: int = 1,
     properties: Mapping[str, str] | None = None,
     watcher: EventSink = ignore,
 ) -> AsyncIterator[SimulatedCluster]:
@@ -288,7 +299,7 @@ async def open_simulated_cluster(
         async with trio.open_nursery() as nursery:
             cluster = SimulatedCluster(
                 world=world,
-                configs=simulated_configs(brokers, properties or {}),
+                configs=simulated_configs(brokers, properties or {}, controllers=controllers),
                 watcher=watcher,
                 nursery=nursery,
             )
@@ -299,12 +310,15 @@ async def open_simulated_cluster(
             await cluster.kill_all()
 
 
-def simulated_configs(brokers: int, properties: Mapping[str, str]) -> dict[int, BrokerConfig]:
+def simulated_configs(
+    brokers: int, properties: Mapping[str, str], *, controllers: int = 1
+) -> dict[int, BrokerConfig]:
     """Return what each node's server.properties would say, by id."""
+    voters = [Voter(each, node_name(each), CONTROLLER_PORT) for each in controller_ids(controllers)]
     common = {
         "cluster.id": "understudy",
         "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": f"{CONTROLLER_ID}@{CONTROLLER}:{CONTROLLER_PORT}",
+        "controller.quorum.voters": ",".join(map(str, voters)),
         "default.replication.factor": str(min(3, brokers)),
         # A simulated disk holds every byte in memory, those of an index's spare room too.
         "log.index.size.max.bytes": "4096",
@@ -312,10 +326,11 @@ def simulated_configs(brokers: int, properties: Mapping[str, str]) -> dict[int, 
         "initial.broker.registration.timeout.ms": "86400000",
     }
     own = {
-        CONTROLLER: {
+        voter.host: {
             "process.roles": "controller",
-            "listeners": f"CONTROLLER://{CONTROLLER}:{CONTROLLER_PORT}",
+            "listeners": f"CONTROLLER://{voter.host}:{voter.port}",
         }
+        for voter in voters
     }
     for broker_id in range(1, brokers + 1):
         name = node_name(broker_id)
@@ -330,8 +345,10 @@ def simulated_configs(brokers: int, properties: Mapping[str, str]) -> dict[int, 
         else:
             common[key] = value
     return {
-        node_id: BrokerConfig.from_properties(
-            common | {"node.id": str(node_id), "log.dirs": log_directory(name)} | own[name]
+        node_id_of(name): BrokerConfig.from_properties(
+            common
+            | {"node.id": str(node_id_of(name)), "log.dirs": log_directory(name)}
+            | properties_of_node
         )
-        for node_id, name in enumerate(own)
+        for name, properties_of_node in own.items()
     }

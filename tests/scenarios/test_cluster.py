@@ -25,6 +25,7 @@ from scenarios.world.cluster import (
     CONTROLLER_PORT,
     SimulatedCluster,
     log_directory,
+    node_name,
     open_simulated_cluster,
     partition_directory,
 )
@@ -38,7 +39,9 @@ PARTITION = TopicPartition("t", 0)
 Story = Callable[[SimulatedCluster, StoryClient], Awaitable[None]]
 
 
-def run(story: Story, *, seed: int = 1, brokers: int = 3, **properties: str) -> World:
+def run(
+    story: Story, *, seed: int = 1, brokers: int = 3, controllers: int = 1, **properties: str
+) -> World:
     """Tell `story` with a cluster, a client, and the invariants watched."""
     world = World(seed)
 
@@ -47,6 +50,7 @@ def run(story: Story, *, seed: int = 1, brokers: int = 3, **properties: str) -> 
         async with open_simulated_cluster(
             world,
             brokers=brokers,
+            controllers=controllers,
             properties={name.replace("_", "."): value for name, value in properties.items()},
             watcher=checkers,
         ) as cluster:
@@ -172,6 +176,43 @@ def test_data_flows_while_the_controller_is_away_and_elections_wait_for_it() -> 
         assert values(await client.read(PARTITION)) == ["one", "two"]
 
     run(story)
+
+
+@pytest.mark.parametrize("fault", ["kill", "pause", "cut off"])
+def test_of_three_controllers_two_decide_without_the_one_that_led(fault: str) -> None:
+    async def story(cluster: SimulatedCluster, client: StoryClient) -> None:
+        assert cluster.names == ["c3001", "c3002", "c3003", "b1", "b2"]
+        deposed = cluster.nodes.active_controller
+        assert deposed is not None
+        name, world = node_name(deposed), cluster.world
+        if fault == "kill":
+            await cluster.kill(name)
+        elif fault == "pause":
+            world.pause(name)
+        else:
+            for other in set(cluster.names) - {name}:
+                world.network.cut(name, other)
+        await cluster.kill("b1")
+        await cluster.until(lambda: cluster.leader(PARTITION) == "b2", what="b2 leads")
+        assert cluster.nodes.active_controller not in (None, deposed)
+        world.network.heal_all()
+        if fault == "pause":
+            world.resume(name)
+        await cluster.nodes.start()
+        await cluster.until(lambda: _isr(cluster) == {1, 2}, what="both are in sync")
+        assert cluster.is_undisturbed
+
+    run(story, brokers=2, controllers=3)
+
+
+def test_a_majority_of_three_controllers_is_a_quorum() -> None:
+    async def story(cluster: SimulatedCluster, _: StoryClient) -> None:
+        await cluster.kill("c3001")
+        assert cluster.has_quorum
+        await cluster.kill("c3003")
+        assert not cluster.has_quorum
+
+    run(story, brokers=1, controllers=3)
 
 
 def test_a_controller_that_was_stopped_before_it_listened_keeps_its_port() -> None:

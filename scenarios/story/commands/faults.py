@@ -13,6 +13,7 @@
     tear c b1 ALTER_PARTITION                 the next one for that API, once c has acted
     recover                         heal, resume and speed up all, start all that are down
 
+Each of several controllers is named as brokers are: `kill c3001`.
 The story waits for a start or a stop, unless it ends in `&`: a node may be killed while it starts,
 or never come up.
 """
@@ -35,7 +36,6 @@ from scenarios.story.commands.disks import end_lie, repair_flipped_bits
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
 from scenarios.world.client import CLIENT
-from scenarios.world.cluster import CONTROLLER
 from storage.errors import StorageError
 from storage.testing import DiskCosts
 from storage.testing.disk import Fate
@@ -205,7 +205,7 @@ async def recover(stage: Stage, words: Words, options: Options) -> list[str]:
             world.network.set_delay(name, other, least=least, mean_extra=mean_extra)
     # Without a controller no broker comes up, and it may be stopping itself.
     while not await stage.until_none_starts_or_stops():
-        await cluster.start(CONTROLLER)
+        await cluster.nodes.start_controller()
     await cluster.nodes.start()
     return []
 

@@ -2,6 +2,7 @@
 
     cluster brokers=3 min.insync.replicas=2     first; further keys as in server.properties,
                                                 one node's with its name: b2.broker.rack=r2
+    cluster brokers=3 controllers=3             not one controller, c, but c3001, c3002, c3003
     topic t replicas=b1,b2,b3 retention.ms=-1   t-0, led by b1; `/` begins another partition
     run 500ms                                   let time pass
 
@@ -77,7 +78,8 @@ async def run_command(stage: Stage, line: str) -> list[str]:
 async def cluster(stage: Stage, words: Words, options: Options) -> list[str]:
     refuse_any(words)
     brokers = number_of(options.pop("brokers", "3"))
-    await stage.open(brokers=brokers, properties=options)
+    controllers = number_of(options.pop("controllers", "1"))
+    await stage.open(brokers=brokers, controllers=controllers, properties=options)
     return [f"{' '.join(stage.cluster.names)} are up"]
 
 
