@@ -78,7 +78,7 @@ class BrokerConfig(SecurityKeys):
     process_roles: tuple[str, ...] = words(
         ["broker"],
         "The roles of this node: `broker` stores and serves partitions, `controller` keeps the"
-        " cluster's metadata. Set both to run the two in one process.",
+        " cluster's metadata. Set both to run the two in one process, where there is one controller.",
         choices=["broker", "controller"],
     )
     broker_rack: str | None = text(
@@ -1262,6 +1262,12 @@ def _check_quorum(config: BrokerConfig) -> None:
         raise ConfigError(f"{text}: expected node {config.node_id}, which is a controller")
     if voters and not config.is_controller and config.node_id in ids:
         raise ConfigError(f"{text}: node {config.node_id} is no controller, and cannot vote")
+    if config.is_controller and config.is_broker and len(voters) > 1:
+        # Its broker fetches the metadata under the same id: the leader would take it for the voter.
+        raise ConfigError(
+            "process.roles=broker,controller: expected one role where"
+            " controller.quorum.voters names several controllers"
+        )
     if config.controller_quorum_auto_join_enable and not config.is_controller:
         raise ConfigError(
             "controller.quorum.auto.join.enable=true: expected false for a node that is no"

@@ -177,6 +177,10 @@ def test_values_and_other_names(text: str, name: str, value: object) -> None:
         ("controller.quorum.voters=localhost:9093", "expected id@host:port"),
         ("controller.quorum.voters=2@a:1,2@b:2", "voters=2@a:1,2@b:2: expected each node id once"),
         ("controller.quorum.voters=2@a:1,3@a:1", "expected each address once"),
+        (
+            "process.roles=broker,controller\ncontroller.quorum.voters=1@a:1,2@b:2",
+            "process.roles=broker,controller: expected one role where controller.quorum.voters",
+        ),
         ("controller.quorum.voters=2@0.0.0.0:1", "expected hosts that others can reach"),
         ("controller.quorum.voters=1@a:1", "voters=1@a:1: node 1 is no controller, and cannot"),
         (
