@@ -442,6 +442,8 @@ class RaftNode:
                 is_kept = True
             except ShortageError:
                 await self.seams.clock.sleep(SHORTAGE_PAUSE_SECONDS)
+            except OSError as error:
+                raise self.log.log.fail(error) from error
 
     def _lead(self, lead: Lead) -> None:
         assert lead.epoch_start_offset == self.log.log_end_offset, "it leads from the log's end on"

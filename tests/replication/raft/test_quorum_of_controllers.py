@@ -308,6 +308,23 @@ async def test_a_controller_whose_disk_fails_ends_with_its_name(world: World, le
 
 
 @played
+async def test_a_vote_that_cannot_be_kept_ends_the_node(world: World) -> None:
+    async with quorum(world) as three:
+        leader = await three.leader()
+        await join(leader)
+        standby = next(each for each in IDS if each != leader.config.node_id)
+        ended: list[BaseException] = []
+        three.on_end[standby] = ended.append
+        world.disk(name_of(standby)).faults.append(
+            Fault(operation="write", names="quorum-state*", times=None)
+        )
+        three.kill(leader.config.node_id)
+        await world.node("client").clock.sleep(10)
+        assert [type(each) for each in ended] == [KafkaStorageError]
+        assert three.active == []
+
+
+@played
 async def test_a_standby_answers_who_leads(world: World) -> None:
     async with quorum(world) as three:
         leader = await three.leader()
