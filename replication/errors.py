@@ -6,6 +6,7 @@ with an error code are plain integers, because a newer peer may send an unknown 
 
     UnderstudyError
     ├── ConfigError                an invalid key or value of a configuration
+    ├── FormatError                a directory that cannot be formatted, or is another node's
     ├── KafkaError                 a peer's ErrorCode, if the caller cannot go on without the answer
     ├── MetadataError              a metadata record that this version cannot read or apply
     ├── ProtocolError              bytes that are not the protocol: the connection is closed
@@ -231,6 +232,10 @@ class KafkaError(UnderstudyError):
     def retriable(self) -> bool:
         """Whether a retry may help (RetriableException in Kafka)."""
         return self.code.retriable
+
+
+class FormatError(UnderstudyError):
+    """A directory that cannot be formatted, or is another node's; or options that contradict it."""
 
 
 class MetadataError(UnderstudyError):

@@ -69,6 +69,10 @@ COMMANDS = {
         "Turn a followed copy into a cluster of its own.",
     ),
     "scenario": ("replication.cli.scenario", "Run failover stories on virtual time."),
+    "storage": (
+        "replication.cli.storage",
+        "Format the directories of a node, or show what they say.",
+    ),
     "topic": ("replication.cli.topics", "Create, list, describe, alter and delete topics."),
     "top": (
         "replication.cli.top",

@@ -68,6 +68,7 @@ from replication.controller.rules.topics import allocate_producer_ids, create_to
 from replication.errors import ConfigError, ErrorCode, KafkaError, OnBug, PeerUnavailableError
 from replication.events import Event, EventSink, LogDirectoryFailed, ignore
 from replication.faults.node_faults import FaultGate, Faults
+from replication.metadata.formatter import bootstrap_records
 from replication.metadata.log import MetadataLog
 from replication.metadata.rules.image import MetadataImage, TopicImage
 from replication.metadata.rules.records import MAX_RECORDS
@@ -613,7 +614,7 @@ class Controller:
             if self.image.open_transaction is not None:
                 records.append(AbortTransactionRecord(reason="another controller had begun it"))
             if METADATA_VERSION not in self.image.feature_levels:
-                records += self._first_records()
+                records += await self._first_records()
             begun = self.image.apply_all(
                 records, offset=self.image.offset, leader_epoch=leader_epoch
             )
@@ -625,9 +626,11 @@ class Controller:
         self.sessions.restart(self.image, self.seams.clock.now_ms())
         self._leading_epoch = leader_epoch
 
-    def _first_records(self) -> list[MetadataRecord]:
-        """Return the levels of features and the users that a new log begins with."""
-        records = list(first_levels(self.config))
+    async def _first_records(self) -> list[MetadataRecord]:
+        """Return the records of a new cluster: those that formatting has left, or the defaults."""
+        directory, file_system = self.config.metadata_directory, self.seams.file_system
+        read = partial(bootstrap_records, file_system, directory)
+        records = await self.seams.offload(read) or [*first_levels(self.config)]
         if not self.image.topics:  # else they were adopted
             salts = iter(partial(self.seams.chance.randbytes, SALT_BYTES), b"")
             records += first_credentials(self.config.understudy_add_scram, salts)

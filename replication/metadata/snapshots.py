@@ -148,22 +148,22 @@ class Snapshots:
             image, wall_ms=wall_ms, last_timestamp_ms=last_timestamp_ms, voters=voters
         )
         try:
-            return self._write(image, batches, voters)
+            written = self.write_batches(snapshot_id(image), batches)
         except OSError as error:
             raise_shortage(error)
             raise
+        return Snapshot(self.file_system, written.path, written.size, image, voters)
 
-    def _write(
-        self, image: MetadataImage, batches: Iterable[Buffer], voters: SnapshotVoters
-    ) -> Snapshot:
-        writer = self.writer(snapshot_id(image))
+    def write_batches(self, end: OffsetAndEpoch, batches: Iterable[Buffer]) -> SnapshotWriter:
+        """Write the snapshot that ends at `end`, whatever is in it; return its file."""
+        writer = self.writer(end)
         try:
             for batch in batches:
                 writer.append(batch)
             writer.freeze()
         finally:
             writer.discard()
-        return Snapshot(self.file_system, writer.path, writer.size, image, voters)
+        return writer
 
     def writer(self, end: OffsetAndEpoch) -> SnapshotWriter:
         """Return the file of the snapshot that ends at `end`, which is empty."""

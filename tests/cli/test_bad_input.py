@@ -44,6 +44,9 @@ WITHOUT_BROKERS = {
     "scenario replay": "",
     "scenario run": "there-is-no-such-story",
     "scenario swarm": "--seeds 0",
+    "storage format": "--config /nowhere/server.properties --cluster-id c",
+    "storage info": "--config /nowhere/server.properties",
+    "storage random-uuid": "more",
     "up": "--any-port --base-port 9092",
 }
 

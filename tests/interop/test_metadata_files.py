@@ -1,11 +1,16 @@
-"""The metadata log and its snapshots: Apache Kafka's dump of them, and ours, line for line."""
+"""The metadata log, its snapshots, and formatted directories: Apache Kafka on ours, and we on its."""
 
+import contextlib
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import trio
 
+from replication.cli.isolated import IsolatedCluster
 from replication.client.admin import (
     ALL_BROKERS,
     Acl,
@@ -21,11 +26,14 @@ from storage.filesystem import OsFileSystem
 from storage.tools.dump import DumpOptions, dump, is_damage
 from storage.tools.dump.text import TextOptions, line
 from tests.interop import tools
-from tests.interop.kafka import Kafka
+from tests.interop.kafka import CLUSTER_ID, Kafka
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
-AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+SECURED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
 
 
 async def administer(servers: str) -> None:
@@ -71,11 +79,7 @@ def administered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """A controller and a broker of Kafka's that were stopped, so that a snapshot is there."""
     with Kafka(
         data_dir=tmp_path_factory.mktemp("administered"),
-        properties={
-            "authorizer.class.name": AUTHORIZER,
-            "super.users": "User:ANONYMOUS",
-            "metadata.log.max.record.bytes.between.snapshots": "1500",
-        },
+        properties=SECURED | {"metadata.log.max.record.bytes.between.snapshots": "1500"},
     ) as kafka:
         trio.run(administer, kafka.bootstrap_servers)
         kafka.stop(1)
@@ -107,3 +111,105 @@ def test_a_metadata_log_of_kafkas_is_dumped_alike(administered: Kafka) -> None:
         lines = our_dump(file)
         assert kafkas_dump(file) == lines
         assert not any("Error at" in each for each in lines)
+
+
+# Apache Kafka on our files.
+
+
+def our_storage(*arguments: str) -> str:
+    command = [sys.executable, "-m", "replication.cli", "storage", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def test_kafka_starts_on_directories_that_we_formatted(tmp_path: Path) -> None:
+    kafka = Kafka(data_dir=tmp_path, node_properties={1: {"metadata.log.dir": f"{tmp_path}/meta"}})
+    kafka.format()
+    for directory in (kafka.log_dirs[1], tmp_path / "meta"):
+        shutil.rmtree(directory)
+    config = str(tmp_path / "node-1" / "server.properties")
+    scram = "SCRAM-SHA-256=[name=alice,password=alice-secret]"
+    our_storage("format", "-c", config, "-t", CLUSTER_ID, "-S", scram, "-f", "group.version=0")
+    said = tools.run_tool(tools.STORAGE, "info", "-c", config)
+    assert "Found problem" not in said
+    assert our_storage("info", "-c", config) == said
+
+    async def look() -> None:
+        async with Admin(kafka.bootstrap_servers) as admin:
+            assert (await admin.describe_cluster()).cluster_id == CLUSTER_ID
+            assert list(await admin.describe_user_scram_credentials()) == ["alice"]
+            levels = {name: each.level for name, each in (await admin.describe_features()).items()}
+            assert levels["transaction.version"] == 2
+            assert not levels["group.version"]
+
+    try:
+        kafka.spawn(1)
+        kafka.wait_until_ready()
+        trio.run(look)
+    finally:
+        kafka.kill_all()
+
+
+def test_kafka_reads_our_log_and_our_snapshots(tmp_path: Path) -> None:
+    config = SECURED | {"metadata.log.max.record.bytes.between.snapshots": "2000"}
+    with IsolatedCluster(tmp_path, brokers=1, config=config) as cluster:
+        cluster.wait_until_ready()
+        trio.run(administer, cluster.bootstrap_servers)
+    (directory,) = tmp_path.glob("**/controller*/**/__cluster_metadata-0")
+    files = [*directory.glob("*.log"), *directory.glob("*.checkpoint")]
+    assert {file.suffix for file in files} == {".log", ".checkpoint"}
+    for file in files:
+        lines = kafkas_dump(file)
+        assert lines == our_dump(file)
+        assert not any("Error at" in each or "isvalid: false" in each for each in lines)
+    (snapshot,) = directory.glob("*.checkpoint")
+    shown = tools.run_tool(
+        tools.METADATA_SHELL, "--snapshot", str(snapshot), "ls", "/image/topics/byName"
+    )
+    assert "orders" in shown.split()
+
+
+# We on Apache Kafka's files.
+
+
+@contextlib.contextmanager
+def ours_instead(kafka: Kafka) -> Iterator[None]:
+    """Run our nodes in the places of Kafka's, with its server.properties and its directories."""
+    running = []
+    try:
+        for node_id in kafka.node_ids:
+            config = kafka.data_dir / f"node-{node_id}" / "server.properties"
+            command = [sys.executable, "-m", "replication.cli", "broker", "--config", str(config)]
+            with (config.parent / "ours.log").open("wb") as output:
+                running.append(subprocess.Popen(command, stdout=output, stderr=output))
+        yield
+    finally:
+        for process in running:
+            process.terminate()
+        for process in running:
+            process.wait(30)
+
+
+def test_our_nodes_go_on_where_kafkas_stopped(tmp_path: Path) -> None:
+    async def look() -> dict[str, object]:
+        async with Admin(kafka.bootstrap_servers) as admin:
+            topics = await admin.describe_topics(["orders"])
+            configs = await admin.describe_topic_configs(["orders"])
+            return {
+                "cluster": (await admin.describe_cluster()).cluster_id,
+                "topics": await admin.list_topics(),
+                "orders": [(each.partition, each.replicas) for each in topics["orders"].partitions],
+                "id": topics["orders"].topic_id,
+                "retention.ms": configs["orders"]["retention.ms"].value,
+                "users": list(await admin.describe_user_scram_credentials()),
+                "acls": await admin.describe_acls(),
+            }
+
+    properties = SECURED | {"metadata.log.max.record.bytes.between.snapshots": "1500"}
+    with Kafka(data_dir=tmp_path, brokers=2, properties=properties) as kafka:
+        trio.run(administer, kafka.bootstrap_servers)
+        before = trio.run(look)
+        for node_id in reversed(kafka.node_ids):
+            kafka.stop(node_id)
+        with ours_instead(kafka):
+            kafka.wait_until_ready()
+            assert trio.run(look) == before

@@ -29,6 +29,7 @@ DUMP_LOG: Final = "org.apache.kafka.tools.DumpLogSegments"
 API_VERSIONS: Final = "org.apache.kafka.tools.BrokerApiVersionsCommand"
 REPLICA_VERIFICATION: Final = "org.apache.kafka.tools.ReplicaVerificationTool"
 STORAGE: Final = "kafka.tools.StorageTool"
+METADATA_SHELL: Final = "org.apache.kafka.shell.MetadataShell"
 # They call what is internal to clients and broker, and run on those of their own version.
 OF_ONE_VERSION: Final = {DUMP_LOG, API_VERSIONS, REPLICA_VERIFICATION}
 FORMER_NAMES: Final = {

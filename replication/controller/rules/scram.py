@@ -4,8 +4,10 @@
 user, whichever the mechanisms are; the other users of the request are altered.
 """
 
+import base64
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TypeAlias
 
 from replication.controller.rules.decisions import Decision
@@ -105,33 +107,52 @@ def _result(name: str, error: KafkaError | None) -> AlterUserScramCredentialsRes
 def first_credentials(entries: Iterable[str], salts: Iterator[bytes]) -> list[MetadataRecord]:
     """Return the records of `SCRAM-SHA-256=[name=admin,password=secret,iterations=8192]` entries.
 
-    The form is that of kafka-storage's --add-scram. Raise ConfigError, which does not repeat a
-    password, for an entry that is not in that form.
+    The form is that of kafka-storage's --add-scram, where `saltedpassword` and `salt`, in base 64, may
+    take the place of a password. Raise ConfigError, which does not repeat a password, for an entry
+    that is not in that form.
     """
     return [_first_credential(entry, salt) for entry, salt in zip(entries, salts, strict=False)]
 
 
 def _first_credential(entry: str, salt: bytes) -> MetadataRecord:
     found = _ADD_SCRAM.fullmatch(entry.strip())
-    given = found[2].split(",") if found is not None else []
-    options = {
-        key.strip(): value.strip().strip('"')
-        for key, _, value in (each.partition("=") for each in given)
-    }
-    iterations = options.get("iterations", str(MINIMUM_ITERATIONS))
+    if found is None:
+        raise _not_a_credential()
+    mechanism, options = found[1], _options(found[2])
+    name, iterations = options.pop("name", ""), options.pop("iterations", str(MINIMUM_ITERATIONS))
+    given_salt, salted = (_decoded(options.pop(each, "")) for each in ("salt", "saltedpassword"))
+    password = options.pop("password", "")
     if (
-        found is None
-        or not options.keys() <= {"name", "password", "iterations"}
-        or not options.get("name")
-        or not options.get("password")
+        options
+        or not name
+        or bool(password) == bool(salted)
+        or (salted and not given_salt)
         or not iterations.isdecimal()
         or not MINIMUM_ITERATIONS <= int(iterations) <= MAXIMUM_ITERATIONS
     ):
-        raise ConfigError(
-            "add-scram: expected SCRAM-SHA-256=[name=...,password=...] or SCRAM-SHA-512=[...],"
-            f" iterations from {MINIMUM_ITERATIONS} to {MAXIMUM_ITERATIONS}"
-        )
-    credential = ScramCredential.of(
-        found[1], password=options["password"], salt=salt, iterations=int(iterations)
+        raise _not_a_credential()
+    make = partial(ScramCredential.of, password=password)
+    if salted:
+        make = partial(ScramCredential.of_salted, salted_password=salted)
+    credential = make(mechanism, salt=given_salt or salt, iterations=int(iterations))
+    return credential_record(name, mechanism, credential)
+
+
+def _options(text: str) -> dict[str, str]:
+    pairs = (each.partition("=") for each in text.split(","))
+    return {key.strip(): value.strip().strip('"') for key, _, value in pairs}
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise _not_a_credential() from None
+
+
+def _not_a_credential() -> ConfigError:
+    return ConfigError(
+        "add-scram: expected SCRAM-SHA-256=[name=...,password=...] or SCRAM-SHA-512=[...], with salt"
+        " and saltedpassword in base 64 instead of a password, and"
+        f" iterations from {MINIMUM_ITERATIONS} to {MAXIMUM_ITERATIONS}"
     )
-    return credential_record(options["name"], found[1], credential)

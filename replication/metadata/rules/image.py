@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import attrs
 
 from replication.errors import MetadataError
-from replication.metadata.rules.levels import FEATURES
+from replication.metadata.rules.levels import FEATURES, UNUSED_FEATURES
 from replication.metadata.rules.records import LeaderRecoveryState
 from replication.metadata.rules.security_image import (
     SECURITY_RECORDS,
@@ -420,11 +420,12 @@ class _Draft:
 
     def set_feature(self, record: FeatureLevelRecord) -> None:
         name, level = record.name, record.feature_level
-        if name not in FEATURES:
+        bounds = FEATURES.get(name) or UNUSED_FEATURES.get(name)
+        if bounds is None:
             if level == 0:
                 return
             raise MetadataError(f"feature {name}: a newer version wrote this log")
-        lowest, highest = FEATURES[name]
+        lowest, highest = bounds
         if not lowest <= level <= highest:
             raise MetadataError(
                 f"feature {name} of level {level}, but this release knows"

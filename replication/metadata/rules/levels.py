@@ -83,6 +83,13 @@ FEATURES: Final[Mapping[str, tuple[int, int]]] = MappingProxyType(
 )
 """The features of this release, and their lowest and highest level; the highest is the default."""
 
+UNUSED_FEATURES: Final[Mapping[str, tuple[int, int]]] = MappingProxyType(
+    {"share.version": (0, 2), "streams.version": (0, 1)}
+)
+"""The other features of Kafka 4.4. A log of Kafka's has them; they are kept,
+and nothing here depends on them.
+"""
+
 LEAST_METADATA_VERSION: Final[Mapping[tuple[str, int], int]] = MappingProxyType(
     {(ELIGIBLE_LEADER_REPLICAS_VERSION, 1): _ELIGIBLE_REPLICAS}
 )

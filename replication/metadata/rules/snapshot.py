@@ -15,6 +15,7 @@ The bytes around the records are those of `checkpoint.py`.
 from collections.abc import Iterator, Mapping
 
 from replication.metadata.rules.checkpoint import (
+    BOOTSTRAP_SNAPSHOT_ID,
     CheckpointReader,
     SnapshotVoters,
     checkpoint_batches,
@@ -172,7 +173,11 @@ def encode_snapshot(
 def decode_snapshot(reader: CheckpointReader, end: OffsetAndEpoch) -> MetadataImage:
     """Return the image at `end`; raise MetadataError where the file is damaged or another version
     wrote it.
+
+    The records of a bootstrap snapshot are in no image before the first controller has appended them
+    to the log: an image is that of its log on every node.
     """
-    return MetadataImage().apply_all(
+    image = MetadataImage().apply_all(
         map(decode_record, reader.values()), offset=end.offset - 1, leader_epoch=end.leader_epoch
     )
+    return MetadataImage(leader_epoch=end.leader_epoch) if end == BOOTSTRAP_SNAPSHOT_ID else image
