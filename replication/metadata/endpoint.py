@@ -14,6 +14,9 @@ Rule 3: the fetch of a broker, an observer, is how it finds the leader, for its 
 that does not lead names the leader, which is asked at once, or says that it knows none: then the next
 address is tried by the next fetch. A leader that does not answer in
 `controller.quorum.request.timeout.ms` is left in the same way.
+
+Rule 4: a broker names no leader epoch at first, and then the one that the last refusal has named:
+Apache Kafka's controller answers FENCED_LEADER_EPOCH to a fetch of another epoch than its own.
 """
 
 from typing import Protocol
@@ -41,6 +44,12 @@ from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, OffsetAndEpoch, 
 
 PIECE_BYTES = 1 << 20
 FETCH_SNAPSHOT_VERSION = 1
+ELSEWHERE = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+)
+"""The errors of a controller that does not lead in the epoch that a request names."""
 
 
 class MetadataCopy(Protocol):
@@ -64,6 +73,11 @@ class MetadataEndpoint(RemoteLeaderEndpoint):
     """A leader endpoint for the metadata log."""
 
     follower: MetadataCopy
+
+    @property
+    def leader_epoch(self) -> LeaderEpoch:
+        """The leader epoch that requests name; NO_LEADER_EPOCH where they follow any leader."""
+        return NO_LEADER_EPOCH
 
     async def fetch(self, request: wire.FetchRequest, *, version: int) -> wire.FetchResponse:
         await self.follower.apply_appended()
@@ -123,7 +137,7 @@ class MetadataEndpoint(RemoteLeaderEndpoint):
     ) -> PartitionSnapshot:
         asked = PartitionSnapshotRequest(
             partition=METADATA_PARTITION.partition,
-            current_leader_epoch=NO_LEADER_EPOCH,
+            current_leader_epoch=self.leader_epoch,
             snapshot_id=SnapshotId(end_offset=wanted.end_offset, epoch=wanted.epoch),
             position=position,
         )
@@ -146,6 +160,12 @@ class ObserverEndpoint(MetadataEndpoint):
     """The leader as a broker finds it, among the controllers that it knows (rule 3)."""
 
     controllers: Controllers
+    _named_epoch: LeaderEpoch = attrs.field(default=NO_LEADER_EPOCH, init=False)
+    """The leader epoch that requests name."""
+
+    @property
+    def leader_epoch(self) -> LeaderEpoch:
+        return self._named_epoch
 
     async def fetch_log(self, request: wire.FetchRequest, version: int) -> wire.FetchResponse:
         try:
@@ -161,8 +181,10 @@ class ObserverEndpoint(MetadataEndpoint):
     async def _fetch_from_leader(
         self, request: wire.FetchRequest, version: int
     ) -> wire.FetchResponse:
-        for _ in self.controllers.bootstrap:
+        for _ in range(len(self.controllers.bootstrap) + 1):
             self._turn_to(self.controllers.address)
+            for asked in asked_partitions(request):
+                asked.current_leader_epoch = self._named_epoch
             response = await super().fetch_log(request, version)
             leader = _leader_elsewhere(response)
             if leader is None:
@@ -175,7 +197,9 @@ class ObserverEndpoint(MetadataEndpoint):
                 break
             address = HostPort(where[0].host, where[0].port)
             self.controllers.leads(address, leader.leader_epoch)
-            if self.controllers.address == self._address:
+            is_new_epoch = leader.leader_epoch != self._named_epoch
+            self._named_epoch = leader.leader_epoch
+            if self.controllers.address == self._address and not is_new_epoch:
                 break  # it names a leader of the past, or itself
         raise PeerUnavailableError(f"the controller at {self._address} does not lead")
 
@@ -194,6 +218,6 @@ def _leader_elsewhere(response: wire.FetchResponse) -> LeaderIdAndEpoch | None:
     """Return the leader that a controller names which does not lead itself; None if it leads."""
     for topic in response.responses:
         for data in topic.partitions:
-            if data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            if data.error_code in ELSEWHERE:
                 return data.current_leader
     return None

@@ -3,6 +3,7 @@
     with Kafka(data_dir=tmp_path) as kafka:                 # one node, broker and controller
     with Kafka(data_dir=tmp_path, brokers=3) as kafka:      # brokers 1, 2, 3, and a controller
     with Kafka(data_dir=tmp_path, brokers=3, controllers=3) as kafka:    # and a quorum of three
+    with Kafka(data_dir=tmp_path, brokers=0) as kafka:      # a controller alone
         kafka.bootstrap_servers
         kafka.run_tool(tools.TOPICS, "--list")              # --bootstrap-server is put in
         kafka.kill(1); kafka.start(1)                       # SIGKILL; back, and ready
@@ -258,7 +259,7 @@ class Kafka:
         voters = [
             f"{each}@{HOST}:{self._ports[each]['CONTROLLER']}" for each in self.controller_ids
         ]
-        replicas = str(min(self.brokers, 3))
+        replicas = str(max(1, min(self.brokers, 3)))
         roles = ["broker"] * is_broker + ["controller"] * is_controller
         found = {
             "process.roles": ",".join(roles),
