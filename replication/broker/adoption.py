@@ -61,18 +61,24 @@ async def adopt(
     next_producer_id: int = 0,
 ) -> None:
     """Write `topics` into the log of a controller, in `directory`. The controller must not run."""
-    log = await MetadataLog.open(seams, directory, node_id=CONTROLLER_ID)
+
+    def check_owner(owner: MetaProperties | None) -> None:
+        if owner is not None and owner.cluster_id not in (None, cluster_id):
+            raise AdoptionError(f"{directory} belongs to cluster {owner.cluster_id}")
+
+    log = await MetadataLog.open(seams, directory, node_id=CONTROLLER_ID, check_owner=check_owner)
     try:
         log.commit_everything()
         image = log.image
-        if log.cluster_id not in (None, cluster_id):
-            raise AdoptionError(f"{directory} belongs to cluster {log.cluster_id}")
         news = list(_news(image, broker_id, topics))
         if image.next_producer_id < next_producer_id:
             news.append(ProducerIdsRecord(broker_id=broker_id, next_producer_id=next_producer_id))
         if not news:
             return
-        await log.sign_directory(MetaProperties(cluster_id=cluster_id, node_id=CONTROLLER_ID))
+        directory_id = None if log.owner is None else log.owner.directory_id
+        await log.sign_directory(
+            MetaProperties(cluster_id=cluster_id, node_id=CONTROLLER_ID, directory_id=directory_id)
+        )
         leads = LeaderChangeMessage(version=0, leader_id=CONTROLLER_ID)
         log.lead(image.leader_epoch + 1, [leads])
         log.commit_everything()

@@ -113,7 +113,7 @@ from replication.wire.metadata_records import (
     MetadataRecord,
 )
 from replication.wire.refusals import refused_whole_in_steps
-from storage.checkpoint import MetaProperties, read_meta_properties, uuid_bytes, uuid_text
+from storage.checkpoint import MetaProperties, uuid_bytes, uuid_text
 from storage.errors import (
     InconsistentMetadataError,
     KafkaStorageError,
@@ -212,6 +212,7 @@ class Controller:
             self.seams,
             self.config.metadata_directory,
             node_id=self.config.node_id,
+            check_owner=self._check_owner,
             snapshot_bytes=self.config.metadata_log_max_record_bytes_between_snapshots,
             index_bytes=self.config.log_index_size_max_bytes,
         )
@@ -589,20 +590,23 @@ class Controller:
         self._counted.appended(records, end=self.log.log_end_offset)
         self._events.extend((prepared.image.offset, event) for event in events)
 
+    def _check_owner(self, owner: MetaProperties | None) -> None:
+        """Raise where this controller must not start in the directory of `owner`."""
+        directory, wanted = self.config.metadata_directory, self.config.cluster_id
+        known = None if owner is None else owner.cluster_id
+        if wanted is None and known is None and len(self.config.controller_quorum_voters) > 1:
+            raise ConfigError("cluster.id is missing: several controllers must know their cluster")
+        if known is not None and wanted not in (None, known):
+            raise InconsistentMetadataError(
+                f"{directory} belongs to cluster {known}, not to {wanted}"
+            )
+
     async def _own_directory(self) -> MetaProperties:
         """Return whose directory it is; one that nobody owns becomes this node's."""
-        file_system, directory = self.seams.file_system, self.config.metadata_directory
-        owner = await self.seams.offload(lambda: read_meta_properties(file_system, directory))
-        wanted = self.config.cluster_id
+        owner = self.log.owner
         if owner is not None and owner.cluster_id is not None:
-            if wanted not in (None, owner.cluster_id):
-                raise InconsistentMetadataError(
-                    f"{directory} belongs to cluster {owner.cluster_id}, not to {wanted}"
-                )
             return owner
-        if wanted is None and len(self.config.controller_quorum_voters) > 1:
-            raise ConfigError("cluster.id is missing: several controllers must know their cluster")
-        cluster_id = wanted or uuid_text(self.seams.chance.randbytes(16))
+        cluster_id = self.config.cluster_id or uuid_text(self.seams.chance.randbytes(16))
         owner = MetaProperties(cluster_id=cluster_id, node_id=self.config.node_id)
         await self.log.sign_directory(owner)
         return owner

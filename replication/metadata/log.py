@@ -27,8 +27,9 @@ The file is long because both ways to grow share one state, and a node changes b
 
 import contextlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeAlias
 
 import attrs
 import trio
@@ -78,6 +79,13 @@ from storage.types import LeaderEpoch, Offset, OffsetAndEpoch, TopicPartition
 # A decision is one batch, however many partitions it is about.
 _LOG_CONFIG = LogConfig(max_message_bytes=1 << 30, retention_ms=-1, retention_bytes=-1)
 
+CheckOwner: TypeAlias = Callable[[MetaProperties | None], None]
+"""A function that raises where a node must not start in the directory of this owner."""
+
+
+def accept_any(_: MetaProperties | None) -> None:
+    """Accept any owner."""
+
 
 @attrs.frozen(eq=False)
 class Prepared:
@@ -103,8 +111,8 @@ class MetadataLog:
     """The image of everything below the high watermark that has been applied."""
     is_whole: bool = attrs.field(default=True, init=False)
     """Whether the committed image was complete once; not while a copy is filled anew."""
-    cluster_id: str | None = attrs.field(default=None, init=False)
-    """The cluster that the directory belongs to; None before it belongs to any."""
+    owner: MetaProperties | None = attrs.field(default=None, init=False)
+    """What the directory says of its owner; None before it belongs to any node."""
     leading_epoch: LeaderEpoch | None = attrs.field(default=None, init=False)
     """The leader epoch of what this node appends; None while it does not lead."""
     voters: VoterSetHistory = attrs.field(factory=VoterSetHistory, init=False)
@@ -132,31 +140,49 @@ class MetadataLog:
         directory: str,
         *,
         node_id: int,
+        check_owner: CheckOwner = accept_any,
         snapshot_bytes: int = DEFAULT_SNAPSHOT_BYTES,
         index_bytes: int = _LOG_CONFIG.segment_index_bytes,
     ) -> "MetadataLog":
         """Open the log of a controller, which has a directory of its own.
 
-        Lock and recover it; raise LogDirectoryError where another node owns it. Only the snapshot
-        is known to be committed.
+        Lock and recover it. Raise LogDirectoryError where another node owns it, MetadataError where
+        its snapshot cannot be read, and what `check_owner` raises; then the lock is all that has
+        been written. Only the snapshot is known to be committed.
         """
         due = SnapshotDue(snapshot_bytes)
         config = attrs.evolve(_LOG_CONFIG, segment_index_bytes=index_bytes)
-        return await seams.offload(lambda: cls._open(seams, directory, node_id, due, config))
+
+        def opened() -> "MetadataLog":
+            return cls._open(
+                seams, directory, due, config, node_id=node_id, check_owner=check_owner
+            )
+
+        return await seams.offload(opened)
 
     @classmethod
     def _open(
-        cls, seams: Seams, directory: str, node_id: int, due: SnapshotDue, config: LogConfig
+        cls,
+        seams: Seams,
+        directory: str,
+        due: SnapshotDue,
+        config: LogConfig,
+        *,
+        node_id: int,
+        check_owner: CheckOwner,
     ) -> "MetadataLog":
         file_system = seams.file_system
         make_lasting_directory(file_system, directory)
         lock = file_system.lock(f"{directory}/{LOCK}")
         try:
-            cluster_id = _cluster_in(file_system, directory, node_id)
+            owner = _owner_in(file_system, directory, node_id)
+            check_owner(owner)
+            log_directory = f"{directory}/{METADATA_PARTITION}"
+            snapshot = Snapshots(file_system, log_directory).newest()
             doomed: list[str] = []
             log = Log.open(
                 file_system,
-                f"{directory}/{METADATA_PARTITION}",
+                log_directory,
                 METADATA_PARTITION,
                 config=config,
                 topic_id=METADATA_TOPIC_ID,
@@ -165,8 +191,8 @@ class MetadataLog:
             # Records that a killed process left in the page cache are read like the rest: sync them.
             log.flush()
             opened = cls(log, seams, due, doomed, directory, lock)
-            opened.cluster_id = cluster_id
-            opened.recover()
+            opened.owner = owner
+            opened.recover(snapshot)
             opened.read_control_records()
             due.appended(log.size)
         except BaseException:
@@ -178,7 +204,7 @@ class MetadataLog:
         """Write the owner of this directory into it; the next start compares."""
         directory, file_system = self.directory, self.seams.file_system
         await self.seams.offload(lambda: write_meta_properties(file_system, directory, properties))
-        self.cluster_id = properties.cluster_id
+        self.owner = properties
 
     @property
     def _snapshots(self) -> Snapshots:
@@ -217,12 +243,12 @@ class MetadataLog:
                     self.voters = self.voters.after(decode_message(record), record.offset)
         return end
 
-    def recover(self) -> None:
-        """Read the snapshot: it is committed, and of the log behind it nothing is known.
+    def recover(self, snapshot: Snapshot | None) -> None:
+        """Begin with the newest snapshot: it is committed, and of the log behind it nothing is known.
 
-        Raise MetadataError where it cannot be read, or records are missing between it and the log.
+        Raise MetadataError where records are missing between it and the log.
         """
-        self._read_snapshot()
+        self._begin_with(snapshot)
         if self._ends_before_the_snapshot:
             self.log.truncate_fully_and_start_at(self.begins_at)
         self.log.update_high_watermark(self.begins_at)
@@ -235,7 +261,7 @@ class MetadataLog:
         Where the snapshot is of no use, the copy starts anew: the leader sends everything again.
         """
         try:
-            self.recover()
+            self.recover(self._snapshots.newest())
         except MetadataError:
             self.start_anew()
             self.is_whole = True  # no newer image has been shown yet
@@ -246,8 +272,8 @@ class MetadataLog:
         self.log.update_high_watermark(self.log.log_end_offset)
         self._replay()
 
-    def _read_snapshot(self) -> None:
-        self.snapshot = self._snapshots.newest()
+    def _begin_with(self, snapshot: Snapshot | None) -> None:
+        self.snapshot = snapshot
         self._snapshots.remove_unfinished()
         if self.snapshot is not None:
             self._snapshots.remove_below(self.snapshot.id)
@@ -584,9 +610,9 @@ class MetadataLog:
             self.seams.file_system.remove(self._doomed.pop())
 
 
-def _cluster_in(file_system: FileSystem, directory: str, node_id: int) -> str | None:
-    """Return the cluster that a directory belongs to; raise where another node owns it, or an older
-    release wrote its log.
+def _owner_in(file_system: FileSystem, directory: str, node_id: int) -> MetaProperties | None:
+    """Return the owner that a directory names; raise where it is another node, or an older release
+    wrote the log.
     """
     former = f"{directory}/{TopicPartition(FORMER_METADATA_TOPIC, 0)}"
     if file_system.exists(former):
@@ -596,4 +622,4 @@ def _cluster_in(file_system: FileSystem, directory: str, node_id: int) -> str | 
         raise InconsistentMetadataError(
             f"{directory} belongs to node {properties.node_id}, not to node {node_id}"
         )
-    return None if properties is None else properties.cluster_id
+    return properties
