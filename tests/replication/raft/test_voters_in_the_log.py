@@ -10,18 +10,15 @@ from replication.config import BrokerConfig, ListenerConfig
 from replication.config.listeners import HostPort
 from replication.controller.controller import Controller
 from replication.errors import ErrorCode
-from replication.metadata.rules.checkpoint import SnapshotVoters
-from replication.metadata.rules.image import MetadataImage
-from replication.metadata.rules.records import METADATA_PARTITION
-from replication.metadata.snapshots import Snapshots
+from replication.metadata.formatter import NodeFormat, format_directories
+from replication.metadata.rules.formatting import feature_levels, initial_voters
 from replication.raft.rules.types import Endpoints, ListenerAddress, ReplicaKey
 from replication.raft.rules.voters import VoterNode, VoterSet
 from replication.wire.add_raft_voter import AddRaftVoterRequest
 from replication.wire.control_records import KRaftVersionFeature, VoterEndpoint
 from replication.wire.remove_raft_voter import RemoveRaftVoterRequest
 from scenarios.world.world import World
-from storage.checkpoint import MetaProperties, uuid_text, write_meta_properties
-from storage.filesystem import make_lasting_directory
+from storage.checkpoint import uuid_text
 from tests.replication.broker.clients import Client
 from tests.replication.broker.stage import played
 from tests.replication.raft.test_quorum_of_controllers import RunningQuorum, create, join, name_of
@@ -53,19 +50,22 @@ def config_of(node_id: int) -> BrokerConfig:
     )
 
 
-def format_directory(world: World, node_id: int, voters: VoterSet) -> None:
-    """Write what `storage format` writes for a quorum whose voters stand in the log."""
-    file_system = world.node(name_of(node_id)).file_system
-    make_lasting_directory(file_system, "/controller")
-    owner = MetaProperties(
-        cluster_id="a-quorum", node_id=node_id, directory_id=uuid_text(directory_id(node_id))
+def format_controller(world: World, node_id: int, voters: VoterSet | None) -> None:
+    """Format a node's directory as `storage format` does where the voters stand in the log."""
+    wanted = NodeFormat(
+        cluster_id="a-quorum",
+        node_id=node_id,
+        directories=["/controller"],
+        metadata_directory="/controller",
+        is_controller=True,
+        levels=feature_levels({}, is_dynamic=True),
+        voters=voters,
     )
-    write_meta_properties(file_system, "/controller", owner)
-    log_directory = f"/controller/{METADATA_PARTITION}"
-    make_lasting_directory(file_system, log_directory)
-    stated = SnapshotVoters(kraft_version=1, voters=voters.to_record() if voters.nodes else None)
-    Snapshots(file_system, log_directory).write(
-        MetadataImage(leader_epoch=0), wall_ms=0, last_timestamp_ms=0, voters=stated
+    format_directories(
+        world.node(name_of(node_id)).file_system,
+        wanted,
+        random_bytes=lambda _: directory_id(node_id),
+        wall_ms=0,
     )
 
 
@@ -75,7 +75,7 @@ async def standalone(world: World) -> AsyncIterator[RunningQuorum]:
     async with trio.open_nursery() as nursery:
         opened = RunningQuorum(world, nursery, config_of)
         for each in IDS:
-            format_directory(world, each, VoterSet((node(IDS[0]),) if each == IDS[0] else ()))
+            format_controller(world, each, VoterSet((node(IDS[0]),)) if each == IDS[0] else None)
             await opened.start(each)
         try:
             yield opened
@@ -83,6 +83,28 @@ async def standalone(world: World) -> AsyncIterator[RunningQuorum]:
             for each in list(opened.running):
                 opened.kill(each)
             nursery.cancel_scope.cancel()
+
+
+@played
+async def test_three_initial_controllers_elect_one(world: World) -> None:
+    text = ",".join(f"{each}@{name_of(each)}:9093:{uuid_text(directory_id(each))}" for each in IDS)
+    voters = initial_voters(text, listener="CONTROLLER")
+    async with trio.open_nursery() as nursery:
+        three = RunningQuorum(world, nursery, config_of)
+        for each in IDS:
+            format_controller(world, each, voters)
+            await three.start(each)
+        first = await three.leader()
+        assert first.node.quorum.voters == voters
+        assert first.node.quorum.kraft_version == 1
+        await join(first)
+        assert await create(first, "t") is ErrorCode.NONE
+        await three.until_equal()
+        three.kill(first.config.node_id)
+        assert "t" in (await three.leader()).image.topics
+        for each in list(three.running):
+            three.kill(each)
+        nursery.cancel_scope.cancel()
 
 
 async def add(leader: Controller, node_id: int) -> ErrorCode:
@@ -110,6 +132,8 @@ async def test_observers_become_voters_and_one_of_them_leads(world: World) -> No
         leader = await three.leader()
         assert leader.config.node_id == IDS[0]
         assert leader.node.quorum.is_only_voter
+        assert leader.node.quorum.me == ReplicaKey(IDS[0], directory_id(IDS[0]))
+        assert leader.node.quorum.kraft_version == 1
         await join(leader)
         assert await create(leader, "before") is ErrorCode.NONE
         await three.until_equal()
