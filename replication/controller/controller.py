@@ -149,6 +149,7 @@ class Controller:
     _events: deque[tuple[Offset, Event]] = attrs.field(factory=deque, init=False)
     _fetched: trio.Event = attrs.field(factory=trio.Event, init=False)
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+    _leaving: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
         now = self.seams.clock.now
@@ -204,7 +205,20 @@ class Controller:
             task_status.started()
 
     def shut_down(self) -> None:
-        """Stop; `run` returns when that is done."""
+        """Stop; `run` returns when that is done.
+
+        A controller that leads others first tells them so, for a request timeout at most.
+        """
+        if self._node is not None and self._node.leads_others:
+            self._leaving.set()
+        else:
+            self._scope.cancel()
+
+    async def _leave_when_asked(self) -> None:
+        await self._leaving.wait()
+        patience_ms = self.config.controller_quorum_request_timeout_ms
+        with suppress(PeerUnavailableError), self.seams.clock.move_on_after(patience_ms / 1000):
+            await self.node.leave()
         self._scope.cancel()
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
@@ -226,6 +240,7 @@ class Controller:
                 nursery.start_soon(
                     partial(server.serve, self.listener, name=where.name, gate=self._gate())
                 )
+                nursery.start_soon(self._leave_when_asked)
                 task_status.started()
         finally:
             if self.listener is not None:

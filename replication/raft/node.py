@@ -64,6 +64,7 @@ from replication.raft.rules.messages import (
     AskLeader,
     AskLevels,
     Effect,
+    EndCall,
     Event,
     FetchAnswered,
     FetchFrom,
@@ -77,6 +78,7 @@ from replication.raft.rules.messages import (
     ReportAnswered,
     ResignAsked,
     Send,
+    ShutdownAsked,
     StopFetching,
     StopLeading,
     TimerExpired,
@@ -158,6 +160,8 @@ class RaftNode:
     appending: Turns = attrs.field(factory=Turns, init=False)
     """Taken by the task that decides what is appended next, so that no other comes between."""
     _changing: _Happening | None = attrs.field(default=None, init=False)
+    _ending: set[int] = attrs.field(factory=set, init=False)
+    """The voters that an EndQuorumEpoch of this node is on its way to."""
     _stopped: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -278,6 +282,21 @@ class RaftNode:
     def resign(self, leader_epoch: LeaderEpoch) -> None:
         """Give up the leadership of `leader_epoch`: this node cannot go on as the leader."""
         self._note(ResignAsked(leader_epoch))
+
+    @property
+    def leads_others(self) -> bool:
+        """Whether this node leads, and others vote that may lead after it."""
+        return self.log.leading_epoch is not None and not self.quorum.is_only_voter
+
+    async def leave(self) -> None:
+        """Give up the leadership for good, and return once each other voter has answered that it
+        knows, or could not be asked: those that know elect the next leader at once.
+
+        Raise PeerUnavailableError once the node has stopped.
+        """
+        await self.happened(ShutdownAsked())
+        while self._ending:
+            await self._role_changed.wait()
 
     def sent_high_watermark(self, voter_id: int) -> Offset | None:
         """Return the high watermark that was last sent to a voter; None for other nodes."""
@@ -413,6 +432,8 @@ class RaftNode:
                 self._stop_fetching()
                 self._start_fetching(effect)
             case Send():
+                if isinstance(effect.call, EndCall):
+                    self._ending.add(effect.to.id)
                 self._tasks.start_soon(self._send, effect)
             case AskLevels():
                 self._tasks.start_soon(self._ask_levels, effect)
@@ -553,6 +574,9 @@ class RaftNode:
             with suppress(ProtocolError):
                 event = Answered(send, reply_of(response, self.listener.listener))
         self._note(event)
+        if isinstance(send.call, EndCall):
+            self._ending.discard(send.to.id)
+            self._notify()
 
     def _peer(self, voter_id: int, where: ListenerAddress) -> PeerChannel:
         peer = self._peers.get(voter_id)

@@ -62,6 +62,7 @@ class RunningQuorum:
     running: dict[int, Controller] = attrs.field(factory=dict)
     scopes: dict[int, trio.CancelScope] = attrs.field(factory=dict)
     on_end: dict[int, Callable[[BaseException], object]] = attrs.field(factory=dict)
+    ended: dict[int, trio.Event] = attrs.field(factory=dict)
 
     async def start(self, node_id: int) -> Controller:
         name = name_of(node_id)
@@ -72,6 +73,7 @@ class RunningQuorum:
             on_bug=fail,
         )
         scope = self.scopes[node_id] = trio.CancelScope()
+        ended = self.ended[node_id] = trio.Event()
 
         async def run(task_status: trio.TaskStatus[None]) -> None:
             try:
@@ -80,6 +82,8 @@ class RunningQuorum:
             except KafkaStorageError as error:
                 self.on_end[node_id](error)
                 del self.running[node_id]
+            finally:
+                ended.set()
 
         await self.nursery.start(run)
         self.running[node_id] = controller
@@ -89,6 +93,14 @@ class RunningQuorum:
         self.world.kill(name_of(node_id))
         self.scopes.pop(node_id).cancel()
         del self.running[node_id]
+
+    async def stop(self, node_id: int) -> float:
+        """Shut a controller down, and return how many seconds that took."""
+        clock = self.world.node("client").clock
+        began = clock.now()
+        self.running.pop(node_id).shut_down()
+        await self.ended[node_id].wait()
+        return clock.now() - began
 
     @property
     def active(self) -> list[int]:
@@ -182,6 +194,45 @@ async def test_the_kill_of_the_leader_loses_nothing_that_was_answered(world: Wor
         await three.until_equal()
         assert not back.is_active
         assert set(back.log.committed_image.topics) == {"before", "after"}
+
+
+@pytest.mark.conformance("KR-98")
+@played
+async def test_a_leader_that_is_shut_down_is_followed_by_another_at_once(world: World) -> None:
+    async with quorum(world) as three:
+        first = await three.leader()
+        await join(first)
+        assert await create(first, "before") is ErrorCode.NONE
+        began = first.seams.clock.now_ms()
+        taken = await three.stop(first.config.node_id)
+        second = await three.leader()
+        waited_ms = second.seams.clock.now_ms() - began
+        assert taken < 0.1, "the voters have answered"
+        assert waited_ms < second.config.controller_quorum_election_timeout_ms
+        assert "before" in second.image.topics
+        assert await create(second, "after") is ErrorCode.NONE
+
+
+@pytest.mark.conformance("KR-210")
+@played
+async def test_a_leader_without_voters_is_shut_down_all_the_same(world: World) -> None:
+    async with quorum(world) as three:
+        leader = await three.leader()
+        for each in IDS:
+            if each != leader.config.node_id:
+                world.network.isolate(name_of(each))
+        seconds = await three.stop(leader.config.node_id)
+        assert seconds * 1000 <= leader.config.controller_quorum_request_timeout_ms
+
+
+@played
+async def test_all_controllers_are_shut_down_together(world: World) -> None:
+    async with quorum(world) as three:
+        leader = (await three.leader()).config.node_id
+        for each in IDS:
+            if each != leader:
+                assert await three.stop(each) == 0, "only the leader has something to say"
+        assert await three.stop(leader) < 0.1
 
 
 @pytest.mark.conformance("KR-202")
