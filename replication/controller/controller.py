@@ -43,6 +43,7 @@ from replication.controller.rules.brokers import (
     heartbeat,
     is_change,
     register,
+    register_controller,
     unregister,
 )
 from replication.controller.rules.client_quotas import alter_client_quotas
@@ -389,6 +390,7 @@ class Controller:
         handlers = {
             ApiKey.BROKER_REGISTRATION: of(self.broker_registration),
             ApiKey.BROKER_HEARTBEAT: of(self.broker_heartbeat),
+            ApiKey.CONTROLLER_REGISTRATION: decided_by(register_controller),
             ApiKey.ALTER_PARTITION: decided_by(partial(alter_partition, rules_of=rules_of)),
             ApiKey.ALLOCATE_PRODUCER_IDS: decided_by(allocate_producer_ids),
             ApiKey.ASSIGN_REPLICAS_TO_DIRS: decided_by(partial(assign_replicas, rules_of=rules_of)),

@@ -129,6 +129,7 @@ def test_kafka_votes_for_us_leads_us_and_follows_again(mixed: MixedQuorum) -> No
     assert mixed.describe().leader_id != CONTROLLER_ALONE
     mixed.create_topic("ours-leads")
     assert b"ours-leads" in mixed.check_logs()
+    assert "does not support" not in mixed.kafka.output(CONTROLLER_ALONE)
 
     mixed.let_kafka_lead()
     mixed.create_topic("kafka-leads")

@@ -15,6 +15,8 @@ without a controller to send heartbeats to.
 
 Rule 3: only an unfenced broker has a session. A fenced one may register again at once.
 
+A controller of Apache Kafka in the quorum registers too (KIP-919), and has no session.
+
 (Kafka: BrokerHeartbeatManager, ReplicationControlManager.)
 """
 
@@ -40,16 +42,23 @@ from replication.wire.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
+from replication.wire.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
 from replication.wire.metadata_records import (
     BrokerRegistrationChangeRecord,
     MetadataRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
 from replication.wire.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from storage.types import Offset
 
 _EVERYTHING = 2**63 - 1
+_REGISTERS_CONTROLLERS = 15
+"""The first level of `metadata.version` with registered controllers (3.7-IV0)."""
 
 
 @attrs.frozen
@@ -197,6 +206,28 @@ def register(
         records += elections_without(image, request.broker_id, rules_of, lost_its_tail=not clean)
     answer = BrokerRegistrationResponse(broker_epoch=epoch)
     return Decision(answer, tuple(records), cause="registered again")
+
+
+def register_controller(
+    image: MetadataImage, request: ControllerRegistrationRequest
+) -> Decision[ControllerRegistrationResponse]:
+    """Decide about a controller's incarnation, addresses and features."""
+    if image.metadata_version < _REGISTERS_CONTROLLERS:
+        return Decision(
+            ControllerRegistrationResponse(
+                error_code=ErrorCode.UNSUPPORTED_VERSION,
+                error_message="The current MetadataVersion is too old to support controller"
+                " registrations.",
+            )
+        )
+    record = RegisterControllerRecord(
+        controller_id=request.controller_id,
+        incarnation_id=request.incarnation_id,
+        zk_migration_ready=False,
+        end_points=request.listeners,
+        features=request.features,
+    )
+    return Decision(ControllerRegistrationResponse(), (record,), cause="controller registered")
 
 
 def _refusal(

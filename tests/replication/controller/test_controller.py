@@ -12,7 +12,12 @@ import pytest
 import trio
 
 from replication.controller.controller import Controller
-from replication.controller.rules.brokers import BrokerSessions, heartbeat, is_change
+from replication.controller.rules.brokers import (
+    BrokerSessions,
+    heartbeat,
+    is_change,
+    register_controller,
+)
 from replication.controller.rules.election import ElectionRules
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.events import (
@@ -33,8 +38,10 @@ from replication.metadata.rules.records import (
 from replication.net.rpc import RpcClient
 from replication.net.seams import Offload
 from replication.steps import STEP
-from replication.wire.api_versions import TRANSACTION_VERSION
+from replication.wire.api_versions import METADATA_VERSION, TRANSACTION_VERSION
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from replication.wire.broker_registration import Endpoint, Feature
+from replication.wire.controller_registration import ControllerRegistrationRequest
 from replication.wire.create_topics import CreatableTopic, CreateTopicsRequest
 from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from replication.wire.metadata import NO_LEADER
@@ -279,6 +286,30 @@ async def test_a_broker_of_another_cluster_is_refused(controller: Controller) ->
     refused = await broker.register(cluster_id="another")
     assert refused.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
     assert (await broker.register(listeners=[])).error_code == ErrorCode.INVALID_REGISTRATION
+
+
+@pytest.mark.parametrize(
+    ("level", "error"), [(14, ErrorCode.UNSUPPORTED_VERSION), (15, ErrorCode.NONE)]
+)
+def test_a_controller_registers_since_kafka_3_7(level: int, error: ErrorCode) -> None:
+    where = Endpoint(name="CONTROLLER", host="c", port=9093, security_protocol=0)
+    supported = Feature(name=METADATA_VERSION, min_supported_version=7, max_supported_version=33)
+    asked = ControllerRegistrationRequest(
+        controller_id=3003,
+        incarnation_id=b"i" * 16,
+        zk_migration_ready=False,
+        listeners=[where],
+        features=[supported],
+    )
+    image = MetadataImage(feature_levels={METADATA_VERSION: level})
+    made = register_controller(image, asked)
+    assert made.answer.error_code == error
+    after = image.apply_all(made.records, offset=1, leader_epoch=1).controllers
+    if error is ErrorCode.NONE:
+        assert after[3003].incarnation_id == asked.incarnation_id
+        assert (after[3003].endpoints, after[3003].features) == ((where,), (supported,))
+    else:
+        assert not after
 
 
 @played_in(running)
