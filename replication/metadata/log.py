@@ -478,10 +478,13 @@ class MetadataLog:
         return self.high_watermark - (self.committed_image.offset + 1)
 
     async def apply_committed(self) -> None:
-        """Apply the committed records, away from the loop; raise MetadataError for one that this
-        release does not know.
+        """Apply the committed records, many of them away from the loop; raise MetadataError for one
+        that this release does not know.
         """
         while self.unapplied > 0:
+            if self.unapplied <= STEP:
+                self._applied(self._next_image())
+                continue
             cuts = self._cuts
             image = await self.seams.offload(self._next_image)
             await trio.lowlevel.checkpoint_if_cancelled()  # the node may have been stopped

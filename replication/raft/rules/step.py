@@ -181,8 +181,11 @@ def _finish(turn: QuorumTurn, before: Quorum | None, stored: ElectionState | Non
 
 
 def _send_what_is_due(turn: QuorumTurn) -> None:
+    due = [each for each, due_ms in turn.quorum.pending.items() if due_ms <= turn.now_ms]
+    if not due:
+        return
     pending = dict(turn.quorum.pending)
-    for voter_id in [each for each, due_ms in pending.items() if due_ms <= turn.now_ms]:
+    for voter_id in due:
         del pending[voter_id]
         voter, call = turn.quorum.voters.node(voter_id), call_to(turn.quorum, turn.log)
         if voter is not None and call is not None:
@@ -196,7 +199,8 @@ def _ask_leader(turn: QuorumTurn) -> None:
     """Ask the leader for what this node wants of it, once in a fetch timeout."""
     quorum, due_ms, wish = turn.quorum, turn.quorum.report_ms, turn.quorum.wish
     if wish is None:
-        turn.quorum = attrs.evolve(quorum, report_ms=None)
+        if due_ms is not None:
+            turn.quorum = attrs.evolve(quorum, report_ms=None)
     elif due_ms is None or due_ms <= turn.now_ms:
         turn.quorum = attrs.evolve(quorum, report_ms=turn.fetch_ms)
         if due_ms is not None and quorum.leader_id is not None:
