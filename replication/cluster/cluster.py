@@ -649,6 +649,8 @@ class Cluster:
             attrs.evolve(each, port=port)
             for each, port in zip(config.listeners, ports, strict=False)
         )
+        if listeners == config.listeners:
+            return
         self.configs[node_id] = attrs.evolve(config, listeners=listeners)
         if is_controller(node_id):
             voters = tuple(

@@ -1047,8 +1047,10 @@ class BrokerConfig(SecurityKeys):
     ignored_keys: tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        for name, spec in BROKER_KEYS.items():
-            spec.check(name, getattr(self, name.replace(".", "_")))
+        for name, attribute, spec in _CHECKED:
+            value = getattr(self, attribute)
+            if value is not spec.default:  # a default is allowed
+                spec.check(name, value)
         _check_together(self)
 
     @classmethod
@@ -1196,6 +1198,7 @@ class BrokerConfig(SecurityKeys):
 
 
 BROKER_KEYS: Mapping[str, Spec] = keys.specs(BrokerConfig)
+_CHECKED = [(name, name.replace(".", "_"), spec) for name, spec in BROKER_KEYS.items()]
 
 
 def _is_without_effect(name: str) -> bool:

@@ -17,6 +17,7 @@ from replication.config import (
     Voter,
     parse_properties,
 )
+from replication.config.broker import BROKER_KEYS
 from replication.config.topic import TOPIC_KEYS, describe_topic
 from replication.errors import ConfigError, ErrorCode, KafkaError
 from storage.config import LogConfig
@@ -111,6 +112,10 @@ def test_a_stock_file_loads_and_lists_its_ignored_keys() -> None:
         "socket.receive.buffer.bytes",
         "socket.send.buffer.bytes",
     )
+
+
+def test_each_default_is_a_value_that_its_key_allows() -> None:
+    assert [name for name, spec in BROKER_KEYS.items() if not spec.allows(spec.default)] == []
 
 
 def test_defaults_are_kafkas() -> None:
