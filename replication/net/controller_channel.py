@@ -93,6 +93,10 @@ class PeerChannel:
             self._client = None
 
 
+ELSEWHERE = {ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER}
+"""The errors of a controller that is not the active one; the second is of changes of the voters."""
+
+
 @attrs.define(eq=False)
 class Controllers:
     """The controllers as one broker knows them, and its channels to the active one."""
@@ -172,7 +176,7 @@ class ControllerChannel:
             if self.controllers.leader is None:
                 self.controllers.not_at(address)
             raise
-        if error_of_whole(response) == ErrorCode.NOT_CONTROLLER:
+        if error_of_whole(response) in ELSEWHERE:
             self.controllers.not_at(address)
             raise PeerUnavailableError(f"the controller at {address} is not active")
         return response

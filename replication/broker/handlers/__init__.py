@@ -12,7 +12,8 @@
     configs.py       DescribeConfigs, AlterConfigs, IncrementalAlterConfigs
     config_resources.py  ListConfigResources
     client_quotas.py  DescribeClientQuotas
-    forwarded.py     AlterClientQuotas, UpdateFeatures, UnregisterBroker, DescribeQuorum
+    forwarded.py     AlterClientQuotas, UpdateFeatures, UnregisterBroker, DescribeQuorum,
+                     AddRaftVoter, RemoveRaftVoter
     log_dirs.py      DescribeLogDirs
     coordinators.py  FindCoordinator, InitProducerId
     groups.py        JoinGroup, SyncGroup, Heartbeat, LeaveGroup
@@ -143,6 +144,8 @@ def broker_handlers(node: BrokerNode) -> dict[ApiKey, Handler]:
         ApiKey.UPDATE_FEATURES: partial(update_features, node),
         ApiKey.DESCRIBE_QUORUM: partial(describe_quorum, node),
         ApiKey.UNREGISTER_BROKER: partial(forward, node),
+        ApiKey.ADD_RAFT_VOTER: partial(forward, node),
+        ApiKey.REMOVE_RAFT_VOTER: partial(forward, node),
         ApiKey.DESCRIBE_LOG_DIRS: partial(describe_log_dirs, node),
         ApiKey.DESCRIBE_CLUSTER: partial(describe_cluster, node),
         ApiKey.DESCRIBE_ACLS: partial(describe_acls, node),

@@ -1,6 +1,7 @@
 """Requests that a broker only forwards: the controller decides, and its answer is the client's.
 
 AlterClientQuotas   UpdateFeatures   UnregisterBroker   DescribeQuorum
+AddRaftVoter   RemoveRaftVoter
 """
 
 from typing import Any

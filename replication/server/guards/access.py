@@ -236,6 +236,8 @@ RULES: Mapping[ApiKey, tuple[Requirement, ...]] = {
     ApiKey.UPDATE_FEATURES: _cluster(_O.ALTER),
     ApiKey.DESCRIBE_QUORUM: _cluster(_O.DESCRIBE),
     ApiKey.UNREGISTER_BROKER: _cluster(_O.ALTER),
+    ApiKey.ADD_RAFT_VOTER: _cluster(_O.ALTER),
+    ApiKey.REMOVE_RAFT_VOTER: _cluster(_O.ALTER),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _cluster(_O.DESCRIBE),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _cluster(_O.ALTER),
     ApiKey.DESCRIBE_ACLS: _cluster(_O.DESCRIBE),

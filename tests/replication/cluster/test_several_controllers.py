@@ -15,6 +15,8 @@ from replication.cluster.interface import NotInTimeError, NotPossibleError
 from replication.controller.controller import Controller
 from replication.controller.metrics import controller_metric, raft_metric
 from replication.errors import ErrorCode
+from replication.wire.add_raft_voter import AddRaftVoterRequest
+from replication.wire.control_records import VoterEndpoint
 from replication.wire.create_topics import CreatableTopic, CreateTopicsRequest
 from replication.wire.describe_quorum import (
     QUORUM_TOPIC,
@@ -22,6 +24,7 @@ from replication.wire.describe_quorum import (
     QuorumPartition,
     QuorumTopic,
 )
+from replication.wire.remove_raft_voter import RemoveRaftVoterRequest
 from scenarios.world.world import World
 from tests.replication.broker.clients import Client
 from tests.replication.broker.stage import QUICK, Stage, played_in
@@ -188,6 +191,24 @@ async def test_brokers_describe_the_quorum(stage: Stage) -> None:
     assert sorted(each.replica_id for each in quorum.current_voters) == [3001, 3002, 3003]
     assert sorted(each.replica_id for each in quorum.observers) == [1, 2, 3]
     assert sorted(each.node_id for each in answer.nodes) == [3001, 3002, 3003]
+
+
+@played_in(a_quorum)
+async def test_brokers_forward_changes_of_the_voters(stage: Stage) -> None:
+    """The leader answers them: the voters of this quorum stand in no log."""
+    was = stage.cluster.active_controller
+    assert was is not None
+    where = VoterEndpoint(name="CONTROLLER", host=name_of(3001), port=9093)
+    add = AddRaftVoterRequest(
+        cluster_id=None, voter_id=3001, voter_directory_id=b"d" * 16, listeners=[where]
+    )
+    remove = RemoveRaftVoterRequest(cluster_id=None, voter_id=3001, voter_directory_id=b"d" * 16)
+    for request in (add, remove):
+        answer = await stage.client.ask(stage.address(2), request)
+        assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    await stage.cluster.kill_controller(was)
+    answer = await stage.client.ask(stage.address(2), remove)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION, "the next leader answers"
 
 
 @played_in(a_quorum)
