@@ -42,7 +42,7 @@ from replication.raft.rules.log_view import (
 )
 from replication.raft.rules.messages import FetchReceived, Reply
 from replication.raft.rules.states import Leading
-from replication.raft.rules.types import Endpoints, ReplicaKey
+from replication.raft.rules.types import NO_DIRECTORY_ID, Endpoints, ReplicaKey
 from replication.raft.rules.voters import VoterNode, to_wire
 from replication.wire import (
     describe_cluster as cluster,
@@ -69,13 +69,20 @@ async def fetch(node: RaftNode, request: wire.FetchRequest) -> wire.FetchRespons
     """Return the records after the fetch offset; wait up to `max_wait_ms` for news."""
     if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
         return wire.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    reader = _reader(node, request.replica.replica_id)
     response = await _fetch_now(node, request)
     with node.seams.clock.move_on_after(request.max_wait_ms / 1000):
-        while not _has_news(response, node.sent_high_watermark(request.replica.replica_id)):
+        while not _has_news(response, node.sent_high_watermark(reader.id)):
             await node.log.wait_for_movement()
             response = await _fetch_now(node, request)
-    node.note_sent_high_watermark(request.replica.replica_id)
+    node.note_sent_high_watermark(reader.id)
     return response
+
+
+def _reader(node: RaftNode, replica_id: int, directory_id: bytes = NO_DIRECTORY_ID) -> ReplicaKey:
+    """Return who asks. The broker of a combined node has this controller's id, and observes."""
+    is_here = replica_id == node.quorum.me.id
+    return ReplicaKey(wire.CONSUMER_REPLICA_ID if is_here else replica_id, directory_id)
 
 
 async def _fetch_now(node: RaftNode, request: wire.FetchRequest) -> wire.FetchResponse:
@@ -92,7 +99,7 @@ async def _fetch_now(node: RaftNode, request: wire.FetchRequest) -> wire.FetchRe
                     wire.PartitionData(partition_index=asked.partition, error_code=unknown)
                 )
                 continue
-            reader = ReplicaKey(request.replica.replica_id, asked.replica_directory_id)
+            reader = _reader(node, request.replica.replica_id, asked.replica_directory_id)
             reply = await _place(node, request, reader, asked)
             if reply.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
                 return wire.FetchResponse(error_code=reply.error)
@@ -242,7 +249,7 @@ async def fetch_snapshot(
     for topic in request.topics:
         pieces = []
         for asked in topic.partitions:
-            reader = ReplicaKey(request.replica_id, asked.replica_directory_id)
+            reader = _reader(node, request.replica_id, asked.replica_directory_id)
             reply = await _leadership(node, reader, request.cluster_id, asked.current_leader_epoch)
             if reply.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
                 return snapshots.FetchSnapshotResponse(error_code=reply.error)
@@ -290,7 +297,7 @@ async def list_offsets(node: RaftNode, request: ListOffsetsRequest) -> ListOffse
     """Return the earliest or the latest offset; the latest is the log's end for a voter, and the
     high watermark for others.
     """
-    reader = ReplicaKey(request.replica_id)
+    reader = _reader(node, request.replica_id)
     topics = []
     for topic in request.topics:
         answers = []
@@ -326,7 +333,7 @@ async def offset_for_leader_epoch(
     node: RaftNode, request: epochs.OffsetForLeaderEpochRequest
 ) -> epochs.OffsetForLeaderEpochResponse:
     """Return where leader epochs end in this log."""
-    reader = ReplicaKey(request.replica_id)
+    reader = _reader(node, request.replica_id)
     topics = []
     for topic in request.topics:
         ends = []
