@@ -229,7 +229,7 @@ MUTANTS = (
         source="KAFKA-13141, KafkaRaftClient.tryCompleteFetchRequest",
     ),
     QuorumMutant(
-        "a fetch of an earlier epoch is refused",
+        "a leading controller refuses a fetch of an earlier epoch",
         (
             Edit(
                 TURN,
