@@ -18,6 +18,8 @@ the log.
 
 There is no fetch session: the name of one partition is no longer than a session id. Session 0 in the
 answer says so (KIP-227).
+
+The file is long because five APIs ask for the same log, each in a form of its own.
 """
 
 from collections.abc import Callable, Iterable
@@ -80,7 +82,7 @@ async def fetch(node: RaftNode, request: wire.FetchRequest) -> wire.FetchRespons
 
 
 def _reader(node: RaftNode, replica_id: int, directory_id: bytes = NO_DIRECTORY_ID) -> ReplicaKey:
-    """Return who asks. The broker of a combined node has this controller's id, and observes."""
+    """Return the reader's key. The broker of a combined node has this node's id, and observes."""
     is_here = replica_id == node.quorum.me.id
     return ReplicaKey(wire.CONSUMER_REPLICA_ID if is_here else replica_id, directory_id)
 
