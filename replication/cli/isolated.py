@@ -30,7 +30,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -45,6 +45,7 @@ from replication.broker.nodes import (
     node_name,
 )
 from replication.cli.served import HttpPort
+from replication.config import BrokerConfig, parse_properties
 from replication.errors import UnderstudyError
 from storage.filesystem import OsFileSystem
 
@@ -158,6 +159,7 @@ class IsolatedCluster:
         config: further `server.properties` entries for every node.
         node_config: entries for one node, by its id, which override all others.
         forked: start nodes as forks of this process, which must not have threads.
+        prepare: called with the configuration of each node before the first one starts.
         metrics: the port of the first controller's metrics; the other controllers and then the
             brokers serve theirs one above the other. Port 0 takes free ports.
         steered: whether each node waits for its first state on its line before it begins.
@@ -171,6 +173,7 @@ class IsolatedCluster:
     node_config: dict[int, dict[str, str]] = attrs.field(factory=dict)
     cluster_id: str = "understudy"
     forked: bool = False
+    prepare: Callable[[Iterable[BrokerConfig]], None] | None = None
     metrics: HttpPort | None = None
     steered: bool = False
     lines: dict[int, socket.socket] = attrs.field(factory=dict, init=False)
@@ -251,6 +254,9 @@ class IsolatedCluster:
             if self.forked:
                 for module in self._modules():
                     importlib.import_module(module)
+            if self.prepare is not None:
+                texts = map(self._properties, self.node_ids)
+                self.prepare(BrokerConfig.from_properties(parse_properties(each)) for each in texts)
             for node_id in self.node_ids:
                 self.start(node_id)
             self._held = held.pop_all()

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from replication.broker.nodes import is_controller, node_directory
+from replication.broker.nodes import is_controller, node_configs, node_directory
 from replication.cli.interruptions import STOP_SIGNALS
 from replication.cli.output import tell
 from replication.cli.running import allow_many_files, journal_sink, reporting_bugs
 from replication.cli.served import MetricsServer, PageServer, check_http, control_sites, serve
+from replication.cli.storage import format_new_directories
 from replication.cluster.cluster import Cluster, open_cluster
+from replication.config import BrokerConfig
 from replication.errors import UnderstudyError
 from replication.events import EventSink, fan_out, ignore
 from replication.faults.impairments import Impairments
@@ -41,9 +43,19 @@ class OneProcess:
         lock = OsFileSystem().lock(str(self.plan.data_dir / ".lock"))
         self.plan.warn()
         try:
+            format_new_directories(self._configs().values())
             trio.run(self._run, clock=LoopClock())
         finally:
             lock.release()
+
+    def _configs(self) -> dict[int, BrokerConfig]:
+        plan = self.plan
+        return node_configs(
+            brokers=plan.brokers,
+            controllers=plan.controllers,
+            data_dir=str(plan.data_dir),
+            properties=plan.properties,
+        )
 
     async def _run(self) -> None:
         on_bug = self._metrics.on_bug(reporting_bugs(ignore))

@@ -4,15 +4,15 @@
     info           show what the directories say; exit code 1 if there is something wrong
     random-uuid    print an id for a cluster or a directory
 
-A directory that is not formatted is formatted by the first start, with the keys of the configuration;
-this command is for what they do not say: a cluster id that is agreed on, dynamic voters (KIP-853),
-feature levels, and the first users.
+`understudy up` formats new directories by the keys of its configuration, and a node that starts
+in one signs it; this command is for what the keys do not say: a cluster id that is agreed on, dynamic
+voters (KIP-853), feature levels, and the first users.
 """
 
 import secrets
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -22,10 +22,12 @@ from replication.cli.broker import controller_config, properties_text
 from replication.cli.options import FILE, hide_in_arguments
 from replication.cli.output import show_line
 from replication.config import BrokerConfig, parse_properties
+from replication.controller.rules.features import first_levels
 from replication.controller.rules.scram import first_credentials
 from replication.errors import FormatError
 from replication.metadata.formatter import NodeFormat, format_directories, new_directory_id
 from replication.metadata.rules.formatting import (
+    FeatureLevels,
     asked_levels,
     feature_levels,
     initial_voters,
@@ -33,6 +35,7 @@ from replication.metadata.rules.formatting import (
 )
 from replication.raft.rules.voters import VoterSet
 from replication.security.rules.scram import SALT_BYTES
+from replication.wire.api_versions import METADATA_VERSION
 from storage.checkpoint import (
     MetaProperties,
     read_meta_properties,
@@ -190,6 +193,33 @@ def _voters(
             " the following: --standalone, --initial-controllers, or --no-initial-controllers."
         )
     return None
+
+
+def format_new_directories(configs: Iterable[BrokerConfig]) -> None:
+    """Format those directories of the nodes that are not formatted yet, by the configuration alone.
+
+    Raise FormatError where one belongs to another node or cluster.
+    """
+    for config in configs:
+        assert config.cluster_id is not None, "all nodes are of one cluster"
+        levels = {each.name: each.feature_level for each in first_levels(config)}
+        wanted = NodeFormat(
+            cluster_id=config.cluster_id,
+            node_id=config.node_id,
+            directories=_directories(config),
+            metadata_directory=config.metadata_directory,
+            is_controller=config.is_controller,
+            levels=FeatureLevels(
+                metadata_version=levels.pop(METADATA_VERSION), features=levels, kraft_version=0
+            ),
+        )
+        format_directories(
+            OsFileSystem(),
+            wanted,
+            random_bytes=secrets.token_bytes,
+            wall_ms=int(time.time() * 1000),
+            ignore_formatted=True,
+        )
 
 
 @command.command(name="info")

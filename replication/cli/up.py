@@ -267,6 +267,7 @@ def _run_here(plan: ClusterPlan) -> None:
 def _run_isolated(plan: ClusterPlan) -> None:
     from replication.broker.defaults import default_properties
     from replication.cli.isolated import IsolatedCluster
+    from replication.cli.storage import format_new_directories
 
     # First: a missing extra is reported before anything starts.
     check_http(plan.ui, plan.control)
@@ -292,6 +293,7 @@ def _run_isolated(plan: ClusterPlan) -> None:
             ports=ports,
             config=config,
             forked=True,
+            prepare=format_new_directories,
             metrics=plan.metrics,
             steered=is_steered,
         ) as cluster,

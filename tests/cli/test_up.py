@@ -102,6 +102,7 @@ def test_up_shows_brokers_that_answer_and_leaves_in_good_order(
         assert stopped(process, signal_number) == 0
     for broker_id in (1, 2):
         log_directory = tmp_path / f"broker-{broker_id}" / "log"
+        assert "directory.id=" in (log_directory / "meta.properties").read_text()
         assert (log_directory / ".kafka_cleanshutdown").exists()
         assert (tmp_path / f"broker-{broker_id}" / "events.journal").stat().st_size > 0
 
@@ -119,6 +120,8 @@ def test_up_runs_several_controllers_and_as_many_when_it_comes_back(
         "controller-3002",
         "controller-3003",
     ]
+    formatted = [each.parts[-4] for each in tmp_path.glob("*/log/*/*-0000000000.checkpoint")]
+    assert sorted(formatted) == ["controller-3001", "controller-3002", "controller-3003"]
     with running(*arguments) as process:
         ((_, _, address),) = table_of(process, 1)
         shown = ended("top", "--once", "-b", address).stdout.splitlines()[1]

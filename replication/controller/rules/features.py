@@ -39,7 +39,7 @@ from replication.wire.update_features import (
 _PREFIX = "The update failed for all features since the following feature had an error: "
 
 
-def first_levels(config: BrokerConfig) -> Iterator[MetadataRecord]:
+def first_levels(config: BrokerConfig) -> Iterator[FeatureLevelRecord]:
     """Yield the feature levels of a new log, `metadata.version` first; one of 0 has no record."""
     configured = {
         METADATA_VERSION: KAFKA_4_4,
