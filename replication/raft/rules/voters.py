@@ -235,9 +235,13 @@ class LogHistory(Generic[T]):
         kept = bisect_left(self.offsets, end_offset)
         return LogHistory(self.offsets[:kept], self.values[:kept])
 
-    def trimmed(self, start_offset: Offset) -> "LogHistory[T]":
-        """Return the history of a log that begins at `start_offset`, and what counts there."""
-        first = max(0, bisect_right(self.offsets, start_offset) - 1)
+    def trimmed(self, offset: Offset) -> "LogHistory[T]":
+        """Return what counts at `offset`, and the history after it.
+
+        Where a log goes on behind a snapshot, `offset` is the last one of the snapshot: a record at
+        the beginning of the log may still be truncated, and what it replaced counts again.
+        """
+        first = max(0, bisect_right(self.offsets, offset) - 1)
         return LogHistory(self.offsets[first:], self.values[first:])
 
 
@@ -296,12 +300,12 @@ class VoterSetHistory:
             versions=self.versions.truncated(end_offset),
         )
 
-    def trimmed(self, start_offset: Offset) -> "VoterSetHistory":
-        """Return the history after the log was deleted below `start_offset`."""
+    def trimmed(self, offset: Offset) -> "VoterSetHistory":
+        """Return the history from `offset` on, the last one of a snapshot."""
         return attrs.evolve(
             self,
-            sets=self.sets.trimmed(start_offset),
-            versions=self.versions.trimmed(start_offset),
+            sets=self.sets.trimmed(offset),
+            versions=self.versions.trimmed(offset),
         )
 
     def cleared(self) -> "VoterSetHistory":

@@ -151,7 +151,7 @@ class World:
             return False
         end = chance.randint(process.log.start + 1, process.high_watermark)
         process.disk.log.write(attrs.evolve(process.log, start=end))
-        process.history = process.history.trimmed(end)
+        process.history = process.history.trimmed(end - 1)
         return True
 
     def can_spare(self, node: int) -> bool:
