@@ -46,6 +46,7 @@ def test_a_mutant_of_two_edits_has_both() -> None:
     assert mutant.mutated("m", "a b") == "x y"
 
 
+@pytest.mark.deep
 def test_a_mutant_is_caught() -> None:
     """In a process of its own, as by `make mutants`."""
     command = [sys.executable, "-m", "tests.mutants.hunt", CHEAP, "--attempts", "1"]
