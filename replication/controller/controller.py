@@ -1,6 +1,6 @@
 """The controller: the node that elects leaders, and writes each decision down first.
 
-    request ──> decision ──> append, apply to the image ──> synced ──> answer, events
+    request ──> decision ──> append, apply to the image ──> committed ──> answer, events
                    ^                  │
                    └── the next one ──┘   decides from what this one has made
 
@@ -8,19 +8,20 @@ Rule 1: decisions are pure (`replication/controller/rules`) and made one at a ti
 decision comes between reading the image and appending the records. A decision about many items is
 made in a worker thread, and the others wait for it, except heartbeats that change nothing.
 
-Rule 2: nothing is answered, served or reported before it is synced, not even that nothing
-changes: an answer must not be undone.
+Rule 2: nothing is answered or reported before a majority of the voters has synced it, not even that
+nothing changes: an answer must not be undone. One that is undecided when this node stops leading is
+NOT_CONTROLLER.
 
-Rule 3: while the controller is away nothing is decided. When it comes back it has its log, a new
-leader epoch, and a session for every broker that was not fenced; a broker that stays silent is
-fenced.
+Rule 3: a controller decides only while its node is active (`raft/node.py`), and the others are warm
+standbys. In each leader epoch it begins with a new session for every broker that is not fenced; a
+broker that stays silent is fenced.
 
 Rule 4: an administrator's change is answered when every unfenced broker has fetched it, but after
 `FETCH_WAIT_SECONDS` at the latest: then every broker shows it. A broker that is silent and not
 fenced yet costs that much. Kafka's controller answers without waiting for brokers.
 
-Rule 5: leaving in good order and being killed are the same, since everything that was answered is
-synced. A log that cannot be written ends the controller: `run` raises KafkaStorageError.
+Rule 5: leaving in good order loses nothing more than being killed does: everything that was answered
+is synced. A leader that leaves says so to the other voters, which elect at once. A log that cannot be written ends the controller: `run` raises KafkaStorageError.
 
 The file is long because these rules are about the order of the same few steps.
 """

@@ -53,7 +53,7 @@ BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
 
 @attrs.frozen(kw_only=True)
 class NodeFormat:
-    """What the directories of a node shall say."""
+    """The content that the directories of a node get."""
 
     cluster_id: str
     node_id: int

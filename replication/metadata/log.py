@@ -112,7 +112,7 @@ class MetadataLog:
     is_whole: bool = attrs.field(default=True, init=False)
     """Whether the committed image was complete once; not while a copy is filled anew."""
     owner: MetaProperties | None = attrs.field(default=None, init=False)
-    """What the directory says of its owner; None before it belongs to any node."""
+    """The owner that `meta.properties` names; None before the directory belongs to any node."""
     leading_epoch: LeaderEpoch | None = attrs.field(default=None, init=False)
     """The leader epoch of what this node appends; None while it does not lead."""
     voters: VoterSetHistory = attrs.field(factory=VoterSetHistory, init=False)

@@ -13,8 +13,8 @@ to undo what it has applied. Kafka's observers get all, and apply what is commit
 Rule 2: a fetch that waits is answered as soon as there are records for it, and a voter's also when
 the high watermark moves: a standby knows what is committed.
 
-Rule 3: a broker names no leader epoch. It follows the leader of any epoch, and learns the epochs from
-the log.
+Rule 3: a broker need not name a leader epoch (`metadata/endpoint.py`, rule 4). It follows the leader
+of any epoch, and learns the epochs from the log.
 
 There is no fetch session: the name of one partition is no longer than a session id. Session 0 in the
 answer says so (KIP-227).

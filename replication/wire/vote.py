@@ -11,7 +11,7 @@ from replication.wire.schema import array, boolean, int16, int32, int64, string,
 
 @attrs.define(kw_only=True)
 class VotePartition:
-    """What a candidate says of itself; `last_offset` is the end of its log."""
+    """A candidate's request for one partition; `last_offset` is the end of its log."""
 
     partition_index: int = int32()
     replica_epoch: int = int32()

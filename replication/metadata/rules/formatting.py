@@ -1,4 +1,4 @@
-"""What a formatted directory says, decided before anything is written (kafka-storage.sh format).
+"""The content of a formatted directory, decided before anything is written (kafka-storage.sh format).
 
     --release-version 4.0, --feature group.version=0     FeatureLevels
     --initial-controllers 1@a:9093:ID,2@b:9093:ID        VoterSet

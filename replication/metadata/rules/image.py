@@ -78,8 +78,8 @@ MIN_INSYNC_REPLICAS = "min.insync.replicas"
 MIGRATING: Final = bytes(16)
 UNASSIGNED: Final = bytes(15) + b"\x01"
 LOST: Final = bytes(15) + b"\x02"
-"""What stands for the directory of a replica: not known by an older broker, not known yet, and one
-that is offline (DirectoryId)."""
+"""The reserved directory ids (DirectoryId): an older broker did not name the replica's directory, it
+is not known yet, and it is offline."""
 _NOT_KNOWN: Final = frozenset({MIGRATING, UNASSIGNED})
 
 QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
@@ -594,7 +594,7 @@ _RULES: Final[Mapping[type[MetadataRecord], Callable[[_Draft, Any], None]]] = Ma
     }
     | dict.fromkeys(SECURITY_RECORDS, _Draft.set_security)
 )
-"""What each record does to an image."""
+"""The change that each record makes to an image."""
 
 
 def _set(configs: dict[str, T], key: str, value: T | None) -> None:

@@ -1,4 +1,4 @@
-"""What a leader knows of its followers: how far each has flushed its log, and when it last fetched.
+"""A leader's knowledge of its followers: how far each has flushed its log, and when it last fetched.
 
 A fetch from an offset says that everything below it is flushed there. The leader counts for what it
 has flushed itself, if it is a voter.
@@ -71,7 +71,7 @@ UNKNOWN: Final = ReplicaProgress()
 
 @attrs.frozen(kw_only=True)
 class LeaderProgress:
-    """What a leader knows of the replicas, itself included.
+    """A leader's knowledge of the replicas, itself included.
 
     `check_quorum_ms` is when it resigns, unless a majority fetches. `since_ms` is when its epoch
     began.

@@ -1,4 +1,4 @@
-"""What the rules of the quorum have to know of the log, and where a follower may read in it.
+"""The facts of the log that the rules of the quorum use, and where a follower may read in it.
 
 A LogView is a value: the task that owns the log makes one after each change of it.
 

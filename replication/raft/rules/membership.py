@@ -83,7 +83,7 @@ class ChangeRefused:
 
 @attrs.frozen(kw_only=True)
 class Ground:
-    """What a leader judges a change by.
+    """The facts by which a leader decides about a change.
 
     The newest voter set stands in the log at `voters_offset`; None if it is that of the
     configuration. A voter has to have an address on `listener`.

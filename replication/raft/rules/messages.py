@@ -1,4 +1,4 @@
-"""What happens to a node of the quorum (events), and what it then has to do (effects).
+"""The events that happen to a node of the quorum, and the effects that it then carries out.
 
 The values are those of Kafka's requests without their envelope: a topic, a partition, a list with
 one entry. The task that decodes a request checks the envelope.
@@ -348,7 +348,7 @@ class Answered:
 
 @attrs.frozen
 class Unanswered:
-    """What we sent got no answer in time, or there is no connection."""
+    """A request that got no answer in time, or that had no connection."""
 
     sent: Send
 

@@ -1,5 +1,5 @@
-"""What a node knows of its quorum, and what follows from that alone: whom it fetches from, and what
-the voters are to hear from it.
+"""A node's knowledge of its quorum, and what follows from that alone: the node that it fetches from,
+and the requests that it owes the voters.
 
 A Quorum is a value; step.py makes the next one from it. (Kafka: QuorumState, QuorumConfig.)
 """
@@ -50,7 +50,7 @@ class QuorumSettings:
 
 @attrs.frozen(kw_only=True)
 class Quorum:
-    """What a node knows of its quorum. `pending` holds the voters that a request of this state
+    """A node's knowledge of its quorum. `pending` holds the voters that a request of this state
     waits for, and when it is due. `voters_offset` is where the voters stand in the log, None if
     they are those of the configuration.
     """
@@ -94,12 +94,12 @@ class Quorum:
 
     @property
     def node(self) -> VoterNode:
-        """What this node says of itself as a voter."""
+        """The entry of this node in a voter set."""
         return VoterNode(self.me, self.endpoints, SUPPORTED)
 
     @property
     def wish(self) -> AddVoterReceived | RemoveVoterReceived | UpdateVoterReceived | None:
-        """What this node asks its leader for, None for nothing.
+        """The change that this node asks its leader for, None for nothing.
 
         A voter whose address or levels the leader may not know reports them. Where voters stand in
         no log, each leader is to learn of them: an upgrade needs all. A controller that joins by

@@ -103,7 +103,7 @@ from storage.types import Offset
 
 @attrs.frozen
 class QuorumStep:
-    """What a node knows after an event, and what it has to do, in this order."""
+    """The node's knowledge after an event, and the effects that it carries out in this order."""
 
     quorum: Quorum
     effects: tuple[Effect, ...]

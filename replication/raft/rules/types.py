@@ -59,7 +59,7 @@ NO_ENDPOINTS: Final = Endpoints()
 
 @attrs.frozen(kw_only=True)
 class ElectionState:
-    """What a node remembers of elections over a restart: its epoch, and in it leader and vote.
+    """The facts of elections that outlive a restart: the epoch, and in it leader and vote.
 
     It is synced to the file `quorum-state` before any other node can notice it.
     """
