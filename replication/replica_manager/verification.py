@@ -48,7 +48,7 @@ _CANNOT_SAY_NOW: Final = frozenset(
 
 
 class Support(enum.Enum):
-    """What a client's request version can do with transactions."""
+    """The part of transactions that a client's request version knows."""
 
     BASIC = "basic"
     ABORTABLE = "abortable"
@@ -186,7 +186,8 @@ class TransactionVerification:
             for each in guards
         }
         errors |= {each: code for each, code in refused.items() if code is not ErrorCode.NONE}
-        return Verified(errors, {each: guards[each] for each in guards.keys() - errors.keys()})
+        kept = {each: guard for each, guard in guards.items() if each not in errors}
+        return Verified(errors, kept)
 
 
 def _as_producers_know_it(error: ErrorCode, support: Support) -> ErrorCode:

@@ -80,7 +80,7 @@ async def produce(
         if request.transactional_id is not None:
             refused, guards = await _verify(node, context, request.transactional_id, entries)
             results |= refused
-            entries = {each: entries[each] for each in entries.keys() - refused.keys()}
+            entries = {each: entry for each, entry in entries.items() if each not in refused}
         produce_path = node.replica_manager.produce
         appended = await produce_path.append_here(
             entries, required_acks=request.acks, guards=guards

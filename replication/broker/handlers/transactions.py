@@ -102,15 +102,17 @@ async def add_partitions_to_txn(
 async def _add(
     node: BrokerNode, asked: AddPartitionsToTxnTransaction
 ) -> Mapping[TopicPartition, ErrorCode]:
-    """Add all of the partitions, or none."""
+    """Add all of the partitions, or none; answer in the order of the request."""
     if refused := await in_steps(not_attempted(node.metadata.image, asked.topics)):
         return refused
-    return await node.transactions.add_or_verify(
+    named = await in_steps(partitions_of(asked.topics))
+    outcome = await node.transactions.add_or_verify(
         asked.transactional_id,
         (asked.producer_id, asked.producer_epoch),
-        partitions=frozenset(await in_steps(partitions_of(asked.topics))),
+        partitions=frozenset(named),
         verify_only=asked.verify_only,
     )
+    return {each: outcome[each] for each in named}
 
 
 def _fenced_then(error: ErrorCode, version: int) -> ErrorCode:

@@ -230,6 +230,27 @@ async def test_clients_add_no_internal_topic_to_a_transaction(world: World, vers
         }
 
 
+@pytest.mark.parametrize("version", range(4))
+@played
+async def test_partitions_added_to_a_transaction_are_answered_in_their_order(
+    world: World, version: int
+) -> None:
+    asked = [f"t{each}" for each in range(8)]
+    async with begun(world) as (stage, producer):
+        for name in asked:
+            await stage.client.create_topic(stage.address(1), name, replicas=1)
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="x",
+            v3_and_below_producer_id=producer.producer_id,
+            v3_and_below_producer_epoch=producer.producer_epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=name, partitions=[0]) for name in asked
+            ],
+        )
+        response = await stage.client.ask(stage.address(1), request, version=version)
+        assert [topic.name for topic in response.results_by_topic_v3_and_below] == asked
+
+
 @played
 async def test_a_producer_epoch_below_none_is_an_epoch_that_nobody_has(world: World) -> None:
     async with begun(world) as (stage, producer):

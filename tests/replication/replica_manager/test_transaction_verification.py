@@ -142,6 +142,20 @@ async def test_one_question_for_all_partitions_of_a_request() -> None:
         assert stage.coordinators.asked == [(frozenset({TP, SECOND}), True)]
 
 
+async def test_guards_come_in_the_order_of_the_batches() -> None:
+    async with leading() as stage:
+        await stage.node.learn(*[registration()] * 12)
+        wanted = [TopicPartition("topic", each) for each in range(12)]
+        batches = TransactionalBatches(
+            transactional_id="tx",
+            producer_id=PRODUCER,
+            producer_epoch=0,
+            sequences=dict.fromkeys(wanted, 0),
+        )
+        verified = await stage.verification.verify(batches, Support.ABORTABLE)
+        assert [*verified.guards] == wanted
+
+
 @pytest.mark.conformance("RM-108", "RM-112")
 async def test_who_does_not_lead_asks_nobody() -> None:
     async with leading() as stage:
