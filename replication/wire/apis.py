@@ -72,6 +72,7 @@ class ApiKey(enum.IntEnum):
     DESCRIBE_QUORUM = 55
     ALTER_PARTITION = 56
     UPDATE_FEATURES = 57
+    ENVELOPE = 58
     FETCH_SNAPSHOT = 59
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
@@ -193,6 +194,7 @@ _APIS = (
     Api(ApiKey.DESCRIBE_QUORUM, 0, 2, 0),
     Api(ApiKey.ALTER_PARTITION, 2, 3, 0),
     Api(ApiKey.UPDATE_FEATURES, 0, 2, 0),
+    Api(ApiKey.ENVELOPE, 0, 0, 0),
     Api(ApiKey.FETCH_SNAPSHOT, 0, 1, 0),
     Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, 0),
     Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, 0),

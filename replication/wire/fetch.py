@@ -10,7 +10,7 @@ version   what it brought
 15        replica_state in the tagged section instead of replica_id (KIP-903)
 16        the addresses of new leaders (KIP-951)
 17        the follower's directory id (KIP-853)
-18        the follower's high watermark, in the quorum (KIP-1166); it is neither sent nor used here
+18        the follower's high watermark, in the quorum (KIP-1166); brokers neither send nor use it
 """
 
 import attrs
@@ -31,6 +31,8 @@ from replication.wire.schema import (
 )
 
 CONSUMER_REPLICA_ID = -1
+NO_HIGH_WATERMARK_ASKED = 2**63 - 1
+"""The high watermark in the request of a follower that does not wait for a higher one."""
 DEBUGGING_REPLICA_ID = -2
 """The replica id of a client that may read from any replica."""
 FIRST_VERSION_WITH_TOPIC_IDS = 13
@@ -53,7 +55,7 @@ class FetchPartition:
     log_start_offset: int = int64("5+", default=-1)
     partition_max_bytes: int = int32()
     replica_directory_id: bytes = uuid("17+", tag=0)
-    high_watermark: int = int64("18+", default=2**63 - 1, tag=1)
+    high_watermark: int = int64("18+", default=NO_HIGH_WATERMARK_ASKED, tag=1)
 
 
 @attrs.define(kw_only=True)

@@ -1,8 +1,8 @@
 """FetchSnapshot (KIP-630): reads a snapshot of the metadata log, piece by piece.
 
 A broker whose copy ends before the controller's log begins is answered by Fetch with the
-id of a snapshot; it asks for that by id and position until it has `size` bytes. The
-form of the bytes is ours (`replication.metadata.rules.snapshot`), not Kafka's.
+id of a snapshot; it asks for that by id and position until it has `size` bytes, which
+are those of the leader's `.checkpoint` file.
 """
 
 import attrs

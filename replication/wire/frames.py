@@ -193,6 +193,15 @@ def decode_request(frame: memoryview) -> tuple[RequestHeader, object]:
     return header, message
 
 
+def request_header(frame: memoryview) -> tuple[RequestHeader, int | None]:
+    """Return the header of any request, and where its body begins; None if it is not served."""
+    try:
+        header, _, position = _request_body(frame)
+    except UnsupportedApiVersionError as error:
+        return error.header, None
+    return header, position
+
+
 def decode_request_in_steps(frame: memoryview) -> Steps[tuple[RequestHeader, object]]:
     """Return header and message; a long request is read in steps."""
     header, form, position = _request_body(frame)

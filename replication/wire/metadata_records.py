@@ -421,6 +421,12 @@ def decode_record(data: Buffer) -> MetadataRecord:
         raise MetadataError(f"a damaged metadata record: {error}") from error
 
 
+def check_known(data: bytes) -> None:
+    """Raise MetadataError unless the type and the version of the record in a value are known."""
+    if data[:3] not in _KNOWN:
+        raise _unknown(memoryview(data))
+
+
 def _unknown(view: memoryview) -> MetadataError:
     """Return the error for a value whose frame, type or version is not known."""
     try:

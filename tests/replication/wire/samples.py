@@ -52,18 +52,19 @@ def turns(api: Api, version: int) -> bool:
     return version in (api.min_version, api.first_flexible, api.max_version)
 
 
-def sample(kind: type) -> Any:
-    """A full object of class `kind`."""
-    return kind(**{field.name: _value(field.wire) for field in fields_of(kind)})
+def sample(kind: type, *, length: int = 2) -> Any:
+    """Return a full object of class `kind`, whose arrays have `length` items."""
+    return kind(**{field.name: _value(field.wire, length) for field in fields_of(kind)})
 
 
-def _value(wire: Wire) -> object:
+def _value(wire: Wire, length: int) -> object:
     if wire.kind is Kind.STRUCT:
         assert isinstance(wire.items, type)
-        return sample(wire.items)
+        return sample(wire.items, length=length)
     if wire.kind is Kind.ARRAY:
-        item = sample(wire.items) if isinstance(wire.items, type) else _primitive(wire.items)
-        return [item, item]
+        if isinstance(wire.items, type):
+            return [sample(wire.items, length=length)] * length
+        return [_primitive(wire.items)] * length
     return _primitive(wire.kind)
 
 

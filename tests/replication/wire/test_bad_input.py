@@ -52,13 +52,14 @@ GREEDY = [TWO_BILLION, TWO_BILLION_COMPACT]
 OTHERS = [NEGATIVE, b"\xff" * 5, b"\xff", b"\0"]
 
 
-def encoded(api: Api, message: type, version: int) -> bytes:
-    parts = encode(sample(message), version=version, flexible=api.is_flexible(version))
+def encoded(api: Api, message: type, version: int, *, length: int = 2) -> bytes:
+    full = sample(message, length=length)
+    parts = encode(full, version=version, flexible=api.is_flexible(version))
     return b"".join(part for part in parts if isinstance(part, bytes))
 
 
 def refused(api: Api, message: type, version: int, body: bytes) -> bool:
-    """Whether `body` is refused; any exception but ProtocolError goes through."""
+    """Return whether `body` is refused; any exception but ProtocolError goes through."""
     try:
         decode(message, memoryview(body), version=version, flexible=api.is_flexible(version))
     except ProtocolError:
@@ -90,11 +91,12 @@ def test_a_lie_anywhere_is_read_or_refused(api: Api, message: type, version: int
 @pytest.mark.parametrize(
     "lies", [GREEDY, pytest.param(OTHERS, marks=pytest.mark.deep)], ids=["greedy", "others"]
 )
+@pytest.mark.parametrize("length", [1, pytest.param(2, marks=pytest.mark.deep)])
 @pytest.mark.parametrize(("api", "message", "version"), MEASURED)
 def test_a_lie_anywhere_costs_no_more_than_the_frame_carries(
-    api: Api, message: type, version: int, lies: Sequence[bytes]
+    api: Api, message: type, version: int, length: int, lies: Sequence[bytes]
 ) -> None:
-    body = encoded(api, message, version)
+    body = encoded(api, message, version, length=length)
     refused(api, message, version, body)
     tracemalloc.start()
     try:
