@@ -19,6 +19,8 @@ class MetadataCache:
     image: MetadataImage = attrs.field(factory=MetadataImage)
     fetched: "MetadataCache | None" = None
     """The cache of the newest image that was fetched; the broker acts on it before it is shown."""
+    kraft_version: int = 0
+    """The level of `kraft.version`, which stands in control records and so in no image."""
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def publish(self, image: MetadataImage) -> None:

@@ -5,23 +5,26 @@
                                                         └─> OFFSET_OUT_OF_RANGE, to the fetcher
 
 Rule 1: the fetcher knows nothing of snapshots. After one, its log is elsewhere, so its answer is
-OFFSET_OUT_OF_RANGE; it asks for the log's ends and goes on from there.
+OFFSET_OUT_OF_RANGE; the ends that it asks for are those of the copy, and it goes on from there.
+The leader is not asked for the ends of its log: Apache Kafka's controller does not serve ListOffsets.
 
 Rule 2: each fetch begins at the end of the local copy. Where the fetcher is elsewhere, because the
-copy was begun anew, the request is moved to that end, and the answer is the same error.
+copy was begun anew, the request is moved to that end, and the answer is the same error. It names the
+high watermark that is known here, so that the leader answers once it knows a higher one (KIP-1166).
 
 Rule 3: the fetch of a broker, an observer, is how it finds the leader, for its channels too (`Controllers`). A controller
 that does not lead names the leader, which is asked at once, or says that it knows none: then the next
 address is tried by the next fetch. A leader that does not answer in
 `controller.quorum.request.timeout.ms` is left in the same way.
 
-Rule 4: a broker names no leader epoch at first, and then the one that the last refusal has named:
-Apache Kafka's controller answers FENCED_LEADER_EPOCH to a fetch of another epoch than its own.
+Rule 4: a broker names the largest leader epoch that it knows: of the last record of its copy, and of
+the refusals. The leader of an earlier epoch refuses it, and no copy is truncated to such a log.
 """
 
 from typing import Protocol
 
 import attrs
+import trio
 
 from replication.config.listeners import HostPort
 from replication.errors import ErrorCode, MetadataError, PeerUnavailableError, ProtocolError
@@ -40,10 +43,10 @@ from replication.wire.fetch_snapshot import (
 )
 from replication.wire.metadata import LeaderIdAndEpoch
 from storage.errors import KafkaStorageError
-from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, OffsetAndEpoch, TopicPartition
+from storage.types import NO_TOPIC_ID, LeaderEpoch, Offset, OffsetAndEpoch, TopicPartition
 
-PIECE_BYTES = 1 << 20
 FETCH_SNAPSHOT_VERSION = 1
+FETCH_VERSION = 18  # the first that names a high watermark
 ELSEWHERE = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_LEADER_EPOCH,
@@ -57,7 +60,11 @@ class MetadataCopy(Protocol):
 
     def log_end_offset(self, partition: TopicPartition, /) -> Offset: ...
 
+    def log_start_offset(self, partition: TopicPartition, /) -> Offset: ...
+
     def latest_epoch(self, partition: TopicPartition, /) -> LeaderEpoch | None: ...
+
+    def high_watermark(self, partition: TopicPartition, /) -> Offset: ...
 
     async def apply_appended(self) -> None: ...
 
@@ -73,15 +80,19 @@ class MetadataEndpoint(RemoteLeaderEndpoint):
     """A leader endpoint for the metadata log."""
 
     follower: MetadataCopy
-
-    @property
-    def leader_epoch(self) -> LeaderEpoch:
-        """The leader epoch that requests name; NO_LEADER_EPOCH where they follow any leader."""
-        return NO_LEADER_EPOCH
+    snapshot_max_bytes: int
+    """The number of bytes of a snapshot that one request asks for."""
+    fetch_version: int = FETCH_VERSION
+    leader_epoch: LeaderEpoch = 0
+    """The leader epoch that requests name."""
+    cluster_id: str | None = None
+    directory_id: bytes = NO_TOPIC_ID
+    """The directory of this node; a voter names it."""
 
     async def fetch(self, request: wire.FetchRequest, *, version: int) -> wire.FetchResponse:
         await self.follower.apply_appended()
-        moved = [self._move_to_the_end(asked) for asked in asked_partitions(request)]
+        moved = [self._begin_at_the_end(asked) for asked in asked_partitions(request)]
+        request.cluster_id = self.cluster_id
         response = await self.fetch_log(request, version)
         for data in [data for topic in response.responses for data in topic.partitions]:
             wanted = data.snapshot_id
@@ -96,15 +107,33 @@ class MetadataEndpoint(RemoteLeaderEndpoint):
         """Return the leader's response; PeerUnavailableError where this node has no leader."""
         return await super().fetch(request, version=version)
 
-    def _move_to_the_end(self, asked: wire.FetchPartition) -> bool:
-        """Move the request to the end of the copy; return whether the fetcher was elsewhere."""
+    async def fetch_earliest_offset(
+        self, partition: TopicPartition, current_leader_epoch: LeaderEpoch
+    ) -> OffsetAndEpoch:
+        """Return where the copy begins (rule 1)."""
+        await trio.lowlevel.checkpoint()
+        return OffsetAndEpoch(self.follower.log_start_offset(partition), current_leader_epoch)
+
+    async def fetch_latest_offset(
+        self, partition: TopicPartition, current_leader_epoch: LeaderEpoch
+    ) -> OffsetAndEpoch:
+        """Return where the copy ends (rule 1)."""
+        await trio.lowlevel.checkpoint()
+        return OffsetAndEpoch(self.follower.log_end_offset(partition), current_leader_epoch)
+
+    @property
+    def _last_epoch(self) -> LeaderEpoch:
+        """The leader epoch of the last record of the copy; 0, as in Kafka, where it is empty."""
+        return self.follower.latest_epoch(METADATA_PARTITION) or 0
+
+    def _begin_at_the_end(self, asked: wire.FetchPartition) -> bool:
+        """Ask for what follows the copy (rule 2); return whether the fetcher was elsewhere."""
         end = self.follower.log_end_offset(METADATA_PARTITION)
-        if asked.fetch_offset == end:
-            return False
-        epoch = self.follower.latest_epoch(METADATA_PARTITION)
-        asked.fetch_offset = end
-        asked.last_fetched_epoch = NO_LEADER_EPOCH if epoch is None else epoch
-        return True
+        moved = asked.fetch_offset != end
+        asked.fetch_offset, asked.last_fetched_epoch = end, self._last_epoch
+        asked.replica_directory_id = self.directory_id
+        asked.high_watermark = self.follower.high_watermark(METADATA_PARTITION)
+        return moved
 
     async def _fetch_snapshot(self, wanted: wire.FetchSnapshotId) -> None:
         end = OffsetAndEpoch(wanted.end_offset, wanted.epoch)
@@ -140,10 +169,12 @@ class MetadataEndpoint(RemoteLeaderEndpoint):
             current_leader_epoch=self.leader_epoch,
             snapshot_id=SnapshotId(end_offset=wanted.end_offset, epoch=wanted.epoch),
             position=position,
+            replica_directory_id=self.directory_id,
         )
         request = FetchSnapshotRequest(
+            cluster_id=self.cluster_id,
             replica_id=self.replica_id,
-            max_bytes=PIECE_BYTES,
+            max_bytes=self.snapshot_max_bytes,
             topics=[TopicSnapshotRequest(name=METADATA_TOPIC, partitions=[asked])],
         )
         response = await self._call(request, FetchSnapshotResponse, version=FETCH_SNAPSHOT_VERSION)
@@ -160,12 +191,6 @@ class ObserverEndpoint(MetadataEndpoint):
     """The leader as a broker finds it, among the controllers that it knows (rule 3)."""
 
     controllers: Controllers
-    _named_epoch: LeaderEpoch = attrs.field(default=NO_LEADER_EPOCH, init=False)
-    """The leader epoch that requests name."""
-
-    @property
-    def leader_epoch(self) -> LeaderEpoch:
-        return self._named_epoch
 
     async def fetch_log(self, request: wire.FetchRequest, version: int) -> wire.FetchResponse:
         try:
@@ -183,8 +208,9 @@ class ObserverEndpoint(MetadataEndpoint):
     ) -> wire.FetchResponse:
         for _ in range(len(self.controllers.bootstrap) + 1):
             self._turn_to(self.controllers.address)
+            self.leader_epoch = max(self.leader_epoch, self._last_epoch)
             for asked in asked_partitions(request):
-                asked.current_leader_epoch = self._named_epoch
+                asked.current_leader_epoch = self.leader_epoch
             response = await super().fetch_log(request, version)
             leader = _leader_elsewhere(response)
             if leader is None:
@@ -197,8 +223,8 @@ class ObserverEndpoint(MetadataEndpoint):
                 break
             address = HostPort(where[0].host, where[0].port)
             self.controllers.leads(address, leader.leader_epoch)
-            is_new_epoch = leader.leader_epoch != self._named_epoch
-            self._named_epoch = leader.leader_epoch
+            is_new_epoch = leader.leader_epoch > self.leader_epoch
+            self.leader_epoch = max(self.leader_epoch, leader.leader_epoch)
             if self.controllers.address == self._address and not is_new_epoch:
                 break  # it names a leader of the past, or itself
         raise PeerUnavailableError(f"the controller at {self._address} does not lead")

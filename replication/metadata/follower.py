@@ -6,13 +6,13 @@
                                                         └─> MetadataImage
 
 The log is replicated by the fetcher that replicates data, into a log like any other, so a
-restart resumes from the local copy. Everything that the controller serves lies below its high
-watermark, which is its synced end; so everything here does too, and all of it is applied.
+restart resumes from the local copy. Only what lies below the high watermark is applied, and after
+a restart the leader names it before anything is: Apache Kafka's leader sends observers records that
+a majority may not have yet, and a new leader may truncate those.
 
 Records are applied in order, a batch at once: no image contains half of a decision. Many records
-are applied away from the loop, before the next fetch. Where the local copy must be truncated all
-the same, because an older disk of the controller was restored, the image is built again from the
-rest.
+are applied away from the loop, before the next fetch. Where even committed records must be truncated,
+because an older disk of a single controller was restored, the image is built again from the rest.
 
 Each node keeps its log short by itself, with snapshots (`snapshots.py`). A broker whose copy ends
 before the controller's log begins receives a snapshot of the missing records (`endpoint.py`).
@@ -34,7 +34,6 @@ from replication.follower.rules.fetch_state import (
 from replication.metadata.cache import MetadataCache
 from replication.metadata.endpoint import ObserverEndpoint
 from replication.metadata.log import MetadataLog
-from replication.metadata.rules.image import MetadataImage
 from replication.metadata.rules.records import METADATA_PARTITION, METADATA_TOPIC_ID
 from replication.metadata.snapshots import SnapshotWriter
 from replication.metrics import MetricsRegistry
@@ -70,27 +69,28 @@ class MetadataFollower:
     def recover(self) -> None:
         """Build the image from the local copy at the start."""
         self.log.recover_copy()
+        self._publish()
+
+    def _publish(self) -> None:
+        self.cache.kraft_version = self.log.voters.kraft_version
         self.cache.publish(self.log.committed_image)
 
-    def _show(self, before: MetadataImage) -> None:
-        """Publish the image, unless it is still `before`, or incomplete.
+    def show(self) -> None:
+        """Publish the committed image, unless it is published already, or incomplete.
 
         What was published stays until a copy that was begun anew is complete again: with an image
         of half the topics this broker would delete the others.
         """
-        image = self.log.committed_image
-        if image is not before and self.log.is_whole:
-            self.cache.publish(image)
-
-    def _show_applied(self, before: MetadataImage) -> None:
-        image = self.log.committed_image
-        self._show(before)
-        if image.offset > before.offset:
+        image, shown = self.log.committed_image, self.cache.image
+        if image is shown or not self.log.is_whole:
+            return
+        self._publish()
+        if image.offset > shown.offset:
             self.sink(
                 MetadataApplied(
                     offset=image.offset + 1,
                     leader_epoch=image.leader_epoch,
-                    records=image.offset - before.offset,
+                    records=image.offset - shown.offset,
                 )
             )
 
@@ -99,9 +99,8 @@ class MetadataFollower:
 
     async def install(self, received: SnapshotWriter) -> None:
         """Replace the copy by a snapshot of the controller, as `MetadataLog.install` does."""
-        before = self.log.committed_image
         await self.log.install(received)
-        self._show(before)
+        self.show()
 
     async def take_snapshots(self) -> None:
         """Take a snapshot whenever one is due, until cancelled or the disk fails."""
@@ -115,13 +114,12 @@ class MetadataFollower:
 
         Raise PeerUnavailableError where that fails; the broker ends then.
         """
-        before = self.log.committed_image
         try:
             await self.log.apply_committed()
         except (KafkaStorageError, MetadataError) as error:
             self.on_failure(error)
             raise PeerUnavailableError(f"the metadata could not be applied: {error}") from error
-        self._show_applied(before)
+        self.show()
 
     def fail(self, error: Exception) -> None:
         """End the broker: the snapshot of the controller cannot be kept."""
@@ -146,10 +144,8 @@ class MetadataFollower:
 
     def truncate_to(self, partition: TopicPartition, offset: Offset, *, completed: bool) -> None:
         del completed  # the rest is a prefix of the controller's log either way
-        log = self._hosted(partition)
-        before = log.committed_image
-        log.truncate_to(offset)
-        self._show(before)
+        self._hosted(partition).truncate_to(offset)
+        self.show()
 
     def truncate_fully_and_start_at(self, partition: TopicPartition, offset: Offset) -> None:
         """Do nothing: `MetadataEndpoint` installs the controller's snapshot.
@@ -169,13 +165,12 @@ class MetadataFollower:
         assert fetch_offset == log.log_end_offset, "a fetch continues the log it was made for"
         records = memoryview(b"") if data.records is None else data.records
         assert isinstance(records, memoryview), "an answer has its records in memory"
-        before = log.committed_image
         try:
             info = log.append_fetched(records, high_watermark=data.high_watermark)
         except (KafkaStorageError, MetadataError) as error:
             self.on_failure(error)
             raise
-        self._show_applied(before)
+        self.show()
         return info
 
     def complete_delayed_fetches(self) -> None:
@@ -211,10 +206,15 @@ def metadata_fetcher(
             clock=seams.clock,
             connect_timeout_ms=config.controller_quorum_request_timeout_ms,
             request_timeout_ms=max_wait_ms + config.controller_quorum_request_timeout_ms,
+            snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
         ),
         replicas=follower,
         config=FetcherConfig(
-            replica_id=config.node_id, max_wait_ms=max_wait_ms, backoff_ms=BACKOFF_MS
+            replica_id=config.node_id,
+            max_wait_ms=max_wait_ms,
+            max_bytes=config.controller_quorum_fetch_max_bytes,
+            partition_max_bytes=config.controller_quorum_fetch_max_bytes,
+            backoff_ms=BACKOFF_MS,
         ),
         clock=seams.clock,
         failed=set(),

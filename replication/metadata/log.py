@@ -42,6 +42,7 @@ from replication.metadata.rules.records import (
     METADATA_TOPIC_ID,
     as_written,
     batch_of,
+    refuse_unknown,
 )
 from replication.metadata.snapshots import (
     DEFAULT_SNAPSHOT_BYTES,
@@ -66,25 +67,34 @@ from replication.wire.control_records import (
 from replication.wire.metadata_records import MetadataRecord
 from storage.batch.record_batch import walk
 from storage.batch.records import decode_batch
-from storage.checkpoint import MetaProperties, read_meta_properties, write_meta_properties
+from storage.checkpoint import MetaProperties, read_meta_properties
 from storage.config import LogConfig
 from storage.errors import InconsistentMetadataError, ShortageError
 from storage.filesystem import FileSystem, Lock, make_lasting_directory
 from storage.log.append import LogAppendInfo
 from storage.log.local_log import LogHooks
 from storage.log.log import Log
+from storage.log.segment import LOG_SUFFIX
 from storage.manager.log_directory import FORMER_METADATA_TOPIC, LOCK, former_metadata
-from storage.types import LeaderEpoch, Offset, OffsetAndEpoch, TopicPartition
+from storage.types import (
+    NO_LEADER_EPOCH,
+    LeaderEpoch,
+    Offset,
+    OffsetAndEpoch,
+    TopicPartition,
+)
 
 # A decision is one batch, however many partitions it is about.
 _LOG_CONFIG = LogConfig(max_message_bytes=1 << 30, retention_ms=-1, retention_bytes=-1)
 
-CheckOwner: TypeAlias = Callable[[MetaProperties | None], None]
-"""A function that raises where a node must not start in the directory of this owner."""
+Admit: TypeAlias = Callable[[MetaProperties | None, Snapshot | None], None]
+"""A function that raises where a node must not start in the directory of this owner, with this newest
+snapshot. It may format a directory that belongs to nobody.
+"""
 
 
-def accept_any(_: MetaProperties | None) -> None:
-    """Accept any owner."""
+def admit_any(_: MetaProperties | None, __: Snapshot | None) -> None:
+    """Admit the node to any directory."""
 
 
 @attrs.frozen(eq=False)
@@ -111,8 +121,6 @@ class MetadataLog:
     """The image of everything below the high watermark that has been applied."""
     is_whole: bool = attrs.field(default=True, init=False)
     """Whether the committed image was complete once; not while a copy is filled anew."""
-    owner: MetaProperties | None = attrs.field(default=None, init=False)
-    """The owner that `meta.properties` names; None before the directory belongs to any node."""
     leading_epoch: LeaderEpoch | None = attrs.field(default=None, init=False)
     """The leader epoch of what this node appends; None while it does not lead."""
     voters: VoterSetHistory = attrs.field(factory=VoterSetHistory, init=False)
@@ -123,8 +131,13 @@ class MetadataLog:
     _cuts: int = attrs.field(default=0, init=False)
     """How often committed records have been taken back."""
     _one_snapshot_at_a_time: trio.Lock = attrs.field(factory=trio.Lock, init=False)
-    _appended: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _unsynced: trio.Event = attrs.field(factory=trio.Event, init=False)
+    """Set where something that this node has appended as the leader is to be synced."""
     _moved: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _committed: trio.Event = attrs.field(factory=trio.Event, init=False)
+    """Set where the high watermark moves, or the leadership or the log ends; `_moved` also where the
+    log end moves.
+    """
     _closed: bool = attrs.field(default=False, init=False)
     _doomed: list[str] = attrs.field(factory=list)
     """The deleted segments that are to be unlinked, where no log manager does it."""
@@ -140,23 +153,21 @@ class MetadataLog:
         directory: str,
         *,
         node_id: int,
-        check_owner: CheckOwner = accept_any,
+        admit: Admit = admit_any,
         snapshot_bytes: int = DEFAULT_SNAPSHOT_BYTES,
         index_bytes: int = _LOG_CONFIG.segment_index_bytes,
     ) -> "MetadataLog":
         """Open the log of a controller, which has a directory of its own.
 
         Lock and recover it. Raise LogDirectoryError where another node owns it, MetadataError where
-        its snapshot cannot be read, and what `check_owner` raises; then the lock is all that has
-        been written. Only the snapshot is known to be committed.
+        its snapshot cannot be read, and what `admit` raises; then the lock is all that has been
+        written. Only the snapshot is known to be committed.
         """
         due = SnapshotDue(snapshot_bytes)
         config = attrs.evolve(_LOG_CONFIG, segment_index_bytes=index_bytes)
 
         def opened() -> "MetadataLog":
-            return cls._open(
-                seams, directory, due, config, node_id=node_id, check_owner=check_owner
-            )
+            return cls._open(seams, directory, due, config, node_id=node_id, admit=admit)
 
         return await seams.offload(opened)
 
@@ -169,16 +180,17 @@ class MetadataLog:
         config: LogConfig,
         *,
         node_id: int,
-        check_owner: CheckOwner,
+        admit: Admit,
     ) -> "MetadataLog":
         file_system = seams.file_system
         make_lasting_directory(file_system, directory)
         lock = file_system.lock(f"{directory}/{LOCK}")
         try:
-            owner = _owner_in(file_system, directory, node_id)
-            check_owner(owner)
             log_directory = f"{directory}/{METADATA_PARTITION}"
-            snapshot = Snapshots(file_system, log_directory).newest()
+            snapshots = Snapshots(file_system, log_directory)
+            owner, snapshot = _owner_in(file_system, directory, node_id), snapshots.newest()
+            admit(owner, snapshot)
+            snapshot = snapshot or snapshots.newest()
             doomed: list[str] = []
             log = Log.open(
                 file_system,
@@ -189,9 +201,9 @@ class MetadataLog:
                 hooks=LogHooks(doomed=lambda paths, _delay_ms: doomed.extend(paths)),
             )
             # Records that a killed process left in the page cache are read like the rest: sync them.
+            _write_again(file_system, log)
             log.flush()
             opened = cls(log, seams, due, doomed, directory, lock)
-            opened.owner = owner
             opened.recover(snapshot)
             opened.read_control_records()
             due.appended(log.size)
@@ -200,12 +212,6 @@ class MetadataLog:
             raise
         return opened
 
-    async def sign_directory(self, properties: MetaProperties) -> None:
-        """Write the owner of this directory into it; the next start compares."""
-        directory, file_system = self.directory, self.seams.file_system
-        await self.seams.offload(lambda: write_meta_properties(file_system, directory, properties))
-        self.owner = properties
-
     @property
     def _snapshots(self) -> Snapshots:
         return Snapshots(self.log.local.file_system, self.log.directory)
@@ -213,7 +219,10 @@ class MetadataLog:
     # The start.
 
     def read_control_records(self) -> None:
-        """Read who votes, in the snapshot and in the log, committed or not."""
+        """Read who votes, in the snapshot and in the log, committed or not.
+
+        Raise MetadataError for a record that this release cannot read, of whatever kind.
+        """
         self._restart_voters()
         offset = self.log.log_start_offset
         while offset < self.log_end_offset:
@@ -221,7 +230,9 @@ class MetadataLog:
                 offset, REPLAY_BYTES, max_offset_exclusive=self.log_end_offset, min_one=True
             )
             assert found.records is not None, "below the log end there are records"
-            offset = self._note_voters(memoryview(found.records.read()))
+            records = memoryview(found.records.read())
+            refuse_unknown(records)
+            offset = self._note_voters(records)
 
     def _restart_voters(self) -> None:
         """Know the voters of the snapshot alone."""
@@ -256,7 +267,7 @@ class MetadataLog:
         self._set_image(MetadataImage() if self.snapshot is None else self.snapshot.image)
 
     def recover_copy(self) -> None:
-        """Read the snapshot and the log of a broker, whose leader has sent committed records only.
+        """Read the snapshot of a broker; of the log behind it the leader says what is committed.
 
         Where the snapshot is of no use, the copy starts anew: the leader sends everything again.
         """
@@ -265,7 +276,6 @@ class MetadataLog:
         except MetadataError:
             self.start_anew()
             self.is_whole = True  # no newer image has been shown yet
-        self.commit_everything()
 
     def commit_everything(self) -> None:
         """Count all that the log holds as committed, and apply it."""
@@ -314,6 +324,12 @@ class MetadataLog:
         return self.log.log_end_offset
 
     @property
+    def _last(self) -> OffsetAndEpoch:
+        """The end of the log, and the leader epoch of its last record."""
+        epoch = self.latest_epoch
+        return OffsetAndEpoch(self.log_end_offset, NO_LEADER_EPOCH if epoch is None else epoch)
+
+    @property
     def latest_epoch(self) -> LeaderEpoch | None:
         """The leader epoch of the last record, which may lie in the snapshot."""
         latest = self.log.latest_epoch
@@ -324,12 +340,19 @@ class MetadataLog:
     # At the leader.
 
     def lead(self, leader_epoch: LeaderEpoch, beginning: Sequence[ControlRecord]) -> None:
-        """Begin a leader epoch with a control batch, behind which this node may append."""
-        self.append_control(beginning, leader_epoch)
+        """Begin a leader epoch with a control batch, behind which this node may append.
+
+        It is synced with the first decision, or when somebody waits for it.
+        """
+        self._append_control(beginning, leader_epoch)
         self.leading_epoch = leader_epoch
 
     def append_control(self, records: Sequence[ControlRecord], leader_epoch: LeaderEpoch) -> None:
         """Append a batch of control records, which change the image's offset and epoch only."""
+        self._append_control(records, leader_epoch)
+        self._unsynced.set()
+
+    def _append_control(self, records: Sequence[ControlRecord], leader_epoch: LeaderEpoch) -> None:
         wall_ms = self.seams.clock.wall_ms()
         batch = memoryview(control_batch_of(records, wall_ms=wall_ms))
         info = self.log.append_as_leader(
@@ -339,13 +362,12 @@ class MetadataLog:
         self.snapshot_due.appended(info.valid_bytes)
         for offset, record in enumerate(records, info.first_offset):
             self.voters = self.voters.after(record, offset)
-        if self.leading_epoch is not None and self.image.offset + 1 == info.first_offset:
+        if self.image.offset + 1 == info.first_offset:
             self.image = self.image.apply_all(
                 (), offset=info.last_offset, leader_epoch=leader_epoch
             )
             self._undecided.append(self.image)
-        self._appended.set()
-        self._wake()
+        self._wake_voters()
 
     def step_down(self) -> None:
         """Append no more, and forget the image of what is not committed."""
@@ -379,8 +401,8 @@ class MetadataLog:
                 from_client=False,
             )
         finally:
-            self._appended.set()  # also where it failed: the next flush raises the failure
-            self._wake()
+            self._unsynced.set()  # also where it failed: the next flush raises the failure
+            self._wake_voters()
         assert info.first_offset == self.image.offset + 1, "the image is at the end of its log"
         assert info.last_offset == prepared.image.offset, "nothing was appended meanwhile"
         self.snapshot_due.appended(info.valid_bytes)
@@ -402,6 +424,7 @@ class MetadataLog:
             raise
         except OSError as error:
             raise self.log.fail(error) from error
+        await trio.lowlevel.checkpoint_if_cancelled()  # the node may have been killed
         self.log.local.commit_flush(plan)
 
     @property
@@ -418,15 +441,21 @@ class MetadataLog:
             self._wake()
 
     def _wake(self) -> None:
+        self._wake_voters()
+        self._committed.set()
+        self._committed = trio.Event()
+
+    def _wake_voters(self) -> None:
+        """Wake those that a longer log concerns before it is committed."""
         self._moved.set()
         self._moved = trio.Event()
 
     async def wait_for_appends(self) -> None:
-        """Wait until something that this node has appended as the leader is not synced."""
+        """Wait until something that this node has appended as the leader is to be synced."""
+        await self._unsynced.wait()
         while self.flushed_end_offset == self.log_end_offset and not self.log.failed:
-            self._appended = trio.Event()
-            await self._appended.wait()
-        await trio.lowlevel.checkpoint()
+            self._unsynced = trio.Event()
+            await self._unsynced.wait()
 
     async def wait_until_committed(self, offset: Offset, leader_epoch: LeaderEpoch) -> None:
         """Wait until everything below `offset` is committed, in the epoch in which it was appended.
@@ -444,15 +473,17 @@ class MetadataLog:
                 )
             if self.high_watermark >= offset:
                 break
-            await self._moved.wait()
+            if self.flushed_end_offset < offset:
+                self._unsynced.set()
+            await self._committed.wait()
         await trio.lowlevel.checkpoint()
 
-    async def wait_for_movement(self) -> None:
-        """Wait until an end of the log moves, or the node steps down; raise PeerUnavailableError
-        once the log is closed.
+    async def wait_for_movement(self, *, until_committed: bool = False) -> None:
+        """Wait until the high watermark moves, or unless `until_committed` the end of the log, or the
+        node steps down; raise PeerUnavailableError once the log is closed.
         """
         if not self._closed:
-            await self._moved.wait()
+            await (self._committed if until_committed else self._moved).wait()
         if self._closed:
             raise PeerUnavailableError("this controller has stopped")
 
@@ -461,11 +492,13 @@ class MetadataLog:
     def append_fetched(self, records: memoryview, *, high_watermark: Offset) -> LogAppendInfo:
         """Append what the leader has sent; a few records are applied at once.
 
-        The others wait for `apply_committed`.
+        The others wait for `apply_committed`. Raise MetadataError, before anything is written, for a
+        record that this release cannot read: what is acknowledged can be led with.
         """
+        refuse_unknown(records)
         info = self.log.append_as_follower(records)
         self._note_voters(records[: info.valid_bytes])
-        self._leaders_high_watermark = high_watermark
+        self._leaders_high_watermark = max(self._leaders_high_watermark, high_watermark)
         self.snapshot_due.appended(info.valid_bytes)
         self.commit(min(high_watermark, self.log_end_offset))
         if 0 < self.unapplied <= STEP:
@@ -513,6 +546,7 @@ class MetadataLog:
         """Drop everything; the image is not whole until the copy is complete again."""
         self._cuts += 1
         self.is_whole = False
+        self._leaders_high_watermark = 0
         self.snapshot = None
         try:
             self._snapshots.remove_below(None)
@@ -525,7 +559,7 @@ class MetadataLog:
     def receive_snapshot(self, end: OffsetAndEpoch) -> SnapshotWriter:
         """Return the file for a snapshot of the leader, which `install` takes up once it is whole."""
         try:
-            return self._snapshots.writer(end)
+            return self._snapshots.writer(end, instead_of=self._last)
         except OSError as error:
             raise self.log.fail(error) from error
 
@@ -533,13 +567,17 @@ class MetadataLog:
         """Replace the log by a snapshot of the leader.
 
         The snapshot is on the disk before the log goes: what this node has acknowledged stays.
+        A log that has moved on since the leader named the snapshot stays as it is.
         Raise MetadataError where it is damaged, and KafkaStorageError where the disk fails.
         """
         async with self._one_snapshot_at_a_time:
             self._cuts += 1
             try:
                 snapshot = await self.seams.offload(received.read)
-                await self.seams.offload(received.freeze)
+                if self._last == received.instead_of:
+                    await self.seams.offload(received.freeze)
+                if self._last != received.instead_of:
+                    return
                 self.log.truncate_fully_and_start_at(snapshot.end_offset)
                 self._snapshots.remove_below(snapshot.id)
             except OSError as error:
@@ -601,7 +639,7 @@ class MetadataLog:
     def close(self) -> None:
         """Close the files. Nothing is written: everything that was answered is synced."""
         self._closed = True
-        self._moved.set()
+        self._wake()
         with contextlib.suppress(OSError):
             self.log.close_uncleanly()
         if self._lock is not None:
@@ -611,6 +649,22 @@ class MetadataLog:
         self._snapshots.remove_below(end)
         while self._doomed:
             self.seams.file_system.remove(self._doomed.pop())
+
+
+def _write_again(file_system: FileSystem, log: Log) -> None:
+    """Write the log over itself, so that the next sync reaches all of it: where a sync has failed,
+    the kernel takes pages for written that the disk does not have.
+    """
+    try:
+        for segment in log.segments:
+            file = file_system.open(segment.path(LOG_SUFFIX))
+            for position in range(0, segment.size, REPLAY_BYTES):
+                file.write(
+                    position, file.read(position, min(REPLAY_BYTES, segment.size - position))
+                )
+            file.close()
+    except OSError as error:
+        raise log.fail(error) from error
 
 
 def _owner_in(file_system: FileSystem, directory: str, node_id: int) -> MetaProperties | None:

@@ -7,8 +7,7 @@
 Rule 1: the steps keep this order. A crash after 1 leaves records that the snapshot contains too,
 and they are passed over; at every moment the disk has the records or the snapshot.
 
-Rule 2: a snapshot contains only committed records: on a controller those below its high watermark,
-on a broker all that the controller has sent.
+Rule 2: a snapshot contains only committed records, those below the high watermark.
 
 Rule 3: writing it and reading it is slow and done away from the loop, from an image that never
 changes; the log start moves on the loop, which owns the log.
@@ -80,6 +79,8 @@ class SnapshotWriter:
     file_system: FileSystem
     directory: str
     end: OffsetAndEpoch
+    instead_of: OffsetAndEpoch | None = None
+    """The end of the log that it is to replace, where it comes from the leader."""
     size: int = attrs.field(default=0, init=False)
     _file: File = attrs.field(init=False)
     _frozen: bool = attrs.field(default=False, init=False)
@@ -165,9 +166,11 @@ class Snapshots:
             writer.discard()
         return writer
 
-    def writer(self, end: OffsetAndEpoch) -> SnapshotWriter:
+    def writer(
+        self, end: OffsetAndEpoch, *, instead_of: OffsetAndEpoch | None = None
+    ) -> SnapshotWriter:
         """Return the file of the snapshot that ends at `end`, which is empty."""
-        return SnapshotWriter(self.file_system, self.directory, end)
+        return SnapshotWriter(self.file_system, self.directory, end, instead_of)
 
     def remove_below(self, end: OffsetAndEpoch | None) -> None:
         """Remove the snapshots that are older than `end`, all of them for None.

@@ -27,7 +27,7 @@ from replication.metadata.rules.levels import (
     METADATA_VERSIONS,
 )
 from replication.raft.rules.types import Endpoints, ListenerAddress, ReplicaKey
-from replication.raft.rules.voters import RECONFIGURABLE, VoterNode, VoterSet
+from replication.raft.rules.voters import RECONFIGURABLE, SUPPORTED, VoterNode, VoterSet
 from replication.wire.api_versions import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     GROUP_VERSION,
@@ -35,14 +35,8 @@ from replication.wire.api_versions import (
     METADATA_VERSION,
     TRANSACTION_VERSION,
 )
-from replication.wire.control_records import KRaftVersionFeature
 from replication.wire.metadata_records import FeatureLevelRecord, MetadataRecord
 from storage.checkpoint import uuid_bytes
-
-KRAFT_VERSIONS: Final = KRaftVersionFeature(
-    min_supported_version=0, max_supported_version=RECONFIGURABLE
-)
-"""The levels of `kraft.version` that a voter of this release supports."""
 
 _DEFAULT_SINCE: Final = MappingProxyType(
     {GROUP_VERSION: 22, TRANSACTION_VERSION: 24, ELIGIBLE_LEADER_REPLICAS_VERSION: 26}
@@ -202,7 +196,7 @@ def voter(node_id: int, directory_id: bytes, listener: str, host: str, port: int
     return VoterNode(
         key=ReplicaKey(node_id, directory_id),
         endpoints=Endpoints((ListenerAddress(listener, host, port),)),
-        kraft_versions=KRAFT_VERSIONS,
+        kraft_versions=SUPPORTED,
     )
 
 

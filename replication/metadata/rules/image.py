@@ -29,7 +29,7 @@ from replication.metadata.rules.security_image import (
     SecurityImage,
     SecurityRecord,
 )
-from replication.wire.api_versions import METADATA_VERSION
+from replication.wire.api_versions import KRAFT_VERSION, METADATA_VERSION
 from replication.wire.broker_registration import Endpoint, Feature
 from replication.wire.control_records import control_records_in
 from replication.wire.describe_configs import ConfigResourceType
@@ -98,7 +98,7 @@ class BrokerRegistration:
     fenced: bool = True
     in_controlled_shutdown: bool = False
     directories: tuple[bytes, ...] = ()
-    """The ids of its online log directories; none where it has only one directory (KIP-858)."""
+    """The ids of its online log directories; empty where it has named none (KIP-858)."""
     features: tuple[Feature, ...] = ()
     cordoned_directories: tuple[bytes, ...] | None = None
     """The ids of its cordoned log directories (KIP-1066); None where it has not said."""
@@ -420,6 +420,8 @@ class _Draft:
 
     def set_feature(self, record: FeatureLevelRecord) -> None:
         name, level = record.name, record.feature_level
+        if name == KRAFT_VERSION:
+            return  # Kafka 4.0 may have written one; control records have the level (KAFKA-18979)
         bounds = FEATURES.get(name) or UNUSED_FEATURES.get(name)
         if bounds is None:
             if level == 0:

@@ -16,13 +16,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from replication.raft.rules.voters import SUPPORTED
 from replication.wire.api_versions import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     GROUP_VERSION,
     KAFKA_4_4,
+    KRAFT_VERSION,
     METADATA_VERSION,
     TRANSACTION_VERSION,
 )
+from replication.wire.broker_registration import Feature
 from replication.wire.metadata_records import (
     BrokerRegistrationChangeRecord,
     MetadataRecord,
@@ -67,9 +70,11 @@ DIRECTORIES: Final = 17
 _ELIGIBLE_REPLICAS: Final = 23
 _CORDONED_DIRECTORIES: Final = 30
 _MIGRATION: Final = 8
+REGISTERED_CONTROLLERS: Final = 15
+"""The level from which controllers register (KIP-919)."""
 _WITH_OTHER_RECORDS: Final = frozenset(
-    {7, _MIGRATION, _SCRAM, 13, 14, 15, DIRECTORIES, _ELIGIBLE_REPLICAS, _CORDONED_DIRECTORIES, 32}
-    | {KAFKA_4_4}
+    {7, _MIGRATION, _SCRAM, 13, 14, REGISTERED_CONTROLLERS, DIRECTORIES, _ELIGIBLE_REPLICAS}
+    | {_CORDONED_DIRECTORIES, 32, KAFKA_4_4}
 )
 """The levels whose records differ from those of the level before."""
 
@@ -90,10 +95,25 @@ UNUSED_FEATURES: Final[Mapping[str, tuple[int, int]]] = MappingProxyType(
 and nothing here depends on them.
 """
 
+SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = MappingProxyType(
+    {**FEATURES, KRAFT_VERSION: (SUPPORTED.min_supported_version, SUPPORTED.max_supported_version)}
+)
+"""The features that UpdateFeatures changes. The level of `kraft.version` stands in control records,
+and so not in the image.
+"""
+
 LEAST_METADATA_VERSION: Final[Mapping[tuple[str, int], int]] = MappingProxyType(
     {(ELIGIBLE_LEADER_REPLICAS_VERSION, 1): _ELIGIBLE_REPLICAS}
 )
 """The level of `metadata.version` that a level of another feature depends on."""
+
+
+def named_features() -> list[Feature]:
+    """Return the features that a node of this release names when it registers: its log may have a level of
+    each, also of those that have no effect here.
+    """
+    known = {**SUPPORTED_FEATURES, **UNUSED_FEATURES}
+    return [Feature(name, *levels) for name, levels in sorted(known.items())]
 
 
 def changes_records(current: int, wanted: int) -> bool:

@@ -8,11 +8,19 @@ import enum
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from replication.errors import MetadataError
 from replication.metadata.rules.levels import version_of
 from replication.wire.api_versions import KAFKA_4_4
-from replication.wire.metadata_records import MetadataRecord, decode_record, encode_record
-from storage.batch.records import Record, encode_batch
-from storage.types import NO_OFFSET, TopicId, TopicPartition
+from replication.wire.control_records import control_records_in
+from replication.wire.metadata_records import (
+    MetadataRecord,
+    check_known,
+    decode_record,
+    encode_record,
+)
+from storage.batch.record_batch import check_crc, walk
+from storage.batch.records import Record, decode_columns, encode_batch
+from storage.types import NO_OFFSET, Buffer, TopicId, TopicPartition
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final[TopicId] = bytes(15) + b"\x01"
@@ -53,3 +61,24 @@ def batch_of(
         for value in encode_all(records, level=level)
     )
     return bytearray(encode_batch(encoded))
+
+
+def refuse_unknown(batches: Buffer) -> None:
+    """Raise MetadataError, with its offset, for a record that this release cannot read.
+
+    A batch that is partial or fails its checksum is left to the log, which refuses it.
+    """
+    view = memoryview(batches)
+    for position, header in walk(view):
+        batch = view[position : position + header.size]
+        if not check_crc(batch):
+            return
+        if header.is_control:
+            control_records_in(batch)
+            continue
+        columns = decode_columns(batch)
+        for offset, value in zip(columns.offsets, columns.values, strict=False):
+            try:
+                check_known(value or b"")
+            except MetadataError as error:
+                raise MetadataError(f"offset {offset} of {METADATA_PARTITION}: {error}") from None

@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from replication.config import BrokerConfig
-from replication.controller.rules.features import update_features
+from replication.controller.rules.features import QuorumLevel, update_features
 from replication.errors import ErrorCode, MetadataError
 from replication.metadata.rules.image import MetadataImage, apply_batches
 from replication.metadata.rules.levels import (
@@ -99,7 +99,9 @@ def finalized(**levels: int) -> MetadataImage:
 def update(image: MetadataImage, name: str, level: int, kind: int) -> tuple[int, str]:
     asked = [FeatureUpdate(feature=name, max_version_level=level, upgrade_type=kind)]
     request = UpdateFeaturesRequest(feature_updates=asked)
-    answer = update_features(image, request, config=BrokerConfig(node_id=0)).answer
+    answer = update_features(
+        image, request, config=BrokerConfig(node_id=0), quorum=QuorumLevel()
+    ).answer
     return answer.error_code, answer.error_message or ""
 
 

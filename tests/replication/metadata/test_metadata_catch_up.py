@@ -1,8 +1,5 @@
 """Brokers whose copy of the metadata ends before the controller's log begins."""
 
-import pytest
-
-from replication.metadata import endpoint as metadata_endpoint
 from replication.metadata.rules.records import METADATA_PARTITION
 from storage.checkpoint import read_file, replace_file
 from storage.filesystem import FileSystem, make_lasting_directory
@@ -54,12 +51,29 @@ async def test_every_node_shortens_its_log_and_keeps_the_same_image(stage: Stage
     await until_all_know(stage, 32)
 
 
-@pytest.mark.parametrize("piece", [1 << 20, 100], ids=["at once", "in pieces"])
 @played_in(staged, metadata_log_max_record_bytes_between_snapshots=OFTEN)
-async def test_a_broker_that_was_away_for_long_is_sent_the_snapshot(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, piece: int
-) -> None:
-    monkeypatch.setattr(metadata_endpoint, "PIECE_BYTES", piece)
+async def test_a_broker_that_was_away_for_long_is_sent_the_snapshot(stage: Stage) -> None:
+    await away_for_long(stage)
+
+
+@played_in(
+    staged,
+    metadata_log_max_record_bytes_between_snapshots=OFTEN,
+    controller_quorum_fetch_snapshot_max_bytes="100",
+)
+async def test_a_snapshot_is_fetched_in_pieces(stage: Stage) -> None:
+    await away_for_long(stage)
+    node = stage.cluster.controller
+    assert node is not None
+    requests = {
+        dict(name.tags).get("request"): count
+        for name, count in node.metrics.snapshot()
+        if name.name == "RequestsPerSec"
+    }
+    assert requests["FetchSnapshot"] > 10
+
+
+async def away_for_long(stage: Stage) -> None:
     await create(stage, range(3))
     await until_all_know(stage, 3)
     copy = stage.cluster.brokers[3].logs.get(METADATA_PARTITION)

@@ -63,6 +63,11 @@ class Copy:
         clock, chance = TrioClock(), random.Random(0)
         return Seams(clock, chance, TcpTransport(), self.file_system, offload)
 
+    def recover(self) -> None:
+        """Start again, and hear from the leader that all of the copy is committed."""
+        self.follower.recover()
+        self.receive(bytearray())
+
     def receive(self, batch: bytearray, *, high_watermark: int = 1 << 30) -> None:
         """Process a batch as the fetcher does."""
         end = self.follower.log_end_offset(METADATA_PARTITION)
@@ -104,11 +109,33 @@ def test_a_restart_resumes_from_the_local_copy() -> None:
     before.receive(batch_at(0, NoOpRecord(), topic("a")))
     before.receive(batch_at(2, topic("b"), epoch=1))
     after = Copy(before.file_system)
-    after.follower.recover()
+    after.recover()
     image = after.follower.cache.image
     assert (image.offset, list(image.topics)) == (2, ["a", "b"])
     after.receive(batch_at(3, topic("c"), epoch=1))
     assert list(after.follower.cache.image.topics) == ["a", "b", "c"]
+
+
+def test_a_restart_shows_no_record_that_the_leader_has_not_called_committed() -> None:
+    """Apache Kafka's leader sends observers what a majority may not have, and may never have."""
+    before = copy()
+    before.receive(batch_at(0, NoOpRecord(), topic("a")))
+    before.receive(batch_at(2, topic("lost"), epoch=1), high_watermark=2)
+    assert list(before.follower.cache.image.topics) == ["a"]
+    after = Copy(before.file_system)
+    after.follower.recover()
+    assert after.follower.cache.image == MetadataImage(), "the leader has said nothing yet"
+    after.receive(bytearray(), high_watermark=-1)
+    assert after.follower.cache.image == MetadataImage(), "the leader does not know it yet"
+    after.receive(bytearray(), high_watermark=2)
+    assert list(after.follower.cache.image.topics) == ["a"]
+    after.follower.truncate_to(METADATA_PARTITION, 2, completed=True)
+    after.receive(batch_at(2, topic("kept"), epoch=2))
+    assert list(after.follower.cache.image.topics) == ["a", "kept"]
+    assert [each for each in after.events if isinstance(each, MetadataApplied)] == [
+        MetadataApplied(offset=2, leader_epoch=0, records=2),
+        MetadataApplied(offset=3, leader_epoch=2, records=1),
+    ]
 
 
 def test_what_is_cut_from_the_copy_is_cut_from_the_image() -> None:
@@ -231,7 +258,7 @@ async def test_the_copy_is_cut_below_its_own_snapshot(autojump_clock: MockClock)
     assert subject.follower.latest_epoch(METADATA_PARTITION) == 1
     filled(subject, range(5, 8))
     again = Copy(subject.file_system)
-    again.follower.recover()
+    again.recover()
     assert again.follower.cache.image == subject.follower.cache.image
     assert again.follower.log_start_offset(METADATA_PARTITION) == 5
     filled(again, range(8, 9))
@@ -310,7 +337,7 @@ async def test_a_snapshot_of_the_controllers_takes_the_place_of_the_copy(
     assert subject.follower.latest_epoch(METADATA_PARTITION) == 3
     subject.receive(batch_at(41, topic("z"), epoch=3))
     again = Copy(subject.file_system)
-    again.follower.recover()
+    again.recover()
     assert list(again.follower.cache.image.topics) == ["x", "y", "z"]
 
 
@@ -332,6 +359,20 @@ async def test_a_snapshot_taken_meanwhile_leaves_the_one_that_is_being_received(
     assert again.follower.cache.image == image
     names = subject.file_system.list_directory(again.follower.log.log.directory)
     assert not [name for name in names if name.endswith(".part")]
+
+
+async def test_a_snapshot_replaces_no_log_that_has_moved_on(autojump_clock: MockClock) -> None:
+    """What came meanwhile may be acknowledged by now: seed 21 of the swarm with three controllers."""
+    subject = copy()
+    filled(subject, range(2))
+    image = MetadataImage().apply_all([topic("x")], offset=40, leader_epoch=3)
+    received = subject.follower.receive_snapshot(snapshot_id(image))
+    received.append(snapshot_bytes(image))
+    subject.receive(batch_at(2, topic("later")))
+    await subject.follower.install(received)
+    received.discard()
+    assert subject.follower.log_end_offset(METADATA_PARTITION) == 3
+    assert "later" in subject.follower.cache.image.topics
 
 
 @pytest.mark.parametrize("power", one_in(2, [True, False]), ids=["power cut", "killed"])
@@ -361,7 +402,7 @@ async def test_a_crash_at_any_point_leaves_a_prefix_or_the_snapshot(
             pass
         subject.file_system.crash() if power else subject.file_system.detach()
         again = Copy(subject.file_system.reopen())
-        again.follower.recover()
+        again.recover()
         found = again.follower.cache.image
         if found.offset < other.offset:
             assert set(found.topics) == set(list(whole.topics)[: found.offset + 1])

@@ -40,7 +40,7 @@ from replication.wire.metadata_records import NoOpRecord, TopicRecord
 from scenarios.world.world import World
 from storage.errors import KafkaStorageError
 from storage.log.file_region import FileRegion
-from storage.testing import DetachedError, FaultyFileSystem
+from storage.testing import DetachedError, Fate, Fault, FaultyFileSystem
 from storage.types import OffsetAndEpoch
 from tests.deep import one_in
 from tests.replication.broker.stage import played, played_in
@@ -132,6 +132,24 @@ async def test_one_is_taken_whenever_enough_has_been_written(autojump_clock: Moc
     assert len(starts) > 4
 
 
+async def test_what_a_start_reads_is_on_the_disk_though_a_sync_had_failed(
+    autojump_clock: MockClock,
+) -> None:
+    """A kernel takes the pages of a failed sync for written: the next sync leaves them out."""
+    file_system = disk()
+    log = await opened(file_system)
+    log.append([topic(1)])
+    file_system.disk.faults.append(Fault(operation="sync", names="*.log"))
+    with pytest.raises(KafkaStorageError):
+        await log.flush()
+    log.close()
+    again = await opened(file_system)
+    assert list(again.image.topics) == ["topic-1"]
+    again.close()
+    file_system.crash(Fate.NOTHING)
+    assert list((await opened(file_system.reopen())).image.topics) == ["topic-1"]
+
+
 async def test_what_was_written_before_a_restart_counts_too(autojump_clock: MockClock) -> None:
     file_system = disk()
     log = await opened(file_system)
@@ -221,7 +239,12 @@ async def test_a_damaged_snapshot_ends_the_controller_with_its_name(
 
 
 async def ask(node: RaftNode, offset: int, *, epoch: int) -> PartitionData:
-    asked = FetchPartition(partition=0, fetch_offset=offset, last_fetched_epoch=epoch)
+    asked = FetchPartition(
+        partition=0,
+        current_leader_epoch=node.quorum.leader_epoch,
+        fetch_offset=offset,
+        last_fetched_epoch=epoch,
+    )
     request = FetchRequest(topics=[FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[asked])])
     request.session_epoch = 0
     response = await fetch(node, request)
@@ -232,7 +255,7 @@ async def piece(
     node: RaftNode, wanted: tuple[int, int], position: int, size: int
 ) -> PartitionSnapshot:
     asked = PartitionSnapshotRequest(
-        current_leader_epoch=-1,
+        current_leader_epoch=node.quorum.leader_epoch,
         snapshot_id=WantedSnapshot(end_offset=wanted[0], epoch=wanted[1]),
         position=position,
     )
@@ -263,7 +286,7 @@ async def test_a_broker_behind_the_log_start_gets_the_id_of_the_snapshot(world: 
         start = log.log_end_offset
         await decide(controller, range(5, 7))
         needed = FetchSnapshotId(end_offset=start, epoch=2)
-        assert (await ask(node, 0, epoch=-1)).snapshot_id == needed
+        assert (await ask(node, 0, epoch=0)).snapshot_id == needed
         assert (await ask(node, start - 1, epoch=2)).snapshot_id == needed
         assert (await ask(node, start, epoch=1)).snapshot_id == needed, "another branch"
         forgotten = await ask(node, start + 1, epoch=1)
