@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from replication.errors import ErrorCode, PeerUnavailableError, ProtocolError
-from replication.metadata.endpoint import MetadataEndpoint, asked_partitions
+from replication.metadata.endpoint import MetadataEndpoint
 from replication.metadata.rules.records import METADATA_PARTITION, METADATA_TOPIC_ID
 from replication.raft.envelopes import answer_about
 from replication.raft.rules.log_view import BelowStart, Diverging, LogView, ReadOn
@@ -22,7 +22,7 @@ from replication.raft.rules.messages import FetchAnswered, LogChanged, Reply, Ta
 from replication.raft.rules.quorum import Quorum
 from replication.wire import fetch as wire
 from storage.errors import KafkaStorageError, ShortageError
-from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, OffsetAndEpoch
+from storage.types import NO_LEADER_EPOCH, Offset, OffsetAndEpoch
 
 if TYPE_CHECKING:
     from replication.raft.node import RaftNode
@@ -33,7 +33,6 @@ class EpochEndpoint(MetadataEndpoint):
     """The leader of one epoch."""
 
     node: "RaftNode"
-    leader_epoch: LeaderEpoch
     _high_watermark: Offset | None = attrs.field(default=None, init=False)
 
     async def fetch(self, request: wire.FetchRequest, *, version: int) -> wire.FetchResponse:
@@ -50,7 +49,6 @@ class EpochEndpoint(MetadataEndpoint):
         return await super().fetch(request, version=version)
 
     async def fetch_log(self, request: wire.FetchRequest, version: int) -> wire.FetchResponse:
-        _sign(request, self.node.quorum)
         response = await super().fetch_log(request, version)
         reply = fetch_reply(response, self.node.listener.listener)
         effects = await self.node.happened(FetchAnswered(reply))
@@ -58,12 +56,6 @@ class EpochEndpoint(MetadataEndpoint):
             raise PeerUnavailableError(f"node {self.broker.id} does not lead in this epoch")
         self._high_watermark = reply.high_watermark
         return response
-
-
-def _sign(request: wire.FetchRequest, quorum: Quorum) -> None:
-    request.cluster_id = quorum.cluster_id
-    for asked in asked_partitions(request):
-        asked.replica_directory_id = quorum.me.directory_id
 
 
 def first_fetch(quorum: Quorum, log: LogView) -> wire.FetchRequest:
@@ -74,19 +66,19 @@ def first_fetch(quorum: Quorum, log: LogView) -> wire.FetchRequest:
         fetch_offset=log.end_offset,
         last_fetched_epoch=log.last_epoch,
         partition_max_bytes=0,
+        replica_directory_id=quorum.me.directory_id,
     )
     topic = wire.FetchTopic(
         topic=METADATA_PARTITION.topic, topic_id=METADATA_TOPIC_ID, partitions=[asked]
     )
-    request = wire.FetchRequest(
+    return wire.FetchRequest(
+        cluster_id=quorum.cluster_id,
         replica_state=wire.ReplicaState(replica_id=quorum.me.id),
         max_wait_ms=0,
         min_bytes=0,
         session_epoch=0,
         topics=[topic],
     )
-    _sign(request, quorum)
-    return request
 
 
 def fetch_reply(response: wire.FetchResponse, listener: str) -> Reply:

@@ -1,5 +1,4 @@
-"""The answers of a controller about its log: Fetch, ListOffsets, OffsetForLeaderEpoch, FetchSnapshot,
-DescribeQuorum.
+"""The answers of a controller about its log: Fetch, FetchSnapshot, DescribeQuorum.
 
     another node             ── Fetch from 57, last epoch 3 ──>      the leader's log
                              <── records from 57 on ─────────        or waits for some
@@ -10,22 +9,17 @@ DescribeQuorum.
 Rule 1: a voter gets all that there is, an observer only what is committed, so that a broker never has
 to undo what it has applied. Kafka's observers get all, and apply what is committed.
 
-Rule 2: a fetch that waits is answered as soon as there are records for it, and a voter's also when
-the high watermark moves: a standby knows what is committed.
-
-Rule 3: a broker need not name a leader epoch (`metadata/endpoint.py`, rule 4). It follows the leader
-of any epoch, and learns the epochs from the log.
+Rule 2: a fetch that waits is answered as soon as there are records for it, or the high watermark is
+above the one that it names (KIP-1166): a standby knows what is committed.
 
 There is no fetch session: the name of one partition is no longer than a session id. Session 0 in the
 answer says so (KIP-227).
 
-The file is long because five APIs ask for the same log, each in a form of its own.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-import attrs
 import trio
 
 from replication.errors import ErrorCode
@@ -37,10 +31,6 @@ from replication.raft.node import RaftNode
 from replication.raft.rules.log_view import (
     BelowStart,
     Diverging,
-    LogView,
-    Position,
-    ReadOn,
-    position_of,
 )
 from replication.raft.rules.messages import FetchReceived, Reply
 from replication.raft.rules.states import Leading
@@ -51,33 +41,26 @@ from replication.wire import (
     describe_quorum as quorum,
     fetch as wire,
     fetch_snapshot as snapshots,
-    offset_for_leader_epoch as epochs,
-)
-from replication.wire.list_offsets import (
-    EARLIEST,
-    EARLIEST_LOCAL,
-    LATEST,
-    ListOffsetsPartition,
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
 )
 from replication.wire.metadata import NO_LEADER, LeaderIdAndEpoch, NodeEndpoint
-from storage.types import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, Offset, OffsetAndEpoch
+from storage.types import NO_TOPIC_ID, Offset, OffsetAndEpoch
 
 
 async def fetch(node: RaftNode, request: wire.FetchRequest) -> wire.FetchResponse:
     """Return the records after the fetch offset; wait up to `max_wait_ms` for news."""
     if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
         return wire.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    reader = _reader(node, request.replica.replica_id)
+    known = min(
+        (asked.high_watermark for topic in request.topics for asked in topic.partitions),
+        default=wire.NO_HIGH_WATERMARK_ASKED,
+    )
     response = await _fetch_now(node, request)
     with node.seams.clock.move_on_after(request.max_wait_ms / 1000):
-        while not _has_news(response, node.sent_high_watermark(reader.id)):
-            await node.log.wait_for_movement()
-            response = await _fetch_now(node, request)
-    node.note_sent_high_watermark(reader.id)
+        while not _has_news(response, known):
+            reader = _reader(node, request.replica.replica_id)
+            sees_all = node.quorum.voters.is_voter(reader)
+            await node.log.wait_for_movement(until_committed=not sees_all)
+            response = await _fetch_now(node, request, has_waited=True)
     return response
 
 
@@ -87,8 +70,10 @@ def _reader(node: RaftNode, replica_id: int, directory_id: bytes = NO_DIRECTORY_
     return ReplicaKey(wire.CONSUMER_REPLICA_ID if is_here else replica_id, directory_id)
 
 
-async def _fetch_now(node: RaftNode, request: wire.FetchRequest) -> wire.FetchResponse:
-    """Return what there is now for the partitions of `request`."""
+async def _fetch_now(
+    node: RaftNode, request: wire.FetchRequest, *, has_waited: bool = False
+) -> wire.FetchResponse:
+    """Return what there is now for the partitions of `request`, which may have waited."""
     left = request.max_bytes
     response = wire.FetchResponse()
     for topic in request.topics:
@@ -102,7 +87,16 @@ async def _fetch_now(node: RaftNode, request: wire.FetchRequest) -> wire.FetchRe
                 )
                 continue
             reader = _reader(node, request.replica.replica_id, asked.replica_directory_id)
-            reply = await _place(node, request, reader, asked)
+            reply = await node.replied(
+                FetchReceived(
+                    replica=reader,
+                    leader_epoch=asked.current_leader_epoch,
+                    fetch_offset=asked.fetch_offset,
+                    last_fetched_epoch=asked.last_fetched_epoch,
+                    cluster_id=request.cluster_id,
+                    has_waited=has_waited,
+                )
+            )
             if reply.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
                 return wire.FetchResponse(error_code=reply.error)
             is_voter = node.quorum.voters.is_voter(reader)
@@ -125,51 +119,6 @@ async def _fetch_now(node: RaftNode, request: wire.FetchRequest) -> wire.FetchRe
     return response
 
 
-async def _place(
-    node: RaftNode, request: wire.FetchRequest, reader: ReplicaKey, asked: wire.FetchPartition
-) -> Reply:
-    """Return whether this node leads, and where the reader's log stands in this one."""
-    if asked.current_leader_epoch != NO_LEADER_EPOCH:
-        return await node.replied(
-            FetchReceived(
-                replica=reader,
-                leader_epoch=asked.current_leader_epoch,
-                fetch_offset=asked.fetch_offset,
-                last_fetched_epoch=max(0, asked.last_fetched_epoch),
-                cluster_id=request.cluster_id,
-            )
-        )
-    reply = await _leadership(node, reader, request.cluster_id)
-    if reply.error is not ErrorCode.NONE:
-        return reply
-    if asked.fetch_offset > node.log.log_end_offset and asked.last_fetched_epoch < 0:
-        return attrs.evolve(reply, error=ErrorCode.OFFSET_OUT_OF_RANGE)
-    return attrs.evolve(reply, position=_observers_place(node.log_view(), asked))
-
-
-def _observers_place(log: LogView, asked: wire.FetchPartition) -> Position:
-    """Return where an observer stands; one that names no last epoch diverges nowhere."""
-    last_epoch = asked.last_fetched_epoch
-    if last_epoch < 0 and asked.fetch_offset > 0:
-        if log.latest_snapshot is not None and asked.fetch_offset < log.start_offset:
-            return BelowStart(log.latest_snapshot)
-        return ReadOn()
-    return position_of(log, fetch_offset=asked.fetch_offset, last_fetched_epoch=max(0, last_epoch))
-
-
-async def _leadership(
-    node: RaftNode,
-    reader: ReplicaKey,
-    cluster_id: str | None,
-    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
-) -> Reply:
-    """Return whether this node leads, in the epoch that the reader names if it names one."""
-    epoch = node.quorum.leader_epoch if leader_epoch == NO_LEADER_EPOCH else leader_epoch
-    return await node.replied(
-        FetchReceived(replica=reader, leader_epoch=epoch, cluster_id=cluster_id)
-    )
-
-
 def _nodes(node: RaftNode, reply: Reply) -> list[NodeEndpoint]:
     return [
         NodeEndpoint(node_id=each.node_id, host=each.host, port=each.port)
@@ -177,10 +126,9 @@ def _nodes(node: RaftNode, reply: Reply) -> list[NodeEndpoint]:
     ]
 
 
-def _has_news(response: wire.FetchResponse, known: Offset | None) -> bool:
-    """Return whether a response need not wait: it has an error, records, or a new high watermark.
-
-    `known` is the high watermark that the reader knows; None where it does not ask for it.
+def _has_news(response: wire.FetchResponse, known: Offset) -> bool:
+    """Return whether a response need not wait: it has an error, records, or a high watermark above
+    the one that the reader knows.
     """
     partitions = [data for topic in response.responses for data in topic.partitions]
     return not partitions or any(
@@ -188,7 +136,7 @@ def _has_news(response: wire.FetchResponse, known: Offset | None) -> bool:
         or data.records
         or data.diverging_epoch != wire.NO_DIVERGENCE
         or data.snapshot_id != wire.NO_SNAPSHOT
-        or (known is not None and data.high_watermark > known)
+        or data.high_watermark > known
         for data in partitions
     )
 
@@ -252,7 +200,13 @@ async def fetch_snapshot(
         pieces = []
         for asked in topic.partitions:
             reader = _reader(node, request.replica_id, asked.replica_directory_id)
-            reply = await _leadership(node, reader, request.cluster_id, asked.current_leader_epoch)
+            reply = await node.replied(
+                FetchReceived(
+                    replica=reader,
+                    leader_epoch=asked.current_leader_epoch,
+                    cluster_id=request.cluster_id,
+                )
+            )
             if reply.error is ErrorCode.INCONSISTENT_CLUSTER_ID:
                 return snapshots.FetchSnapshotResponse(error_code=reply.error)
             pieces.append(_piece(node.log, topic.name, asked, reply, request.max_bytes))
@@ -292,68 +246,6 @@ def _piece(
         answer.unaligned_records = log.snapshot.region(asked.position, max(1, max_bytes))
     except OSError as error:
         raise log.log.fail(error) from error
-    return answer
-
-
-async def list_offsets(node: RaftNode, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Return the earliest or the latest offset; the latest is the log's end for a voter, and the
-    high watermark for others.
-    """
-    reader = _reader(node, request.replica_id)
-    topics = []
-    for topic in request.topics:
-        answers = []
-        for asked in topic.partitions:
-            reply = await _leadership(node, reader, None, asked.current_leader_epoch)
-            answers.append(_offset(node, topic.name, asked, reply, reader))
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    return ListOffsetsResponse(topics=topics)
-
-
-def _offset(
-    node: RaftNode, topic: str, asked: ListOffsetsPartition, reply: Reply, reader: ReplicaKey
-) -> ListOffsetsPartitionResponse:
-    log = node.log
-    answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
-    answer.error_code = _hosting_error(topic, asked.partition_index, reply)
-    if answer.error_code != ErrorCode.NONE:
-        return answer
-    if asked.timestamp == LATEST:
-        is_voter = node.quorum.voters.is_voter(reader)
-        answer.offset = log.log_end_offset if is_voter else log.high_watermark
-        answer.leader_epoch = reply.leader_epoch
-    elif asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
-        epoch = log.log.earliest_epoch
-        answer.offset = log.log.log_start_offset
-        answer.leader_epoch = NO_LEADER_EPOCH if epoch is None else epoch
-    else:
-        answer.error_code = ErrorCode.UNSUPPORTED_VERSION
-    return answer
-
-
-async def offset_for_leader_epoch(
-    node: RaftNode, request: epochs.OffsetForLeaderEpochRequest
-) -> epochs.OffsetForLeaderEpochResponse:
-    """Return where leader epochs end in this log."""
-    reader = _reader(node, request.replica_id)
-    topics = []
-    for topic in request.topics:
-        ends = []
-        for asked in topic.partitions:
-            reply = await _leadership(node, reader, None, asked.current_leader_epoch)
-            ends.append(_end(node.log, topic.topic, asked, reply))
-        topics.append(epochs.OffsetForLeaderTopicResult(topic=topic.topic, partitions=ends))
-    return epochs.OffsetForLeaderEpochResponse(topics=topics)
-
-
-def _end(
-    log: MetadataLog, topic: str, asked: epochs.OffsetForLeaderPartition, reply: Reply
-) -> epochs.EpochEndOffset:
-    answer = epochs.EpochEndOffset(partition=asked.partition)
-    answer.error_code = _hosting_error(topic, asked.partition, reply)
-    if answer.error_code == ErrorCode.NONE:
-        found = log.log.end_offset_for_epoch(asked.leader_epoch)
-        answer.leader_epoch, answer.end_offset = found.leader_epoch, found.offset
     return answer
 
 

@@ -4,8 +4,10 @@
     answers of peers ───┼─> events ─> step ─────┼──> requests to peers, the fetcher
     the log, the time ──┘   (one at a time)     └──> the log: LeaderChange, the high watermark
 
-Rule 1: one task owns the Quorum. An event waits until all effects of the one before it are carried
-out, and the task that brought it gets its effects (`happened`).
+Rule 1: one step is carried out at a time. An event waits until all effects of the one before it are
+carried out, and the task that brought it gets its effects (`happened`). A task of the node carries
+them out, because the one that brought the event may be cancelled. A step of which nothing can be lost
+so, such as a fetch, is carried out by the task that brings it.
 
 Rule 2: the leader's records count as its own once they are flushed; a follower flushes what it has
 fetched before it fetches again, because that fetch is its acknowledgement.
@@ -14,6 +16,8 @@ Rule 3: a node is active once it leads and the start of its epoch is committed. 
 before that is committed too, and applied to the image. It decides in no other state.
 
 Rule 4: a quorum of one elects itself in its first step. It sends nothing, and waits for no timer.
+What it has synced is committed, so it is active at once, and the start of its epoch is synced
+together with its first decision.
 
 The file is long because one task carries out what one value asks for: half of it would not be seen.
 
@@ -33,7 +37,7 @@ import trio
 
 from replication.config import BrokerConfig
 from replication.errors import ErrorCode, KafkaError, OnBug, PeerUnavailableError, ProtocolError
-from replication.events import ignore
+from replication.events import EventSink, PeerContradicted, RareReporter, ignore
 from replication.follower.fetcher import FetcherConfig, ReplicaFetcher
 from replication.follower.partitions import FetcherStats
 from replication.follower.rules.fetch_state import BrokerEndPoint, InitialFetchState
@@ -54,7 +58,7 @@ from replication.raft.envelopes import (
     request_of,
     response_of,
 )
-from replication.raft.quorum_state import read_quorum_state, write_quorum_state
+from replication.raft.quorum_state import write_quorum_state
 from replication.raft.rules.log_view import LogView
 from replication.raft.rules.messages import (
     AddVoterReceived,
@@ -63,6 +67,7 @@ from replication.raft.rules.messages import (
     AppendVoters,
     AskLeader,
     AskLevels,
+    Disagreement,
     Effect,
     EndCall,
     Event,
@@ -87,8 +92,14 @@ from replication.raft.rules.messages import (
 )
 from replication.raft.rules.quorum import Quorum, QuorumSettings, fresh
 from replication.raft.rules.step import QuorumStep, start, step
-from replication.raft.rules.types import Endpoints, ListenerAddress, ReplicaKey
-from replication.raft.rules.voters import NO_VOTERS, VoterNode, VoterSet, static_voters
+from replication.raft.rules.types import ElectionState, Endpoints, ListenerAddress, ReplicaKey
+from replication.raft.rules.voters import (
+    NO_VOTERS,
+    VoterNode,
+    VoterSet,
+    VoterSetHistory,
+    static_voters,
+)
 from replication.raft.voter_changes import (
     VoterRequest,
     VoterResponse,
@@ -135,6 +146,8 @@ class RaftNode:
     config: BrokerConfig
     cluster_id: str
     directory_id: bytes
+    election: ElectionState | None
+    """What the file `quorum-state` says; None where there is none yet."""
     listener: ListenerAddress
     """Where the other nodes reach this one."""
     log: MetadataLog
@@ -142,34 +155,46 @@ class RaftNode:
     """The seams toward the other controllers."""
     metrics: MetricsRegistry
     on_bug: OnBug
+    sink: EventSink = ignore
     on_committed: Callable[[], Awaitable[None]]
     """Called when the high watermark has moved, before the next event is carried out."""
     quorum: Quorum = attrs.field(init=False)
     active_epoch: LeaderEpoch | None = attrs.field(default=None, init=False)
     """The leader epoch in which this node may decide (rule 3); None while it may not."""
     cache: MetadataCache = attrs.field(init=False)
-    """The committed image, while this node follows."""
+    """The committed image, while this node follows; at a node with both roles also while it leads."""
+    _follower: MetadataFollower = attrs.field(init=False)
     _inbox: deque[_Happening] = attrs.field(factory=deque, init=False)
     _wake: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _stepping: Turns = attrs.field(factory=Turns, init=False)
+    """Taken while a step is carried out."""
+    _known_voters: VoterSetHistory | None = attrs.field(default=None, init=False)
+    """The voters of the log that the Quorum has."""
+    _timer_ms: int | None = attrs.field(default=None, init=False)
+    """When the task that takes events looks at the time."""
     _role_changed: trio.Event = attrs.field(factory=trio.Event, init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
     _fetcher: ReplicaFetcher | None = attrs.field(default=None, init=False)
+    _fetching: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+    _one_fetcher: trio.Lock = attrs.field(factory=trio.Lock, init=False)
     _search: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
-    _sent: dict[int, Offset] = attrs.field(factory=dict, init=False)
     _peers: dict[int, PeerChannel] = attrs.field(factory=dict, init=False)
     appending: Turns = attrs.field(factory=Turns, init=False)
     """Taken by the task that decides what is appended next, so that no other comes between."""
     _changing: _Happening | None = attrs.field(default=None, init=False)
     _ending: set[int] = attrs.field(factory=set, init=False)
     """The voters that an EndQuorumEpoch of this node is on its way to."""
+    _contradictions: RareReporter = attrs.field(init=False)
     _stopped: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         config, log = self.config, self.log
-        self.cache = MetadataCache(self.seams.clock)
-        # From kraft.version 1 on only the log says who votes: perhaps nobody that is known yet.
-        configured = NO_VOTERS if log.voters.kraft_version > 0 else self._configured_voters()
-        log.voters = attrs.evolve(log.voters, static=configured)
+        self.cache = MetadataCache(self.seams.clock, log.committed_image)
+        self._follower = MetadataFollower(
+            log=log, cache=self.cache, sink=self.sink, on_failure=self._fail
+        )
+        self._contradictions = RareReporter(self.sink, self.seams.clock.now_ms)
+        log.voters = attrs.evolve(log.voters, static=self._configured_voters())
         self.quorum = fresh(
             ReplicaKey(config.node_id, self.directory_id),
             endpoints=self.endpoints,
@@ -188,8 +213,14 @@ class RaftNode:
         )
 
     def _configured_voters(self) -> VoterSet:
-        """Return the voters that the configuration names; without a list this node is the only one."""
+        """Return the voters before the log names any, which counts again if it is truncated.
+
+        Without a list this node is the only one; but with bootstrap servers, and from kraft.version 1
+        on, only the log says who votes: perhaps nobody that is known yet.
+        """
         named = self.config.controller_quorum_voters
+        if self.config.names_no_voters or (not named and self.log.voters.kraft_version > 0):
+            return NO_VOTERS
         if not named:
             return VoterSet(
                 (VoterNode(ReplicaKey(self.config.node_id), Endpoints((self.listener,))),)
@@ -211,7 +242,8 @@ class RaftNode:
         """
         try:
             async with trio.open_nursery() as self._nursery:
-                await self._begin()
+                async with self._stepping:
+                    await self._begin()
                 self._nursery.start_soon(self._flush_appends)
                 self._nursery.start_soon(self.log.take_snapshots)
                 task_status.started()
@@ -224,18 +256,28 @@ class RaftNode:
                 waiting.done.set()
             self._answer_change(NOT_ANSWERED)
 
-    def listens_at(self, port: int) -> None:
-        """Note the port, which is known once the node listens where its configuration says 0."""
-        self.listener = attrs.evolve(self.listener, port=port)
-
     async def happened(self, event: Event) -> tuple[Effect, ...]:
         """Carry out what `event` asks for, and return its effects.
 
         Raise PeerUnavailableError once the node has stopped.
         """
+        is_idle = not (self._stopped or self._stepping.taken or self._inbox)
+        if is_idle and self._new_voters() is None:
+            made = self._stepped(event)
+            if all(isinstance(each, HighWatermark | Reply) for each in made.effects):
+                await self._at_once(made)
+                return made.effects
         happening = _Happening(event)
         await self._wait_for(happening)
         return happening.effects
+
+    async def _at_once(self, made: QuorumStep) -> None:
+        """Carry out a step of which nothing is lost where its task is cancelled."""
+        async with self._stepping:
+            await self._carry_out(made)
+        deadline_ms, timer_ms = self.quorum.deadline_ms, self._timer_ms
+        if deadline_ms is not None and (timer_ms is None or deadline_ms < timer_ms):
+            self._wake.set()
 
     async def _wait_for(self, happening: "_Happening") -> None:
         if not self._stopped:
@@ -279,9 +321,32 @@ class RaftNode:
         while self.active_epoch == leader_epoch:
             await self._role_changed.wait()
 
+    async def wait_until_others_vote(self) -> None:
+        """Wait until this node is not the only voter."""
+        while self.quorum.is_only_voter:
+            await self._role_changed.wait()
+
+    async def ask_leader(self, request: object) -> Any:
+        """Return what the leader answers; None where it is not known, or does not in time."""
+        quorum = self.quorum
+        if quorum.leader_id is None:
+            return None
+        return await self._asked(quorum.leader_id, quorum.leader_endpoints, request)
+
     def resign(self, leader_epoch: LeaderEpoch) -> None:
         """Give up the leadership of `leader_epoch`: this node cannot go on as the leader."""
         self._note(ResignAsked(leader_epoch))
+
+    @property
+    def leader_address(self) -> ListenerAddress | None:
+        """Where the leader of this epoch is reached; None while that is not known."""
+        if self.quorum.leader_id == self.config.node_id:
+            return self.listener
+        return next(iter(self.quorum.leader_endpoints.addresses), None)
+
+    async def wait_for_change_of_role(self) -> None:
+        """Wait until there may be another leader, or another state of this node."""
+        await self._role_changed.wait()
 
     @property
     def leads_others(self) -> bool:
@@ -297,15 +362,6 @@ class RaftNode:
         await self.happened(ShutdownAsked())
         while self._ending:
             await self._role_changed.wait()
-
-    def sent_high_watermark(self, voter_id: int) -> Offset | None:
-        """Return the high watermark that was last sent to a voter; None for other nodes."""
-        return self._sent.get(voter_id, -1) if voter_id in self.quorum.voters.ids else None
-
-    def note_sent_high_watermark(self, voter_id: int) -> None:
-        """Note that the high watermark of now is sent to a node, which may be a voter."""
-        if voter_id in self.quorum.voters.ids:
-            self._sent[voter_id] = self.log.high_watermark
 
     # Steps.
 
@@ -336,11 +392,12 @@ class RaftNode:
         return self.seams.chance.randrange(max(1, self.quorum.settings.election_timeout_ms))
 
     async def _begin(self) -> None:
-        file_system, directory = self.seams.file_system, self.log.log.directory
-        election = await self.seams.offload(lambda: read_quorum_state(file_system, directory))
+        if self.quorum.is_only_voter:
+            self.log.commit(self.log.flushed_end_offset)
+            await self.log.apply_committed()
         first = start(
             self.quorum,
-            election,
+            self.election,
             self.log_view(),
             now_ms=self._now_ms,
             jitter_ms=self._jitter_ms(),
@@ -351,17 +408,19 @@ class RaftNode:
         while True:
             while self._inbox:
                 happening = self._inbox.popleft()
-                await self._handle(happening)
+                async with self._stepping:
+                    await self._handle(happening)
                 happening.done.set()
             self._wake = trio.Event()
-            deadline_ms = self.quorum.deadline_ms
+            deadline_ms = self._timer_ms = self.quorum.deadline_ms
             if deadline_ms is None:
                 await self._wake.wait()
                 continue
             with self.seams.clock.move_on_after((deadline_ms - self._now_ms) / 1000):
                 await self._wake.wait()
             if self._now_ms >= deadline_ms:
-                await self._step(TimerExpired())
+                async with self._stepping:
+                    await self._step(TimerExpired())
 
     async def _handle(self, happening: _Happening) -> None:
         await self._take_voters()
@@ -378,10 +437,21 @@ class RaftNode:
 
     async def _take_voters(self) -> None:
         """Step with the voters of the log where these are others now."""
+        newest = self._new_voters()
+        if newest is not None:
+            await self._carry_out(self._stepped(newest))
+            self._notify()
+
+    def _new_voters(self) -> VotersChanged | None:
+        """Return the voters of the log, where these are others than those of the last step."""
         known, quorum = self.log.voters, self.quorum
+        if known is self._known_voters:
+            return None
         newest = (known.voters, known.voters_offset, known.kraft_version)
-        if newest != (quorum.voters, quorum.voters_offset, quorum.kraft_version):
-            await self._carry_out(self._stepped(VotersChanged(*newest)))
+        if newest == (quorum.voters, quorum.voters_offset, quorum.kraft_version):
+            self._known_voters = known
+            return None
+        return VotersChanged(*newest)
 
     def _stepped(self, event: Event) -> QuorumStep:
         return step(
@@ -413,6 +483,7 @@ class RaftNode:
                     await self._step(LogChanged())
                 case HighWatermark(offset):
                     self.log.commit(min(offset, self.log.log_end_offset))
+                    self._show()
                     await self.on_committed()
                 case LeaderChanged():
                     self._notify()
@@ -439,6 +510,10 @@ class RaftNode:
                 self._tasks.start_soon(self._ask_levels, effect)
             case AskLeader():
                 self._tasks.start_soon(self._ask_leader, effect)
+            case Disagreement(claim):
+                self._contradictions.report(
+                    lambda left_out: PeerContradicted(claim=claim, left_out=left_out)
+                )
             case _:
                 pass  # the task that brought the event does the rest
 
@@ -487,7 +562,11 @@ class RaftNode:
         except ShortageError:
             self.resign(lead.leader_epoch)
             return
-        self._tasks.start_soon(self._activate, lead.leader_epoch, lead.epoch_start_offset)
+        is_all_applied = self.log.committed_image.offset + 1 == lead.epoch_start_offset
+        if self.quorum.is_only_voter and is_all_applied:
+            self._become_active(lead.leader_epoch)
+        else:
+            self._tasks.start_soon(self._activate, lead.leader_epoch, lead.epoch_start_offset)
 
     async def _activate(self, leader_epoch: LeaderEpoch, epoch_start_offset: Offset) -> None:
         try:
@@ -495,8 +574,14 @@ class RaftNode:
             await self.log.apply_committed()
         except KafkaError:
             return  # another node leads
+        self._show()
         if self.log.leading_epoch == leader_epoch:
             self._become_active(leader_epoch)
+
+    def _show(self) -> None:
+        """Publish what is committed by now, to the broker of this node."""
+        if self.config.is_broker:
+            self._follower.show()
 
     def _become_active(self, leader_epoch: LeaderEpoch | None) -> None:
         self.active_epoch = leader_epoch
@@ -595,6 +680,7 @@ class RaftNode:
         self._search.cancel()
         if self._fetcher is not None:
             self._fetcher.initiate_shutdown()
+            self._fetching.cancel()
             self._fetcher = None
 
     def _start_fetching(self, source: FetchFrom) -> None:
@@ -607,7 +693,14 @@ class RaftNode:
         self._fetcher = self._new_fetcher(
             BrokerEndPoint(source.leader_id, where[0].host, where[0].port), source.leader_epoch
         )
-        self._tasks.start_soon(self._fetcher.run)
+        self._fetching = trio.CancelScope()
+        self._tasks.start_soon(self._fetch, self._fetcher, self._fetching)
+
+    async def _fetch(self, fetcher: ReplicaFetcher, scope: trio.CancelScope) -> None:
+        """Run a fetcher once the one before has ended, which may still write to a snapshot."""
+        with scope:
+            async with self._one_fetcher:
+                await fetcher.run()
 
     async def _search_leader(self, scope: trio.CancelScope) -> None:
         """Ask the other voters in turn who leads, until one knows."""
@@ -637,15 +730,14 @@ class RaftNode:
         return self.config.controller_quorum_retry_backoff_ms / 1000
 
     def _new_fetcher(self, leader: BrokerEndPoint, leader_epoch: LeaderEpoch) -> ReplicaFetcher:
-        config = self.config
-        follower = MetadataFollower(
-            log=self.log, cache=self.cache, sink=ignore, on_failure=self._fail
-        )
+        config, follower = self.config, self._follower
         fetcher = ReplicaFetcher(
             name=FETCHER_NAME,
             leader=EpochEndpoint(
                 node=self,
                 leader_epoch=leader_epoch,
+                cluster_id=self.cluster_id,
+                directory_id=self.quorum.me.directory_id,
                 follower=follower,
                 broker=leader,
                 replica_id=config.node_id,
@@ -654,6 +746,7 @@ class RaftNode:
                 clock=self.seams.clock,
                 connect_timeout_ms=config.controller_quorum_request_timeout_ms,
                 request_timeout_ms=FETCH_WAIT_MS + config.controller_quorum_request_timeout_ms,
+                snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
             ),
             replicas=follower,
             config=FetcherConfig(

@@ -124,7 +124,8 @@ class LeaderProgress:
         leader_end = self.of(self.me).end_offset
         progress = self.of(replica).fetched(fetch_offset, leader_end=leader_end, now_ms=now_ms)
         replicas = {**_kept(self, replica, now_ms), self.name(replica): progress}
-        return _committed(_followed(attrs.evolve(self, replicas=replicas)))
+        known = attrs.evolve(self, replicas=replicas)
+        return _committed(_followed(known)) if self.voters.is_voter(replica) else known
 
     def is_alive(self, voter: ReplicaKey, *, now_ms: int) -> "LeaderProgress":
         """Return what is known after a voter has fetched a snapshot, or reported its endpoints."""

@@ -196,12 +196,13 @@ def upgraded(ground: Ground, reported: VoterSet, level: int) -> ChangeRefused | 
     if refusal is not None:
         return refusal
     unnamed = sorted(key.id for key in reported.keys if key.directory_id == NO_DIRECTORY_ID)
-    if unnamed or not reported.supports(level):
-        return ChangeRefused(
-            ErrorCode.INVALID_UPDATE_VERSION,
-            f"not every voter supports kraft.version {level}; voters {unnamed} have not said so",
-        )
-    return reported
+    if unnamed:
+        sentence = f"voters {unnamed} have not reported yet, or their directories have no id"
+    elif lacking := reported.lacking(level):
+        sentence = f"voters {lacking} do not support it"
+    else:
+        return reported
+    return ChangeRefused(ErrorCode.INVALID_UPDATE_VERSION, sentence)
 
 
 def voters_at_start(

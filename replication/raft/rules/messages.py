@@ -329,6 +329,8 @@ class FetchReceived:
     """A replica has flushed its log up to `fetch_offset`, and asks for what follows.
 
     FetchSnapshot comes without `fetch_offset`: only the leader epoch is checked then.
+    `has_waited` is whether the request was looked at before, and has waited for news: it says
+    nothing new of the replica, which may be dead by now.
     """
 
     replica: ReplicaKey
@@ -336,6 +338,7 @@ class FetchReceived:
     fetch_offset: Offset | None = None
     last_fetched_epoch: LeaderEpoch = 0
     cluster_id: str | None = None
+    has_waited: bool = False
 
 
 @attrs.frozen

@@ -131,7 +131,7 @@ def _fetch(turn: QuorumTurn, event: FetchReceived) -> None:
             fetch_offset=event.fetch_offset,
             last_fetched_epoch=event.last_fetched_epoch,
         )
-    if event.replica.id >= 0:
+    if event.replica.id >= 0 and not event.has_waited:
         _follow_up(turn, state.progress, event.replica, event.fetch_offset, position)
     turn.reply(ErrorCode.NONE, position=position)
 

@@ -156,14 +156,28 @@ def _finish(turn: QuorumTurn, before: Quorum | None, stored: ElectionState | Non
     """Return the step, with the effects that the difference to `before` asks for."""
     if isinstance(turn.quorum.state, Leading) and turn.ground(turn.quorum.state).must_resign:
         turn.resign()
+    if before is None or not _leads_on(before, turn.quorum):
+        _notice_changes(turn, before, stored)
+    _send_what_is_due(turn)
+    _ask_leader(turn)
+    return QuorumStep(turn.quorum, tuple(sorted(turn.effects, key=lambda e: _ORDER.index(type(e)))))
+
+
+def _leads_on(before: Quorum, after: Quorum) -> bool:
+    """Return whether the node leads in the same epoch as before, so that nobody notices a change."""
+    return (
+        isinstance(before.state, Leading)
+        and isinstance(after.state, Leading)
+        and before.state.leader_epoch == after.state.leader_epoch
+    )
+
+
+def _notice_changes(turn: QuorumTurn, before: Quorum | None, stored: ElectionState | None) -> None:
+    """Add the effects of another state, or another epoch."""
     after = turn.quorum
     if after.state.election_state != stored:
         turn.effects.append(Persist(after.state.election_state))
-    if (
-        before is not None
-        and isinstance(before.state, Leading)
-        and (not isinstance(after.state, Leading) or after.leader_epoch != before.leader_epoch)
-    ):
+    if before is not None and isinstance(before.state, Leading):
         turn.effects.append(StopLeading(before.leader_epoch))
         if not any(isinstance(each, AnswerChange) for each in turn.effects):
             turn.answer_change(before.state.change, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -175,9 +189,6 @@ def _finish(turn: QuorumTurn, before: Quorum | None, stored: ElectionState | Non
         turn.effects.append(LeaderChanged(*led))
     if after.may_stop and not (before is not None and before.may_stop):
         turn.effects.append(ShutdownComplete())
-    _send_what_is_due(turn)
-    _ask_leader(turn)
-    return QuorumStep(turn.quorum, tuple(sorted(turn.effects, key=lambda e: _ORDER.index(type(e)))))
 
 
 def _send_what_is_due(turn: QuorumTurn) -> None:

@@ -89,7 +89,10 @@ class VoterSet:
 
     def node(self, voter_id: int) -> VoterNode | None:
         """Return the voter with this id, None if there is none."""
-        return next((node for node in self.nodes if node.key.id == voter_id), None)
+        for node in self.nodes:
+            if node.key.id == voter_id:
+                return node
+        return None
 
     def is_voter(self, replica: ReplicaKey) -> bool:
         """Return whether this replica, with this directory, is one of the voters."""
@@ -101,9 +104,9 @@ class VoterSet:
         node = self.node(voter_id)
         return NO_ENDPOINTS if node is None else node.endpoints
 
-    def supports(self, kraft_version: int) -> bool:
-        """Return whether every voter supports this level of `kraft.version`."""
-        return all(node.supports(kraft_version) for node in self.nodes)
+    def lacking(self, kraft_version: int) -> list[int]:
+        """Return the ids of the voters that do not support this level of `kraft.version`."""
+        return [node.key.id for node in self.nodes if not node.supports(kraft_version)]
 
     def needs_update(self, node: VoterNode) -> bool:
         """Return whether `node` is a voter of which the set says something else."""

@@ -9,7 +9,8 @@ from random import Random
 
 import attrs
 
-from replication.raft.rules.messages import AddVoterReceived, RemoveVoterReceived
+from replication.raft.rules.messages import AddVoterReceived, RemoveVoterReceived, UpgradeAsked
+from replication.raft.rules.voters import RECONFIGURABLE
 from tests.replication.raft.world import World
 
 Fault = Callable[[World, Random], str]
@@ -133,9 +134,14 @@ def resign(world: World, chance: Random) -> str:
     return f"ask {leader} to resign"
 
 
+def _may_change_voters(world: World) -> bool:
+    leaders = world.leaders()
+    return bool(leaders) and leaders[0].quorum.kraft_version >= RECONFIGURABLE
+
+
 def add_voter(world: World, chance: Random) -> str:
     """Ask for a new voter, or for one in the place of a voter whose disk was lost."""
-    if not world.shape.is_dynamic or world.leader() is None:
+    if not _may_change_voters(world):
         return ""
     process = world.processes[chance.choice(sorted(world.processes))]
     voters = world.leaders()[0].voters
@@ -148,7 +154,7 @@ def add_voter(world: World, chance: Random) -> str:
 
 def remove_voter(world: World, chance: Random) -> str:
     """Ask for one voter less, if the others are a majority without it (docs/found.md, open)."""
-    if not world.shape.is_dynamic or world.leader() is None:
+    if not _may_change_voters(world):
         return ""
     voters = world.leaders()[0].voters
     voter = chance.choice(voters.nodes).key
@@ -171,6 +177,16 @@ def replace_disk(world: World, chance: Random) -> str:
     world.replace_disk(node, directory_id)
     world.start(node)
     return f"replace the disk of {node}"
+
+
+def upgrade(world: World, chance: Random) -> str:
+    """Ask for `kraft.version` 1 where the voters stand in the configuration alone."""
+    leader = world.leader()
+    if leader is None or world.leaders()[0].quorum.kraft_version >= RECONFIGURABLE:
+        return ""
+    epoch = world.leaders()[0].quorum.leader_epoch
+    world.asks(UpgradeAsked(kraft_version=RECONFIGURABLE, leader_epoch=epoch))
+    return "raise kraft.version"
 
 
 @attrs.frozen
@@ -199,6 +215,7 @@ FAULTS = (
     FaultKind(add_voter, 3),
     FaultKind(remove_voter, 2),
     FaultKind(replace_disk, 0.5),
+    FaultKind(upgrade, 1),
 )
 
 

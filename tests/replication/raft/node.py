@@ -379,7 +379,9 @@ class Process:
         if self._may_wait(answer, item):
             if not item.has_waited:
                 self.later(item.answered_by_ms - self.around.schedule.now_ms, self._wake)
-            self._waiting.append(attrs.evolve(item, has_waited=True))
+            assert isinstance(item.event, FetchReceived), "only a fetch waits"
+            event = attrs.evolve(item.event, has_waited=True)
+            self._waiting.append(attrs.evolve(item, event=event, has_waited=True))
         else:
             item.answering(answer)
 
@@ -433,7 +435,10 @@ class Process:
             "one change of the voters at a time",
             *(self.me.id, "changes those of", known.voters_offset),
         )
-        self.append([effect.voters.to_record()])
+        records: list[object] = [effect.voters.to_record()]
+        if effect.kraft_version is not None:
+            records.insert(0, KRaftVersionRecord(version=0, kraft_version=effect.kraft_version))
+        self.append(records)
 
     def _ask_levels(self, effect: AskLevels) -> None:
         """Ask a replica for its levels, which is not a matter of its rules: it answers if it runs."""

@@ -1,166 +1,25 @@
 """Three controllers, each on a node of its own: they elect, replicate, and survive each other."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from functools import partial
-
-import attrs
 import pytest
-import trio
 
-from replication.config import BrokerConfig, ListenerConfig
-from replication.config.listeners import Voter
 from replication.controller.controller import Controller
 from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
 from replication.events import LogDirectoryFailed
-from replication.metadata.rules.records import METADATA_TOPIC_ID
 from replication.raft.quorum_state import read_quorum_state
+from replication.raft.rules.states import Leading
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest
-from replication.wire.create_topics import CreatableTopic, CreateTopicsRequest
 from replication.wire.describe_quorum import (
     QUORUM_TOPIC,
     DescribeQuorumRequest,
     QuorumPartition,
     QuorumTopic,
 )
-from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from scenarios.world.world import World
 from storage.errors import KafkaStorageError
 from storage.testing import Fault
 from tests.replication.broker.clients import Client
 from tests.replication.broker.stage import played
-from tests.replication.controller.running_controller import Registered, fail
-
-IDS = (3001, 3002, 3003)
-
-
-def name_of(node_id: int) -> str:
-    return f"controller-{node_id}"
-
-
-def config_of(node_id: int, *, snapshot_bytes: int) -> BrokerConfig:
-    return BrokerConfig(
-        node_id=node_id,
-        process_roles=("controller",),
-        listeners=(ListenerConfig("CONTROLLER", name_of(node_id), 9093),),
-        controller_listener_names=("CONTROLLER",),
-        controller_quorum_voters=tuple(Voter(each, name_of(each), 9093) for each in IDS),
-        cluster_id="a-quorum",
-        log_dirs=("/controller",),
-        log_index_size_max_bytes=4096,
-        metadata_log_max_record_bytes_between_snapshots=snapshot_bytes,
-    )
-
-
-@attrs.define
-class RunningQuorum:
-    """The controllers that run, each started and killed by itself."""
-
-    world: World
-    nursery: trio.Nursery
-    config_of: Callable[[int], BrokerConfig]
-    running: dict[int, Controller] = attrs.field(factory=dict)
-    scopes: dict[int, trio.CancelScope] = attrs.field(factory=dict)
-    on_end: dict[int, Callable[[BaseException], object]] = attrs.field(factory=dict)
-    ended: dict[int, trio.Event] = attrs.field(factory=dict)
-
-    async def start(self, node_id: int) -> Controller:
-        name = name_of(node_id)
-        controller = Controller(
-            config=self.config_of(node_id),
-            seams=self.world.node(name),
-            sink=self.world.sink(name),
-            on_bug=fail,
-        )
-        scope = self.scopes[node_id] = trio.CancelScope()
-        ended = self.ended[node_id] = trio.Event()
-
-        async def run(task_status: trio.TaskStatus[None]) -> None:
-            try:
-                with scope:
-                    await controller.run(task_status)
-            except KafkaStorageError as error:
-                self.on_end[node_id](error)
-                del self.running[node_id]
-            finally:
-                ended.set()
-
-        await self.nursery.start(run)
-        self.running[node_id] = controller
-        return controller
-
-    def kill(self, node_id: int) -> None:
-        self.world.kill(name_of(node_id))
-        self.scopes.pop(node_id).cancel()
-        del self.running[node_id]
-
-    async def stop(self, node_id: int) -> float:
-        """Shut a controller down, and return how many seconds that took."""
-        clock = self.world.node("client").clock
-        began = clock.now()
-        self.running.pop(node_id).shut_down()
-        await self.ended[node_id].wait()
-        return clock.now() - began
-
-    @property
-    def active(self) -> list[int]:
-        return [each for each, controller in self.running.items() if controller.is_active]
-
-    async def leader(self, *, among: tuple[int, ...] = IDS, within: float = 20) -> Controller:
-        """Wait for the one active controller among these."""
-        clock = self.world.node("client").clock
-        for _ in range(int(within * 20)):
-            found = [each for each in self.active if each in among]
-            if len(found) == 1:
-                return self.running[found[0]]
-            await clock.sleep(0.05)
-        raise AssertionError(f"active: {self.active}")
-
-    async def until_equal(self) -> None:
-        """Wait until all that run have the same committed topics."""
-        clock = self.world.node("client").clock
-        for _ in range(400):
-            if (
-                len({frozenset(each.log.committed_image.topics) for each in self.running.values()})
-                == 1
-            ):
-                return
-            await clock.sleep(0.05)
-        raise AssertionError(
-            {
-                each: controller.log.committed_image.topics.keys()
-                for each, controller in self.running.items()
-            }
-        )
-
-
-@asynccontextmanager
-async def quorum(world: World, *, snapshot_bytes: int = 20 << 20) -> AsyncIterator[RunningQuorum]:
-    async with trio.open_nursery() as nursery:
-        opened = RunningQuorum(world, nursery, partial(config_of, snapshot_bytes=snapshot_bytes))
-        for each in IDS:
-            await opened.start(each)
-        try:
-            yield opened
-        finally:
-            for each in list(opened.running):
-                opened.kill(each)
-            nursery.cancel_scope.cancel()
-
-
-async def join(controller: Controller) -> Registered:
-    broker = Registered(controller, 1)
-    await broker.register()
-    await broker.heartbeat()
-    return broker
-
-
-async def create(controller: Controller, name: str) -> ErrorCode:
-    request = CreateTopicsRequest(
-        topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)]
-    )
-    response = await controller.answer_client(request)
-    return ErrorCode.of(response.topics[0].error_code)
+from tests.replication.raft.running_quorum import IDS, create, fetch_metadata, join, name_of, quorum
 
 
 @pytest.mark.conformance("KR-200")
@@ -257,6 +116,35 @@ async def test_a_leader_without_a_majority_decides_nothing(world: World) -> None
         assert list(old.image.topics) == ["decided"]
 
 
+@played
+async def test_a_fetch_that_waits_is_no_new_sign_of_life(world: World) -> None:
+    """A record wakes the waiting fetches of voters that are cut off: they have not fetched again."""
+    async with quorum(world) as three:
+        leader = await three.leader()
+        await join(leader)
+        clock = world.node("client").clock
+        await clock.sleep(1)
+        before = last_fetches(leader)
+        while last_fetches(leader)[-1] == before[-1]:
+            await clock.sleep(0.01)
+        world.network.isolate(name_of(leader.config.node_id))
+        last_ms = last_fetches(leader)[-1]
+        await clock.sleep(0.4)
+        with pytest.raises(KafkaError, match="NOT_CONTROLLER"):
+            await create(leader, "undecided")
+        wait_ms = leader.config.controller_quorum_fetch_timeout_ms * 3 // 2
+        assert leader.seams.clock.now_ms() == last_ms + wait_ms
+
+
+def last_fetches(leader: Controller) -> list[int]:
+    """Return when each other voter has sent its last fetch, the latest last."""
+    state = leader.node.quorum.state
+    assert isinstance(state, Leading)
+    others = [each for each in state.progress.voters.keys if each != state.progress.me]
+    times = [state.progress.of(each).last_fetch_ms for each in others]
+    return sorted(each for each in times if each is not None)
+
+
 @pytest.mark.conformance("KR-203")
 @played
 async def test_one_of_three_elects_nobody(world: World) -> None:
@@ -351,6 +239,7 @@ async def test_a_controller_whose_disk_fails_ends_with_its_name(world: World, le
                 await create(leader, "undecided")
             leader = await three.leader(among=tuple(each for each in IDS if each != victim))
         assert await create(leader, "decided") is ErrorCode.NONE
+        await three.ended[victim].wait()
         assert [type(each) for each in ended] == [KafkaStorageError]
         (failed,) = [
             each.node for each in world.trace.entries if isinstance(each.event, LogDirectoryFailed)
@@ -389,16 +278,8 @@ async def test_a_standby_answers_who_leads(world: World) -> None:
             ),
         )
         assert heartbeat.error_code == ErrorCode.NOT_CONTROLLER
-        asked = FetchPartition(partition=0, current_leader_epoch=-1, fetch_offset=0)
-        fetched = await client.ask(
-            address,
-            FetchRequest(
-                max_wait_ms=0,
-                min_bytes=0,
-                session_epoch=0,
-                topics=[FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[asked])],
-            ),
-        )
+        epoch = leader.node.quorum.leader_epoch
+        fetched = await fetch_metadata(client, standby.config.node_id, leader_epoch=epoch)
         ((data,),) = [topic.partitions for topic in fetched.responses]
         assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert data.current_leader.leader_id == leader.config.node_id

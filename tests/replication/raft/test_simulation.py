@@ -196,6 +196,25 @@ def test_a_leader_that_is_removed_hands_over(seed: int) -> None:
     assert world.processes[leader].voters.ids == set(world.ids) - {leader}
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_node_keeps_what_is_committed_from_a_majority_that_has_lost_it(seed: int) -> None:
+    """Two of three disks have lied, so that their nodes elect a leader without what was committed."""
+    world = quorum(3, seed, observers=0)
+    keeps, *others = sorted(world.ids, key=lambda node: node == world.leader())
+    world.isolate(keeps)
+    for node in others:
+        world.kill(node)
+        disk = world.around.disks[node].log
+        disk.versions = [disk.read.truncated(3)]
+    world.checkers.committed, world.checkers.committed_in = [], []
+    for node in others:
+        world.start(node)
+    make_progress(world, others)
+    world.links.cut.clear()
+    with pytest.raises(RuleBrokenError, match=f"{keeps} heard: the leader's log ends at"):
+        world.run(20_000)
+
+
 # The parts of the simulator, where they decide what a run may find.
 
 

@@ -280,6 +280,20 @@ def test_more_endpoints_of_the_leader_are_kept() -> None:
     assert one.quorum.leader_endpoints == more
 
 
+@pytest.mark.conformance("KR-405")
+def test_a_follower_fetches_where_the_leader_says_that_it_is() -> None:
+    one = follower(voters=(0, 2))
+    one.step(attrs.evolve(begin(1), leader_endpoints=endpoints(1)))
+    [fetching] = [each for each in one.effects if isinstance(each, FetchFrom)]
+    assert fetching.endpoints == endpoints(1)
+    more = Endpoints((*endpoints(1).addresses, ListenerAddress("SECOND", "localhost", 1)))
+    one.step(attrs.evolve(begin(1), leader_endpoints=more))
+    [fetching] = [each for each in one.effects if isinstance(each, FetchFrom)]
+    assert (fetching.leader_id, fetching.endpoints) == (1, more)
+    one.step(attrs.evolve(begin(1), leader_endpoints=endpoints(1)))
+    assert not any(isinstance(each, FetchFrom) for each in one.effects)
+
+
 @pytest.mark.conformance("KR-41")
 def test_a_leader_that_is_not_in_the_voter_set_is_followed() -> None:
     one = unattached()

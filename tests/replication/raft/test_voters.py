@@ -160,10 +160,10 @@ def test_the_last_address_of_a_listener_counts() -> None:
 
 
 def test_a_set_supports_what_every_voter_supports() -> None:
-    assert voters(1, 2).supports(1)
-    assert not voters(1, 2).supports(2)
-    assert not unnamed(1, 2).supports(1)
-    assert unnamed(1, 2).supports(0)
+    assert voters(1, 2).lacking(1) == []
+    assert voters(1, 2).lacking(2) == [1, 2]
+    assert unnamed(1, 2).lacking(1) == [1, 2]
+    assert unnamed(1, 2).lacking(0) == []
 
 
 @conformance("KR-116", "KR-117")

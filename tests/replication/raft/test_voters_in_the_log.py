@@ -10,24 +10,30 @@ from replication.config import BrokerConfig, ListenerConfig
 from replication.config.listeners import HostPort
 from replication.controller.controller import Controller
 from replication.errors import ErrorCode
-from replication.metadata.formatter import NodeFormat, format_directories
-from replication.metadata.rules.formatting import feature_levels, initial_voters
+from replication.metadata.rules.checkpoint import BOOTSTRAP_SNAPSHOT_ID, checkpoint_name
+from replication.metadata.rules.formatting import initial_voters
+from replication.metadata.rules.records import METADATA_PARTITION
 from replication.raft.rules.types import Endpoints, ListenerAddress, ReplicaKey
-from replication.raft.rules.voters import VoterNode, VoterSet
+from replication.raft.rules.voters import NO_VOTERS, VoterNode, VoterSet
 from replication.wire.add_raft_voter import AddRaftVoterRequest
 from replication.wire.control_records import KRaftVersionFeature, VoterEndpoint
+from replication.wire.fetch import NO_SNAPSHOT
 from replication.wire.remove_raft_voter import RemoveRaftVoterRequest
 from scenarios.world.world import World
 from storage.checkpoint import uuid_text
 from tests.replication.broker.clients import Client
 from tests.replication.broker.stage import played
-from tests.replication.raft.test_quorum_of_controllers import RunningQuorum, create, join, name_of
-
-IDS = (3001, 3002, 3003)
-
-
-def directory_id(node_id: int) -> bytes:
-    return node_id.to_bytes(16, "big")
+from tests.replication.raft.running_quorum import (
+    IDS,
+    RunningQuorum,
+    create,
+    directory_id,
+    fetch_metadata,
+    format_controller,
+    join,
+    name_of,
+    running,
+)
 
 
 def node(node_id: int) -> VoterNode:
@@ -50,50 +56,23 @@ def config_of(node_id: int) -> BrokerConfig:
     )
 
 
-def format_controller(world: World, node_id: int, voters: VoterSet | None) -> None:
-    """Format a node's directory as `storage format` does where the voters stand in the log."""
-    wanted = NodeFormat(
-        cluster_id="a-quorum",
-        node_id=node_id,
-        directories=["/controller"],
-        metadata_directory="/controller",
-        is_controller=True,
-        levels=feature_levels({}, is_dynamic=True),
-        voters=voters,
-    )
-    format_directories(
-        world.node(name_of(node_id)).file_system,
-        wanted,
-        random_bytes=lambda _: directory_id(node_id),
-        wall_ms=0,
-    )
-
-
 @asynccontextmanager
 async def standalone(world: World) -> AsyncIterator[RunningQuorum]:
     """One voter, and two controllers that only observe."""
-    async with trio.open_nursery() as nursery:
-        opened = RunningQuorum(world, nursery, config_of)
-        for each in IDS:
-            format_controller(world, each, VoterSet((node(IDS[0]),)) if each == IDS[0] else None)
-            await opened.start(each)
-        try:
-            yield opened
-        finally:
-            for each in list(opened.running):
-                opened.kill(each)
-            nursery.cancel_scope.cancel()
+    for each in IDS:
+        voters = VoterSet((node(IDS[0]),)) if each == IDS[0] else None
+        format_controller(world, each, voters, is_dynamic=True)
+    async with running(world, config_of) as opened:
+        yield opened
 
 
 @played
 async def test_three_initial_controllers_elect_one(world: World) -> None:
     text = ",".join(f"{each}@{name_of(each)}:9093:{uuid_text(directory_id(each))}" for each in IDS)
     voters = initial_voters(text, listener="CONTROLLER")
-    async with trio.open_nursery() as nursery:
-        three = RunningQuorum(world, nursery, config_of)
-        for each in IDS:
-            format_controller(world, each, voters)
-            await three.start(each)
+    for each in IDS:
+        format_controller(world, each, voters, is_dynamic=True)
+    async with running(world, config_of) as three:
         first = await three.leader()
         assert first.node.quorum.voters == voters
         assert first.node.quorum.kraft_version == 1
@@ -102,9 +81,6 @@ async def test_three_initial_controllers_elect_one(world: World) -> None:
         await three.until_equal()
         three.kill(first.config.node_id)
         assert "t" in (await three.leader()).image.topics
-        for each in list(three.running):
-            three.kill(each)
-        nursery.cancel_scope.cancel()
 
 
 async def add(leader: Controller, node_id: int) -> ErrorCode:
@@ -148,6 +124,59 @@ async def test_observers_become_voters_and_one_of_them_leads(world: World) -> No
         assert await remove(second, IDS[0]) is ErrorCode.NONE
         assert second.node.quorum.voters.ids == set(IDS[1:])
         assert await create(second, "later") is ErrorCode.NONE
+
+
+@played
+async def test_a_controller_whose_directory_names_no_voters_leads_nobody(world: World) -> None:
+    """Apache Kafka before 4.4 leaves a directory so, with --no-initial-controllers."""
+    format_controller(world, IDS[0], is_dynamic=True)
+    disk = world.node(name_of(IDS[0])).file_system
+    disk.remove(f"/controller/{METADATA_PARTITION}/{checkpoint_name(BOOTSTRAP_SNAPSHOT_ID)}")
+    async with trio.open_nursery() as nursery:
+        alone = RunningQuorum(world, nursery, config_of)
+        controller = await alone.start(IDS[0])
+        await world.node("client").clock.sleep(60)
+        assert not controller.is_active
+        assert controller.node.quorum.voters == NO_VOTERS
+        alone.kill(IDS[0])
+
+
+@pytest.mark.conformance("KR-400")
+@played
+async def test_the_leader_sends_no_bootstrap_snapshot(world: World) -> None:
+    async with standalone(world) as three:
+        leader = await three.leader()
+        names = leader.seams.file_system.list_directory(leader.log.log.directory)
+        assert "00000000000000000000-0000000000.checkpoint" in names
+        epoch = leader.node.quorum.leader_epoch
+        fetched = await fetch_metadata(Client(world.node("client")), IDS[0], leader_epoch=epoch)
+        ((data,),) = [topic.partitions for topic in fetched.responses]
+        assert data.error_code == ErrorCode.NONE
+        assert data.snapshot_id == NO_SNAPSHOT
+        assert data.records
+
+
+@pytest.mark.conformance("KR-401")
+@pytest.mark.conformance("KR-402")
+@pytest.mark.conformance("KR-404")
+@played
+async def test_an_observer_that_knows_no_voter_learns_of_them_from_the_log(world: World) -> None:
+    """It finds the leader at a bootstrap server, and fetches no bootstrap snapshot."""
+    async with standalone(world) as three:
+        leader = await three.leader()
+        observer = three.running[IDS[1]]
+        await world.node("client").clock.sleep(3)
+        quorum = observer.node.quorum
+        assert (quorum.leader_id, quorum.kraft_version) == (IDS[0], 1)
+        assert quorum.voters.keys == {ReplicaKey(IDS[0], directory_id(IDS[0]))}
+        assert quorum.voters_offset == leader.node.quorum.voters_offset
+        requests = {
+            dict(name.tags).get("request")
+            for name, _ in leader.metrics.snapshot()
+            if name.name == "RequestsPerSec"
+        }
+        assert "Fetch" in requests
+        assert "FetchSnapshot" not in requests
 
 
 @played
