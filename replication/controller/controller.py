@@ -36,6 +36,13 @@ import attrs
 import trio
 
 from replication.config import BrokerConfig, ListenerConfig
+from replication.controller.directory import ControllerDirectory
+from replication.controller.features import (
+    OwnRegistration,
+    quorum_level,
+    raise_kraft_version,
+)
+from replication.controller.forwarded import envelopes
 from replication.controller.metrics import ControllerMetrics, register_raft_metrics
 from replication.controller.rules.acls import create_acls, delete_acls
 from replication.controller.rules.brokers import (
@@ -58,7 +65,11 @@ from replication.controller.rules.decisions import Decision, elections_of_leader
 from replication.controller.rules.directories import assign_replicas
 from replication.controller.rules.election import ElectionRules
 from replication.controller.rules.events import events_of
-from replication.controller.rules.features import first_levels, update_features
+from replication.controller.rules.features import (
+    first_levels,
+    level_of_quorum,
+    update_features,
+)
 from replication.controller.rules.isr_changes import alter_partition
 from replication.controller.rules.partitions import balanced, create_partitions, elect_leaders
 from replication.controller.rules.reassignment_requests import (
@@ -67,10 +78,16 @@ from replication.controller.rules.reassignment_requests import (
 )
 from replication.controller.rules.scram import alter_user_scram_credentials, first_credentials
 from replication.controller.rules.topics import allocate_producer_ids, create_topics, delete_topics
-from replication.errors import ConfigError, ErrorCode, KafkaError, OnBug, PeerUnavailableError
-from replication.events import Event, EventSink, LogDirectoryFailed, ignore
+from replication.errors import ErrorCode, KafkaError, OnBug, PeerUnavailableError
+from replication.events import (
+    Event,
+    EventSink,
+    LogDirectoryFailed,
+    RareReporter,
+    RegistrationRefused,
+    ignore,
+)
 from replication.faults.node_faults import FaultGate, Faults
-from replication.metadata.formatter import bootstrap_records
 from replication.metadata.log import MetadataLog
 from replication.metadata.rules.image import MetadataImage, TopicImage
 from replication.metadata.rules.records import MAX_RECORDS
@@ -82,8 +99,7 @@ from replication.net.seams import Listener, Seams
 from replication.net.secure import introduced, listen
 from replication.raft import log_service
 from replication.raft.node import SHORTAGE_PAUSE_SECONDS, RaftNode
-from replication.raft.rules.types import NO_DIRECTORY_ID, ListenerAddress
-from replication.raft.rules.voters import RECONFIGURABLE
+from replication.raft.rules.types import ListenerAddress
 from replication.security.rules.acls import Authorizer
 from replication.security.rules.scram import SALT_BYTES
 from replication.server.authentication import Gate, gate
@@ -99,25 +115,34 @@ from replication.server.limits import (
 )
 from replication.server.request_metrics import RequestMetrics
 from replication.server.server import AdvertisedFeatures, Handler, RequestContext, Server
-from replication.steps import STEP, Steps
-from replication.wire.api_versions import KRAFT_VERSION, METADATA_VERSION
+from replication.steps import STEP, Steps, at_once
+from replication.wire.api_versions import METADATA_VERSION
 from replication.wire.apis import ApiKey, api_of
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from replication.wire.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
-from replication.wire.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from replication.wire.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
+from replication.wire.describe_quorum import (
+    QUORUM_TOPIC,
+    DescribedQuorumTopic,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    QuorumPartition,
+)
 from replication.wire.fetch import FetchRequest, FetchResponse
 from replication.wire.metadata_records import (
     AbortTransactionRecord,
     BrokerRegistrationChangeRecord,
     MetadataRecord,
 )
-from replication.wire.refusals import refused_whole_in_steps
-from storage.checkpoint import MetaProperties, uuid_bytes, uuid_text
+from replication.wire.refusals import each_refused, refused_whole_in_steps
+from replication.wire.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from storage.errors import (
-    InconsistentMetadataError,
     KafkaStorageError,
     ShortageError,
     StorageError,
@@ -144,6 +169,7 @@ class Controller:
     _counted: ControllerMetrics = attrs.field(init=False)
     listener: Listener | None = attrs.field(default=None, init=False)
     """The listener for brokers; None before `run` has started."""
+    _directory: ControllerDirectory = attrs.field(init=False)
     _log: MetadataLog | None = attrs.field(default=None, init=False)
     _node: RaftNode | None = attrs.field(default=None, init=False)
     _leading_epoch: LeaderEpoch | None = attrs.field(default=None, init=False)
@@ -152,6 +178,8 @@ class Controller:
     _fetched: trio.Event = attrs.field(factory=trio.Event, init=False)
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     _leaving: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _has_started: bool = attrs.field(init=False, default=False)
+    _refusals: RareReporter = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         now = self.seams.clock.now
@@ -160,6 +188,8 @@ class Controller:
             self.metrics, lambda: self.image, lambda: self.is_active, now
         )
         self.sessions = BrokerSessions(self.config.broker_session_timeout_ms)
+        self._refusals = RareReporter(self.sink, self.seams.clock.now_ms)
+        self._directory = ControllerDirectory(config=self.config, seams=self.seams)
 
     @property
     def log(self) -> MetadataLog:
@@ -203,7 +233,7 @@ class Controller:
         # A failing disk may fail the log's sync and a snapshot's, which run side by side.
         with raising_only_one(), raising_the_first(StorageError), self._scope:
             await self._run(task_status)
-        if self.listener is None:
+        if not self._has_started:
             task_status.started()
 
     def shut_down(self) -> None:
@@ -228,43 +258,45 @@ class Controller:
             self.seams,
             self.config.metadata_directory,
             node_id=self.config.node_id,
-            check_owner=self._check_owner,
+            admit=self._directory.admit,
             snapshot_bytes=self.config.metadata_log_max_record_bytes_between_snapshots,
             index_bytes=self.config.log_index_size_max_bytes,
         )
         try:
             async with trio.open_nursery() as nursery:
-                await self._join_quorum(nursery)
                 where = self._listener_config()
                 self.listener = await listen(self.seams.transport, where, self.config)
-                self.node.listens_at(self.listener.port)
+                await self._join_quorum(nursery, self.listener.port)
                 server = self._server()
                 nursery.start_soon(
                     partial(server.serve, self.listener, name=where.name, gate=self._gate())
                 )
                 nursery.start_soon(self._leave_when_asked)
+                registration = OwnRegistration(node=self.node, decide=self._register_controller)
+                nursery.start_soon(registration.run)
                 task_status.started()
+                self._has_started = True
         finally:
             if self.listener is not None:
                 self.listener.close()
             self._log.close()
 
-    async def _join_quorum(self, nursery: trio.Nursery) -> None:
-        """Start the node of the quorum; a controller that is the only voter leads at once."""
-        owner = await self._own_directory()
+    async def _join_quorum(self, nursery: trio.Nursery, port: int) -> None:
+        """Start the node of the quorum, which others reach at `port`; a controller that is the only
+        voter leads at once.
+        """
         where = self._listener_config()
-        assert owner.cluster_id is not None, "a directory that is owned names its cluster"
         self._node = RaftNode(
             config=self.config,
-            cluster_id=owner.cluster_id,
-            directory_id=NO_DIRECTORY_ID
-            if owner.directory_id is None
-            else uuid_bytes(owner.directory_id),
-            listener=ListenerAddress(where.name, where.host or "localhost", where.port),
+            cluster_id=self._directory.cluster_id,
+            directory_id=self._directory.directory_id,
+            election=self._directory.election,
+            listener=ListenerAddress(where.name, where.host or "localhost", port),
             log=self.log,
             seams=introduced(self.seams, self.config.controller_introduction),
             metrics=self.metrics,
             on_bug=self.on_bug,
+            sink=self.sink,
             on_committed=self._report_committed,
         )
         register_raft_metrics(self.metrics, self._node)
@@ -325,12 +357,10 @@ class Controller:
                 sink=self.sink,
                 limits=partial(ConnectionLimits.of, self.config),
             ),
-            features=self._features,
+            features=lambda: AdvertisedFeatures.of(
+                self.synced_image, self.node.quorum.kraft_version
+            ),
         )
-
-    def _features(self) -> AdvertisedFeatures:
-        """Return the one feature that controllers ask each other about."""
-        return AdvertisedFeatures(supported={KRAFT_VERSION: (0, RECONFIGURABLE)})
 
     def _fault_gate(self) -> FaultGate | None:
         if self.faults is None:
@@ -360,10 +390,7 @@ class Controller:
         )
 
     def _listener_config(self) -> ListenerConfig:
-        if self.config.controller_listeners:
-            return self.config.controller_listeners[0]
-        (address,) = self.config.controller_addresses
-        return ListenerConfig("CONTROLLER", address.host, address.port)
+        return self.config.controller_listeners[0]
 
     def handlers(self) -> dict[ApiKey, Handler]:
         """Return the handler of each API that the controller serves."""
@@ -391,15 +418,13 @@ class Controller:
         handlers = {
             ApiKey.BROKER_REGISTRATION: of(self.broker_registration),
             ApiKey.BROKER_HEARTBEAT: of(self.broker_heartbeat),
-            ApiKey.CONTROLLER_REGISTRATION: decided_by(register_controller),
+            ApiKey.CONTROLLER_REGISTRATION: of(self._register_controller),
             ApiKey.ALTER_PARTITION: decided_by(partial(alter_partition, rules_of=rules_of)),
             ApiKey.ALLOCATE_PRODUCER_IDS: decided_by(allocate_producer_ids),
             ApiKey.ASSIGN_REPLICAS_TO_DIRS: decided_by(partial(assign_replicas, rules_of=rules_of)),
             ApiKey.DESCRIBE_CLUSTER: read_by(log_service.describe_cluster),
             ApiKey.FETCH: of(self.fetch),
             ApiKey.FETCH_SNAPSHOT: read_by(log_service.fetch_snapshot),
-            ApiKey.LIST_OFFSETS: read_by(log_service.list_offsets),
-            ApiKey.OFFSET_FOR_LEADER_EPOCH: read_by(log_service.offset_for_leader_epoch),
             ApiKey.VOTE: read_by(RaftNode.answer),
             ApiKey.BEGIN_QUORUM_EPOCH: read_by(RaftNode.answer),
             ApiKey.END_QUORUM_EPOCH: read_by(RaftNode.answer),
@@ -408,6 +433,12 @@ class Controller:
             ApiKey.UPDATE_RAFT_VOTER: read_by(RaftNode.change_voters),
         }
         handlers |= {key: limited(key, of(self.answer_client)) for key in LIMITED}
+        authorizer = self.config.authorizer
+        handlers[ApiKey.ENVELOPE] = envelopes(
+            handlers,
+            None if authorizer is None else Authorizer(*authorizer),
+            lambda: self.image,
+        )
         return {key: _refusing(handler) for key, handler in handlers.items()}
 
     def _client_decisions(self) -> dict[ApiKey, Decide]:
@@ -430,7 +461,9 @@ class Controller:
             ApiKey.ALTER_USER_SCRAM_CREDENTIALS: alter_user_scram_credentials,
             ApiKey.ALTER_CLIENT_QUOTAS: alter_client_quotas,
             ApiKey.DESCRIBE_QUORUM: self._describe_quorum,
-            ApiKey.UPDATE_FEATURES: partial(update_features, config=config),
+            ApiKey.UPDATE_FEATURES: partial(
+                update_features, config=config, quorum=quorum_level(self.node)
+            ),
             ApiKey.UNREGISTER_BROKER: partial(unregister, rules_of=rules_of),
         }
 
@@ -451,13 +484,19 @@ class Controller:
                 now_ms=now_ms,
             )
 
+        cause = ""
+
         def decided(image: MetadataImage, decision: Decision[BrokerRegistrationResponse]) -> None:
+            nonlocal cause
+            cause = decision.cause
             known = image.broker(request.broker_id)
             same = known is not None and known.incarnation_id == request.incarnation_id
             if decision.answer.error_code == ErrorCode.NONE and not same:
                 self.sessions.begin(request.broker_id)
 
-        return await self._carry_out(decide, self._partition_count(), decided)
+        answer = await self._carry_out(decide, self._partition_count(), decided)
+        self._report_refusal("broker", request.broker_id, answer, cause)
+        return answer
 
     async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
         def decide(image: MetadataImage) -> Decision[BrokerHeartbeatResponse]:
@@ -489,8 +528,12 @@ class Controller:
     async def answer_client(self, request: Any) -> Any:
         """Answer a request that a broker forwards for one of its clients (`limits.LIMITED`)."""
         key = api_of(type(request)).key
-        decide = self._client_decisions()[key]
         size = await in_steps(size_of(request))
+        if isinstance(request, UpdateFeaturesRequest):
+            refusal = await self._update_quorum(request, size.items)
+            if refusal is not None:
+                return refusal
+        decide = self._client_decisions()[key]
         try:
             items = work_of(request, size, self.image)
             return await self._carry_out(
@@ -499,15 +542,63 @@ class Controller:
         except TooManyRecordsError:
             return await too_large(key, request)
 
+    async def _update_quorum(
+        self, request: UpdateFeaturesRequest, items: int
+    ) -> UpdateFeaturesResponse | None:
+        """Write the level of `kraft.version` that a request asks for, once the rest is found right;
+        return the answer if something is not.
+        """
+        if level_of_quorum(request) is None:
+            return None
+        looking = attrs.evolve(request, validate_only=True)
+        decide = self._client_decisions()[ApiKey.UPDATE_FEATURES]
+        answer: UpdateFeaturesResponse = await self._carry_out(
+            lambda image: decide(image, looking), items
+        )
+        if answer.error_code == ErrorCode.NONE:
+            answer = await raise_kraft_version(self.node, request, self._active_epoch())
+        return None if answer.error_code == ErrorCode.NONE else answer
+
+    async def _register_controller(
+        self, request: ControllerRegistrationRequest
+    ) -> ControllerRegistrationResponse:
+        answer = await self._carry_out(lambda image: register_controller(image, request), 1)
+        self._report_refusal("controller", request.controller_id, answer, answer.error_message)
+        return answer
+
+    def _report_refusal(
+        self,
+        role: str,
+        node: int,
+        answer: BrokerRegistrationResponse | ControllerRegistrationResponse,
+        cause: str | None,
+    ) -> None:
+        """Report a refused registration that stays refused, of which the node learns only the code."""
+        error = ErrorCode.of(answer.error_code)
+        if cause and error is not ErrorCode.NONE:
+            self._refusals.report(
+                lambda left_out: RegistrationRefused(
+                    node=node, role=role, error=error.name, cause=cause, left_out=left_out
+                )
+            )
+
     async def fetch(self, request: FetchRequest) -> FetchResponse:
         self._note_fetch(request)
         return await log_service.fetch(self.node, request)
 
     def _describe_quorum(
-        self, _: MetadataImage, __: DescribeQuorumRequest
+        self, _: MetadataImage, request: DescribeQuorumRequest
     ) -> Decision[DescribeQuorumResponse]:
+        """Describe the quorum; any other log than that of the quorum is unknown (KafkaRaftClient)."""
+        asked = [(topic.topic_name, topic.partitions) for topic in request.topics[:2]]
+        if asked != [(QUORUM_TOPIC, [QuorumPartition(partition_index=0)])]:
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            refused = at_once(each_refused(DescribedQuorumTopic, request.topics, unknown))
+            return Decision(DescribeQuorumResponse(topics=refused))
         described = log_service.describe_quorum(
-            self.node, brokers=self.image.brokers, fetched=self.sessions.fetched
+            self.node,
+            brokers=self.image.brokers.keys() - self.node.quorum.voters.ids,
+            fetched=self.sessions.fetched,
         )
         return Decision(described)
 
@@ -565,6 +656,8 @@ class Controller:
 
     async def _wait_for_brokers(self, end: Offset) -> None:
         """Wait until every broker has fetched the log below `end` (rule 4)."""
+        if self.config.is_broker:
+            self._note_copy(self.config.node_id, end)
         with self.seams.clock.move_on_after(FETCH_WAIT_SECONDS):
             while not self.sessions.all_have(end, self.image):
                 await self._fetched.wait()
@@ -575,12 +668,17 @@ class Controller:
             return
         for topic in request.topics:
             for asked in topic.partitions:
-                self.sessions.fetches_from(
-                    broker_id,
-                    asked.fetch_offset,
-                    log_end=self.log.log_end_offset,
-                    wall_ms=self.seams.clock.wall_ms(),
-                )
+                # A broker shows what lies below the high watermark that it knows.
+                self._note_copy(broker_id, min(asked.fetch_offset, asked.high_watermark))
+
+    def _note_copy(self, broker_id: int, end: Offset) -> None:
+        """Note that a broker has the log below `end`."""
+        self.sessions.fetches_from(
+            broker_id,
+            end,
+            log_end=self.log.log_end_offset,
+            wall_ms=self.seams.clock.wall_ms(),
+        )
         self._fetched.set()
         self._fetched = trio.Event()
 
@@ -608,27 +706,6 @@ class Controller:
         self._counted.appended(records, end=self.log.log_end_offset)
         self._events.extend((prepared.image.offset, event) for event in events)
 
-    def _check_owner(self, owner: MetaProperties | None) -> None:
-        """Raise where this controller must not start in the directory of `owner`."""
-        directory, wanted = self.config.metadata_directory, self.config.cluster_id
-        known = None if owner is None else owner.cluster_id
-        if wanted is None and known is None and len(self.config.controller_quorum_voters) > 1:
-            raise ConfigError("cluster.id is missing: several controllers must know their cluster")
-        if known is not None and wanted not in (None, known):
-            raise InconsistentMetadataError(
-                f"{directory} belongs to cluster {known}, not to {wanted}"
-            )
-
-    async def _own_directory(self) -> MetaProperties:
-        """Return whose directory it is; one that nobody owns becomes this node's."""
-        owner = self.log.owner
-        if owner is not None and owner.cluster_id is not None:
-            return owner
-        cluster_id = self.config.cluster_id or uuid_text(self.seams.chance.randbytes(16))
-        owner = MetaProperties(cluster_id=cluster_id, node_id=self.config.node_id)
-        await self.log.sign_directory(owner)
-        return owner
-
     async def _begin_epoch(self, leader_epoch: LeaderEpoch) -> None:
         """Write the first records of this leader epoch, and elect leaders where there are none."""
         async with self.node.appending:
@@ -636,7 +713,7 @@ class Controller:
             if self.image.open_transaction is not None:
                 records.append(AbortTransactionRecord(reason="another controller had begun it"))
             if METADATA_VERSION not in self.image.feature_levels:
-                records += await self._first_records()
+                records += self._first_records()
             begun = self.image.apply_all(
                 records, offset=self.image.offset, leader_epoch=leader_epoch
             )
@@ -648,11 +725,9 @@ class Controller:
         self.sessions.restart(self.image, self.seams.clock.now_ms())
         self._leading_epoch = leader_epoch
 
-    async def _first_records(self) -> list[MetadataRecord]:
-        """Return the records of a new cluster: those that formatting has left, or the defaults."""
-        directory, file_system = self.config.metadata_directory, self.seams.file_system
-        read = partial(bootstrap_records, file_system, directory)
-        records = await self.seams.offload(read) or [*first_levels(self.config)]
+    def _first_records(self) -> list[MetadataRecord]:
+        """Return the records of a new cluster."""
+        records = [*(self._directory.first_records or first_levels(self.config))]
         if not self.image.topics:  # else they were adopted
             salts = iter(partial(self.seams.chance.randbytes, SALT_BYTES), b"")
             records += first_credentials(self.config.understudy_add_scram, salts)

@@ -15,7 +15,10 @@ without a controller to send heartbeats to.
 
 Rule 3: only an unfenced broker has a session. A fenced one may register again at once.
 
-A controller of Apache Kafka in the quorum registers too (KIP-919), and has no session.
+A controller of a quorum with other voters registers too (KIP-919), and has no session.
+
+Rule 4: a node that does not support a finalized level of a feature is not registered: it could not
+read the log.
 
 (Kafka: BrokerHeartbeatManager, ReplicationControlManager.)
 """
@@ -35,8 +38,11 @@ from replication.controller.rules.decisions import (
     leads_any,
 )
 from replication.controller.rules.directories import lose_directories
+from replication.controller.rules.features import unsupported
 from replication.errors import ErrorCode
 from replication.metadata.rules.image import BrokerRegistration, MetadataImage
+from replication.metadata.rules.levels import REGISTERED_CONTROLLERS
+from replication.wire.api_versions import METADATA_VERSION
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from replication.wire.broker_registration import (
     BrokerRegistrationRequest,
@@ -57,8 +63,6 @@ from replication.wire.unregister_broker import UnregisterBrokerRequest, Unregist
 from storage.types import Offset
 
 _EVERYTHING = 2**63 - 1
-_REGISTERS_CONTROLLERS = 15
-"""The first level of `metadata.version` with registered controllers (3.7-IV0)."""
 
 
 @attrs.frozen
@@ -174,12 +178,23 @@ def register(
     rules_of: RulesOf,
     now_ms: int,
 ) -> Decision[BrokerRegistrationResponse]:
-    error = _refusal(image, request, sessions, now_ms)
+    """Decide about a broker's registration. The cause of a refusal is in the decision, and empty
+    for one that may soon be over.
+    """
     # A broker that belongs to no cluster yet joins the one it finds.
     if request.cluster_id not in ("", cluster_id):
-        error = ErrorCode.INCONSISTENT_CLUSTER_ID
+        return _refused(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"Expected cluster ID {cluster_id}, but got cluster ID {request.cluster_id}",
+        )
+    error = _refusal(image, request, sessions, now_ms)
     if error is not ErrorCode.NONE:
-        return Decision(BrokerRegistrationResponse(error_code=error))
+        return _refused(error)
+    if METADATA_VERSION not in (each.name for each in request.features):
+        missing = f"Request features do not contain '{METADATA_VERSION}'"
+        return _refused(ErrorCode.INVALID_REGISTRATION, missing)
+    if fault := unsupported(image, "broker", request.features):
+        return _refused(ErrorCode.UNSUPPORTED_VERSION, fault)
     known = image.broker(request.broker_id)
     same = known is not None and known.incarnation_id == request.incarnation_id
     # The record goes first in its batch, so its offset is the next one: the broker's epoch.
@@ -208,18 +223,22 @@ def register(
     return Decision(answer, tuple(records), cause="registered again")
 
 
+def _refused(error: ErrorCode, fault: str = "") -> Decision[BrokerRegistrationResponse]:
+    return Decision(BrokerRegistrationResponse(error_code=error), cause=fault)
+
+
 def register_controller(
     image: MetadataImage, request: ControllerRegistrationRequest
 ) -> Decision[ControllerRegistrationResponse]:
     """Decide about a controller's incarnation, addresses and features."""
-    if image.metadata_version < _REGISTERS_CONTROLLERS:
-        return Decision(
-            ControllerRegistrationResponse(
-                error_code=ErrorCode.UNSUPPORTED_VERSION,
-                error_message="The current MetadataVersion is too old to support controller"
-                " registrations.",
-            )
+    fault = unsupported(image, "controller", request.features)
+    if image.metadata_version < REGISTERED_CONTROLLERS:
+        fault = "The current MetadataVersion is too old to support controller registrations."
+    if fault:
+        answer = ControllerRegistrationResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=fault
         )
+        return Decision(answer, cause=fault)
     record = RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,

@@ -9,7 +9,8 @@
 Rule 1: a replica in a directory that is not online neither leads nor is in sync. A directory that is
 not known counts as online (DirectoryId.isOnline).
 
-Rule 2: a broker with one directory names none: if that directory is lost, the broker is.
+Rule 2: a broker with one directory registers it, and reports the directory of a replica only where
+the controller knows another one: if that directory is lost, the broker is.
 """
 
 from collections.abc import Iterable, Iterator

@@ -10,6 +10,7 @@ import trio
 from replication.config import BrokerConfig, ListenerConfig
 from replication.controller.controller import Controller
 from replication.errors import ErrorCode
+from replication.metadata.rules.levels import named_features
 from replication.net.seams import Seams
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from replication.wire.broker_registration import (
@@ -72,6 +73,7 @@ class Registered:
             cluster_id=self.controller.cluster_id,
             incarnation_id=bytes([self.broker_id, self.incarnation]) * 8,
             listeners=[Endpoint(name="PLAINTEXT", host=f"b{self.broker_id}", port=9092)],
+            features=named_features(),
         )
         response = await self.controller.broker_registration(attrs.evolve(request, **fields))
         if response.error_code == ErrorCode.NONE:

@@ -441,7 +441,7 @@ async def test_nothing_is_served_before_it_is_synced(controller: Controller, wor
 
 
 async def _fetch(
-    controller: Controller, offset: int, *, max_wait_ms: int = 0, last_epoch: int = -1
+    controller: Controller, offset: int, *, max_wait_ms: int = 0, last_epoch: int = 1
 ) -> PartitionData:
     response = await controller.fetch(
         FetchRequest(
@@ -453,6 +453,7 @@ async def _fetch(
                     partitions=[
                         FetchPartition(
                             partition=METADATA_PARTITION.partition,
+                            current_leader_epoch=controller.node.quorum.leader_epoch,
                             fetch_offset=offset,
                             last_fetched_epoch=last_epoch,
                             partition_max_bytes=1 << 20,
@@ -475,15 +476,14 @@ async def test_an_observer_of_an_older_leader_epoch_learns_where_the_logs_diverg
         end = controller.log.high_watermark
     async with running(world) as again:
         # Its last epoch 1 is known here to end where this leader epoch began.
-        same = await _fetch(again, end, last_epoch=1)
+        same = await _fetch(again, end)
         assert same.diverging_epoch.epoch == -1
         assert same.records
-        parted = await _fetch(again, end + 5, last_epoch=1)
+        parted = await _fetch(again, end + 5)
         assert (parted.diverging_epoch.epoch, parted.diverging_epoch.end_offset) == (1, end)
-        unknown = (await _fetch(again, end, last_epoch=7)).diverging_epoch
-        assert (unknown.epoch, unknown.end_offset) == (2, again.log.log_end_offset)
-        beyond = await _fetch(again, end + 50)
-        assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        for epoch in (-1, 7):
+            refused = await _fetch(again, end, last_epoch=epoch)
+            assert refused.error_code == ErrorCode.INVALID_REQUEST
 
 
 @played_in(running)
@@ -505,7 +505,13 @@ async def test_over_the_wire_a_broker_reads_the_log_it_is_in(
     answer = await client.call(beat, version=1, timeout_ms=1000)
     assert isinstance(answer, BrokerHeartbeatResponse)
     assert not answer.is_fenced
-    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    partition = FetchPartition(
+        partition=0,
+        current_leader_epoch=1,
+        fetch_offset=0,
+        last_fetched_epoch=0,
+        partition_max_bytes=1 << 20,
+    )
     request = FetchRequest(
         session_epoch=0,
         topics=[FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])],

@@ -2,6 +2,7 @@
 
 import random
 
+import attrs
 import pytest
 from hypothesis import given, strategies as st
 
@@ -163,16 +164,7 @@ OFFLINE = PartitionRecord(
     leader_epoch=0,
     partition_epoch=0,
 )
-NOBODY_UP = PartitionRecord(
-    topic_id=ORDERS,
-    partition_id=3,
-    replicas=[4, 5],
-    isr=[],
-    leader=NO_LEADER,
-    eligible_leader_replicas=[4],
-    leader_epoch=0,
-    partition_epoch=0,
-)
+NOBODY_UP = attrs.evolve(OFFLINE, partition_id=3, replicas=[4, 5])
 PREFERRED_DOWN = PartitionRecord(
     topic_id=ORDERS,
     partition_id=4,

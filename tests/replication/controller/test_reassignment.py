@@ -90,6 +90,12 @@ def test_a_cancel_leads_back_to_the_beginning_however_often_the_target_was_chang
     assert back.isr == AT_REST.isr
 
 
+def test_a_cancel_drops_the_new_replicas_wherever_they_count() -> None:
+    under_way = attrs.evolve(begun(AT_REST, (4, 5, 6)), isr=(1, 4), elr=(2, 5))
+    back = cancelled(under_way)
+    assert (back.isr, back.elr) == ((1,), (2,))
+
+
 @given(targets, st.sets(st.integers(1, 6)))
 def test_a_completed_reassignment_has_exactly_the_wanted_replicas(
     target: tuple[int, ...], in_sync: set[int]

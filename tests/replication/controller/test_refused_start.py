@@ -7,18 +7,25 @@ import pytest
 
 from replication.broker.adoption import AdoptionError, adopt
 from replication.config import BrokerConfig
-from replication.config.listeners import Voter
+from replication.config.listeners import HostPort, Voter
 from replication.controller.controller import Controller
 from replication.errors import ConfigError, MetadataError
-from replication.metadata.formatter import NodeFormat, format_directories
-from replication.metadata.rules.checkpoint import BOOTSTRAP_SNAPSHOT_ID, checkpoint_name
+from replication.metadata.formatter import BOOTSTRAP_CHECKPOINT, NodeFormat, format_directories
+from replication.metadata.rules.checkpoint import (
+    BOOTSTRAP_SNAPSHOT_ID,
+    checkpoint_batches,
+    checkpoint_name,
+)
 from replication.metadata.rules.formatting import feature_levels
 from replication.metadata.rules.records import METADATA_PARTITION
+from replication.raft.quorum_state import QUORUM_STATE
+from replication.wire.api_versions import KAFKA_4_4, METADATA_VERSION
+from replication.wire.metadata_records import FeatureLevelRecord, encode_record
 from scenarios.world.world import World
 from storage.checkpoint import META_PROPERTIES
-from storage.errors import CheckpointError, InconsistentMetadataError
+from storage.errors import CheckpointError, InconsistentMetadataError, LogDirectoryError
 from storage.filesystem import FileSystem
-from storage.manager.log_directory import LOCK
+from storage.manager.log_directory import FORMER_METADATA_TOPIC, LOCK
 from tests.replication.broker.stage import played
 from tests.replication.controller.running_controller import CONFIG, fail
 
@@ -27,14 +34,14 @@ PROPERTIES = f"{DIRECTORY}/{META_PROPERTIES}"
 CHECKPOINT = f"{DIRECTORY}/{METADATA_PARTITION}/{checkpoint_name(BOOTSTRAP_SNAPSHOT_ID)}"
 
 
-def format_controller(file_system: FileSystem) -> None:
+def format_controller(file_system: FileSystem, *, release: str | None = None) -> None:
     wanted = NodeFormat(
         cluster_id="c",
         node_id=CONFIG.node_id,
         directories=[DIRECTORY],
         metadata_directory=DIRECTORY,
         is_controller=True,
-        levels=feature_levels({}, is_dynamic=False),
+        levels=feature_levels({}, release=release, is_dynamic=False),
     )
     format_directories(file_system, wanted, random_bytes=random.Random(0).randbytes, wall_ms=0)
 
@@ -57,6 +64,11 @@ def read(file_system: FileSystem, path: str) -> bytes:
         return bytes(file.read(0, file.size()))
     finally:
         file.close()
+
+
+def add(file_system: FileSystem, path: str, data: bytes) -> None:
+    file_system.open(path, create=True).close()
+    write(file_system, path, data)
 
 
 def write(file_system: FileSystem, path: str, data: bytes) -> None:
@@ -110,11 +122,68 @@ async def test_a_damaged_checkpoint(world: World, damage: str) -> None:
 
 
 @played
+async def test_a_damaged_quorum_state(world: World) -> None:
+    file_system = world.node("controller").file_system
+    format_controller(file_system)
+    add(file_system, f"{DIRECTORY}/{METADATA_PARTITION}/{QUORUM_STATE}", b'{"leaderId":1')
+    await is_refused(world, CONFIG, CheckpointError, "quorum-state: not JSON")
+
+
+@played
+async def test_a_damaged_bootstrap_checkpoint_of_an_older_kafka(world: World) -> None:
+    file_system = world.node("controller").file_system
+    format_controller(file_system)
+    data = read(file_system, CHECKPOINT)
+    file_system.remove(CHECKPOINT)
+    add(file_system, f"{DIRECTORY}/{BOOTSTRAP_CHECKPOINT}", data[:-1])
+    await is_refused(world, CONFIG, MetadataError, "bootstrap.checkpoint cannot be read")
+
+
+@played
+async def test_a_metadata_log_of_an_older_release(world: World) -> None:
+    file_system = world.node("controller").file_system
+    file_system.make_directory(DIRECTORY)
+    file_system.make_directory(f"{DIRECTORY}/{FORMER_METADATA_TOPIC}-0")
+    await is_refused(world, CONFIG, LogDirectoryError, "is the metadata log of an older release")
+
+
+@played
+async def test_first_levels_that_this_release_does_not_support(world: World) -> None:
+    file_system = world.node("controller").file_system
+    format_controller(file_system)
+    newer = FeatureLevelRecord(name=METADATA_VERSION, feature_level=KAFKA_4_4 + 1)
+    batches = checkpoint_batches(
+        [encode_record(newer, 0)], leader_epoch=0, wall_ms=0, last_timestamp_ms=0
+    )
+    write(file_system, CHECKPOINT, b"".join(batches))
+    await is_refused(world, CONFIG, MetadataError, "metadata.version")
+
+
+@played
+async def test_a_first_record_of_an_unknown_version(world: World) -> None:
+    file_system = world.node("controller").file_system
+    format_controller(file_system)
+    record = encode_record(FeatureLevelRecord(name=METADATA_VERSION, feature_level=KAFKA_4_4), 0)
+    newer = record[:2] + bytes([9]) + record[3:]
+    batches = checkpoint_batches([newer], leader_epoch=0, wall_ms=0, last_timestamp_ms=0)
+    write(file_system, CHECKPOINT, b"".join(batches))
+    await is_refused(world, CONFIG, MetadataError, "FeatureLevelRecord of version 9")
+
+
+@played
 async def test_one_of_several_controllers_without_a_cluster(world: World) -> None:
     world.node("controller").file_system.make_directory(DIRECTORY)
     voters = tuple(Voter(each, f"c{each}", 9093) for each in (CONFIG.node_id, 101))
     config = attrs.evolve(CONFIG, controller_quorum_voters=voters)
     await is_refused(world, config, ConfigError, "cluster.id is missing")
+
+
+@played
+async def test_voters_that_nothing_names(world: World) -> None:
+    """With bootstrap servers alone the log names the voters, and only formatting begins one."""
+    world.node("controller").file_system.make_directory(DIRECTORY)
+    config = attrs.evolve(CONFIG, controller_quorum_bootstrap_servers=(HostPort("c101", 9093),))
+    await is_refused(world, config, ConfigError, "/controller is not formatted: .* --standalone")
 
 
 @played
