@@ -10,6 +10,8 @@ and docs/configuration-keys.md show of it.
 import sys
 from collections.abc import Mapping
 from functools import cached_property
+from operator import attrgetter
+from os.path import normpath
 from typing import Any, Self
 
 import attrs
@@ -141,7 +143,8 @@ class BrokerConfig(SecurityKeys):
     )
     controller_quorum_bootstrap_servers: tuple[HostPort, ...] = values(
         "The addresses at which a node looks for the active controller. They are used only when"
-        " `controller.quorum.voters` is not set.",
+        " `controller.quorum.voters` is not set. A controller with this key alone starts only in a"
+        " directory that is formatted (`understudy storage format`): its log names the voters.",
         parse=HostPort.parse,
         expectation="host:port, separated by commas",
     )
@@ -1047,8 +1050,7 @@ class BrokerConfig(SecurityKeys):
     ignored_keys: tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        for name, attribute, spec in _CHECKED:
-            value = getattr(self, attribute)
+        for (name, spec), value in zip(BROKER_KEYS.items(), _values_of(self), strict=True):
             if value is not spec.default:  # a default is allowed
                 spec.check(name, value)
         _check_together(self)
@@ -1077,7 +1079,9 @@ class BrokerConfig(SecurityKeys):
                 known = {*owners, *OF_BROKERS, *IGNORED}
                 raise ConfigError(f"unknown key {name}{nearest(name, known)}")
         found: dict[str, Any] = {}
-        for name, spec in declared.items():
+        named = {owners[name] for name in properties if name in owners}
+        for name in filter(named.__contains__, declared):  # in the order of their declaration
+            spec = declared[name]
             others = {"log.dir": 1} if name == "log.dirs" else spec.synonyms
             for other, unit in ((name, 1), *others.items()):
                 if other in properties:
@@ -1189,8 +1193,16 @@ class BrokerConfig(SecurityKeys):
         )
 
     @property
+    def names_no_voters(self) -> bool:
+        """Whether only the metadata log can say who votes: the keys name bootstrap servers alone."""
+        return bool(self.controller_quorum_bootstrap_servers) and not self.controller_quorum_voters
+
+    @property
     def metadata_directory(self) -> str:
-        return self.metadata_log_dir or self.log_dirs[0]
+        """The directory of the metadata log; one of `log_dirs` is spelled as it is there."""
+        wanted = self.metadata_log_dir or self.log_dirs[0]
+        same = (each for each in self.log_dirs if normpath(each) == normpath(wanted))
+        return next(same, wanted)
 
     @property
     def _controller_names(self) -> frozenset[str]:
@@ -1198,7 +1210,7 @@ class BrokerConfig(SecurityKeys):
 
 
 BROKER_KEYS: Mapping[str, Spec] = keys.specs(BrokerConfig)
-_CHECKED = [(name, name.replace(".", "_"), spec) for name, spec in BROKER_KEYS.items()]
+_values_of = attrgetter(*(name.replace(".", "_") for name in BROKER_KEYS))
 
 
 def _is_without_effect(name: str) -> bool:
@@ -1234,6 +1246,7 @@ def _check_together(config: BrokerConfig) -> None:
     expect(bool(config.log_dirs), "log.dirs is empty: expected at least one directory")
     _check_quorum(config)
     check_listeners(config.listeners, advertised=config.advertised_listeners)
+    _check_roles(config)
     for each in config.listeners:
         if uses_sasl(protocol_of(each.name, config.listener_security_protocol_map)):
             check_sasl_listener(config.security_of(each.name))
@@ -1245,6 +1258,21 @@ def _check_together(config: BrokerConfig) -> None:
             f"inter.broker.listener.name={config.inter_broker_listener}: expected one of the "
             f"listeners ({', '.join(names) or 'none'})"
         )
+
+
+def _check_roles(config: BrokerConfig) -> None:
+    """Check that each role has listeners, and no other role's (KafkaConfig.validateValues)."""
+    of_controller, roles = config.controller_listeners, ",".join(config.process_roles)
+    named = f"controller.listener.names={','.join(config.controller_listener_names)}"
+    text = f"listeners={','.join(map(str, config.listeners))}"
+    if config.is_controller and not of_controller:
+        raise ConfigError(f"{text}: expected one of {named}, where process.roles={roles}")
+    if not config.is_broker and len(of_controller) < len(config.listeners):
+        raise ConfigError(f"{text}: expected only those of {named}, where process.roles={roles}")
+    if not config.is_controller and of_controller:
+        raise ConfigError(f"{text}: expected none of {named}, where process.roles={roles}")
+    if config.is_broker and not config.broker_listeners:
+        raise ConfigError(f"{text}: expected one for clients, beside those of {named}")
 
 
 def _check_quorum(config: BrokerConfig) -> None:
@@ -1265,12 +1293,6 @@ def _check_quorum(config: BrokerConfig) -> None:
         raise ConfigError(f"{text}: expected node {config.node_id}, which is a controller")
     if voters and not config.is_controller and config.node_id in ids:
         raise ConfigError(f"{text}: node {config.node_id} is no controller, and cannot vote")
-    if config.is_controller and config.is_broker and len(voters) > 1:
-        # Its broker fetches the metadata under the same id: the leader would take it for the voter.
-        raise ConfigError(
-            "process.roles=broker,controller: expected one role where"
-            " controller.quorum.voters names several controllers"
-        )
     if config.controller_quorum_auto_join_enable and not config.is_controller:
         raise ConfigError(
             "controller.quorum.auto.join.enable=true: expected false for a node that is no"

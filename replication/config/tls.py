@@ -90,7 +90,7 @@ class TlsKeys:
 def overridden(config: TlsKeys, kind: type[K], overrides: Mapping[str, str]) -> K:
     """Return the keys of `kind` from `config`, replaced by `overrides` for one listener."""
     declared = specs(kind)
-    found = {name.replace(".", "_"): getattr(config, name.replace(".", "_")) for name in declared}
+    found = {each.name: getattr(config, each.name) for each in attrs.fields(kind)}
     for name, value in overrides.items():
         if name in declared:
             found[name.replace(".", "_")] = declared[name].value_of(name, value)

@@ -183,8 +183,24 @@ def test_values_and_other_names(text: str, name: str, value: object) -> None:
         ("controller.quorum.voters=2@a:1,2@b:2", "voters=2@a:1,2@b:2: expected each node id once"),
         ("controller.quorum.voters=2@a:1,3@a:1", "expected each address once"),
         (
-            "process.roles=broker,controller\ncontroller.quorum.voters=1@a:1,2@b:2",
-            "process.roles=broker,controller: expected one role where controller.quorum.voters",
+            "process.roles=broker,controller\nlisteners=PLAINTEXT://:1",
+            "PLAINTEXT://:1: expected one of controller.listener.names=CONTROLLER, where process",
+        ),
+        (
+            "process.roles=broker,controller\nlisteners=CONTROLLER://:1",
+            "CONTROLLER://:1: expected one for clients, beside those of controller.listener.names",
+        ),
+        (
+            "process.roles=controller\nlisteners=PLAINTEXT://:1,CONTROLLER://:2",
+            "expected only those of controller.listener.names=CONTROLLER, where process.roles=con",
+        ),
+        (
+            "process.roles=broker\nlisteners=PLAINTEXT://:1,CONTROLLER://:2",
+            "expected none of controller.listener.names=CONTROLLER, where process.roles=broker",
+        ),
+        (
+            "process.roles=controller\nlisteners=CONTROLLER://:2\ncontroller.quorum.voters=2@a:1,3@b:2",
+            "voters=2@a:1,3@b:2: expected node 1, which is a controller",
         ),
         ("controller.quorum.voters=2@0.0.0.0:1", "expected hosts that others can reach"),
         ("controller.quorum.voters=1@a:1", "voters=1@a:1: node 1 is no controller, and cannot"),
