@@ -23,6 +23,7 @@ up to a fifth by chance: a thousand clients that lost one broker must not come b
     wait          first   2x      4x             never over `most`
 """
 
+import math
 import random
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
@@ -71,6 +72,8 @@ class _NodeState:
     failures: int = 0
     setup_failures: int = 0
     retry_at: float = 0.0
+    tried_at: float = -math.inf
+    """When the last connection was begun."""
     connection: BrokerConnection | None = None
     versions: Versions | None = None
     last_error: Exception | None = None
@@ -208,12 +211,21 @@ class NetworkClient:
         return 0 if state is None or state.connection is None else state.connection.load
 
     def least_loaded(self, nodes: Iterable[Node]) -> Node | None:
-        """Return the node with the fewest requests, a ready one first; None if all are in back-off."""
+        """Return the node with the fewest requests; None if all are in back-off.
+
+        A ready node comes first, and then the one that was tried longest ago: a broker that takes
+        connections and answers nothing costs `request.timeout.ms` once, and not again and again
+        (NetworkClient.leastLoadedNode).
+        """
         able = [node for node in nodes if not self.is_backing_off(node.id)]
         if not able:
             return None
         self.chance.shuffle(able)
-        return min(able, key=lambda node: (not self.is_ready(node.id), self.in_flight(node.id)))
+        return min(able, key=self._rank)
+
+    def _rank(self, node: Node) -> tuple[bool, int, float]:
+        ready = self.is_ready(node.id)
+        return not ready, self.in_flight(node.id), 0 if ready else self._state(node.id).tried_at
 
     # -- ending
 
@@ -240,6 +252,7 @@ class NetworkClient:
     def _connection(self, node: Node, state: _NodeState) -> BrokerConnection:
         if state.connection is None or state.connection.lost is not None:
             state.connection = self._make_connection(node, state)
+            state.tried_at = self.clock.now()
             self.nursery.start_soon(self._own, state, state.connection)
         return state.connection
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from replication.client.consumer import Consumer
 from replication.client.producer import Producer
+from replication.faults.node_faults import Faults
 from scenarios.world.client import StoryClient
 from scenarios.world.cluster import SimulatedCluster, open_simulated_cluster
 from scenarios.world.world import World
@@ -33,6 +34,10 @@ class Scene:
     @property
     def bootstrap_servers(self) -> list[str]:
         return [f"{name}:9092" for name in self.cluster.broker_names]
+
+    @property
+    def faults(self) -> Faults:
+        return self.cluster.nodes.faults
 
     async def produce(self, *values: str, partition: int = 0, **config: Any) -> None:
         """Each in a batch of its own."""

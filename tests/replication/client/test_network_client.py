@@ -148,6 +148,26 @@ async def test_the_least_loaded_node_is_ready_and_has_the_fewest_requests(
         await pending.wait()
 
 
+async def test_a_node_that_answered_nothing_is_not_tried_before_another(
+    autojump_clock: MockClock,
+) -> None:
+    """The shuffle alone chose the same frozen broker again, each time for 30 s."""
+    async with open_peers("b1", "b2") as peers:
+        await peers["b2"].start()
+        network = peers.network_client()
+        other = Node(2, "b2", PORT)
+        with pytest.raises(PeerUnavailableError):
+            await ask_host(network, "g")
+        await CLOCK.sleep(2)
+        assert not network.is_backing_off(1)
+        assert {network.least_loaded([B1, other]) for _ in range(20)} == {other}
+        with pytest.raises(UnsupportedVersionError):  # by the other, which serves no such request
+            await network.call(other, ask(find("g"), max_version=3))
+        network.disconnect(2, "for the test")
+        await CLOCK.sleep(2)
+        assert {network.least_loaded([B1, other]) for _ in range(20)} == {B1}
+
+
 async def test_an_idle_connection_is_closed(autojump_clock: MockClock) -> None:
     async with echoing(connections_max_idle_ms=10_000) as (_, network):
         await ask_host(network, "g")
