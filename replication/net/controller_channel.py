@@ -17,25 +17,35 @@ to the next one.
 
 Rule 3: the fetch of the metadata log decides whether a known leader is still there. A channel does
 not: its call may have failed because its client would not wait, or because a decision takes long. It
-does where the controller itself says NOT_CONTROLLER.
+does where the controller itself says NOT_CONTROLLER. The broker of a node with both roles fetches
+nothing: its controller knows who leads (`find_leader`).
 
 Rule 4: where the leader is another, the connections to the old one are closed at once. A call that a
 frozen controller never answers fails then, and its caller repeats it at the new one.
 """
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, Protocol
 
 import attrs
 import trio
 
 from replication.config.listeners import HostPort
 from replication.errors import ErrorCode, PeerUnavailableError, ProtocolError
+from replication.net.exchange import Versions, ask_versions
 from replication.net.rpc import RpcClient
 from replication.net.seams import Seams
-from replication.wire.apis import api_of
+from replication.wire.apis import ApiKey, api_of
+from replication.wire.describe_quorum import DescribeQuorumResponse
 from replication.wire.refusals import error_of_whole
 from storage.types import NO_LEADER_EPOCH, LeaderEpoch
+
+SENT_VERSIONS: Final = {ApiKey.BROKER_HEARTBEAT: 1}
+"""The versions of requests whose newest version has nothing that is used here.
+
+The heartbeat's has cordoned log directories (KIP-1066); controllers of Kafka 4.1 do not know it.
+"""
 
 
 class ControllerCalls(Protocol):
@@ -47,7 +57,9 @@ class ControllerCalls(Protocol):
 
 @attrs.define(eq=False)
 class PeerChannel:
-    """A channel to the node at `host:port`: one connection, made again whenever it is lost."""
+    """A channel to the node at `host:port`: one connection, made again whenever it is lost, until
+    the channel is closed.
+    """
 
     host: str
     port: int
@@ -55,19 +67,25 @@ class PeerChannel:
     seams: Seams
     longest_connect_ms: int | None = None
     """The time limit for a connection, where it is less than that of the call."""
+    asks_versions: bool = False
+    """Whether the node is of another release, and says by ApiVersions what it serves."""
+    _versions: Versions = attrs.field(factory=dict, init=False)
     _client: RpcClient | None = attrs.field(default=None, init=False)
+    _is_closed: bool = attrs.field(default=False, init=False)
     _connecting: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     async def call(self, request: Any, *, timeout_ms: int) -> Any:
-        """Return the response, in the newest version: both sides are of one release.
+        """Return the response, in the newest version that the node serves and that has something new.
 
         PeerUnavailableError if none comes in time.
         """
         client = self._client
-        if client is None or client.closed:
-            client = await self._connected(timeout_ms)
-        version = api_of(type(request)).max_version
         try:
+            if client is None or client.closed:
+                client = await self._connected(timeout_ms)
+            api = api_of(type(request))
+            _, newest = self._versions.get(api.key, (api.min_version, api.max_version))
+            version = min(newest, SENT_VERSIONS.get(api.key, api.max_version))
             return await client.call(request, version=version, timeout_ms=timeout_ms)
         except ProtocolError as error:
             raise PeerUnavailableError(f"{self.host}:{self.port} is no node: {error}") from error
@@ -77,7 +95,7 @@ class PeerChannel:
             timeout_ms = min(timeout_ms, self.longest_connect_ms)
         async with self._connecting:
             if self._client is None or self._client.closed:
-                self._client = await RpcClient.connect(
+                client = await RpcClient.connect(
                     self.seams.transport,
                     self.host,
                     self.port,
@@ -85,16 +103,29 @@ class PeerChannel:
                     clock=self.seams.clock,
                     timeout_ms=timeout_ms,
                 )
+                if self._is_closed:
+                    client.close()
+                    raise PeerUnavailableError(f"nobody asks {self.host}:{self.port} any more")
+                self._client = client
+                if self.asks_versions:
+                    ask = partial(_ask, client, timeout_ms)
+                    self._versions, _ = await ask_versions(f"{self.host}:{self.port}", ask)
             return self._client
 
     def close(self) -> None:
+        """Close the connection, also one that is being made."""
+        self._is_closed = True
         if self._client is not None:
             self._client.close()
-            self._client = None
+
+
+async def _ask(client: RpcClient, timeout_ms: int, request: object, version: int) -> object:
+    response: object = await client.call(request, version=version, timeout_ms=timeout_ms)
+    return response
 
 
 ELSEWHERE = {ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER}
-"""The errors of a controller that is not the active one; the second is of changes of the voters."""
+"""The errors of a controller that is not the active one; the second is of requests to the quorum."""
 
 
 @attrs.define(eq=False)
@@ -105,6 +136,8 @@ class Controllers:
     """The addresses at which the active controller is looked for."""
     longest_connect_ms: int
     """The time limit for a connection to one of them (`controller.quorum.request.timeout.ms`)."""
+    find_leader: Callable[[], HostPort | None] = lambda: None
+    """The leader as the controller of this node knows it, in a node with both roles."""
     leader: HostPort | None = attrs.field(default=None, init=False)
     """The address of the leader of the metadata log, if it is known."""
     _leader_epoch: LeaderEpoch = attrs.field(default=NO_LEADER_EPOCH, init=False)
@@ -137,9 +170,13 @@ class Controllers:
     def not_at(self, address: HostPort) -> None:
         """Note that no active controller answers at `address`; the next address is tried then."""
         if address == self.address:
-            self.leader = None
             self._turn += 1
-            self._leave_others()
+            self.look_again()
+
+    def look_again(self) -> None:
+        """Call the leader that this node's own controller knows; without one, any address in turn."""
+        self.leader = self.find_leader()
+        self._leave_others()
 
     def close(self) -> None:
         for channel in self._channels:
@@ -176,7 +213,7 @@ class ControllerChannel:
             if self.controllers.leader is None:
                 self.controllers.not_at(address)
             raise
-        if error_of_whole(response) in ELSEWHERE:
+        if _error(response) in ELSEWHERE:
             self.controllers.not_at(address)
             raise PeerUnavailableError(f"the controller at {address} is not active")
         return response
@@ -194,3 +231,12 @@ class ControllerChannel:
         if self._peer is not None:
             self._peer.close()
             self._peer = None
+
+
+def _error(response: Any) -> int:
+    """Return the error of the whole request. Apache Kafka's controller gives that of DescribeQuorum
+    to its one partition, which is the whole request.
+    """
+    if isinstance(response, DescribeQuorumResponse) and not response.error_code:
+        return next((error_of_whole(topic) for topic in response.topics), ErrorCode.NONE)
+    return error_of_whole(response)
