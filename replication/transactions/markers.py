@@ -32,7 +32,7 @@ from replication.net.seams import Seams
 from replication.replica_manager import ReplicaManager
 from replication.steps import Steps
 from replication.transactions.rules.transaction import Transaction
-from replication.wire.api_versions import EPOCH_BUMPING_VERSION
+from replication.wire.api_versions import EPOCH_BUMPING_VERSION, KAFKA_4_4, METADATA_VERSION
 from replication.wire.produce import ACKS_ALL
 from replication.wire.write_txn_markers import (
     WritableTxnMarker,
@@ -123,25 +123,34 @@ class MarkerWriter:
 
 @attrs.define(eq=False, kw_only=True)
 class PeerChannels:
-    """Connections to the other brokers of the cluster, one for each address."""
+    """Connections to the other brokers of the cluster, one for each address.
+
+    A broker of an older release, such as Apache Kafka's 4.1, is asked which versions it serves.
+    """
 
     client_id: str
     listener: str
     """The listener that brokers use for each other."""
     seams: Seams
     metadata: MetadataCache
-    _channels: dict[tuple[str, int], PeerChannel] = attrs.field(factory=dict, init=False)
+    _channels: dict[tuple[str, int, bool], PeerChannel] = attrs.field(factory=dict, init=False)
 
     def to(self, broker_id: int) -> PeerChannel:
         """Return the channel to a broker; raise PeerUnavailableError where its address is unknown."""
         registration = self.metadata.image.broker(broker_id)
         endpoint = None if registration is None else registration.endpoint(self.listener)
-        if endpoint is None:
+        if registration is None or endpoint is None:
             raise PeerUnavailableError(f"broker {broker_id} cannot be reached")
-        address = (endpoint.host, endpoint.port)
-        if address not in self._channels:
-            self._channels[address] = PeerChannel(*address, self.client_id, self.seams)
-        return self._channels[address]
+        is_older = not any(
+            each.name == METADATA_VERSION and each.max_supported_version >= KAFKA_4_4
+            for each in registration.features
+        )
+        found = (endpoint.host, endpoint.port, is_older)
+        if found not in self._channels:
+            self._channels[found] = PeerChannel(
+                endpoint.host, endpoint.port, self.client_id, self.seams, asks_versions=is_older
+            )
+        return self._channels[found]
 
     def close(self) -> None:
         for channel in self._channels.values():
