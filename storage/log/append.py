@@ -1,4 +1,4 @@
-"""What an append must be before anything is written: as a follower, and as a leader.
+"""The checks of an append before anything is written: as a follower, and as a leader.
 
     a follower takes what its leader took        a leader decides what may be taken
     ───────────────────────────────────────      ──────────────────────────────────
@@ -49,6 +49,7 @@ from storage.batch.compression import Codec, compress
 from storage.batch.record_batch import (
     CRC_COVERS_FROM,
     HEADER_SIZE,
+    LENGTH_AT,
     MAGIC,
     MAGIC_AT,
     NO_TIMESTAMP,
@@ -99,7 +100,7 @@ def most_decompressed(size: int) -> int:
 
 
 class LogAppendInfo(NamedTuple):
-    """What an append did. `duplicate`: nothing; these are the offsets of the first time."""
+    """The result of an append. A `duplicate` wrote nothing: its offsets are those of the first time."""
 
     first_offset: Offset | None = None
     last_offset: Offset = NO_OFFSET
@@ -145,9 +146,11 @@ def analyze(records: memoryview, leader_epoch: LeaderEpoch | None = None) -> lis
         magic = sound_magic(records[following:])  # None where a batch of ours is broken
         if magic is None:
             raise
+        offset = int.from_bytes(records[following : following + LENGTH_AT], "big")
         # Asking for it again changes nothing, unlike what a wire has damaged.
         raise UnsupportedFormatError(
-            f"the leader has a batch of magic {magic}: only magic {MAGIC} is replicated"
+            f"the leader has a batch of magic {magic} at offset {offset}:"
+            f" only magic {MAGIC} is replicated"
         ) from error
     return batches
 

@@ -57,7 +57,7 @@ _INDEXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 @attrs.frozen
 class FetchDataInfo:
-    """What a read found. `first_entry_incomplete`: the limit cuts the first batch."""
+    """The result of a read. `first_entry_incomplete`: the limit cuts the first batch."""
 
     offset_metadata: LogOffsetMetadata
     records: FileRegion | None = None
@@ -66,7 +66,7 @@ class FetchDataInfo:
 
 @attrs.frozen(kw_only=True)
 class LogHooks:
-    """What a log calls back its owner with. The defaults are for a log on its own."""
+    """The calls of a log to its owner. The defaults are for a log on its own."""
 
     # A write or a sync has failed: the directory is offline.
     failed: Callable[[OSError], None] = lambda _error: None

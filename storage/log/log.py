@@ -89,7 +89,7 @@ from storage.types import (
 
 
 class PreparedAppend(NamedTuple):
-    """What a leader may append, checked and in the codec of its topic."""
+    """Records that a leader may append, checked and in the codec of their topic."""
 
     records: memoryview
     batches: list[PlacedBatch]
@@ -277,7 +277,7 @@ class Log:
 
     @property
     def failure(self) -> OSError | None:
-        """What has failed on its disk; the log takes nothing more after that."""
+        """The first error of its disk; the log takes nothing more after that."""
         return self.local.failure
 
     @property

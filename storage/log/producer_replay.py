@@ -1,4 +1,4 @@
-"""What batches say of producers, for the state and the indexes that remember it.
+"""Producers in batches that are read again, for the state and the indexes that remember them.
 
     batch ──> ProducerStateManager     who wrote last, and what is open
          └──> TransactionIndex         what was aborted, in the segment that holds the marker

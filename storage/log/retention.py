@@ -51,7 +51,7 @@ class DeletedSegments:
 
 
 class RetainedSegment(Protocol):
-    """What retention asks of a segment."""
+    """The part of a segment that retention looks at."""
 
     @property
     def base_offset(self) -> Offset: ...

@@ -87,6 +87,9 @@ class LogManager:
     open_segments: OpenSegments = attrs.field(kw_only=True, factory=OpenSegments)
     # Read every batch again, whatever the last shutdown was.
     believe_nothing: bool = attrs.field(kw_only=True, default=False)
+    # The logs in these directories that somebody else in this process keeps, and where they lie: such
+    # a directory is locked already.
+    kept_elsewhere: Mapping[TopicPartition, str] = attrs.field(kw_only=True, factory=dict)
     directories: list[LogDirectory] = attrs.field(init=False, factory=list)
     cleaner: CleanerManager = attrs.field(init=False)
     _hooks: dict[str, LogHooks] = attrs.field(init=False, factory=dict)
@@ -141,8 +144,9 @@ class LogManager:
         for path in self.log_dirs:
             directory = LogDirectory(file_system=self.file_system, path=path)
             self.directories.append(directory)
-            with self._failing(directory):
-                directory.lock()
+            if path not in self.kept_elsewhere.values():
+                with self._failing(directory):
+                    directory.lock()
 
     def _enter(self, directory: LogDirectory) -> None:
         new_id = self.new_directory_id() if self.new_directory_id else None
@@ -176,7 +180,9 @@ class LogManager:
         with self._failing(directory):
             directory.read_checkpoints()
             partitions = directory.partitions()
-            directory.miss(partitions)
+            directory.miss({*partitions, *self.kept_elsewhere})
+            for kept in self.kept_elsewhere:
+                partitions.pop(kept, None)
         for topic_partition, path in partitions.items():
             if topic_partition in found:
                 other = found[topic_partition]

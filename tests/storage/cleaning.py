@@ -101,7 +101,7 @@ def records(log: Log, *, control: bool = False) -> list[Record]:
 
 
 def pairs(log: Log) -> dict[Offset, Pair]:
-    """What can be read, by offset."""
+    """Return the keys and values that can be read, by offset."""
     return {each.offset: (each.key, each.value) for each in records(log)}
 
 

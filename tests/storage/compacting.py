@@ -94,6 +94,6 @@ def is_aborted(log: NaiveLog, producer_id: int, offset: Offset) -> bool:
 
 
 def last_of_each_key(log: NaiveLog, end: Offset) -> dict[Offset, bytes | None]:
-    """What compaction up to `end` should leave."""
+    """Return what compaction up to `end` should leave."""
     last = {key: offset for offset, key in keys(log) if offset < end}
     return {offset: key for key, offset in last.items()}

@@ -1,6 +1,7 @@
 """Crashes while a cleaned log is put together: the old segments or the new ones, never a mixture."""
 
 import contextlib
+import copy
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -137,21 +138,21 @@ def test_a_crash_while_loading_finishes_a_swap_changes_nothing(power: bool, seed
     looked_at, changes, died = 0, -1, True
     while died:
         changes += 1
+        log, _, died = crashed_after(seed, changes, power=power)
+        disk = log.local.file_system
+        assert isinstance(disk, FaultyFileSystem)
+        if not any(each.endswith(".swap") for each in disk.reopen().list_directory(log.directory)):
+            continue
         for again in range(12):
-            log, _, died = crashed_after(seed, changes, power=power)
-            disk = log.local.file_system
-            assert isinstance(disk, FaultyFileSystem)
-            names = disk.reopen().list_directory(log.directory)
-            if not any(each.endswith(".swap") for each in names):
-                break
-            disk = disk.reopen()
-            disk.die_after(again)
+            loading = copy.deepcopy(disk).reopen()
+            loading.die_after(again)
             with contextlib.suppress(StorageError, OSError):
-                open_again(disk)
+                open_again(loading)
             if power:
-                disk.crash()
-            found = pairs(open_again(disk.reopen()))
-            for low, high in spans(open_again(disk.reopen())):
+                loading.crash()
+            loaded = open_again(loading.reopen())
+            found = pairs(loaded)
+            for low, high in spans(loaded):
                 part = within(found, low, high)
                 assert part in (within(old, low, high), within(new, low, high))
             looked_at += 1

@@ -194,7 +194,7 @@ def look_at(log: Log, twin: Twin) -> None:
 
 
 def is_told_of(log: Log, batch: TwinBatch) -> bool:
-    """Whether a reader of what is committed skips `batch`."""
+    """Return whether a reader of what is committed skips `batch`."""
     return any(
         entry.producer_id == batch.producer
         and entry.first_offset <= batch.records[0][0] < entry.last_offset

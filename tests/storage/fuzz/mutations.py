@@ -103,7 +103,7 @@ def blocks(data: bytearray, kind: str) -> list[tuple[int, int]]:
 
 
 def fields(data: bytearray, kind: str) -> list[tuple[int, int]]:
-    """Where each number stands, and how wide it is."""
+    """Return where each number stands, and how wide it is."""
     widths = _BATCH_HEADER if kind == ".log" else ENTRIES[kind][1]
     found = []
     for start, _ in blocks(data, kind):

@@ -83,7 +83,7 @@ def read_all(log: Log) -> Iterator[bytes]:
 
 
 def believed(segments: dict[int, bytes]) -> list[bytes]:
-    """What recovery keeps: segments that join, up to the first that had to be cut."""
+    """Return what recovery keeps: segments that join, up to the first that had to be cut."""
     found: list[bytes] = []
     following, epoch = min(segments), -1
     for base, data in segments.items():

@@ -120,7 +120,7 @@ def records(case: Mutated) -> None:
 
 
 def _or_none(read: Callable[[bytes], Any], data: bytes, instead_of_none: Any = None) -> Any:
-    """What `read` finds; None where it refuses."""
+    """Return what `read` finds; None where it refuses."""
     try:
         found = read(data)
     except (CorruptRecordError, InvalidRecordError, Refused):
@@ -338,7 +338,7 @@ def producer_snapshot(case: Mutated) -> None:
 
 
 def _text_file(case: Mutated, read: Callable[[FaultyFileSystem, str], Any]) -> Any:
-    """What `read` finds; None where it refuses, which it does by name."""
+    """Return what `read` finds; None where it refuses, which it does by name."""
     disk, path = on_disk(case)
     try:
         return read(disk, path)

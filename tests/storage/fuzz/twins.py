@@ -60,7 +60,7 @@ def crc_matches(batch: bytes) -> bool:
 
 
 def sound_part(data: bytes, base: int, epoch: int = -1) -> list[bytes]:
-    """What recovery believes of a segment: up to the first batch that is not sound, or goes back."""
+    """Return what recovery believes: all up to the first batch that is not sound, or goes back."""
     found: list[bytes] = []
     following = base
     for _, batch in batches_in(data)[0]:

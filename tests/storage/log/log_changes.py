@@ -66,7 +66,7 @@ class LogChanges(RuleBasedStateMachine):
     def make_next_of(
         self, producer: int, count: int, *, at: Offset = 0, epoch: int = -1, ahead: int = 0
     ) -> memoryview:
-        """What `producer` sends next; a new epoch of its own where the log may have forgotten it."""
+        """Return what `producer` sends next, in a new epoch where the log may have forgotten it."""
         self.serial += 1
         known = self.naive.producers().get(producer)
         if known is None or known.last_data_offset < self.log.log_start_offset:

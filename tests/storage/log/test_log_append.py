@@ -422,18 +422,20 @@ def test_a_follower_takes_batches_without_an_epoch_and_nothing_of_later_ones_alo
     assert (log.log_end_offset, info.valid_bytes) == (1, 0)
 
 
-def of_magic(magic: int) -> memoryview:
+def of_magic(magic: int, *, at: int = 0) -> memoryview:
     """A message of an older format, with the CRC-32 of its time."""
     body = bytes([magic, 0]) + bytes(8 if magic else 0) + b"\xff\xff\xff\xff\0\0\0\1v"
     sound = zlib.crc32(body).to_bytes(4, "big") + body
-    return memoryview(bytearray(bytes(8) + len(sound).to_bytes(4, "big") + sound))
+    return memoryview(bytearray(at.to_bytes(8, "big") + len(sound).to_bytes(4, "big") + sound))
 
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_a_follower_of_a_log_in_an_older_format_says_so(magic: int) -> None:
     log = open_log(new_disk())
-    for sent in (of_magic(magic), joined(batch(at=0), of_magic(magic))):
-        with pytest.raises(UnsupportedFormatError, match=f"magic {magic}: only magic 2"):
+    for sent in (of_magic(magic, at=5), joined(batch(at=0), of_magic(magic, at=5))):
+        with pytest.raises(
+            UnsupportedFormatError, match=f"magic {magic} at offset 5: only magic 2"
+        ):
             log.append_as_follower(sent)
     damaged = of_magic(magic)
     damaged[-1] ^= 1

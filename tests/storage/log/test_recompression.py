@@ -36,7 +36,7 @@ def log_of(compression_type: str, **changes: object) -> Log:
 
 
 def append(log: Log, sent: bytes | memoryview, *, from_client: bool = True) -> bytes:
-    """What is in the log of it."""
+    """Append it, and return what is in the log of it."""
     start = log.size
     log.append_as_leader(
         memoryview(bytearray(sent)), leader_epoch=4, wall_ms=WALL_MS, from_client=from_client

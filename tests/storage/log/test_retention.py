@@ -47,7 +47,7 @@ class Part:
 def twin(
     parts: list[Part], config: LogConfig, *, start: int, high_watermark: int, wall_ms: int
 ) -> tuple[int, int, bool]:
-    """How many go, where the log then starts, and whether it begins anew: a cause at a time."""
+    """Return how many parts go, where the log then starts, and whether it begins anew."""
     left = list(parts)
     begun_anew = False
 

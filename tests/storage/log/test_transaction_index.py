@@ -393,7 +393,7 @@ def test_read_committed_sees_what_is_stable_and_replicated() -> None:
 
 
 def led_end(log: Log, *, producer_epoch: int = 0, coordinator_epoch: int = 0) -> None:
-    """What a transaction's coordinator has its leader write."""
+    """Append what a transaction's coordinator has its leader write."""
     ended = EndTransactionMarker(ControlRecordType.COMMIT, coordinator_epoch)
     encoded = encode_control_batch(
         ended, timestamp=WALL_MS, producer_id=1, producer_epoch=producer_epoch
@@ -497,7 +497,7 @@ def test_snapshots_below_the_log_start_go_and_their_producers_stay() -> None:
 
 
 def naive(log: Log) -> list[AbortedTransaction]:
-    """What the batches of the log say, read from the first to the last."""
+    """Return the aborted transactions, from the batches of the log alone."""
     open_since: dict[int, int] = {}
     found = []
     held = contents(log)

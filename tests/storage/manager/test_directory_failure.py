@@ -228,7 +228,7 @@ class InterruptedFileSystem(FaultyFileSystem):
 
 
 def three_jobs() -> tuple[InterruptedFileSystem, LogManager, list[LoadJob]]:
-    """What loads t-0, t-1 and t-2 of one directory; t-1 cannot be read."""
+    """Return the jobs that load t-0, t-1 and t-2 of one directory; t-1 cannot be read."""
     system = new_disk()
     logs = manager(system, "/d")
     for partition in range(3):

@@ -86,7 +86,7 @@ IRREGULAR = [link, dangling_link, pipe, unix_socket]
 
 
 def contents(path: Path) -> dict[str, bytes | None]:
-    """What is in each file below `path`; None for what is no file."""
+    """Return what is in each file below `path`; None for what is no file."""
     return {
         str(each.relative_to(path)): each.read_bytes()
         if each.is_file() and not each.is_symlink()

@@ -370,7 +370,7 @@ def produce(log: Log, count: int, first_sequence: int = 0) -> None:
 
 
 def give_a_producer(system: FaultyFileSystem, base: int) -> None:
-    """What a scan of the log would find, and nothing else."""
+    """Give a batch a producer, which only a scan of the log would find."""
     system.disk.corrupt(path(base), 43, struct.pack(">qhi", 77, 0, 0))
 
 
