@@ -14,14 +14,17 @@ Rule 3: a topic that was adopted under another id is deleted, because it is not 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import attrs
 
 from replication.broker.nodes import CONTROLLER_ID
 from replication.errors import UnderstudyError
+from replication.metadata.formatter import new_directory_id
 from replication.metadata.log import MetadataLog
 from replication.metadata.rules.image import UNASSIGNED, MetadataImage, TopicImage
 from replication.metadata.rules.snapshot import config_records
+from replication.metadata.snapshots import Snapshot
 from replication.net.seams import Seams
 from replication.wire.control_records import LeaderChangeMessage
 from replication.wire.describe_configs import ConfigResourceType
@@ -33,7 +36,7 @@ from replication.wire.metadata_records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from storage.checkpoint import MetaProperties
+from storage.checkpoint import MetaProperties, read_meta_properties, write_meta_properties
 from storage.types import LeaderEpoch, TopicId
 
 
@@ -62,11 +65,11 @@ async def adopt(
 ) -> None:
     """Write `topics` into the log of a controller, in `directory`. The controller must not run."""
 
-    def check_owner(owner: MetaProperties | None) -> None:
+    def admit(owner: MetaProperties | None, _: Snapshot | None) -> None:
         if owner is not None and owner.cluster_id not in (None, cluster_id):
             raise AdoptionError(f"{directory} belongs to cluster {owner.cluster_id}")
 
-    log = await MetadataLog.open(seams, directory, node_id=CONTROLLER_ID, check_owner=check_owner)
+    log = await MetadataLog.open(seams, directory, node_id=CONTROLLER_ID, admit=admit)
     try:
         log.commit_everything()
         image = log.image
@@ -75,10 +78,7 @@ async def adopt(
             news.append(ProducerIdsRecord(broker_id=broker_id, next_producer_id=next_producer_id))
         if not news:
             return
-        directory_id = None if log.owner is None else log.owner.directory_id
-        await log.sign_directory(
-            MetaProperties(cluster_id=cluster_id, node_id=CONTROLLER_ID, directory_id=directory_id)
-        )
+        await seams.offload(partial(_sign, seams, directory, cluster_id))
         leads = LeaderChangeMessage(version=0, leader_id=CONTROLLER_ID)
         log.lead(image.leader_epoch + 1, [leads])
         log.commit_everything()
@@ -86,6 +86,19 @@ async def adopt(
         await log.flush()
     finally:
         log.close()
+
+
+def _sign(seams: Seams, directory: str, cluster_id: str) -> None:
+    """Make a directory the controller's, with an id of its own."""
+    owner = read_meta_properties(seams.file_system, directory)
+    known = None if owner is None else owner.directory_id
+    signed = MetaProperties(
+        cluster_id=cluster_id,
+        node_id=CONTROLLER_ID,
+        directory_id=known or new_directory_id(seams.chance.randbytes),
+    )
+    if signed != owner:
+        write_meta_properties(seams.file_system, directory, signed)
 
 
 def _news(
@@ -100,7 +113,7 @@ def _news(
             known = TopicImage(topic.name, topic.topic_id)
             yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
         yield from _partitions(known, broker_id, topic)
-        keys = topic.configs.keys() | known.configs.keys()
+        keys = sorted(topic.configs.keys() | known.configs.keys())
         changed = {
             key: topic.configs.get(key)
             for key in keys

@@ -14,12 +14,18 @@ clean-shutdown marker last. A broker that is cancelled writes nothing; its next 
 
     metadata log ─> MetadataFollower ─> ReplicaManager ─> Broker.metadata ─> handlers
 
+Rule 4: the broker of a node with both roles keeps no copy of the metadata log: it reads what the
+replica of its controller has committed, and that knows who leads (Kafka: SharedServer).
+
 Clients see an image after the replicas have acted on it, so that a leader that this broker names to
 clients leads already, if it is this broker.
+
+The file is long because a start and an end are one order of many steps, each of which may fail.
 """
 
 from collections.abc import Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -30,6 +36,7 @@ from replication.broker.certificates import NO_CERTIFICATES, read_certificates
 from replication.broker.lifecycle import BrokerLifecycle
 from replication.broker.wiring import Wiring
 from replication.config import BrokerConfig
+from replication.config.listeners import HostPort
 from replication.errors import ConfigError, OnBug, UnderstudyError
 from replication.events import (
     BrokerStarted,
@@ -68,6 +75,10 @@ from storage.errors import KafkaStorageError, StorageError
 from storage.manager.log_manager import LogManager
 from storage.types import TopicPartition
 
+if TYPE_CHECKING:  # the process of a broker alone imports no controller
+    from replication.controller.controller import Controller
+    from replication.raft.node import RaftNode
+
 CONTROLLED_SHUTDOWN_SECONDS = 300.0  # BrokerServer.shutdown's patience
 METADATA_LOG_CONFIG = LogConfig(segment_bytes=16 << 20)
 
@@ -81,6 +92,8 @@ class Broker:
     on_bug: OnBug
     sink: EventSink = ignore
     faults: Faults | None = None
+    controller: "Controller | None" = None
+    """The controller of a node with both roles, which runs already."""
     metrics: MetricsRegistry = attrs.field(init=False)
     request_metrics: RequestMetrics = attrs.field(init=False)
     metadata: MetadataCache = attrs.field(init=False)
@@ -111,7 +124,9 @@ class Broker:
         self.request_metrics = RequestMetrics(self.metrics)
         self.metadata = MetadataCache(self.seams.clock)
         self._controllers = Controllers(
-            self.config.controller_addresses, self.config.controller_quorum_request_timeout_ms
+            self.config.controller_addresses,
+            self.config.controller_quorum_request_timeout_ms,
+            find_leader=self._leader_here,
         )
         self._toward_controller = introduced(self.seams, self.config.controller_introduction)
         self._wiring = Wiring(
@@ -208,13 +223,19 @@ class Broker:
     def _lose_directory(self, directory: str, error: OSError) -> None:
         self.sink(LogDirectoryFailed(directory=directory, cause=str(error)))
         # Without its metadata, or without any disk, a broker is of no use (KIP-858).
-        metadata_log = self.logs.get(METADATA_PARTITION)
-        holds_metadata = metadata_log is not None and metadata_log.failed
-        if holds_metadata or all(each.failure is not None for each in self.logs.directories):
+        if self._holds_metadata(directory) or all(
+            each.failure is not None for each in self.logs.directories
+        ):
             self._fail(KafkaStorageError(f"{directory} is offline: {error}"))
             return
         if self._registered:
             self._report_lost_directories()
+
+    def _holds_metadata(self, directory: str) -> bool:
+        if self.controller is not None:
+            return directory == self.config.metadata_directory
+        metadata_log = self.logs.get(METADATA_PARTITION)
+        return metadata_log is not None and metadata_log.failed
 
     def _report_lost_directories(self) -> None:
         """Take the replicas in lost directories offline, and report the directories to the controller."""
@@ -319,6 +340,9 @@ class Broker:
 
     async def _follow_metadata(self, nursery: trio.Nursery, logs: LogManager) -> MetadataCache:
         """Load the local copy of the metadata log, and begin to fetch the rest."""
+        if self.controller is not None:
+            nursery.start_soon(self._follow_leader, self.controller.node)
+            return self.controller.node.cache
         log_config = attrs.evolve(
             METADATA_LOG_CONFIG, segment_index_bytes=self.config.log_index_size_max_bytes
         )
@@ -345,6 +369,18 @@ class Broker:
         )
         nursery.start_soon(fetcher.run)
         return followed
+
+    async def _follow_leader(self, node: "RaftNode") -> None:
+        """Call the active controller, as the quorum elects one after the other."""
+        while True:
+            self._controllers.look_again()
+            await node.wait_for_change_of_role()
+
+    def _leader_here(self) -> HostPort | None:
+        if self.controller is None:
+            return None
+        leader = self.controller.node.leader_address
+        return None if leader is None else HostPort(leader.host, leader.port)
 
     async def _publish(
         self, followed: MetadataCache, listeners: list[Listener], quotas: ConnectionQuotas
@@ -437,7 +473,7 @@ class Broker:
             incarnation_id=self.seams.chance.randbytes(16),
             endpoints=self.endpoints,
             rack=self.config.broker_rack,
-            log_dirs=[each for each in online if each] if len(logs.directories) > 1 else (),
+            log_dirs=[each for each in online if each],
             channel=self._channel("heartbeat"),
             clock=self.seams.clock,
             heartbeat_interval_ms=self.config.broker_heartbeat_interval_ms,

@@ -29,6 +29,7 @@ import attrs
 import trio
 
 from replication.errors import ErrorCode, PeerUnavailableError, UnderstudyError
+from replication.metadata.rules.levels import named_features
 from replication.net.controller_channel import ControllerCalls
 from replication.net.seams import NodeClock
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -84,7 +85,7 @@ class BrokerLifecycle:
     directory_failure_timeout_ms: int
     on_unreported_directory: Callable[[UnreportedDirectoryError], None]
     log_dirs: Sequence[bytes] = ()
-    """The ids of the log directories that were online at the start; empty for a broker with one (KIP-858)."""
+    """The ids of the log directories that were online at the start (KIP-858)."""
     offline_log_dirs: dict[bytes, float] = attrs.field(factory=dict, init=False)
     """The log directories that have failed since, and when; every heartbeat names them."""
     _acknowledged: set[bytes] = attrs.field(factory=set, init=False)
@@ -92,6 +93,8 @@ class BrokerLifecycle:
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
     broker_epoch: int = attrs.field(default=NO_BROKER_EPOCH, init=False)
     state: BrokerState = attrs.field(default=BrokerState.STARTING, init=False)
+    _unanswered: str = attrs.field(default="", init=False)
+    """The reason why the last call had no answer."""
     _answered_at: float = attrs.field(default=0.0, init=False)
     _leaving_since: float = attrs.field(default=0.0, init=False)
     _granted: bool = attrs.field(default=False, init=False)
@@ -126,6 +129,11 @@ class BrokerLifecycle:
     def _give_up_where_hopeless(self, refusal: ErrorCode) -> None:
         # A broker that was killed is registered until its session expires, so a duplicate
         # is waited out; that another cluster's controller answers is never going to change.
+        if refusal == ErrorCode.INCONSISTENT_CLUSTER_ID and not self.cluster_id:
+            raise RegistrationRefusedError(
+                f"the log directories of broker {self.broker_id} are not formatted, and its controller"
+                " registers only brokers of its cluster: run `understudy storage format`"
+            )
         if refusal == ErrorCode.INCONSISTENT_CLUSTER_ID:
             raise RegistrationRefusedError(
                 f"broker {self.broker_id} is of cluster {self.cluster_id}, its controller of another"
@@ -137,10 +145,17 @@ class BrokerLifecycle:
         )
         if refusal is None:
             return PeerUnavailableError(
-                f"broker {self.broker_id} has found no controller for {patience}"
+                f"broker {self.broker_id} has found no controller for {patience}: {self._unanswered}"
+            )
+        why = refusal.name
+        if refusal == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+            why += ", another broker with this id is alive"
+        if refusal == ErrorCode.UNSUPPORTED_VERSION:
+            why += (
+                f", the cluster has a feature at a level that this broker lacks; it has {_levels()}"
             )
         return RegistrationRefusedError(
-            f"broker {self.broker_id} was refused for {patience}: {refusal.name}"
+            f"broker {self.broker_id} was refused for {patience}: {why}"
         )
 
     async def find_cluster(self) -> str:
@@ -255,7 +270,8 @@ class BrokerLifecycle:
             answer: BrokerRegistrationResponse | BrokerHeartbeatResponse = await self.channel.call(
                 request, timeout_ms=self.session_timeout_ms
             )
-        except PeerUnavailableError:
+        except PeerUnavailableError as error:
+            self._unanswered = str(error)
             return None
         return answer
 
@@ -265,6 +281,7 @@ class BrokerLifecycle:
             cluster_id=self.cluster_id,
             incarnation_id=self.incarnation_id,
             listeners=list(self.endpoints),
+            features=named_features(),
             rack=self.rack,
             log_dirs=list(self.log_dirs),
             previous_broker_epoch=previous_broker_epoch,
@@ -279,3 +296,10 @@ class BrokerLifecycle:
             want_shut_down=leaving,
             offline_log_dirs=list(self.offline_log_dirs),
         )
+
+
+def _levels() -> str:
+    return ", ".join(
+        f"{each.name} {each.min_supported_version} to {each.max_supported_version}"
+        for each in named_features()
+    )

@@ -1,7 +1,7 @@
 """The nodes of a cluster that is created as a whole: their ids, names, directories and configurations.
 
-A single controller is node 0; several are 3001, 3002, ... Brokers are 1 to N. Each node has a
-directory below the cluster's:
+A single controller is node 0; several are 3001, 3002, ... Brokers are 1 to N. In a combined cluster
+the first brokers are the controllers. Each node has a directory below the cluster's:
 
     DATA/controller/log        DATA/broker-1/log   DATA/broker-2/log   DATA/broker-3/log
     DATA/controller-3001/log   ...
@@ -55,6 +55,7 @@ def node_configs(
     *,
     brokers: int,
     controllers: int = 1,
+    combined: bool = False,
     data_dir: str,
     base_port: int = 0,
     properties: Mapping[str, object],
@@ -66,34 +67,39 @@ def node_configs(
     The ports of controllers are 0: the nodes get them once they are known.
     """
     given = {key: str(value) for key, value in properties.items()}
-    voters = [Voter(each, host_of(each), 0) for each in controller_ids(controllers)]
-    brokers_alone = broker_ids(brokers)
+    every_broker, every_controller = broker_ids(brokers), controller_ids(controllers)
+    if combined:
+        if controllers > brokers:
+            raise ConfigError(
+                f"controllers={controllers}: expected at most {brokers}, as many as there are brokers,"
+                " where a node has both roles"
+            )
+        every_controller = every_broker[:controllers]
+    voters = [Voter(each, host_of(each), 0) for each in every_controller]
     common = {
         "cluster.id": "understudy",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": ",".join(map(str, voters)),
     } | default_properties(brokers)
     configs = {}
-    for voter in voters:
-        controller = {
-            "node.id": str(voter.node_id),
-            "process.roles": "controller",
-            "listeners": f"CONTROLLER://{voter.host}:0",
-            "log.dirs": f"{data_dir}/{node_directory(voter.node_id)}/log",
+    for node_id in dict.fromkeys([*every_controller, *every_broker]):
+        host, roles, addresses = host_of(node_id), [], []
+        if node_id in every_broker:
+            port = base_port + node_id - 1 if base_port else 0
+            roles.append("broker")
+            addresses += [
+                f"{name}://{host}:{0 if index else port}" for index, name in enumerate(listeners)
+            ]
+        if node_id in every_controller:
+            roles.append("controller")
+            addresses.append(f"CONTROLLER://{host}:0")
+        own = {
+            "node.id": str(node_id),
+            "process.roles": ",".join(roles),
+            "listeners": ",".join(addresses),
+            "log.dirs": f"{data_dir}/{node_directory(node_id)}/log",
         }
-        configs[voter.node_id] = BrokerConfig.from_properties(common | controller | given)
-    for broker_id in brokers_alone:
-        port = base_port + broker_id - 1 if base_port else 0
-        broker = {
-            "node.id": str(broker_id),
-            "process.roles": "broker",
-            "listeners": ",".join(
-                f"{name}://{host_of(broker_id)}:{0 if index else port}"
-                for index, name in enumerate(listeners)
-            ),
-            "log.dirs": f"{data_dir}/{node_directory(broker_id)}/log",
-        }
-        configs[broker_id] = BrokerConfig.from_properties(common | broker | given)
+        configs[node_id] = BrokerConfig.from_properties(common | own | given)
     return configs
 
 

@@ -1,6 +1,6 @@
 """The parts of a broker, made from its configuration: logs, fetchers, handlers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from operator import attrgetter
 
@@ -12,6 +12,7 @@ from replication.config.group import GroupConfig
 from replication.errors import OnBug
 from replication.events import EventSink, SegmentsDeleted
 from replication.faults.node_faults import FaultGate, Faults
+from replication.faults.rules.parts import WantedPartition
 from replication.follower.fetcher import FetcherConfig
 from replication.follower.fetcher_manager import RemoteFetcherFactory, ReplicaFetcherManager
 from replication.groups.consumers import ConsumerGroups
@@ -23,7 +24,7 @@ from replication.groups.rules.consumer_group.membership import (
 from replication.leader.rules.fetch_session.cache import FetchSessionCache
 from replication.leader.rules.fetch_session.context import FetchManager
 from replication.metadata.cache import MetadataCache
-from replication.metadata.rules.levels import FEATURES
+from replication.metadata.rules.records import METADATA_PARTITION
 from replication.metrics import MetricsRegistry
 from replication.net.controller_channel import ControllerCalls
 from replication.net.idle import idle_limit_seconds
@@ -81,7 +82,13 @@ class Wiring:
             producer_id_expiration_ms=self.config.producer_id_expiration_ms,
             on_segments_deleted=self._segments_deleted,
             open_segments=OpenSegments(limit=limit_within(self.seams.file_system.descriptors())),
+            kept_elsewhere=self._kept_by_the_controller(),
         )
+
+    def _kept_by_the_controller(self) -> dict[TopicPartition, str]:
+        """Return the log that the controller of a node with both roles keeps, and where."""
+        config = self.config
+        return {METADATA_PARTITION: config.metadata_directory} if config.is_controller else {}
 
     def _segments_deleted(self, partition: TopicPartition, deleted: DeletedSegments) -> None:
         self.sink(
@@ -341,19 +348,21 @@ class Wiring:
         def topic_name(topic_id: TopicId) -> str | None:
             return metadata.image.topic_names_by_id.get(topic_id)
 
+        def partitions_of(session_id: int) -> Iterable[WantedPartition]:
+            session = sessions.get(session_id)
+            return (
+                () if session is None else [each.wanted[0] for each in session.partitions.values()]
+            )
+
         return self.faults.gate(
             self.config.node_id,
             self.seams,
             self.sink,
             name_of=topic_name,
-            session_of=sessions.get,
+            session_of=partitions_of,
         )
 
 
 def _features(metadata: MetadataCache) -> AdvertisedFeatures:
-    image = metadata.image
-    return AdvertisedFeatures(
-        supported=FEATURES,
-        levels={name: image.feature(name) for name in FEATURES},
-        epoch=image.offset,
-    )
+    followed = metadata.fetched or metadata
+    return AdvertisedFeatures.of(metadata.image, followed.kraft_version)

@@ -1,4 +1,4 @@
-"""What follows from a log that fails: its partition goes offline, and its log directory too.
+"""The consequences of a failed log: its partition goes offline, and its log directory too.
 
 (ReplicaManager.handleLogDirFailure in Kafka.)
 """

@@ -24,7 +24,7 @@ from storage.types import LeaderEpoch, Offset, OffsetAndEpoch, TopicPartition
 
 
 class FetcherManager(Protocol):
-    """What a replica manager needs of the `ReplicaFetcherManager`."""
+    """The part of the `ReplicaFetcherManager` that a replica manager needs."""
 
     nursery: trio.Nursery | None
     """Assigned once the replica manager runs; nothing is followed before."""

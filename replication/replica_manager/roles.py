@@ -345,8 +345,9 @@ class RoleChanges:
     def _report_directory(self, each: AssignedReplica) -> None:
         """Report the replica's log directory, unless the controller knows it."""
         directory = self.log_manager.directory_id_of(each.topic_partition)
+        known = each.registration.directory(self.broker_id)
         several = len(self.log_manager.directories) > 1
-        if several and directory not in (None, each.registration.directory(self.broker_id)):
+        if directory not in (None, known) and (several or known is not None):
             assert directory is not None, "just compared"
             self.assign_directory(each.topic_id, each.topic_partition.partition, directory)
 

@@ -42,6 +42,8 @@ from replication.errors import (
 from replication.events import ConnectionRefused, EventSink
 from replication.faults.node_faults import FaultGate, FaultInjectedError
 from replication.leader.purgatory import WAITED, Waited
+from replication.metadata.rules.image import MetadataImage
+from replication.metadata.rules.levels import FEATURES, SUPPORTED_FEATURES
 from replication.net.framing import DEFAULT_MAX_FRAME_BYTES, LENGTH_SIZE, FrameReader, send_parts
 from replication.net.idle import IdleWatch
 from replication.net.pace import WORK, RequestWork, in_steps
@@ -54,6 +56,7 @@ from replication.server.connection_quotas import ConnectionQuotas, ConnectionSlo
 from replication.server.request_metrics import Counts, RequestMetrics, Stopwatch, header_size
 from replication.wire.api_versions import (
     ANY_NODE,
+    KRAFT_VERSION,
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -104,6 +107,16 @@ class AdvertisedFeatures:
     levels: Mapping[str, int] = attrs.field(factory=dict)
     epoch: int = -1
     """The metadata offset of the levels; a client prefers the answer with the greater one."""
+
+    @classmethod
+    def of(cls, image: MetadataImage, kraft_version: int) -> "AdvertisedFeatures":
+        """Return the features of a node with this image, and this level of `kraft.version`."""
+        return cls(
+            supported=SUPPORTED_FEATURES,
+            levels={name: image.feature(name) for name in FEATURES}
+            | {KRAFT_VERSION: kraft_version},
+            epoch=image.offset,
+        )
 
     def add_to(self, response: ApiVersionsResponse, *, version: int) -> None:
         # Older clients cannot read that a feature may have level 0 (KAFKA-17492).

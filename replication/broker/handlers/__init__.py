@@ -44,7 +44,7 @@ from replication.broker.handlers.consumer_groups import (
 )
 from replication.broker.handlers.coordinators import find_coordinator, init_producer_id
 from replication.broker.handlers.fetch import fetch
-from replication.broker.handlers.forwarded import describe_quorum, forward, update_features
+from replication.broker.handlers.forwarded import forward, update_features
 from replication.broker.handlers.group_administration import (
     delete_groups,
     describe_groups,
@@ -142,7 +142,7 @@ def broker_handlers(node: BrokerNode) -> dict[ApiKey, Handler]:
         ApiKey.ALTER_CLIENT_QUOTAS: partial(forward, node),
         ApiKey.LIST_CONFIG_RESOURCES: partial(list_config_resources, node),
         ApiKey.UPDATE_FEATURES: partial(update_features, node),
-        ApiKey.DESCRIBE_QUORUM: partial(describe_quorum, node),
+        ApiKey.DESCRIBE_QUORUM: partial(forward, node),
         ApiKey.UNREGISTER_BROKER: partial(forward, node),
         ApiKey.ADD_RAFT_VOTER: partial(forward, node),
         ApiKey.REMOVE_RAFT_VOTER: partial(forward, node),

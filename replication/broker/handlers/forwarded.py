@@ -9,21 +9,10 @@ from typing import Any
 from replication.broker.handlers.node import BrokerNode
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.net.pace import in_steps
+from replication.server.older_forms import fill_older_form, newest_form
 from replication.server.server import RequestContext
-from replication.wire.describe_quorum import (
-    QUORUM_TOPIC,
-    DescribedQuorumTopic,
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    QuorumPartition,
-)
-from replication.wire.refusals import each_refused, refused_whole_in_steps
-from replication.wire.update_features import (
-    SAFE_DOWNGRADE,
-    FeatureResult,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-)
+from replication.wire.refusals import refused_whole_in_steps
+from replication.wire.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 
 async def forward(node: BrokerNode, context: RequestContext, request: Any) -> Any:
@@ -34,29 +23,12 @@ async def forward(node: BrokerNode, context: RequestContext, request: Any) -> An
 async def update_features(
     node: BrokerNode, context: RequestContext, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:
-    """Forward the request; version 0 has no types of updates, and 0 and 1 have a result for each."""
-    for each in request.feature_updates:
-        if each.allow_downgrade:
-            each.upgrade_type = SAFE_DOWNGRADE
+    """Forward the request in the newest form, for as long as it says."""
+    request = newest_form(request, context.version)
     answer: UpdateFeaturesResponse = await _forward(
         node, context, request, timeout_ms=request.timeout_ms
     )
-    if answer.error_code == ErrorCode.NONE:
-        names = dict.fromkeys(each.feature for each in request.feature_updates)
-        answer.results = [FeatureResult(feature=name) for name in names]
-    return answer
-
-
-async def describe_quorum(
-    node: BrokerNode, context: RequestContext, request: DescribeQuorumRequest
-) -> DescribeQuorumResponse:
-    """Forward the request; any other log than that of the quorum is unknown (KafkaRaftClient)."""
-    asked = [(topic.topic_name, topic.partitions) for topic in request.topics[:2]]
-    if asked != [(QUORUM_TOPIC, [QuorumPartition(partition_index=0)])]:
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        refused = await in_steps(each_refused(DescribedQuorumTopic, request.topics, unknown))
-        return DescribeQuorumResponse(topics=refused)
-    answer: DescribeQuorumResponse = await forward(node, context, request)
+    fill_older_form(request, answer, context.version)
     return answer
 
 

@@ -19,6 +19,7 @@ from replication.errors import ErrorCode, PeerUnavailableError
 from replication.metadata.rules.image import MetadataImage
 from replication.metadata.rules.records import MAX_RECORDS
 from replication.net.pace import in_steps
+from replication.server.older_forms import fill_older_form, newest_form
 from replication.server.server import RequestContext
 from replication.steps import Steps
 from replication.wire.create_topics import (
@@ -31,12 +32,10 @@ from replication.wire.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
-    DeleteTopicState,
 )
 from storage.types import NO_TOPIC_ID
 
 AUTO_CREATION_TIMEOUT_MS = 1_000
-DELETION_DISABLED_SINCE = 3  # of DeleteTopics; before, the error had no name (KIP-322)
 BROKER_DEFAULT = -1  # of partitions and of the replication factor (KIP-464)
 
 
@@ -77,10 +76,7 @@ async def delete_topics(
 ) -> DeleteTopicsResponse:
     """Forward the request in the form of version 6; then wait until this broker has no such topics."""
     deadline_ms = node.clock.now_ms() + request.timeout_ms
-    states = request.topics
-    if context.version < 6:
-        states = [DeleteTopicState(name=name) for name in request.topic_names]
-    forwarded = DeleteTopicsRequest(topics=states, timeout_ms=request.timeout_ms)
+    forwarded = newest_form(request, context.version)
     try:
         response = await node.forward(forwarded, timeout_ms=request.timeout_ms)
     except PeerUnavailableError as error:
@@ -92,14 +88,11 @@ async def delete_topics(
                     error_code=ErrorCode.REQUEST_TIMED_OUT,
                     error_message=f"no answer from the controller: {error}",
                 )
-                for state in states
+                for state in forwarded.topics
             ]
         )
     assert isinstance(response, DeleteTopicsResponse), "an answer decodes as what was asked"
-    if context.version < DELETION_DISABLED_SINCE:
-        for topic in response.responses:
-            if topic.error_code == ErrorCode.TOPIC_DELETION_DISABLED:
-                topic.error_code = ErrorCode.INVALID_REQUEST
+    fill_older_form(request, response, context.version)
     deleted = {
         topic.topic_id for topic in response.responses if topic.error_code == ErrorCode.NONE
     } - {NO_TOPIC_ID}

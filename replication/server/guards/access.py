@@ -249,6 +249,7 @@ RULES: Mapping[ApiKey, tuple[Requirement, ...]] = {
     ApiKey.ALTER_PARTITION: _cluster(_O.CLUSTER_ACTION),
     ApiKey.ALLOCATE_PRODUCER_IDS: _cluster(_O.CLUSTER_ACTION),
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: _cluster(_O.CLUSTER_ACTION),
+    ApiKey.ENVELOPE: _cluster(_O.CLUSTER_ACTION),
     ApiKey.FETCH_SNAPSHOT: _cluster(_O.CLUSTER_ACTION),
 }
 """The rules of most APIs; the others are in `special`."""

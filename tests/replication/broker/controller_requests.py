@@ -40,7 +40,7 @@ class Asked:
     when_done: frozenset[ErrorCode] = frozenset({ErrorCode.NONE})
 
     def shows(self, image: MetadataImage, topic: str, *, done: bool) -> bool:
-        """Whether the metadata has the topic as it must be then."""
+        """Return whether the metadata has the topic as it must be then."""
         if self.partitions is None:
             return True
         found = image.topics.get(topic)

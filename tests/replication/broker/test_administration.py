@@ -15,6 +15,7 @@ from replication.wire.alter_client_quotas import (
 from replication.wire.api_versions import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     GROUP_VERSION,
+    KRAFT_VERSION,
     METADATA_VERSION,
     TRANSACTION_VERSION,
     ApiVersionsRequest,
@@ -223,6 +224,16 @@ NEWEST = {
     METADATA_VERSION: 33,
     TRANSACTION_VERSION: 2,
 }
+
+
+@played_in(staged)
+async def test_a_broker_shows_the_level_of_the_quorum(stage: Stage) -> None:
+    assert (await update(stage, to(KRAFT_VERSION, 1))).error_code == ErrorCode.NONE
+    levels, _ = await finalized(stage)
+    assert levels == NEWEST | {KRAFT_VERSION: 1}
+    node = stage.cluster.controller
+    assert node is not None
+    assert node.node.quorum.voters_offset is not None
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])

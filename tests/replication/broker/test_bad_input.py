@@ -64,7 +64,7 @@ async def raw(cluster: Cluster) -> AsyncIterator[trio.SocketStream]:
 
 
 async def closes(stream: trio.SocketStream) -> bool:
-    """Whether the broker closes this connection without an answer."""
+    """Return whether the broker closes this connection without an answer."""
     try:
         return await stream.receive_some() == b""
     except trio.BrokenResourceError:

@@ -207,7 +207,7 @@ async def test_more_fetchers_take_up_their_partitions_while_they_run(stage: Stag
     await stage.client.create_topic(stage.address(1), "t", partitions=12)
 
     def fetchers() -> list[int]:
-        """How many each broker has, by the meters that each of them shows."""
+        """Return how many fetchers each broker has, from the meters that each of them shows."""
         meters = [
             [
                 name

@@ -4,7 +4,7 @@ The active controller is a real one; a standby is a real server that refuses eve
 standby does.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,6 +17,8 @@ from replication.config import BrokerConfig, ListenerConfig
 from replication.config.listeners import HostPort
 from replication.controller.controller import Controller
 from replication.errors import ErrorCode, PeerUnavailableError
+from replication.events import ignore
+from replication.metadata.rules.records import METADATA_PARTITION
 from replication.net.controller_channel import Controllers
 from replication.server.server import Handler, RequestContext, Server
 from replication.wire.allocate_producer_ids import (
@@ -24,7 +26,15 @@ from replication.wire.allocate_producer_ids import (
 )
 from replication.wire.alter_partition import AlterPartitionResponse, PartitionAnswer, TopicAnswer
 from replication.wire.apis import ApiKey, api_of
+from replication.wire.broker_heartbeat import BrokerHeartbeatRequest
 from replication.wire.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from replication.wire.describe_quorum import (
+    QUORUM_TOPIC,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    QuorumPartition,
+    QuorumTopic,
+)
 from replication.wire.fetch import FetchRequest, FetchResponse, PartitionData
 from replication.wire.metadata import LeaderIdAndEpoch, NodeEndpoint
 from replication.wire.refusals import error_of_whole, refused, refused_whole
@@ -49,12 +59,24 @@ class Standby:
     leader: NodeEndpoint | None = None
     leader_epoch: int = -1
     answers: bool = True
+    serves: Sequence[ApiKey] = ASKED
+    """What it refuses, beside what it says of the quorum; any other request ends the connection."""
     asked: list[ApiKey] = attrs.field(factory=list)
+    version: int = -1
+    """The version of the last request."""
 
     async def refuse(self, context: RequestContext, request: Any) -> Any:
         self.asked.append(context.api_key)
+        self.version = context.version
         await self._stay_silent()
         return refused_whole(context.api_key, context.version, request, ErrorCode.NOT_CONTROLLER)
+
+    async def describe(self, context: RequestContext, request: DescribeQuorumRequest) -> Any:
+        """Refuse as Apache Kafka's controllers do: by the errors of the partitions."""
+        self.asked.append(context.api_key)
+        await trio.lowlevel.checkpoint()
+        response = refused(DescribeQuorumResponse, request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return attrs.evolve(response, error_code=ErrorCode.NONE)
 
     async def fetch(self, context: RequestContext, request: FetchRequest) -> FetchResponse:
         self.asked.append(context.api_key)
@@ -63,6 +85,8 @@ class Standby:
         response.error_code = ErrorCode.NONE
         for topic, asked in zip(response.responses, request.topics, strict=True):
             topic.topic_id = asked.topic_id
+            # Apache Kafka's controller refuses a negative one, whatever else is in the request.
+            assert all(each.last_fetched_epoch >= 0 for each in asked.partitions)
             topic.partitions = [
                 PartitionData(
                     partition_index=each.partition,
@@ -90,9 +114,13 @@ class Standby:
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         seams = world.node(name)
-        handlers: dict[ApiKey, Handler] = dict.fromkeys(ASKED, self.refuse)
+        handlers: dict[ApiKey, Handler] = dict.fromkeys(self.serves, self.refuse)
         server = Server(
-            handlers={**handlers, ApiKey.FETCH: self.fetch},
+            handlers={
+                **handlers,
+                ApiKey.FETCH: self.fetch,
+                ApiKey.DESCRIBE_QUORUM: self.describe,
+            },
             clock=seams.clock,
             sink=world.sink(name),
             on_bug=fail,
@@ -111,10 +139,9 @@ async def standing_by(world: World, **standbys: Standby) -> AsyncIterator[None]:
         nursery.cancel_scope.cancel()
 
 
-@asynccontextmanager
-async def a_broker(world: World, *controllers: str) -> AsyncIterator[Broker]:
-    """A broker that knows these controllers, once it is unfenced."""
-    config = BrokerConfig.from_properties(
+def broker_config(*controllers: str) -> BrokerConfig:
+    """Return the configuration of a broker that knows these controllers."""
+    return BrokerConfig.from_properties(
         QUICK
         | {
             "node.id": "1",
@@ -125,7 +152,17 @@ async def a_broker(world: World, *controllers: str) -> AsyncIterator[Broker]:
             ),
         }
     )
-    broker = Broker(config=config, seams=world.node("b1"), sink=world.sink("b1"), on_bug=fail)
+
+
+@asynccontextmanager
+async def a_broker(world: World, *controllers: str) -> AsyncIterator[Broker]:
+    """A broker that knows these controllers, once it is unfenced."""
+    broker = Broker(
+        config=broker_config(*controllers),
+        seams=world.node("b1"),
+        sink=world.sink("b1"),
+        on_bug=fail,
+    )
     async with trio.open_nursery() as nursery:
         await nursery.start(broker.run)
         yield broker
@@ -134,9 +171,13 @@ async def a_broker(world: World, *controllers: str) -> AsyncIterator[Broker]:
 
 
 @asynccontextmanager
-async def an_active_controller(world: World, name: str) -> AsyncIterator[Controller]:
+async def an_active_controller(
+    world: World, name: str, *, cluster_id: str | None = None
+) -> AsyncIterator[Controller]:
     listener = ListenerConfig("CONTROLLER", name, PORT)
-    config = attrs.evolve(CONFIG, listeners=(listener,), log_dirs=(f"/{name}",))
+    config = attrs.evolve(
+        CONFIG, listeners=(listener,), log_dirs=(f"/{name}",), cluster_id=cluster_id
+    )
     async with running(world, config, name=name) as controller:
         yield controller
 
@@ -180,6 +221,13 @@ async def test_a_standby_names_the_leader_which_need_not_be_in_the_list(world: W
 
 
 @played
+async def test_a_broker_registers_its_one_log_directory(world: World) -> None:
+    async with an_active_controller(world, "c1") as controller, a_broker(world, "c1") as broker:
+        (directory,) = broker.logs.directories
+        assert controller.image.brokers[1].directories == (directory.directory_id,)
+
+
+@played
 async def test_a_controller_that_is_gone_or_silent_is_passed_over(world: World) -> None:
     async with (
         an_active_controller(world, "c3"),
@@ -219,6 +267,28 @@ async def test_a_broker_follows_the_leader_to_another_address(world: World) -> N
                 assert not controller.image.brokers[1].fenced
 
 
+@played
+async def test_no_copy_is_cut_to_the_log_of_a_leader_of_an_earlier_epoch(world: World) -> None:
+    """Such a leader may be cut off from a majority that has long elected another."""
+    async with an_active_controller(world, "c1"):
+        pass
+    async with an_active_controller(world, "c1"), a_broker(world, "c1") as broker:
+        assert await create_topic(world) is ErrorCode.NONE
+        copy = broker.logs.get(METADATA_PARTITION)
+        assert copy is not None
+        assert copy.latest_epoch == 2
+    of_the_past = an_active_controller(world, "c2", cluster_id=broker.logs.cluster_id)
+    async with of_the_past, trio.open_nursery() as nursery:
+        again = Broker(config=broker_config("c2"), seams=world.node("b1"), sink=ignore, on_bug=fail)
+        nursery.start_soon(again.run)
+        await world.clock("b1").sleep(20)
+        kept = again.logs.get(METADATA_PARTITION)
+        assert kept is not None
+        assert kept.log_end_offset == copy.log_end_offset
+        world.kill("b1")
+        nursery.cancel_scope.cancel()
+
+
 CALL = AllocateProducerIdsRequest(broker_id=1, broker_epoch=1)
 ONE, TWO, THREE = [HostPort(each, PORT) for each in ("c1", "c2", "c3")]
 
@@ -243,6 +313,24 @@ async def test_a_call_that_a_frozen_leader_has_ends_when_another_one_leads(world
         controllers.leads(TWO, 2)
 
 
+@played
+async def test_a_connection_to_a_controller_that_is_left_meanwhile_is_closed(world: World) -> None:
+    controllers = Controllers([ONE, TWO], 2000)
+    channel = controllers.channel("t", world.node("b1"))
+    async with standing_by(world, c2=Standby()), trio.open_nursery() as n:
+        world.network.set_delay("b1", "c2", least=0.2, mean_extra=0.0)
+
+        async def call() -> None:
+            with pytest.raises(PeerUnavailableError):
+                await channel.call(CALL, timeout_ms=2000)
+
+        controllers.leads(TWO, 1)
+        n.start_soon(call)
+        await world.clock("b1").sleep(0.1)
+        controllers.leads(ONE, 2)
+    assert not world.network.open_ends("b1")
+
+
 def test_a_partition_that_another_controller_has_decided_about_refuses_no_whole_request() -> None:
     refused_one = PartitionAnswer(error_code=ErrorCode.NOT_CONTROLLER)
     topic = TopicAnswer(topic_id=bytes(16), partitions=[refused_one])
@@ -258,6 +346,20 @@ async def test_a_call_that_its_caller_gives_up_does_not_leave_a_known_leader(wor
         with pytest.raises(PeerUnavailableError):
             await channel.call(CALL, timeout_ms=10)
         assert controllers.address == ONE
+
+
+@played
+async def test_a_refusal_of_the_one_partition_is_that_of_the_whole_request(world: World) -> None:
+    controllers = Controllers([ONE, TWO], 2000)
+    channel = controllers.channel("t", world.node("b1"))
+    async with standing_by(world, c1=Standby()):
+        controllers.leads(ONE, 1)
+        partition = QuorumTopic(
+            topic_name=QUORUM_TOPIC, partitions=[QuorumPartition(partition_index=0)]
+        )
+        with pytest.raises(PeerUnavailableError, match="not active"):
+            await channel.call(DescribeQuorumRequest(topics=[partition]), timeout_ms=1000)
+        assert controllers.address == TWO
 
 
 def test_a_leader_of_an_earlier_epoch_is_no_news() -> None:
@@ -297,3 +399,28 @@ def test_a_refused_response_shows_its_code(request_: Any, *, shows: bool) -> Non
     api = api_of(type(request_))
     response = refused_whole(api.key, api.max_version, request_, ErrorCode.NOT_CONTROLLER)
     assert error_of_whole(response) == (ErrorCode.NOT_CONTROLLER if shows else ErrorCode.NONE)
+
+
+@played
+async def test_a_heartbeat_has_a_version_that_controllers_of_kafka_4_1_know(world: World) -> None:
+    channel = Controllers([ONE], 2000).channel("t", world.node("b1"))
+    standby = Standby()
+    async with standing_by(world, c1=standby):
+        with pytest.raises(PeerUnavailableError):
+            await channel.call(BrokerHeartbeatRequest(broker_id=1), timeout_ms=100)
+        assert standby.version == 1
+
+
+@played
+async def test_a_broker_says_what_a_controller_of_an_older_release_does_not_serve(
+    world: World,
+) -> None:
+    config = attrs.evolve(broker_config("c1"), initial_broker_registration_timeout_ms=1000)
+    broker = Broker(config=config, seams=world.node("b1"), sink=world.sink("b1"), on_bug=fail)
+    async with standing_by(world, c1=Standby(serves=())):
+        with pytest.raises(
+            PeerUnavailableError,
+            match=r"^broker 1 has found no controller for 1 s .*: "
+            r"c1:9093 closed the connection instead of answering BROKER_REGISTRATION v4$",
+        ):
+            await broker.run()

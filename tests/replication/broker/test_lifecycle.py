@@ -15,6 +15,7 @@ from replication.broker.lifecycle import (
     UnreportedDirectoryError,
 )
 from replication.errors import ErrorCode, PeerUnavailableError
+from replication.metadata.rules.levels import named_features
 from replication.net.clock import TrioClock
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from replication.wire.broker_registration import (
@@ -35,11 +36,12 @@ def lifecycle_of(
     controller: FakeController,
     *,
     metadata_offset: int = 100,
+    cluster_id: str = "c",
     on_unreported_directory: Callable[[UnreportedDirectoryError], None] = raise_it,
 ) -> BrokerLifecycle:
     return BrokerLifecycle(
         broker_id=1,
-        cluster_id="c",
+        cluster_id=cluster_id,
         incarnation_id=bytes(range(16)),
         endpoints=[Endpoint("PLAINTEXT", "localhost", 9092)],
         rack="r1",
@@ -64,6 +66,7 @@ async def test_a_registration_says_where_the_broker_is_and_learns_its_epoch(
     assert isinstance(request, BrokerRegistrationRequest)
     assert (request.broker_id, request.cluster_id, request.rack) == (1, "c", "r1")
     assert request.previous_broker_epoch == 5
+    assert request.features == named_features()
     assert [(each.name, each.host, each.port) for each in request.listeners] == [
         ("PLAINTEXT", "localhost", 9092)
     ]
@@ -88,6 +91,15 @@ async def test_a_broker_of_another_cluster_does_not_try_twice(autojump_clock: Mo
     assert len(controller.requests) == 1
 
 
+async def test_a_broker_whose_directories_are_not_formatted_says_so(
+    autojump_clock: MockClock,
+) -> None:
+    refusal = BrokerRegistrationResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+    lifecycle = lifecycle_of(FakeController(lambda _: refusal), cluster_id="")
+    with pytest.raises(RegistrationRefusedError, match="of broker 1 are not formatted"):
+        await lifecycle.register(previous_broker_epoch=-1)
+
+
 async def test_a_broker_whose_id_stays_taken_gives_up_with_the_reason(
     autojump_clock: MockClock,
 ) -> None:
@@ -99,13 +111,22 @@ async def test_a_broker_whose_id_stays_taken_gives_up_with_the_reason(
     assert 59 < CLOCK.now() < 60.1
 
 
+async def test_a_broker_that_lacks_a_level_says_which_it_has(autojump_clock: MockClock) -> None:
+    refused = BrokerRegistrationResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    lifecycle = lifecycle_of(FakeController(lambda _: refused))
+    with pytest.raises(
+        RegistrationRefusedError, match=r"UNSUPPORTED_VERSION, .* metadata.version 7 to 33, "
+    ):
+        await lifecycle.register(previous_broker_epoch=-1)
+
+
 async def test_a_broker_without_a_controller_gives_up_with_the_key_that_says_when(
     autojump_clock: MockClock,
 ) -> None:
     with pytest.raises(
         PeerUnavailableError,
         match=r"^broker 1 has found no controller for 60 s "
-        r"\(initial.broker.registration.timeout.ms\)$",
+        r"\(initial.broker.registration.timeout.ms\): the controller is away$",
     ):
         await lifecycle_of(FakeController(lambda _: None)).register(previous_broker_epoch=-1)
     assert 59 < CLOCK.now() < 60.1

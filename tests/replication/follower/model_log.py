@@ -65,7 +65,7 @@ class Appended:
 
 
 def common_prefix(first: list[Toy], second: list[Toy]) -> list[Toy]:
-    """What two logs share from their beginning, compared record by record."""
+    """Return what two logs share from their beginning, compared record by record."""
     kept = []
     for one, other in zip(first, second, strict=False):
         if one != other:

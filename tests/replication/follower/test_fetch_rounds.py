@@ -159,7 +159,7 @@ steps = st.lists(
 
 
 def on_the_wire(request: FetchRequest) -> tuple[object, ...]:
-    """What is asked; in which order does not matter to the leader."""
+    """Return what is requested, sorted: the order does not matter to the leader."""
     asked = {
         (topic.topic, topic.topic_id, *attrs.astuple(each))
         for topic in request.topics

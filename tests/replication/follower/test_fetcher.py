@@ -149,7 +149,7 @@ async def test_a_leader_with_an_older_format_is_given_up_with_one_clear_line(
     it = following()
     it.follow(T0, leader=committed((0, 0, 5)))
     it.follow(T1, leader=committed((0, 0, 5)))
-    older = UnsupportedFormatError(f"the leader has a batch of magic {magic}")
+    older = UnsupportedFormatError(f"the leader has a batch of magic {magic} at offset 0")
 
     def refuse(tp: TopicPartition) -> None:
         if tp == T0:
@@ -162,7 +162,11 @@ async def test_a_leader_with_an_older_format_is_given_up_with_one_clear_line(
     assert [(each.partition, each.cause) for each in failures] == [
         (T0, f"UnsupportedFormatError: {older}")
     ]
-    assert it.local(T1).log_end_offset > 0
+    asked = [
+        tuple(each.partition for each in fetch.topics[0].partitions) for fetch in it.leader.fetches
+    ]
+    assert asked == [(0, 1), (1,), (1,), (1,), (1,)], "the leader shrinks its ISR without a fetch"
+    assert it.local(T1).log_end_offset == 6
     assert not it.bugs
 
 

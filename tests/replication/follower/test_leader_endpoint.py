@@ -42,7 +42,9 @@ from replication.wire.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from scenarios.world.world import World
 from storage.types import OffsetAndEpoch, TopicPartition
+from tests.replication.broker.stage import played
 from tests.replication.follower.fake_leader import FakeLeader, FakeReplicas
 from tests.replication.follower.following import T0, T1
 from tests.replication.follower.model_log import ModelLog, drawn
@@ -59,6 +61,10 @@ class Served:
     requests: list[tuple[RequestHeader, object]] = attrs.field(factory=list)
     connections: list[Connection] = attrs.field(factory=list)
     answers: bool = True
+    answers_in: int | None = None
+    """The version in which a fetch is answered, if it is another than the request's."""
+    cuts_answers: bool = False
+    """Whether the connection ends in the middle of each answer."""
 
     @property
     def broker(self) -> BrokerEndPoint:
@@ -80,9 +86,14 @@ class Served:
                 if not self.answers:
                     continue
                 answer = await self._answer(request, header.api_version)
+                version = header.api_version if self.answers_in is None else self.answers_in
                 parts = encode_response(
-                    answer, version=header.api_version, correlation_id=header.correlation_id
+                    answer, version=version, correlation_id=header.correlation_id
                 )
+                if self.cuts_answers:
+                    assert len(parts) > 1, "the head, then the records"
+                    await send_parts(connection, parts[:-1])
+                    break
                 await send_parts(connection, parts)
         except PeerUnavailableError:
             pass
@@ -336,3 +347,51 @@ async def test_a_manager_brings_logs_across_the_network(fetch_version: int) -> N
 def test_a_model_log_compares_by_what_it_holds() -> None:
     assert drawn((0, 0, 3)) != drawn((0, 0, 4))
     assert ModelLog() == ModelLog()
+
+
+@pytest.mark.parametrize(
+    "spoilt", [{"cuts_answers": True}, {"answers_in": 11}, {"answers_in": 12}], ids=str
+)
+@played
+async def test_a_leader_that_breaks_off_or_answers_in_another_version_is_asked_after_a_backoff(
+    world: World, spoilt: dict[str, int]
+) -> None:
+    seams, replicas = world.node("b2"), FakeReplicas()
+    bugs: list[BaseException] = []
+    there = drawn((0, 0, 40))
+    there.high_watermark = there.log_end_offset
+    leader = FakeLeader(topic_ids={"t": b"t" * 16}, clock=seams.clock)
+    leader.lead(T0, there)
+    replicas.logs[T0] = here = ModelLog()
+    listener = await world.node("b1").transport.listen("b1", 9092)
+    it, metrics = Served(leader, listener), MetricsRegistry(seams.clock.now)
+    for name, value in spoilt.items():
+        setattr(it, name, value)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(it.serve)
+        manager = ReplicaFetcherManager(
+            make_fetcher=RemoteFetcherFactory(
+                replicas=replicas,
+                config=FetcherConfig(replica_id=2, backoff_ms=1000),
+                transport=seams.transport,
+                clock=seams.clock,
+                metrics=metrics,
+                on_bug=bugs.append,
+            ),
+            metrics=metrics,
+            nursery=nursery,
+        )
+        followed = InitialFetchState(
+            topic_id=b"t" * 16, leader=it.broker, current_leader_epoch=0, init_offset=0
+        )
+        manager.add_fetcher_for_partitions({T0: followed})
+        await seams.clock.sleep(4.5)
+        assert len(it.requests) == len(it.connections) == 5, "one in each second"
+        assert (here.log_end_offset, manager.failed) == (0, set())
+        it.cuts_answers, it.answers_in = False, None
+        await seams.clock.sleep(2)
+        assert here.records == there.records
+        assert len(it.connections) == 6
+        await manager.close_all()
+        nursery.cancel_scope.cancel()
+    assert not bugs

@@ -373,6 +373,15 @@ def test_forgetting_everything_closes_the_session(leader: Leader) -> None:
     assert leader.cache.sessions == 0
 
 
+def test_a_log_start_that_has_moved_is_answered(leader: Leader) -> None:
+    session = leader.open(FOO_0, FOO_1)
+    later = FetchPartitionData(high_watermark=10, log_start_offset=4)
+    first = at_once(leader.ask(session, 1).response([(FOO_0, later), (FOO_1, data())]))
+    assert names_of(first.partitions) == ["foo0"]
+    second = at_once(leader.ask(session, 2).response([(FOO_0, later), (FOO_1, data())]))
+    assert names_of(second.partitions) == []
+
+
 @pytest.mark.conformance("FS-24")
 def test_a_divergence_is_answered_even_if_nothing_else_has_changed(leader: Leader) -> None:
     diverging = FetchPartitionData(

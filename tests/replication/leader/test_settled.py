@@ -51,7 +51,7 @@ def at(number: int) -> TopicPartition:
 
 
 def readable(answer: FetchPartitionData) -> tuple[object, ...]:
-    """What of an answer must be alike on both sides; a region is one of two files."""
+    """Return what must be alike on both sides; a region is one of two files."""
     records = None if answer.records is None else answer.records.read()
     return (*attrs.astuple(attrs.evolve(answer, records=None), recurse=False), records)
 
@@ -61,7 +61,7 @@ def partition_of(event: Event) -> object:
 
 
 def summary_of(answer: FetchPartitionData) -> tuple[object, ...]:
-    """What a consumer keeps of an answer, beside its records."""
+    """Return what a consumer keeps of an answer, beside its records."""
     return answer.error, answer.high_watermark, answer.log_start_offset
 
 

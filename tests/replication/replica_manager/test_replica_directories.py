@@ -111,10 +111,15 @@ async def test_while_a_directory_is_offline_what_may_lie_there_is_not_made_a_sec
         assert (await node.produce()).error is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-async def test_a_broker_with_one_directory_tells_no_places(autojump_clock: MockClock) -> None:
+async def test_a_broker_with_one_directory_reports_only_what_the_controller_has_wrong(
+    autojump_clock: MockClock,
+) -> None:
     async with Node().running() as node:
         await node.learn(LED)
         assert node.assigned == []
+    async with Node().running() as node:
+        await node.learn(placed(LED, NO_DISK))
+        assert node.assigned == [(TOPIC_ID, 0, DISK_A)]
 
 
 async def test_a_disk_that_fails_takes_its_partitions_offline_and_no_others(
