@@ -30,7 +30,7 @@ Nodes can be frozen, and cut off from each other, in a cluster with impairments:
 The file is long because a cluster is one object to its users, and each of its methods is short.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from tempfile import TemporaryDirectory
@@ -40,9 +40,9 @@ import attrs
 import trio
 
 from replication.broker.broker import CONTROLLED_SHUTDOWN_SECONDS, Broker
+from replication.broker.combined import CombinedNode
 from replication.broker.nodes import (
     HostOf,
-    is_controller,
     loopback,
     node_configs,
     node_name,
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.01
 STOP_PATIENCE_SECONDS = 1.0  # of brokers that all leave
 
-Node: TypeAlias = Broker | Controller
+Node: TypeAlias = Broker | Controller | CombinedNode
 MakeSink: TypeAlias = Callable[[int], EventSink]
 
 
@@ -134,6 +134,20 @@ class _Incarnation:
     started: bool = False
     ended: trio.Event = attrs.field(factory=trio.Event)
 
+    @property
+    def roles(self) -> list[Broker | Controller]:
+        """The controller and the broker of a node with both roles; else the node itself."""
+        node = self.node
+        return [node.controller, node.broker] if isinstance(node, CombinedNode) else [node]
+
+    @property
+    def ports(self) -> list[int]:
+        """The ports of its listeners, those of a broker first; 0 before it listens."""
+        of_brokers = [
+            each.port for node in self.roles if isinstance(node, Broker) for each in node.endpoints
+        ]
+        return of_brokers + [each.port for each in self.roles if isinstance(each, Controller)]
+
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         try:
             with self.scope:
@@ -184,29 +198,33 @@ class Cluster:
     @property
     def node_ids(self) -> list[int]:
         """The ids of all nodes, running or not, the controllers' first."""
-        return [*self.controller_ids, *self.broker_ids]
+        return list(dict.fromkeys([*self.controller_ids, *self.broker_ids]))
 
     @property
     def controller_ids(self) -> list[int]:
         """The ids of all controllers, running or not."""
-        return sorted(filter(is_controller, self.configs))
+        return sorted(each for each, config in self.configs.items() if config.is_controller)
 
     @property
     def broker_ids(self) -> list[int]:
         """The ids of all brokers, running or not."""
-        return sorted(each for each in self.configs if not is_controller(each))
+        return sorted(each for each, config in self.configs.items() if config.is_broker)
 
     @property
     def brokers(self) -> dict[int, Broker]:
         """The brokers that run now, by id."""
-        alive = ((node_id, each.node) for node_id, each in sorted(self._alive.items()))
-        return {node_id: node for node_id, node in alive if isinstance(node, Broker)}
+        return {node_id: each for node_id, each in self._running if isinstance(each, Broker)}
 
     @property
     def controllers(self) -> dict[int, Controller]:
         """The controllers that run now, by id."""
-        alive = ((node_id, each.node) for node_id, each in sorted(self._alive.items()))
-        return {node_id: node for node_id, node in alive if isinstance(node, Controller)}
+        return {node_id: each for node_id, each in self._running if isinstance(each, Controller)}
+
+    @property
+    def _running(self) -> Iterator[tuple[int, Broker | Controller]]:
+        for node_id, incarnation in sorted(self._alive.items()):
+            for each in incarnation.roles:
+                yield node_id, each
 
     @property
     def controller(self) -> Controller | None:
@@ -325,12 +343,14 @@ class Cluster:
             return
         with ExitStack() as held:
             for node_id in self.controller_ids:
-                (listener,) = self.configs[node_id].listeners
-                if listener.port == 0:
+                config = self.configs[node_id]
+                (own,) = config.controller_listeners
+                if own.port == 0:
                     transport = self.make_machine(node_id).seams.transport
-                    taken = await transport.listen(listener.host, 0)
+                    taken = await transport.listen(own.host, 0)
                     held.callback(taken.close)
-                    self._set_ports(node_id, [taken.port])
+                    others = [each.port for each in config.broker_listeners]
+                    self._set_ports(node_id, [*others, taken.port])
 
     def is_complete(self) -> bool:
         """Return whether every running broker sees every other one alive."""
@@ -374,7 +394,8 @@ class Cluster:
             if not incarnation.started:
                 self._has_ended(node_id, incarnation)
         self.failures.pop(node_id, None)
-        self._keep_ports(node_id, incarnation.node)
+        if any(incarnation.ports):  # otherwise it was stopped before it listened
+            self._set_ports(node_id, incarnation.ports)
 
     async def start_broker(self, broker_id: int) -> None:
         """Start a broker that is down, at its port; return when it is unfenced."""
@@ -436,10 +457,10 @@ class Cluster:
         if self.impairments is not None:
             self.impairments.thaw(node_id)
         incarnation = self._alive[node_id]
-        if isinstance(incarnation.node, Broker):
-            incarnation.node.shut_down(patience_seconds=patience_seconds)
-        else:
+        if isinstance(incarnation.node, Controller):
             incarnation.node.shut_down()
+        else:
+            incarnation.node.shut_down(patience_seconds=patience_seconds)
         await incarnation.ended.wait()
         self._has_ended(node_id, incarnation)
 
@@ -563,6 +584,7 @@ class Cluster:
             id=node_id,
             status=status if self.is_up(node_id) else NodeStatus.DOWN,
             address=f"{listener.host}:{listener.port}",
+            roles=self.configs[node_id].process_roles,
         )
 
     async def topics(self) -> Mapping[str, Sequence[PartitionSummary]]:
@@ -612,9 +634,12 @@ class Cluster:
                 self.on_bug(error)
 
         machine = self.make_machine(node_id)
-        make = Controller if is_controller(node_id) else Broker
+        config = self.configs[node_id]
+        make: type[Node] = Controller if config.is_controller else Broker
+        if config.is_controller and config.is_broker:
+            make = CombinedNode
         node = make(
-            config=self.configs[node_id],
+            config=config,
             seams=machine.seams,
             sink=self.make_sink(node_id),
             on_bug=on_bug,
@@ -637,13 +662,8 @@ class Cluster:
             del self._alive[node_id]
             self.on_end(node_id)
 
-    def _keep_ports(self, node_id: int, node: Node) -> None:
-        ports = [each.port for each in node.endpoints] if isinstance(node, Broker) else [node.port]
-        if any(ports):  # otherwise it was stopped before it listened
-            self._set_ports(node_id, ports)
-
     def _set_ports(self, node_id: int, ports: Sequence[int]) -> None:
-        """Keep the ports of a node, and make those of a controller known to all."""
+        """Keep the ports of a node, those for brokers last, and make these known to all."""
         config = self.configs[node_id]
         listeners = tuple(
             attrs.evolve(each, port=port)
@@ -651,14 +671,18 @@ class Cluster:
         )
         if listeners == config.listeners:
             return
-        self.configs[node_id] = attrs.evolve(config, listeners=listeners)
-        if is_controller(node_id):
+        voters = config.controller_quorum_voters
+        if config.is_controller:
             voters = tuple(
-                attrs.evolve(each, port=listeners[0].port) if each.node_id == node_id else each
-                for each in config.controller_quorum_voters
+                attrs.evolve(each, port=listeners[-1].port) if each.node_id == node_id else each
+                for each in voters
             )
             for each, other in self.configs.items():
-                self.configs[each] = attrs.evolve(other, controller_quorum_voters=voters)
+                if each != node_id:
+                    self.configs[each] = attrs.evolve(other, controller_quorum_voters=voters)
+        self.configs[node_id] = attrs.evolve(
+            config, listeners=listeners, controller_quorum_voters=voters
+        )
 
 
 def _production(_: int) -> Seams:
@@ -670,6 +694,7 @@ async def open_cluster(
     *,
     brokers: int = 3,
     controllers: int = 1,
+    combined: bool = False,
     data_dir: str | None = None,
     base_port: int = 0,
     properties: Mapping[str, object] | None = None,
@@ -685,6 +710,7 @@ async def open_cluster(
     Args:
         brokers: the number of brokers; their ids are 1 to `brokers`.
         controllers: the number of controllers; a single one is node 0, several are 3001, 3002, ...
+        combined: the controllers are the first of the brokers, each a node with both roles.
         data_dir: the directory of their data, which is kept; by default a temporary one.
         base_port: broker 1 listens there, broker 2 one above, ...; 0 takes any free port.
         properties: further `server.properties` entries, for every node.
@@ -704,6 +730,7 @@ async def open_cluster(
         configs = node_configs(
             brokers=brokers,
             controllers=controllers,
+            combined=combined,
             data_dir=data_dir,
             base_port=base_port,
             properties=properties or {},

@@ -3,14 +3,15 @@
     Cluster            nodes in this process, over any seams (`cluster.py`)
     SteeredProcesses   each node is a process of its own (`replication/cli/steered_processes.py`)
 
-Nodes are named by their ids; 0 is a single controller, 3001 and so on are several.
+Nodes are named by their ids: 0 is a single controller, 3001 and so on are several, and a node with
+both roles has the id of a broker.
 
 Rule: an operation that is not possible now (a node that is down cannot be killed) raises
 NotPossibleError, and changes nothing.
 """
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -42,6 +43,8 @@ class NodeSummary:
     status: NodeStatus
     address: str
     """`host:port` of its first listener."""
+    roles: Collection[str]
+    """`broker`, `controller`, or both (`process.roles`)."""
 
 
 @attrs.frozen(kw_only=True)
@@ -55,7 +58,24 @@ class PartitionSummary:
     isr: Sequence[int]
 
 
-class AnyCluster(Protocol):
+class FaultControl(Protocol):
+    """Fault rules that can be changed: those of a cluster, or of a proxy."""
+
+    @property
+    def faults(self) -> Faults:
+        """The fault rules in force, to be read and waited for."""
+
+    async def add_fault(self, rule: FaultRule) -> AddedRule:
+        """Put a fault rule in force on every node."""
+
+    async def remove_fault(self, rule: AddedRule) -> None:
+        """Remove a fault rule; requests that it holds go on."""
+
+    async def clear_faults(self) -> None:
+        """Remove every fault rule."""
+
+
+class AnyCluster(FaultControl, Protocol):
     """A running cluster."""
 
     def nodes(self) -> list[NodeSummary]:
@@ -98,16 +118,3 @@ class AnyCluster(Protocol):
 
     async def topics(self) -> Mapping[str, Sequence[PartitionSummary]]:
         """Return the partitions of every topic, by its name."""
-
-    @property
-    def faults(self) -> Faults:
-        """The fault rules in force, to be read and waited for."""
-
-    async def add_fault(self, rule: FaultRule) -> AddedRule:
-        """Put a fault rule in force on every node."""
-
-    async def remove_fault(self, rule: AddedRule) -> None:
-        """Remove a fault rule; requests that it holds go on."""
-
-    async def clear_faults(self) -> None:
-        """Remove every fault rule."""

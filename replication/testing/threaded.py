@@ -113,6 +113,7 @@ class ThreadedCluster:
     Args:
         brokers: the number of brokers; their ids are 1 to `brokers`.
         controllers: the number of controllers; a single one is node 0, several are 3001, 3002, ...
+        combined: the controllers are the first of the brokers, each a node with both roles.
         config: further `server.properties` entries, over `FOR_TESTS`.
         data_dir: the directory of their data; by default a temporary one, deleted at the end.
         base_port: broker 1 listens there, broker 2 one above, ...; 0 takes any free port.
@@ -120,6 +121,7 @@ class ThreadedCluster:
 
     number_of_brokers: int = attrs.field(default=3, alias="brokers", kw_only=True)
     number_of_controllers: int = attrs.field(default=1, alias="controllers", kw_only=True)
+    combined: bool = attrs.field(default=False, kw_only=True)
     config: Mapping[str, object] = attrs.field(factory=dict, kw_only=True)
     data_dir: str | None = attrs.field(default=None, kw_only=True)
     base_port: int = attrs.field(default=0, kw_only=True)
@@ -335,6 +337,7 @@ class ThreadedCluster:
             open_cluster(
                 brokers=self.number_of_brokers,
                 controllers=self.number_of_controllers,
+                combined=self.combined,
                 data_dir=self.data_dir,
                 base_port=self.base_port,
                 properties=properties,

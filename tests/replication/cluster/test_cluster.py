@@ -49,6 +49,13 @@ async def test_three_brokers_come_up_and_know_each_other(stage: Stage) -> None:
 
 
 @played_in(staged)
+async def test_the_quorum_names_its_leader_at_the_port_that_it_got(stage: Stage) -> None:
+    controller = stage.cluster.controllers[CONTROLLER_ID]
+    (address,) = controller.node.quorum.leader_endpoints.addresses
+    assert address.port == controller.port != 0
+
+
+@played_in(staged)
 async def test_a_record_produced_with_acks_all_is_on_every_replica_and_can_be_read(
     stage: Stage,
 ) -> None:

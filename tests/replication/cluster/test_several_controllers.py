@@ -37,12 +37,14 @@ def name_of(node_id: int) -> str:
 
 
 @asynccontextmanager
-async def a_quorum(world: World, *, brokers: int = 3) -> AsyncIterator[Stage]:
+async def a_quorum(
+    world: World, *, brokers: int = 3, session_ms: int = 1000
+) -> AsyncIterator[Stage]:
     async with open_cluster(
         brokers=brokers,
         controllers=3,
         data_dir="/data",
-        properties=QUICK,
+        properties=QUICK | {"broker.session.timeout.ms": str(session_ms)},
         host_of=name_of,
         make_seams=lambda node_id: world.node(name_of(node_id)),
         make_sink=lambda node_id: world.sink(name_of(node_id)),
@@ -143,8 +145,9 @@ async def test_no_minority_decides_anything(stage: Stage) -> None:
     await cluster.until(lambda: is_everywhere(cluster, "late"), what="two of three decide")
 
 
+# A session is longer than a broker waits for the silent controller.
 @pytest.mark.parametrize("away", ["frozen", "cut off"])
-@played_in(a_quorum)
+@played_in(a_quorum, session_ms=6000)
 async def test_brokers_leave_a_controller_that_stays_silent(
     stage: Stage, world: World, away: str
 ) -> None:
@@ -207,6 +210,7 @@ async def test_brokers_forward_changes_of_the_voters(stage: Stage) -> None:
         answer = await stage.client.ask(stage.address(2), request)
         assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
     await stage.cluster.kill_controller(was)
+    await until_another_decides(stage.cluster, was)
     answer = await stage.client.ask(stage.address(2), remove)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION, "the next leader answers"
 
