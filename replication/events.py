@@ -26,7 +26,7 @@ The file is long because it is one catalogue.
 """
 
 from collections.abc import Callable
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 import attrs
 
@@ -75,6 +75,18 @@ class BrokerRegistered(Event):
     broker_epoch: int
     incarnation_id: bytes = b""  # drawn anew by each process
     previous_broker_epoch: int = -1  # of its last clean shutdown; -1: there was none
+
+
+@attrs.frozen(kw_only=True)
+class RegistrationRefused(Event):
+    """The controller does not register a broker or a controller that does not fit its cluster."""
+
+    name: ClassVar[str] = "registration_refused"
+    node: int  # the id that the request names
+    role: str  # "broker" or "controller"
+    error: str  # "UNSUPPORTED_VERSION", "INVALID_REGISTRATION", "INCONSISTENT_CLUSTER_ID"
+    cause: str
+    left_out: int = 0  # refusals since the last one reported: one in ten seconds is
 
 
 @attrs.frozen(kw_only=True)
@@ -143,6 +155,18 @@ class MetadataApplied(Event):
     offset: Offset  # exclusive: the next record to apply
     leader_epoch: LeaderEpoch
     records: int  # the number of records applied
+
+
+@attrs.frozen(kw_only=True)
+class PeerContradicted(Event):
+    """A controller of the quorum said what cannot be true, such as a second leader in one epoch.
+
+    It was not believed. The cause is a bug, a lost disk, or a node of another cluster.
+    """
+
+    name: ClassVar[str] = "peer_contradicted"
+    claim: str  # what it said, and what this node knows
+    left_out: int = 0  # such claims since the last one reported: one in ten seconds is
 
 
 # Topics and partitions: leaders, followers and the ISR.
@@ -673,6 +697,56 @@ class FaultApplied(Event):
     client: str  # its client id
     parts: tuple[str, ...]  # the topics or partitions that the request names
     fault: str  # "NOT_LEADER_OR_FOLLOWER", "delay 100 ms", "close-after"
+
+
+# A proxy, and the brokers behind it.
+
+
+@attrs.frozen(kw_only=True)
+class UpstreamLost(Event):
+    """A proxy could not connect to a broker that it had reached before; clients lose their connections."""
+
+    name: ClassVar[str] = "upstream_lost"
+    broker: int  # its id; -1 while it is not known
+    address: str  # host:port
+    cause: str
+
+
+@attrs.frozen(kw_only=True)
+class UpstreamFound(Event):
+    """A proxy has reached a broker again."""
+
+    name: ClassVar[str] = "upstream_found"
+    broker: int  # its id; -1 while it is not known
+    address: str  # host:port
+
+
+# What a peer could cause without end.
+
+RARELY_MS: Final = 10_000
+
+
+@attrs.define
+class RareReporter:
+    """Reports one event in ten seconds at most, so that a broken peer cannot flood a log.
+
+    The next one carries how many were left out since the last.
+    """
+
+    _sink: EventSink
+    _now_ms: Callable[[], int]
+    _next_ms: int | None = attrs.field(init=False, default=None)
+    _left_out: int = attrs.field(init=False, default=0)
+
+    def report(self, event_with: Callable[[int], Event]) -> None:
+        """Report what `event_with` makes of the number of events that were left out, or count."""
+        now_ms = self._now_ms()
+        if self._next_ms is not None and now_ms < self._next_ms:
+            self._left_out += 1
+            return
+        left_out, self._left_out = self._left_out, 0
+        self._next_ms = now_ms + RARELY_MS
+        self._sink(event_with(left_out))
 
 
 # Advances of high watermarks (rule 5).

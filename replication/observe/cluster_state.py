@@ -180,6 +180,16 @@ class ClusterState:
     """Pairs (from, to): what the first node sends does not reach the second."""
 
     @property
+    def roles(self) -> dict[int, tuple[str, ...]]:
+        """The roles of each known node by its id (`process.roles`): controllers are the voters."""
+        voters = [] if self.quorum is None else [each.id for each in self.quorum.voters]
+        brokers = [each.id for each in self.brokers]
+        return {
+            each: ("broker",) * (each in brokers) + ("controller",) * (each in voters)
+            for each in sorted({*voters, *brokers})
+        }
+
+    @property
     def node_statuses(self) -> dict[int | None, Status]:
         """The status of every node by its id, the controllers' first."""
         statuses: dict[int | None, Status] = {self.controller: self.controller_status}
@@ -189,13 +199,17 @@ class ClusterState:
 
 
 def to_json(value: object, *, indent: int | None = None) -> str:
-    """Return `value`, made of values of this module, as JSON; an epoch is `[epoch, start_offset]`."""
+    """Return `value`, made of values of this module, as JSON.
+
+    An epoch is `[epoch, start_offset]`; a cluster's state has the roles of its nodes too.
+    """
     separators = (",", ":") if indent is None else None
     return json.dumps(value, default=_fields, indent=indent, separators=separators)
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    return attrs.asdict(value, recurse=False)
+    fields = attrs.asdict(value, recurse=False)
+    return fields | {"roles": value.roles} if isinstance(value, ClusterState) else fields
 
 
 def troubled_first(

@@ -11,6 +11,8 @@ from replication.events import (
     LogDirectoryWarned,
     LogRepaired,
     PartitionFailed,
+    PeerContradicted,
+    RegistrationRefused,
 )
 from replication.visible import visible_line
 
@@ -20,6 +22,8 @@ _GRAVE: dict[type[Event], str] = {
     LogDirectoryWarned: "warning",
     LogRepaired: "warning",
     PartitionFailed: "warning",
+    PeerContradicted: "warning",
+    RegistrationRefused: "warning",
 }
 
 

@@ -114,6 +114,7 @@ class NodesSource:
             observers=tuple(
                 ObservedQuorumNode(id=each, status=status, log_end_offset=ends.get(each))
                 for each, status in brokers.items()
+                if each not in self.cluster.controller_ids
             ),
         )
 

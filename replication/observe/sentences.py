@@ -40,6 +40,8 @@ from replication.events import (
     LogTruncated,
     PartitionFailed,
     PartitionOffline,
+    PeerContradicted,
+    RegistrationRefused,
     TopicCreated,
     TopicDeleted,
 )
@@ -60,8 +62,10 @@ _KINDS: dict[type[Event], str] = {
     LogDirectoryFailed: FAULT,
     PartitionFailed: FAULT,
     BugCaught: FAULT,
+    PeerContradicted: FAULT,
     LeaderElected: DECISION,
     PartitionOffline: DECISION,
+    RegistrationRefused: DECISION,
     IsrChangeProposed: DECISION,
     IsrChangeRefused: DECISION,
     IsrChanged: DECISION,
@@ -86,8 +90,9 @@ def broker_names(brokers: tuple[int, ...]) -> str:
 @singledispatch
 def sentence(event: Event) -> str:
     """Return the sentence of `event`, or its fields if it has none; others may register theirs."""
-    if found := _about_leadership(event) or _about_logs(event) or _about_nodes(event):
-        return found
+    for about in (_about_leadership, _about_logs, _about_nodes, _about_controllers):
+        if found := about(event):
+            return found
     facts = attrs.asdict(event, recurse=False)
     return ", ".join(
         f"{name} {value}" for name, value in facts.items() if not isinstance(value, bytes)
@@ -201,6 +206,18 @@ def _about_nodes(event: Event) -> str:
             )
         case TopicDeleted():
             return f"topic {event.topic} is deleted"
+        case _:
+            return ""
+
+
+def _about_controllers(event: Event) -> str:
+    match event:
+        case RegistrationRefused():
+            others = f"; {event.left_out} more refusals before" if event.left_out else ""
+            return f"does not register {event.role} {event.node}: {event.cause}{others}"
+        case PeerContradicted():
+            others = f"; {event.left_out} more such claims before" if event.left_out else ""
+            return f"does not believe another controller: {event.claim}{others}"
         case _:
             return ""
 

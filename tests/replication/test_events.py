@@ -1,14 +1,19 @@
 """Events are frozen facts with stable names; sinks compose; watermarks are coalesced."""
 
+from functools import partial
+
 import attrs
 import pytest
 
 from replication.events import (
     EVENTS,
+    RARELY_MS,
     BrokerFenced,
     Event,
     HighWatermarkAdvanced,
     HighWatermarkReporter,
+    PeerContradicted,
+    RareReporter,
     fan_out,
     ignore,
 )
@@ -56,6 +61,19 @@ def test_a_tick_reports_the_last_advance_of_each_partition() -> None:
         HighWatermarkAdvanced(partition=TP, high_watermark=3, log_end_offset=3, leader_epoch=0),
         HighWatermarkAdvanced(partition=other, high_watermark=9, log_end_offset=9, leader_epoch=0),
     ]
+
+
+def test_a_rare_report_says_how_many_were_left_out() -> None:
+    seen: list[Event] = []
+    times = (5, 6, RARELY_MS + 4, RARELY_MS + 5, 2 * RARELY_MS + 5)
+    reporter = RareReporter(seen.append, partial(next, iter(times)))
+
+    def claimed(left_out: int) -> Event:
+        return PeerContradicted(claim="two lead", left_out=left_out)
+
+    for _ in times:
+        reporter.report(claimed)
+    assert seen == [claimed(0), claimed(2), claimed(0)]
 
 
 def test_advances_without_a_listener_are_not_kept() -> None:

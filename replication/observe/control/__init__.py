@@ -9,6 +9,6 @@ Rule 2: an invalid request is refused with one line that names the field, and ch
 """
 
 from replication.observe.control.declared import NotThereError
-from replication.observe.control.operations import control_routes
+from replication.observe.control.operations import control_routes, fault_routes
 
-__all__ = ["NotThereError", "control_routes"]
+__all__ = ["NotThereError", "control_routes", "fault_routes"]

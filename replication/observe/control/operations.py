@@ -1,14 +1,21 @@
-"""Every operation of the control API."""
+"""Every operation of the control API.
+
+The file is long because it is one catalogue: the operations, and what each does.
+"""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from http import HTTPStatus
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import attrs
 from starlette.routing import BaseRoute
 
-from replication.broker.nodes import is_controller
-from replication.cluster.interface import AnyCluster, NodeSummary, PartitionSummary
+from replication.cluster.interface import (
+    AnyCluster,
+    FaultControl,
+    NodeSummary,
+    PartitionSummary,
+)
 from replication.faults import AddedRule
 from replication.faults.rules.as_json import hit_to_json, record, rule_from_json, rule_to_json
 from replication.observe.control.declared import (
@@ -34,8 +41,8 @@ _LATE = HTTPStatus.GATEWAY_TIMEOUT
 
 async def _nodes(request: ControlRequest) -> Any:
     nodes = request.cluster.nodes()
-    controllers = [_node(each) for each in nodes if is_controller(each.id)]
-    brokers = [_node(each) for each in nodes if not is_controller(each.id)]
+    controllers = [_node(each) for each in nodes if "controller" in each.roles]
+    brokers = [_node(each) for each in nodes if "broker" in each.roles]
     return {"controller": controllers[0], "controllers": controllers, "brokers": brokers}
 
 
@@ -56,11 +63,7 @@ class _Kind:
 
     def node(self, request: ControlRequest) -> NodeSummary:
         """Return the node that a request names, as it is now."""
-        nodes = {
-            node.id: node
-            for node in request.cluster.nodes()
-            if is_controller(node.id) == (self.kind == "controller")
-        }
+        nodes = {node.id: node for node in request.cluster.nodes() if self.kind in node.roles}
         if self.parameter is None:
             if len(nodes) > 1:
                 raise NotThereError(
@@ -270,8 +273,22 @@ async def _reset(request: ControlRequest) -> Any:
     return await _nodes(request)
 
 
-async def _description(_: ControlRequest) -> Any:
-    return description_of(OPERATIONS)
+def _with_description(operations: Sequence[ControlOperation]) -> list[ControlOperation]:
+    """Return the operations, and the one that describes them all."""
+
+    async def description(_: ControlRequest) -> Any:
+        return description_of(described)
+
+    describe = ControlOperation(
+        name="describe",
+        method="GET",
+        path="/openapi.json",
+        summary="Return this description.",
+        do=description,
+        answer={"type": "object"},
+    )
+    described = [describe, *operations]
+    return described
 
 
 _NODES = record(
@@ -291,70 +308,7 @@ _WAITING = (
     ),
 )
 
-OPERATIONS: Sequence[ControlOperation] = (
-    ControlOperation(
-        name="describe",
-        method="GET",
-        path="/openapi.json",
-        summary="Return this description.",
-        do=_description,
-        answer={"type": "object"},
-    ),
-    ControlOperation(
-        name="listBrokers",
-        method="GET",
-        path="/control/brokers",
-        summary="List the controllers and the brokers, with their states.",
-        do=_nodes,
-        answer=_NODES,
-    ),
-    *_node_operations(),
-    ControlOperation(
-        name="showNetwork",
-        method="GET",
-        path="/control/network",
-        summary="List the cuts of the network: pairs of nodes of which the first does not reach the second.",
-        do=_network,
-        answer=_CUTS,
-    ),
-    ControlOperation(
-        name="cutNetwork",
-        method="POST",
-        path="/control/network/cut",
-        summary="Cut the network between nodes; clients still reach every node.",
-        do=_cut,
-        body=reference("CutRequest"),
-        answer=_CUTS,
-        refusals=(_LATE,),
-    ),
-    ControlOperation(
-        name="healNetwork",
-        method="POST",
-        path="/control/network/heal",
-        summary="Heal every cut; what was sent meanwhile arrives.",
-        do=_heal,
-        answer=_CUTS,
-        refusals=(_LATE,),
-    ),
-    ControlOperation(
-        name="listTopics",
-        method="GET",
-        path="/control/topics",
-        summary="List every topic, with the leaders, replicas and ISRs of its partitions.",
-        do=_topics,
-        answer=record({"topics": listed("Topic")}),
-        refusals=(_NOT_NOW,),
-    ),
-    ControlOperation(
-        name="showTopic",
-        method="GET",
-        path="/control/topics/{topic}",
-        summary="Return one topic.",
-        do=_one_topic,
-        answer=reference("Topic"),
-        path_parameters=(Parameter(name="topic", schema={"type": "string"}),),
-        refusals=(_GONE, _NOT_NOW),
-    ),
+_FAULTS = (
     ControlOperation(
         name="listFaults",
         method="GET",
@@ -422,18 +376,86 @@ OPERATIONS: Sequence[ControlOperation] = (
         query=_WAITING,
         refusals=(_GONE, _LATE),
     ),
-    ControlOperation(
-        name="reset",
-        method="POST",
-        path="/control/reset",
-        summary="Start and thaw every node, heal the network and remove every fault rule; topics stay.",
-        do=_reset,
-        answer=_NODES,
-        refusals=(_NOT_NOW, _LATE),
-    ),
 )
+OPERATIONS: Sequence[ControlOperation] = _with_description(
+    [
+        ControlOperation(
+            name="listBrokers",
+            method="GET",
+            path="/control/brokers",
+            summary="List the controllers and the brokers, with their states.",
+            do=_nodes,
+            answer=_NODES,
+        ),
+        *_node_operations(),
+        ControlOperation(
+            name="showNetwork",
+            method="GET",
+            path="/control/network",
+            summary="List the cuts of the network: pairs of nodes of which the first does not reach the second.",
+            do=_network,
+            answer=_CUTS,
+        ),
+        ControlOperation(
+            name="cutNetwork",
+            method="POST",
+            path="/control/network/cut",
+            summary="Cut the network between nodes; clients still reach every node.",
+            do=_cut,
+            body=reference("CutRequest"),
+            answer=_CUTS,
+            refusals=(_LATE,),
+        ),
+        ControlOperation(
+            name="healNetwork",
+            method="POST",
+            path="/control/network/heal",
+            summary="Heal every cut; what was sent meanwhile arrives.",
+            do=_heal,
+            answer=_CUTS,
+            refusals=(_LATE,),
+        ),
+        ControlOperation(
+            name="listTopics",
+            method="GET",
+            path="/control/topics",
+            summary="List every topic, with the leaders, replicas and ISRs of its partitions.",
+            do=_topics,
+            answer=record({"topics": listed("Topic")}),
+            refusals=(_NOT_NOW,),
+        ),
+        ControlOperation(
+            name="showTopic",
+            method="GET",
+            path="/control/topics/{topic}",
+            summary="Return one topic.",
+            do=_one_topic,
+            answer=reference("Topic"),
+            path_parameters=(Parameter(name="topic", schema={"type": "string"}),),
+            refusals=(_GONE, _NOT_NOW),
+        ),
+        *_FAULTS,
+        ControlOperation(
+            name="reset",
+            method="POST",
+            path="/control/reset",
+            summary="Start and thaw every node, heal the network and remove every fault rule; topics stay.",
+            do=_reset,
+            answer=_NODES,
+            refusals=(_NOT_NOW, _LATE),
+        ),
+    ]
+)
+FAULT_OPERATIONS: Sequence[ControlOperation] = _with_description(_FAULTS)
 
 
 def control_routes(cluster: AnyCluster) -> list[BaseRoute]:
     """Return the routes of every operation on `cluster`, and of their description."""
     return [operation.route(cluster) for operation in OPERATIONS]
+
+
+def fault_routes(faulty: FaultControl) -> list[BaseRoute]:
+    """Return the routes of the operations on fault rules alone, and of their description."""
+    # They use nothing else of the cluster that a request names.
+    cluster = cast("AnyCluster", faulty)
+    return [operation.route(cluster) for operation in FAULT_OPERATIONS]

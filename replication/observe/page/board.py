@@ -14,7 +14,7 @@ Rule 3: of the events, the last `KEPT` are kept, each as a sentence. Frequent ev
 watermarks, fetch sessions, metadata) are left out. Internal topics have many partitions: only their
 faults, decisions and truncations are shown.
 
-Rule 4: the controller and the leader both report an ISR change; only the controller's is shown.
+Rule 4: the controller and the leader both report an ISR change; it is shown once.
 """
 
 from collections import deque
@@ -36,6 +36,7 @@ from replication.events import (
     HighWatermarkAdvanced,
     IsrChanged,
     MetadataApplied,
+    TopicDeleted,
 )
 from replication.observe.cluster_state import (
     INTERNAL_PREFIX,
@@ -83,6 +84,8 @@ class Timeline:
     wall_ms: Callable[[], int]
     _entries: deque[TimelineEntry] = attrs.field(init=False, factory=lambda: deque(maxlen=KEPT))
     _count: int = attrs.field(init=False, default=0)
+    _isr_epochs: dict[TopicPartition, int] = attrs.field(init=False, factory=dict)
+    """The partition epoch of the last ISR change shown."""
 
     @property
     def count(self) -> int:
@@ -97,7 +100,7 @@ class Timeline:
         name = node_name(node_id)
 
         def note(event: Event) -> None:
-            if not _is_left_out(event, node_id):
+            if not self._is_left_out(event):
                 partition = getattr(event, "partition", None)
                 self.add(
                     node=name,
@@ -108,6 +111,21 @@ class Timeline:
                 )
 
         return note
+
+    def _is_left_out(self, event: Event) -> bool:
+        match event:
+            case IsrChanged():
+                if event.partition_epoch <= self._isr_epochs.get(event.partition, -1):
+                    return True
+                self._isr_epochs[event.partition] = event.partition_epoch
+            case TopicDeleted():
+                for each in [each for each in self._isr_epochs if each.topic == event.topic]:
+                    del self._isr_epochs[each]
+            case _:
+                pass
+        partition = getattr(event, "partition", None)
+        is_internal = partition is not None and partition.topic.startswith(INTERNAL_PREFIX)
+        return isinstance(event, _FREQUENT) or (is_internal and kind(event) == NEWS)
 
     def add(
         self, *, node: str, name: str, kind: str, text: str, partition: str | None = None
@@ -129,16 +147,6 @@ def node_name(node_id: int) -> str:
     if node_id == CONTROLLER_ID:
         return "controller"
     return f"controller {node_id}" if is_controller(node_id) else broker_name(node_id)
-
-
-def _is_left_out(event: Event, node_id: int) -> bool:
-    if isinstance(event, _FREQUENT):
-        return True
-    if isinstance(event, IsrChanged):
-        return not is_controller(node_id)
-    partition = getattr(event, "partition", None)
-    is_internal = partition is not None and partition.topic.startswith(INTERNAL_PREFIX)
-    return is_internal and kind(event) == NEWS
 
 
 @attrs.frozen

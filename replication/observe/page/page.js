@@ -59,9 +59,10 @@ function putText(element, value, marks = false) {
 
 const count = (number) => (number === null || number === undefined ? "?" : number.toLocaleString("en"));
 const some = (number, word) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
-const FIRST_CONTROLLER = 3001; // of several (replication/broker/nodes.py)
-const isController = (id) => id === CONTROLLER || id >= FIRST_CONTROLLER;
-const nodeName = (id) => (id === CONTROLLER ? "controller" : isController(id) ? `controller ${id}` : `b${id}`);
+const rolesOf = (id) => state.cluster.roles[id] ?? ["broker"];
+const votes = (id) => rolesOf(id).includes("controller");
+const serves = (id) => rolesOf(id).includes("broker");
+const nodeName = (id) => (serves(id) ? `b${id}` : id === CONTROLLER ? "controller" : `controller ${id}`);
 const nameOf = (partition) => `${partition.topic}-${partition.partition}`;
 const epochColour = (epoch, alpha = 1) => `hsl(${(205 + epoch * 137.5) % 360} 62% 62% / ${alpha})`;
 const sinceMs = (moment) => Math.max(0, state.now + (performance.now() - state.heardAt) - moment);
@@ -84,8 +85,10 @@ function makeCard(id) {
   const name = nodeName(id);
   const card = {
     root: html("article", { className: "card", "aria-label": name }),
+    roles: html("span", { className: "roles", title: "Its roles (process.roles)" }),
     status: html("span", { className: "status" }),
-    facts: html("p", { title: "Its address, and the number of partitions shown here that it leads" }),
+    facts: html("p"),
+    place: html("p", { title: "Its place in the quorum, and its copy of the metadata log" }),
     trouble: html("p", { className: "bad" }),
     life: html("button", { type: "button" }),
     pulse: html("button", { type: "button" }),
@@ -96,7 +99,7 @@ function makeCard(id) {
   card.pulse.addEventListener("click", () => act(card.pulse.dataset.act, id));
   card.link.addEventListener("click", () => act("cut", id, card.from.value));
   card.from.setAttribute("aria-label", `Cut ${name} off from`);
-  card.root.append(html("h3", {}, name, card.status), card.facts, card.trouble,
+  card.root.append(html("h3", {}, name, card.roles, card.status), card.facts, card.place, card.trouble,
     html("div", { className: "acts" }, card.life, card.pulse, card.link, card.from));
   card.root.dataset.node = name;
   return card;
@@ -104,8 +107,8 @@ function makeCard(id) {
 
 function showCards() {
   const { cluster } = state;
-  const voters = cluster.quorum ? cluster.quorum.voters : [{ id: cluster.controller ?? CONTROLLER, status: cluster.controller_status }];
-  const nodes = [...voters.map((voter) => ({ ...voter, why: "" })), ...cluster.brokers];
+  const controllers = (cluster.quorum?.voters ?? []).filter((voter) => !serves(voter.id));
+  const nodes = [...controllers.map((voter) => ({ ...voter, why: "" })), ...cluster.brokers];
   for (const node of nodes) {
     if (!cards.has(node.id)) {
       cards.set(node.id, makeCard(node.id));
@@ -126,6 +129,7 @@ function offerPeers(card, nodes) {
 function showCard(card, node) {
   const name = nodeName(node.id), isDown = node.status === "down", isFrozen = node.status === "frozen";
   put(card.root.dataset, "status", node.status);
+  putText(card.roles, serves(node.id) ? rolesOf(node.id).join(" + ") : "");
   putText(card.status, node.status, true);
   put(card.status, "title", STATUS[node.status] || node.status);
   putText(card.life, isDown ? "Start" : "Kill");
@@ -141,10 +145,10 @@ function showCard(card, node) {
     : `Freeze ${name}, as SIGSTOP does, or a long pause of a garbage collector`);
   put(card.link, "title", `Cut the network between ${name} and the nodes chosen beside this; clients still reach it`);
   const leads = [...state.partitions.values()].filter((each) => each.leader === node.id).length;
-  put(card.facts, "title", isController(node.id) ? "Its place in the quorum, and its copy of the metadata log"
-    : "Its address, the number of partitions shown here that it leads, and how far its copy of the metadata log is behind");
-  putText(card.facts, isController(node.id) ? quorumWords(node.id)
-    : [`${node.host}:${node.port}`, `leads ${count(leads)}`, behindInMetadata(node.id)].filter(Boolean).join(" · "));
+  const behind = votes(node.id) ? "" : behindInMetadata(node.id);
+  put(card.facts, "title", "Its address, the number of partitions shown here that it leads, and how far its copy of the metadata log is behind");
+  putText(card.facts, serves(node.id) ? [`${node.host}:${node.port}`, `leads ${count(leads)}`, behind].filter(Boolean).join(" · ") : "");
+  putText(card.place, votes(node.id) ? quorumWords(node.id) : "");
   putText(card.trouble, [node.why, cutWords(node.id)].filter(Boolean).join("; "));
 }
 
@@ -492,7 +496,7 @@ setInterval(() => {
 
 // The buttons.
 
-const placeOf = (node) => (node === CONTROLLER ? "controller" : isController(node) ? `controllers/${node}` : `brokers/${node}`);
+const placeOf = (node) => (serves(node) ? `brokers/${node}` : node === CONTROLLER ? "controller" : `controllers/${node}`);
 
 // Requests to the control API (docs/control.md).
 function requestFor(what, node, other) {

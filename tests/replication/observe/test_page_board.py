@@ -13,6 +13,7 @@ from replication.events import (
     IsrChanged,
     LeaderElected,
     LogTruncated,
+    TopicDeleted,
 )
 from replication.net.clock import TrioClock
 from replication.observe.cluster_state import ClusterState, ObservedPartition, Status
@@ -136,9 +137,12 @@ def test_a_timeline_has_an_isr_change_once_and_no_frequent_events() -> None:
         partition=T0, high_watermark=1, log_end_offset=1, leader_epoch=0
     )
     opened = FetchSessionOpened(session_id=1, partitions=1, privileged=True)
-    assert entries((1, advanced), (1, opened), (1, changed), (0, changed)) == [
+    assert entries((1, advanced), (1, opened), (0, changed), (1, changed)) == [
         ("controller", "decision", "isr_changed")
     ]
+    deleted = TopicDeleted(topic="t", topic_id=b"")
+    again = [each for _, _, each in entries((1, changed), (1, changed), (1, deleted), (1, changed))]
+    assert again == ["isr_changed", "topic_deleted", "isr_changed"], "a node with both roles"
 
 
 def test_a_timeline_has_decisions_and_truncations_of_internal_topics() -> None:

@@ -83,8 +83,8 @@ def operation_at(method: str, path: str) -> Any:
 
 
 @asynccontextmanager
-async def controlled() -> AsyncIterator[Controlled]:
-    opened = open_cluster(brokers=2, properties=QUICK, impairments=Impairments())
+async def controlled(**options: Any) -> AsyncIterator[Controlled]:
+    opened = open_cluster(brokers=2, properties=QUICK, impairments=Impairments(), **options)
     async with opened as cluster, trio.open_nursery() as nursery:
         app = http_app(control_routes(cluster))
         address = await nursery.start(serve_http, app, LOOPBACK, 0)
@@ -119,6 +119,16 @@ async def test_every_operation_acts_and_answers_as_described() -> None:
         await of_topics(there)
         await of_faults(there)
         assert {name for name, _ in there.used} == {each.name for each in OPERATIONS}
+
+
+async def test_a_node_with_both_roles_is_listed_in_both() -> None:
+    async with controlled(combined=True) as there:
+        nodes = await there.done("GET", "/control/brokers")
+        assert [each["id"] for each in nodes["brokers"]] == [1, 2]
+        assert nodes["controllers"] == [nodes["controller"]] == nodes["brokers"][:1]
+        for node in ("controller", "controllers/1", "brokers/1"):
+            assert (await there.done("POST", f"/control/{node}/freeze"))["id"] == 1
+            assert (await there.done("POST", f"/control/{node}/thaw"))["id"] == 1
 
 
 async def of_nodes(there: Controlled) -> None:
