@@ -7,6 +7,7 @@
     answers   the place of an error in each API's response
     book      the rules in force: their counts, and the decision about one request
     as_json   a rule as JSON
+    rule_file a file of rules
 
 `replication.faults.node_faults` carries the decisions out, between a broker's frames and its
 handlers. Rules are added through `cluster.faults` and the fixture `kafka_faults`.

@@ -41,9 +41,8 @@ from replication.faults import (
     judged,
 )
 from replication.faults.rules.answers import errors_in
-from replication.faults.rules.parts import NamedPart, NameOf
+from replication.faults.rules.parts import NamedPart, NameOf, WantedPartition
 from replication.faults.rules.refusing import refusing
-from replication.leader.rules.fetch_session.session import FetchSession
 from replication.net.framing import send_parts
 from replication.net.regions import region_bytes
 from replication.net.seams import Connection, NodeClock, Seams
@@ -168,8 +167,8 @@ def _error_names(response: Any, version: int) -> str:
     return ", ".join(ErrorCode.of(code).name for code in codes) or "NONE"
 
 
-SessionOf: TypeAlias = Callable[[int], FetchSession | None]
-"""Returns a fetch session by its id; None if there is none."""
+SessionOf: TypeAlias = Callable[[int], Iterable[WantedPartition]]
+"""Returns the partitions of a fetch session by its id; none if there is no such session."""
 Judge: TypeAlias = Callable[[Call, Sequence[AddedRule]], Awaitable[FaultDecision | None]]
 """Returns the decision about a call that these rules match, from the process that counts."""
 
@@ -249,7 +248,7 @@ class Faults:
         sink: EventSink,
         *,
         name_of: NameOf,
-        session_of: SessionOf = lambda _: None,
+        session_of: SessionOf = lambda _: (),
     ) -> "FaultGate":
         """Return the gate of a node's server."""
         return FaultGate(
@@ -353,10 +352,6 @@ class FaultGate:
         """Return the partitions of a fetch session, which a fetch need not name again (KIP-227)."""
         if not isinstance(request, FetchRequest) or request.session_epoch <= 0:
             return ()
-        session = self.session_of(request.session_id)
-        if session is None:
-            return ()
-        wanted = [each.wanted[0] for each in session.partitions.values()]
         forgotten = {
             (topic.topic_id, topic.topic, partition)
             for topic in request.forgotten_topics_data
@@ -364,7 +359,7 @@ class FaultGate:
         }
         return [
             NamedPart(name or self.name_of(topic_id), partition, topic_id)
-            for topic_id, name, partition in wanted
+            for topic_id, name, partition in self.session_of(request.session_id)
             if not {(topic_id, "", partition), (topic_id, name, partition)} & forgotten
         ]
 

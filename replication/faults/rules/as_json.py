@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from replication.config.known import nearest
 from replication.errors import ErrorCode
 from replication.faults.rules.book import Hit
 from replication.faults.rules.rule import (
@@ -30,6 +31,7 @@ from replication.faults.rules.rule import (
 from replication.wire.apis import ApiKey
 
 _ONLY_IN_A_PROGRAM = {"when"}
+_TRIGGERS = {"once", "every_time", "times", "on_call", "with_probability"}
 FIELDS = {field.name for field in attrs.fields(FaultRule)} - _ONLY_IN_A_PROGRAM
 
 Schema: TypeAlias = Mapping[str, Any]
@@ -117,7 +119,8 @@ def rule_from_json(given: Mapping[str, Any]) -> FaultRule:
     """Return the rule of a JSON object; raise FaultRuleError, with the field, if it is invalid."""
     fields = {name: value for name, value in given.items() if value is not None}
     for name in fields.keys() - FIELDS:
-        raise FaultRuleError(name, f"unknown; the fields are {', '.join(sorted(FIELDS))}")
+        known = ", ".join(sorted(FIELDS))
+        raise FaultRuleError(name, f"unknown; the fields are {known}{nearest(name, FIELDS)}")
     if "trigger" in fields:
         fields["trigger"] = _trigger_from_json(fields["trigger"])
     return FaultRule(**fields)
@@ -165,7 +168,9 @@ def _trigger_from_json(given: Any) -> Trigger:
         case {"with_probability": int(number) | float(number), **rest} if not rest:
             return WithProbability(number)
     known = 'once, every_time, {"times": 2}, {"on_call": 2}, {"with_probability": 0.5}'
-    raise FaultRuleError("trigger", f"{given!r} is none of {known}")
+    word = next(iter(given), "") if isinstance(given, dict) else given
+    near = nearest(str(word), _TRIGGERS - {word})
+    raise FaultRuleError("trigger", f"{given!r} is none of {known}{near}")
 
 
 def _trigger_to_json(trigger: Trigger) -> Any:

@@ -18,6 +18,8 @@ from storage.types import NO_TOPIC_ID, TopicId
 
 NameOf: TypeAlias = Callable[[TopicId], str | None]
 """Returns the name of a topic by its id; None for an unknown id."""
+WantedPartition: TypeAlias = tuple[TopicId, str | None, int]
+"""A partition of a fetch session, by topic id and, as far as it is known, by name."""
 Matches: TypeAlias = Callable[[str | None, int | None], bool]
 """Whether a topic's name and a partition match; the partition is None if only topics are named."""
 

@@ -31,6 +31,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import attrs
 
+from replication.config.known import nearest
 from replication.errors import ErrorCode, UnderstudyError
 from replication.faults.rules.parts import ANSWERED_AS_A_WHOLE, HAS_PARTITIONS, NAMES
 from replication.wire.apis import API, ApiKey
@@ -171,7 +172,8 @@ def _named(kind: type[E], field: str, given: Any) -> E | None:
     for member in kind:
         if str(given).lower().replace("_", "-") == member.value:
             return member
-    raise FaultRuleError(field, f"{given!r} is not one of {_listed(kind)}")
+    near = nearest(str(given).lower(), (each.value for each in kind))
+    raise FaultRuleError(field, f"{given!r} is not one of {_listed(kind)}{near}")
 
 
 def _sender(given: Any) -> RequestSender | None:
@@ -194,7 +196,10 @@ def _api(given: Any) -> ApiKey | None:
             return key
     if given is None:
         return None
-    raise FaultRuleError("api", f"{given!r} is not an API that brokers serve, such as PRODUCE")
+    near = nearest(str(given).upper(), ApiKey.__members__)
+    raise FaultRuleError(
+        "api", f"{given!r} is not an API that brokers serve, such as PRODUCE{near}"
+    )
 
 
 def _error(given: Any) -> ErrorCode | None:
@@ -203,8 +208,9 @@ def _error(given: Any) -> ErrorCode | None:
     if given is None:
         return None
     if error not in set(ErrorCode) or error == ErrorCode.NONE:
+        near = nearest(str(given).upper(), (each.name for each in ErrorCode))
         raise FaultRuleError(
-            "error", f"{given!r} is not an error of Kafka, such as NOT_LEADER_OR_FOLLOWER"
+            "error", f"{given!r} is not an error of Kafka, such as NOT_LEADER_OR_FOLLOWER{near}"
         )
     return ErrorCode(error)
 

@@ -1,4 +1,4 @@
-"""Fault rules at real brokers on virtual time: what clients see, and what is in the log."""
+"""Fault rules on virtual time, at brokers and at a proxy: what clients see, and what is in the log."""
 
 from typing import Any
 
@@ -24,6 +24,7 @@ from scenarios.world.world import World
 from storage.types import TopicPartition
 from tests.replication.broker.stage import played_in
 from tests.replication.client.scene import T0, Scene, now, scene
+from tests.replication.faults.places import at_each_place
 
 LATER = 60_000
 
@@ -38,8 +39,9 @@ async def send(stage: Scene, value: str, *, acks: int = -1, timeout_ms: int = 1_
 
 async def connected(stage: Scene) -> RpcClient:
     seams = stage.world.node("client")
+    host, _, port = stage.bootstrap_servers[0].partition(":")
     return await RpcClient.connect(
-        seams.transport, "b1", 9092, client_id="raw", clock=seams.clock, timeout_ms=LATER
+        seams.transport, host, int(port), client_id="raw", clock=seams.clock, timeout_ms=LATER
     )
 
 
@@ -47,11 +49,11 @@ def events_of(world: World, kind: type) -> list[Any]:
     return [entry.event for entry in world.trace.entries if isinstance(entry.event, kind)]
 
 
-@played_in(scene)
+@at_each_place()
 async def test_an_error_is_answered_instead_of_the_work_as_often_as_the_rule_says(
     stage: Scene,
 ) -> None:
-    rule = stage.cluster.nodes.faults.add(
+    rule = stage.faults.add(
         FaultRule(api="PRODUCE", topic="t", error="NOT_ENOUGH_REPLICAS", trigger=times(2))
     )
     outcomes = [await send(stage, value) for value in "abc"]
@@ -67,10 +69,10 @@ async def test_an_error_is_answered_instead_of_the_work_as_often_as_the_rule_say
     assert (first.parts, first.fault) == (("t-0",), "NOT_ENOUGH_REPLICAS")
 
 
-@played_in(scene, replicas=((1,), (1,)))
+@at_each_place(replicas=((1,), (1,)))
 async def test_the_other_parts_of_a_request_are_handled(stage: Scene) -> None:
     await stage.produce("a", partition=1)
-    stage.cluster.nodes.faults.add(
+    stage.faults.add(
         FaultRule(api="LIST_OFFSETS", topic="t", partition=0, error="UNKNOWN_LEADER_EPOCH")
     )
     client = await connected(stage)
@@ -95,11 +97,11 @@ async def test_the_other_parts_of_a_request_are_handled(stage: Scene) -> None:
         ("drop-answer", ["a"]),
     ],
 )
-@played_in(scene)
+@at_each_place()
 async def test_a_request_without_an_answer_may_have_been_handled(
     stage: Scene, effect: str, written: list[str]
 ) -> None:
-    rule = stage.cluster.nodes.faults.add(FaultRule(api="PRODUCE", effect=effect, trigger=once()))
+    rule = stage.faults.add(FaultRule(api="PRODUCE", effect=effect, trigger=once()))
     before = now(stage.world)
     outcome = await send(stage, "a", timeout_ms=1_000)
     waited = now(stage.world) - before
@@ -110,22 +112,22 @@ async def test_a_request_without_an_answer_may_have_been_handled(
     assert [event.fault for event in events_of(stage.world, FaultApplied)] == [effect]
 
 
-@played_in(scene)
+@at_each_place()
 async def test_an_idempotent_producer_writes_once_what_it_sent_twice(stage: Scene) -> None:
     rule = FaultRule(api="PRODUCE", effect="close-after", trigger=once())
-    added = stage.cluster.nodes.faults.add(rule)
+    added = stage.faults.add(rule)
     await stage.produce("a", enable_idempotence=True)
     assert await stage.values() == ["a"]
     assert (added.calls, added.hits) == (2, 1)
-    stage.cluster.nodes.faults.remove(added)
-    stage.cluster.nodes.faults.add(rule)
+    stage.faults.remove(added)
+    stage.faults.add(rule)
     await stage.produce("b", enable_idempotence=False)
     assert await stage.values() == ["a", "b", "b"]
 
 
-@played_in(scene)
+@at_each_place()
 async def test_a_delay_is_on_the_brokers_clock_and_ends_with_its_rule(stage: Scene) -> None:
-    faults = stage.cluster.nodes.faults
+    faults = stage.faults
     added = faults.add(FaultRule(api="PRODUCE", delay_ms=700, throttle_ms=5))
     before = now(stage.world)
     assert await send(stage, "a") == AckedBatch(0)
@@ -141,9 +143,9 @@ async def test_a_delay_is_on_the_brokers_clock_and_ends_with_its_rule(stage: Sce
     assert await stage.values() == ["a", "b"]
 
 
-@played_in(scene)
+@at_each_place()
 async def test_a_silent_connection_is_closed_when_its_rule_is_removed(stage: Scene) -> None:
-    faults = stage.cluster.nodes.faults
+    faults = stage.faults
     added = faults.add(FaultRule(client_id="raw*", effect="drop-request"))
     client = await connected(stage)
     before = now(stage.world)
@@ -163,9 +165,9 @@ async def test_a_silent_connection_is_closed_when_its_rule_is_removed(stage: Sce
     assert "not handled" in hit.answer
 
 
-@played_in(scene)
+@at_each_place()
 async def test_waiting_for_hits_that_do_not_come(stage: Scene) -> None:
-    faults = stage.cluster.nodes.faults
+    faults = stage.faults
     added = faults.add(FaultRule(api="PRODUCE", effect="observe"))
     await send(stage, "a")
     await faults.wait_for_hits(added, 1)
@@ -177,9 +179,9 @@ async def test_waiting_for_hits_that_do_not_come(stage: Scene) -> None:
     assert not events_of(stage.world, FaultApplied), "who only looks has done nothing"
 
 
-@played_in(scene)
+@at_each_place()
 async def test_a_rule_that_is_removed_is_waited_for_no_longer(stage: Scene) -> None:
-    faults = stage.cluster.nodes.faults
+    faults = stage.faults
     added = faults.add(FaultRule(api="PRODUCE", effect="observe"))
 
     async def wait() -> None:
@@ -195,9 +197,9 @@ async def test_a_rule_that_is_removed_is_waited_for_no_longer(stage: Scene) -> N
     assert now(stage.world) - before == pytest.approx(1), "and not the 30 s that it may take"
 
 
-@played_in(scene)
+@at_each_place()
 async def test_a_wait_for_hits_raises_the_exception_of_when(stage: Scene) -> None:
-    faults = stage.cluster.nodes.faults
+    faults = stage.faults
     added = faults.add(FaultRule(effect="observe", when=lambda request: request.nothing))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(send, stage, "a")
@@ -206,16 +208,16 @@ async def test_a_wait_for_hits_raises_the_exception_of_when(stage: Scene) -> Non
     assert await stage.values() == ["a"]
 
 
-@played_in(scene)
+@at_each_place()
 async def test_a_client_sees_the_throttle_time(stage: Scene) -> None:
-    stage.cluster.nodes.faults.add(FaultRule(api="METADATA", throttle_ms=250))
+    stage.faults.add(FaultRule(api="METADATA", throttle_ms=250))
     client = await connected(stage)
     answer = await client.call(MetadataRequest(topics=[]), version=9, timeout_ms=LATER)
     client.close()
     assert answer.throttle_time_ms == 250
 
 
-@played_in(scene, replicas=((1,), (1,)))
+@at_each_place(replicas=((1,), (1,)))
 async def test_a_consumer_sees_the_error_of_a_partition_in_its_session(stage: Scene) -> None:
     await stage.produce("a")
     async with stage.consumer() as consumer:
@@ -228,10 +230,10 @@ async def test_a_consumer_sees_the_error_of_a_partition_in_its_session(stage: Sc
             error="OFFSET_NOT_AVAILABLE",
             trigger=times(3),
         )
-        added = stage.cluster.nodes.faults.add(rule)
+        added = stage.faults.add(rule)
 
         async def produce() -> None:
-            await stage.cluster.nodes.faults.wait_for_hits(added, 3)
+            await stage.faults.wait_for_hits(added, 3)
             await stage.produce("b")
 
         async with trio.open_nursery() as nursery:
@@ -250,7 +252,7 @@ async def value_of(consumer: Consumer) -> bytes | None:
 
 @played_in(scene, brokers=2, replicas=((1, 2),))
 async def test_followers_and_heartbeats_are_matched_by_rules_for_brokers(stage: Scene) -> None:
-    faults = stage.cluster.nodes.faults
+    faults = stage.faults
     fetches = faults.add(
         FaultRule(api="FETCH", topic="t", error="NOT_LEADER_OR_FOLLOWER", sender="brokers")
     )
@@ -266,22 +268,20 @@ async def test_followers_and_heartbeats_are_matched_by_rules_for_brokers(stage: 
     assert await send(stage, "c", timeout_ms=10_000) == AckedBatch(2)
 
 
-@played_in(scene)
+@at_each_place()
 async def test_an_error_where_no_answer_is_wanted_closes_the_connection_as_kafka_does(
     stage: Scene,
 ) -> None:
-    stage.cluster.nodes.faults.add(FaultRule(api="PRODUCE", error=6, trigger=on_call(1)))
+    stage.faults.add(FaultRule(api="PRODUCE", error=6, trigger=on_call(1)))
     await send(stage, "a", acks=0)
     await send(stage, "b", acks=1)
     assert await stage.values() == ["b"]
     assert [event for event in events_of(stage.world, ConnectionRefused) if "acks=0" in event.cause]
 
 
-@played_in(scene)
+@at_each_place()
 async def test_an_unsupported_version_is_answered_in_version_0(stage: Scene) -> None:
-    stage.cluster.nodes.faults.add(
-        FaultRule(api="API_VERSIONS", client_id="raw", error="UNSUPPORTED_VERSION")
-    )
+    stage.faults.add(FaultRule(api="API_VERSIONS", client_id="raw", error="UNSUPPORTED_VERSION"))
     client = await connected(stage)
     request = ApiVersionsRequest(client_software_name="x", client_software_version="1")
     answer = await client.call(request, version=3, timeout_ms=LATER)
