@@ -25,6 +25,12 @@
     I17   what was synced outlives the process and a power cut        offsets
     END   equal log ends and epochs, tidy disks, no request waits     ends
           tasks, connections and watches are as many as at first      ends
+    Q1-8  controllers: one leads in an epoch, what is committed and   quorum,
+          each vote that counts is synced, nothing goes back, what    admin_requests
+          was answered is there, a majority makes progress
+
+What clients observed is judged once a run is over: as Jepsen does by `anomalies`, and groups and
+copies by `client_accounts` and `group_owners`.
 
 StrongIsr, ValidHighWatermark and LeaderCandidateCompleteness of the TLA+ models are I6: all
 that any leader, deposed or not, has shown below its high watermark is in `committed`, and the

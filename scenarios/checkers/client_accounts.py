@@ -1,20 +1,14 @@
-"""Checks of what our clients have seen (`Witness`) against the records in the end.
+"""Checks of the groups and copies of our clients (`Witness`) against the records in the end.
 
-    inconsistent    a reader received a record that differs from the one in the log
-    aborted         a read_committed reader received a record of an aborted transaction
-    backwards       a reader received a record again, or an earlier one
-    skipped         a reader skipped a record
+What each reader received, and what became of transactions, `anomalies` judges.
+
     passed over     no member of a group received a record before one that a member received
     too far         a group committed an offset past a record that no member received
     forgotten       a member began before an offset whose commit was acknowledged to its group
     unread          in the end no member of a group has received a record
 
-    in part         a read_committed reader sees one part of a transaction and not the other
     with a failure  a transaction was acknowledged as committed although a record of it had failed
-    not committed   a transaction was acknowledged as committed, and its records are missing
-    not aborted     a transaction was acknowledged as aborted, and its records are visible
 
-    copied twice    a record is in the copy more than once
     not copied      a record is not in the copy
     copied out of order, copied from nowhere
 
@@ -26,7 +20,6 @@ what was deleted or compacted away. The same holds for what was deleted and came
 kill; `FinalRecords` does not contain it.
 """
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 
@@ -55,72 +48,6 @@ class FinalRecords:
 
     def visible(self, *, read_committed: bool) -> Mapping[Offset, str]:
         return self.committed if read_committed else self.all
-
-
-@attrs.define(eq=False, kw_only=True)
-class _Session:
-    """The time in which one reader read the partition, until it began again or lost it."""
-
-    began: Began
-    given: list[Given] = attrs.field(factory=list)
-
-    @property
-    def reader(self) -> str:
-        return self.began.reader
-
-
-def _sessions(happened: Sequence[Happening]) -> list[_Session]:
-    sessions: list[_Session] = []
-    current: dict[str, _Session] = {}
-    for each in happened:
-        match each:
-            case Began(reader=reader):
-                current[reader] = _Session(began=each)
-                sessions.append(current[reader])
-            case Given(reader=reader):
-                assert reader in current, f"{reader} was handed what it is not assigned"
-                current[reader].given.append(each)
-            case Lost(reader=reader):
-                current.pop(reader, None)
-            case Committed():
-                pass
-    return sessions
-
-
-def inconsistent(happened: Sequence[Happening], there: FinalRecords) -> Iterator[str]:
-    for each in happened:
-        if isinstance(each, Given) and there.all.get(each.offset, each.value) != each.value:
-            yield (
-                f"{each.reader} was handed {each.value} at {each.offset},"
-                f" where {there.all[each.offset]} is"
-            )
-
-
-def aborted(happened: Sequence[Happening], there: FinalRecords) -> Iterator[str]:
-    for session in _sessions(happened):
-        for each in session.given if session.began.read_committed else ():
-            if each.offset in there.all and each.offset not in there.committed:
-                yield f"{each.reader} was handed {each.value} at {each.offset}"
-
-
-def backwards(happened: Sequence[Happening], _: FinalRecords) -> Iterator[str]:
-    for session in _sessions(happened):
-        position = session.began.at or 0
-        for each in session.given:
-            if each.offset < position:
-                yield f"{each.reader} was handed {each.offset} where it stood at {position}"
-            position = each.offset + 1
-
-
-def skipped(happened: Sequence[Happening], there: FinalRecords) -> Iterator[str]:
-    for session in _sessions(happened):
-        visible = sorted(there.visible(read_committed=session.began.read_committed))
-        position = session.began.at
-        for each in session.given:
-            for offset in visible if position is not None else ():
-                if position is not None and position <= offset < each.offset:
-                    yield f"{each.reader} was handed {each.offset} after {position - 1}, not {offset}"
-            position = each.offset + 1
 
 
 def _groups(happened: Sequence[Happening]) -> dict[str, list[Happening]]:
@@ -196,18 +123,14 @@ def unread(
 
 
 CHECKS: tuple[Callable[[Sequence[Happening], FinalRecords], Iterator[str]], ...] = (
-    inconsistent,
-    aborted,
-    backwards,
-    skipped,
     passed_over,
     too_far,
     forgotten,
 )
 
 
-def mistakes_about_readers(happened: Sequence[Happening], there: FinalRecords) -> list[str]:
-    """Return the mistakes about readers, each with the name of its check."""
+def mistakes_about_groups(happened: Sequence[Happening], there: FinalRecords) -> list[str]:
+    """Return the mistakes about groups, each with the name of its check."""
     return [
         f"{check.__name__.replace('_', ' ')}: {found}"
         for check in CHECKS
@@ -218,29 +141,11 @@ def mistakes_about_readers(happened: Sequence[Happening], there: FinalRecords) -
 # Transactions.
 
 
-def of_transactions(
-    transactions: Sequence[WitnessedTransaction], there: Mapping[str, bool]
-) -> list[str]:
-    """Return the mistakes about transactions.
-
-    `there` maps the values that exist in the end to whether they are committed.
-    """
-    return [wrong for each in transactions for wrong in _of_transaction(each, there)]
-
-
-def _of_transaction(transaction: WitnessedTransaction, there: Mapping[str, bool]) -> Iterator[str]:
-    values = [value for batch in transaction.batches for value in batch.values]
-    known = [value for value in values if value in there]
-    seen = [value for value in known if there[value]]
-    who = f"{transaction.producer}'s {' '.join(values)}"
+def with_a_failure(transaction: WitnessedTransaction) -> Iterator[str]:
     if transaction.ending is Ending.COMMITTED and transaction.failed:
-        yield f"with a failure: {who}: {' '.join(transaction.failed)}"
-    if seen and len(seen) < len(known):
-        yield f"in part: {who}: {' '.join(seen)}"
-    elif transaction.ending is Ending.COMMITTED and known and not seen:
-        yield f"not committed: {who}"
-    elif transaction.ending is Ending.ABORTED and seen:
-        yield f"not aborted: {who}"
+        values = " ".join(value for batch in transaction.batches for value in batch.values)
+        failed = " ".join(transaction.failed)
+        yield f"with a failure: {transaction.producer}'s {values}: {failed}"
 
 
 # Copies.
@@ -255,9 +160,6 @@ def mistakes_about_copy(
 ) -> Iterator[str]:
     """Return the mistakes of a copy; `source` has the records to copy, in order, by partition."""
     often = {copied(value) for value in repeated}
-    for value, times in Counter(copy).items():
-        if times > 1 and value not in often:
-            yield f"copied twice: {value}"
     for nowhere in sorted(set(copy) - {copied(value) for value in sent}):
         yield f"copied from nowhere: {nowhere}"
     at = {value: place for place, value in reversed(list(enumerate(copy)))}

@@ -17,7 +17,9 @@ I4, LogMatching   below its high watermark a replica has what was committed, and
 I6, StrongIsr     a member of the controller's ISR or ELR has all of it, whatever its own high
                   watermark is: it may lead next. This is what every leader, even one that
                   does not know yet that it was deposed, has shown to consumers
-LeaderCompleteness   a new leader has all that was committed in the leader epochs before
+LeaderCompleteness   a new leader has all that was committed in the leader epochs before, whatever
+                  leader epoch it was written in. A deposed leader that was frozen takes its
+                  leadership late, and need not have what was committed under a later one
 I5                while an expansion is pending, the joining replica has what the leader commits
 I10               a batch is acknowledged with acks=all only once it is committed
 I11               a consumer receives only committed records
@@ -52,6 +54,8 @@ class CommittedLog:
     since: LeaderEpoch = 0
     """The leader epoch at which the list begins; replicas in an earlier one are not compared."""
     batches: list[Batch] = attrs.field(factory=list, init=False)
+    _committed_in: list[LeaderEpoch] = attrs.field(factory=list, init=False)
+    """For each of `batches` the leader epoch of the replica that showed it first."""
     _is_compacted: bool = attrs.field(default=False, init=False)
     _least_end: Offset = attrs.field(default=0, init=False)
 
@@ -66,9 +70,15 @@ class CommittedLog:
             self._is_compacted = True
             self._least_end = self.end
             self.batches.clear()
+            self._committed_in.clear()
 
-    def note(self, held: Held, *, log_start: Offset, high_watermark: Offset) -> str:
-        """Add the batches below `high_watermark`; return how they differ from what was committed."""
+    def note(
+        self, held: Held, *, log_start: Offset, high_watermark: Offset, leader_epoch: LeaderEpoch
+    ) -> str:
+        """Add the batches below `high_watermark`; return how they differ from what was committed.
+
+        `leader_epoch` is the one in which the replica acts.
+        """
         # Whatever was deleted had been committed.
         end = high_watermark if self._is_compacted else log_start
         self._least_end = max(self._least_end, end)
@@ -84,8 +94,14 @@ class CommittedLog:
                     if last and batch.base_offset <= last[0].last_offset:
                         return f"it has {drawn([batch])}, where {drawn(last)} was committed"
                     self.batches.append(batch)
+                    self._committed_in.append(leader_epoch)
                 held.agreed += 1
         return differs
+
+    def before(self, leader_epoch: LeaderEpoch) -> list[Batch]:
+        """Return the batches that were committed in earlier leader epochs."""
+        pairs = zip(self.batches, self._committed_in, strict=True)
+        return [batch for batch, committed_in in pairs if committed_in < leader_epoch]
 
     def compare(self, held: Held, *, log_start: Offset, until: Offset) -> str:
         """Return how a log differs from the committed batches between the two offsets, or nothing.
@@ -122,7 +138,10 @@ class CommittedLog:
 def below(committed: CommittedLog, replica: OnlineReplica, held: Held) -> Iterator[Wrong]:
     """Check I4."""
     differs = committed.note(
-        held, log_start=replica.log_start, high_watermark=replica.high_watermark
+        held,
+        log_start=replica.log_start,
+        high_watermark=replica.high_watermark,
+        leader_epoch=replica.leader_epoch,
     )
     if differs:
         yield Wrong(
@@ -149,8 +168,7 @@ def may_lead(
 
 def elected(committed: CommittedLog, replica: OnlineReplica, held: Held) -> Iterator[Wrong]:
     """Check LeaderCompleteness for a replica that has just become leader of its epoch."""
-    before = [each for each in committed.batches if each.leader_epoch < replica.leader_epoch]
-    have = set(held.batches)
+    before, have = committed.before(replica.leader_epoch), set(held.batches)
     lacks = [each for each in before if each.last_offset >= replica.log_start and each not in have]
     if lacks:
         yield Wrong(

@@ -18,7 +18,7 @@ from replication.metadata.rules.image import (
 from replication.metadata.rules.records import LeaderRecoveryState
 from replication.wire.metadata import NO_LEADER
 from scenarios.checkers.leadership import Decided
-from storage.types import TopicPartition
+from storage.types import LeaderEpoch, TopicPartition
 
 FENCED_FETCH_VERSION = 9
 NAMED_FETCH_VERSION = 15
@@ -71,6 +71,7 @@ class Decisions:
     config: BrokerConfig | None = attrs.field(default=None, init=False)
     """The controller's configuration, once it has been seen."""
     _controller: object = attrs.field(default=None, init=False)
+    _leader_epoch: LeaderEpoch = attrs.field(default=0, init=False)
     _decided: dict[TopicPartition, Decided] = attrs.field(factory=dict, init=False)
 
     @property
@@ -99,6 +100,10 @@ class Decisions:
         """Yield every partition, if anything was decided since the last call."""
         if controller is None or controller.image is self.image:
             return
+        leader_epoch = controller.node.quorum.leader_epoch
+        if leader_epoch < self._leader_epoch:
+            return  # it was frozen, and does not know yet that another one has decided since
+        self._leader_epoch = leader_epoch
         before, decided = self.image, self._decided
         goes_on = controller is self._controller
         self.image, self.config, self._decided = controller.image, controller.config, {}

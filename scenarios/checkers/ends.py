@@ -207,6 +207,10 @@ class BrokerResources:
     connections: int
     """The connections that the broker has opened and not closed."""
     served: int
+    voters: int = 0
+    """The voters among which it is one, of a node with both roles. It has a connection to each of
+    the others, and one from which it fetches the metadata log.
+    """
     deserted: int = 0
     """The connections that the broker serves although the other end has closed them."""
     watches: int = 0
@@ -239,7 +243,7 @@ def left_over(before: ClusterResources, after: ClusterResources) -> Iterator[Wro
 
 
 def _of_one(burden: BrokerResources) -> Iterator[Wrong]:
-    if burden.connections > burden.fetchers + BESIDE_FETCHERS:
+    if burden.connections > burden.fetchers + BESIDE_FETCHERS + burden.voters:
         yield Wrong(
             LEFT_OVER,
             f"{burden.node} has {burden.connections} connections open, and {burden.fetchers} fetchers",
@@ -273,7 +277,8 @@ def _tasks() -> Mapping[str, int]:
 
 def _resources_of(cluster: SimulatedCluster, name: str, broker: Broker) -> BrokerResources:
     manager, ends = broker.replica_manager, cluster.world.network.open_ends(name)
-    count = cluster.nodes.configs[node_id_of(name)].num_replica_fetchers
+    config = cluster.nodes.configs[node_id_of(name)]
+    count = config.num_replica_fetchers
     followed = {
         (replica.leader, fetcher_id_for(partition, count))
         for partition, replica in manager.hosted.online.items()
@@ -285,6 +290,7 @@ def _resources_of(cluster: SimulatedCluster, name: str, broker: Broker) -> Broke
         fetchers=len(followed),
         connections=len(ends) - len(served),
         served=len(served),
+        voters=len(cluster.controller_names) if config.is_controller else 0,
         deserted=sum(end.incoming.end is not None for end in served),
         watches=manager.purgatories.produce.watched + manager.purgatories.delete_records.watched,
     )

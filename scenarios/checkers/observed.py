@@ -140,6 +140,14 @@ class HeldLog(Held):
                 if start < segment.size:
                     self._read(segment.base_offset, start, segment.size)
 
+    def content_from(self, offset: Offset) -> bytes:
+        """Return the bytes of the batch that begins at `offset`."""
+        index = bisect_right(self.batches, offset, key=attrgetter("base_offset")) - 1
+        place = self._places[index]
+        content = self._content(place.segment)
+        assert content is not None, "a segment has a file"
+        return bytes(content[place.start : place.end])
+
     def emptied(self) -> frozenset[EpochEntry]:
         """Return the epochs without a batch that begin inside the log, where no batch is.
 

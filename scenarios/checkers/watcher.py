@@ -31,10 +31,12 @@ from replication.events import (
 )
 from replication.leader.rules.isr import PendingExpand
 from replication.leader.rules.leadership import Leadership
+from replication.metadata.rules.records import METADATA_PARTITION
 from replication.wire.produce import ACKS_ALL
 from scenarios.checkers import committed, contract, ends, epochs, leadership, offsets
 from scenarios.checkers.committed import CommittedLog
 from scenarios.checkers.contract import Budget, Contract
+from scenarios.checkers.controllers import WatchedControllers
 from scenarios.checkers.decisions import Decisions, PartitionDecision
 from scenarios.checkers.ends import ClusterResources, left_over, resources_in_use
 from scenarios.checkers.leadership import Decided
@@ -74,6 +76,7 @@ class Checkers:
     replicas: Replicas = attrs.field(factory=Replicas, init=False)
     budget: Budget = attrs.field(factory=Budget, init=False)
     decisions: Decisions = attrs.field(factory=Decisions, init=False)
+    controllers: WatchedControllers = attrs.field(factory=WatchedControllers, init=False)
     unclean_requested: set[TopicPartition] = attrs.field(factory=set, init=False)
     """The partitions for which an operator prefers a leader to what was committed."""
     _committed: dict[TopicPartition, CommittedLog] = attrs.field(factory=dict, init=False)
@@ -179,6 +182,8 @@ class Checkers:
         match event:
             case DiskLies(node=name) | DiskReplaced(node=name) | BitFlipped(node=name):
                 self.replicas.untrusted(name)
+                if name in self._controller_names and not _is_of_a_partition(event):
+                    self.controllers.untrusted()
             case LogDirectoryFailed():
                 self.replicas.untrusted(self._reporter(event))
             case PartitionStopped(partition=partition, deleted=True):
@@ -188,6 +193,10 @@ class Checkers:
                 self._judge(self.replicas.recovered(node, partition, log_end))
             case _:
                 pass
+
+    @property
+    def _controller_names(self) -> list[str]:
+        return [] if self.cluster is None else self.cluster.controller_names
 
     @property
     def _now(self) -> float:
@@ -293,8 +302,12 @@ class Checkers:
 
     def before_receipt(self) -> None:
         """Look, if anything has changed, before a message is received."""
-        if (self.replicas.moved or self._has_news) and self.violation is None:
+        if self.violation is not None:
+            return
+        if self.replicas.moved or self._has_news:
             self.look()
+        else:
+            self._look_at_controllers()
 
     def look(self) -> None:
         """Check everything that has changed against the rules."""
@@ -302,6 +315,7 @@ class Checkers:
             raise self.violation
         if self.cluster is None:
             return
+        self._look_at_controllers()
         for decision in self.decisions.look(self.cluster.controller):
             self._look_at_decision(decision)
         if self._has_news:
@@ -312,6 +326,15 @@ class Checkers:
         self._has_news = False
         self._look_at_moved()
         self._look_at_whole_partitions()
+
+    def _look_at_controllers(self) -> None:
+        assert self.cluster is not None, "there are no messages before there are nodes"
+        self._judge(self.controllers.look(self.cluster))
+
+    def judge_answered(self) -> None:
+        """Check that the committed metadata has what administrators were answered."""
+        self.look()
+        self._judge(self.controllers.judge_answered())
 
     async def judge_the_end(self, partition: TopicPartition, *, alone: bool = True) -> None:
         """Check a partition once every node is up and idle (`ends`).
@@ -524,3 +547,8 @@ class Checkers:
         for wrong in wrongs:
             self.violation = InvariantViolatedError(wrong.rule, wrong.what)
             raise self.violation
+
+
+def _is_of_a_partition(event: Event) -> bool:
+    """Return whether a bit has flipped in the records of a partition that brokers keep."""
+    return isinstance(event, BitFlipped) and event.partition != METADATA_PARTITION

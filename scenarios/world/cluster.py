@@ -156,6 +156,18 @@ class SimulatedCluster:
         return None if node is None or node.listener is None else node
 
     @property
+    def controller_names(self) -> list[str]:
+        return [node_name(node_id) for node_id in self.nodes.controller_ids]
+
+    @property
+    def deciding(self) -> str | None:
+        """The name of the controller that decides; a single one is named in any state."""
+        if len(self.nodes.controller_ids) == 1:
+            return node_name(self.nodes.controller_ids[0])
+        active = self.nodes.active_controller
+        return None if active is None else node_name(active)
+
+    @property
     def has_quorum(self) -> bool:
         """Whether a majority of the controllers runs."""
         return 2 * len(self.nodes.controllers) > len(self.nodes.controller_ids)
@@ -285,6 +297,7 @@ async def open_simulated_cluster(
     *,
     brokers: int = 3,
     controllers: int = 1,
+    combined: bool = False,
     properties: Mapping[str, str] | None = None,
     watcher: EventSink = ignore,
 ) -> AsyncIterator[SimulatedCluster]:
@@ -292,6 +305,7 @@ async def open_simulated_cluster(
 
     Kafka's defaults apply, session and lag times included: virtual seconds cost nothing. Only
     indexes are small.
+    In a combined cluster the first brokers are the controllers.
     `properties` are further `server.properties` entries for every node; a key that begins with
     the name of a node, as `b2.broker.rack`, is for that node.
     """
@@ -299,7 +313,9 @@ async def open_simulated_cluster(
         async with trio.open_nursery() as nursery:
             cluster = SimulatedCluster(
                 world=world,
-                configs=simulated_configs(brokers, properties or {}, controllers=controllers),
+                configs=simulated_configs(
+                    brokers, properties or {}, controllers=controllers, combined=combined
+                ),
                 watcher=watcher,
                 nursery=nursery,
             )
@@ -311,10 +327,12 @@ async def open_simulated_cluster(
 
 
 def simulated_configs(
-    brokers: int, properties: Mapping[str, str], *, controllers: int = 1
+    brokers: int, properties: Mapping[str, str], *, controllers: int = 1, combined: bool = False
 ) -> dict[int, BrokerConfig]:
     """Return what each node's server.properties would say, by id."""
-    voters = [Voter(each, node_name(each), CONTROLLER_PORT) for each in controller_ids(controllers)]
+    every_broker = range(1, brokers + 1)
+    ids = every_broker[:controllers] if combined else controller_ids(controllers)
+    voters = [Voter(each, node_name(each), CONTROLLER_PORT) for each in ids]
     common = {
         "cluster.id": "understudy",
         "controller.listener.names": "CONTROLLER",
@@ -332,11 +350,12 @@ def simulated_configs(
         }
         for voter in voters
     }
-    for broker_id in range(1, brokers + 1):
-        name = node_name(broker_id)
+    for name in map(node_name, every_broker):
+        role, listener = "broker", f"{LISTENER}://{name}:{BROKER_PORT}"
+        other = own.get(name)
         own[name] = {
-            "process.roles": "broker",
-            "listeners": f"{LISTENER}://{name}:{BROKER_PORT}",
+            "process.roles": f"{role},{other['process.roles']}" if other else role,
+            "listeners": f"{listener},{other['listeners']}" if other else listener,
         }
     for key, value in properties.items():
         name, _, rest = key.partition(".")

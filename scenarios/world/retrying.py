@@ -26,7 +26,7 @@ is asked where its log begins and ends, and the position is chosen by that.
 
 Rule 5: if the log begins only after a consumer's position, the records between were deleted: from
 there on it counts as another consumer. If the log ends before its position it stays the same
-consumer, and records that it receives again count against the cluster (`history.backwards`).
+consumer, and records that it receives again count against the cluster (`checkers.anomalies`).
 
 Rule 6: without an answer a consumer's position stays. It does one thing at a time.
 """
@@ -49,7 +49,7 @@ from scenarios.world.client import (
     StoryClient,
     closing,
 )
-from scenarios.world.history import At, Polled
+from scenarios.world.history import At, Poll
 from storage.types import Offset, TopicPartition
 
 MAX_IN_FLIGHT: Final = 5
@@ -241,7 +241,7 @@ class IdempotentLane:
 class StoryConsumer:
     client: StoryClient
     partition: TopicPartition
-    polls: list[Polled] = attrs.field(factory=list, init=False)
+    polls: list[Poll] = attrs.field(factory=list, init=False)
     _position: Offset | None = attrs.field(default=None, init=False)
     _session: int = attrs.field(default=1, init=False)
     _is_polling: bool = attrs.field(default=False, init=False)
@@ -272,7 +272,10 @@ class StoryConsumer:
             await self._find_anew(self._position)
             return ()
         records = tuple((record.offset, record.value) for record in given)
-        self.polls.append(Polled(session=self._session, records=records))
+        session = f"consumer {self._session}"
+        self.polls.append(
+            Poll(partition=self.partition, records=records, session=session, read_committed=False)
+        )
         return records
 
     async def _find_anew(self, position: Offset) -> None:

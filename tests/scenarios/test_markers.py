@@ -197,3 +197,18 @@ def test_the_swarm_counts_runs_and_fails_where_all_is_to_be_reached_and_is_not()
     assert [marker for _, marker in counts] == [*MARKERS, *SELDOM]
     assert {"0", "1"} == {runs for runs, _ in counts}
     assert CliRunner().invoke(command, [*asked, "--reach-all"]).exit_code == 1
+
+
+def test_the_controller_that_decides_is_the_one_that_has_reported_last() -> None:
+    def seen(*happened: tuple[str, Event]) -> set[str]:
+        return set(markers_of(TraceEntry(0.0, node, event) for node, event in happened))
+
+    another, deposed = "another controller decides", "a controller that lived decides no more"
+    died = "the controller died while an ISR change was pending"
+    first, second = ("c3001", ELECTED), ("c3002", ELECTED)
+    pending, killed = ("b1", EXPANSION), ("sim", NodeKilled(node="c3001"))
+    assert seen(first, second) == {another, deposed}
+    assert seen(first, killed, second) == {another}
+    assert seen(first, pending, killed) == {died}
+    assert seen(first, pending, ("sim", NodeKilled(node="c3002"))) == set()
+    assert seen(pending, ("sim", NodeKilled(node="c"))) == {died}

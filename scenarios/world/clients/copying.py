@@ -20,7 +20,10 @@ from replication.client.errors import TransactionAbortedError
 from replication.client.producer import Producer
 from replication.errors import KafkaError
 from replication.net.seams import Seams
+from replication.wire.produce import ACKS_ALL
+from scenarios.world.client import SentRecords
 from scenarios.world.clients.machine import RETRY_SECONDS, Program
+from scenarios.world.clients.witness import Ending, Witness, WitnessedTransaction
 from storage.types import TopicPartition
 
 POLL_MS = 1_000
@@ -38,6 +41,7 @@ def copied(value: str) -> str:
 
 @attrs.define(eq=False, kw_only=True)
 class Copier(Program):
+    witness: Witness
     group: str
     source: str
     target: TopicPartition
@@ -77,21 +81,34 @@ class Copier(Program):
     async def _copy(
         self, producer: Producer[bytes, bytes], consumer: Consumer, records: ConsumerRecords
     ) -> None:
+        transaction = self._witnessed(records)
         try:
             async with producer.transaction():
-                for record in records:
-                    value = copied((record.value or b"").decode())
-                    topic, partition = self.target
+                for batch in transaction.batches:
+                    topic, partition = batch.partition
+                    (value,) = batch.values
                     await producer.send_soon(topic, value.encode(), partition=partition)
                 await producer.send_offsets_to_transaction(
                     records.next_offsets, consumer.group_metadata()
                 )
+                transaction.commit_asked_at = self.world.time.now
         except TransactionAbortedError as error:
+            transaction.end(Ending.ABORTED, self.world.time.now)
             self.note(error)
             for source in records.partitions:
                 await self._go_back(consumer, source)
         else:
+            transaction.end(Ending.COMMITTED, self.world.time.now)
             self.committed += 1
+
+    def _witnessed(self, records: ConsumerRecords) -> WitnessedTransaction:
+        transaction = WitnessedTransaction(producer=self.name, began_at=self.world.time.now)
+        for record in records:
+            value = (record.value or b"").decode()
+            transaction.copied.append((record.topic_partition, record.offset, value))
+            transaction.batches.append(SentRecords(self.target, (copied(value),), ACKS_ALL))
+        self.witness.transactions.append(transaction)
+        return transaction
 
     async def _go_back(self, consumer: Consumer, partition: TopicPartition) -> None:
         committed = await consumer.committed(partition)

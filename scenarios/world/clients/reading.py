@@ -180,7 +180,10 @@ class Reader(Program):
     def _given(self, records: ConsumerRecords) -> None:
         for record in records:
             given = Given(
-                reader=self.name, offset=record.offset, value=(record.value or b"").decode()
+                reader=self.name,
+                offset=record.offset,
+                value=(record.value or b"").decode(),
+                at=self.world.time.now,
             )
             self.witness.note(record.topic_partition, given)
 

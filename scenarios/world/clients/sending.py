@@ -123,6 +123,7 @@ class SendingClient(Program):
         transaction: WitnessedTransaction,
         end: str,
     ) -> None:
+        transaction.began_at = self.world.time.now
         try:
             producer.begin_transaction()
             for batch in transaction.batches:
@@ -130,13 +131,14 @@ class SendingClient(Program):
             if end == "abort":
                 await producer.flush()
             if end == "commit":
+                transaction.commit_asked_at = self.world.time.now
                 await producer.commit_transaction()
-                transaction.ending = Ending.COMMITTED
+                transaction.end(Ending.COMMITTED, self.world.time.now)
                 return
         except KafkaError as error:
             self.note(error)
         await producer.abort_transaction()
-        transaction.ending = Ending.ABORTED
+        transaction.end(Ending.ABORTED, self.world.time.now)
 
     def _failed(self, error: KafkaError) -> Outcome:
         self.note(error)

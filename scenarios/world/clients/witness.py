@@ -9,6 +9,7 @@ WitnessedTransaction   what was sent in it, and how it ended, as far as its prod
 """
 
 import enum
+import math
 from collections import defaultdict
 from typing import TypeAlias
 
@@ -40,6 +41,8 @@ class Given:
     reader: str
     offset: Offset
     value: str
+    at: float = 0.0
+    """When, in virtual seconds."""
 
 
 @attrs.frozen(kw_only=True)
@@ -65,10 +68,19 @@ class Ending(enum.Enum):
 @attrs.define(eq=False, kw_only=True)
 class WitnessedTransaction:
     producer: str
-    batches: list[SentRecords]
+    batches: list[SentRecords] = attrs.field(factory=list)
+    copied: list[tuple[TopicPartition, Offset, str]] = attrs.field(factory=list)
+    """The records that it was made from, as a read_committed consumer received them."""
     ending: Ending = Ending.UNKNOWN
     done: bool = False
     """Whether nothing more will happen to it."""
+    began_at: float = 0.0
+    commit_asked_at: float = math.inf
+    ended_at: float = math.inf
+    """When its producer knew how it ended."""
+
+    def end(self, ending: Ending, now: float) -> None:
+        self.ending, self.ended_at = ending, now
 
     @property
     def failed(self) -> list[str]:
