@@ -15,6 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from scenarios.service import ServiceNode, Simulation, simulate
     from scenarios.story.runner import StoryRun, run_story
     from scenarios.story.script import (
         Script,
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Script",
     "ScriptError",
+    "ServiceNode",
+    "Simulation",
     "StoryChangedError",
     "StoryRun",
     "SwarmRun",
@@ -42,10 +45,14 @@ __all__ = [
     "run_seeds",
     "run_story",
     "shrink",
+    "simulate",
     "stories",
 ]
 
 _MODULES = {
+    "ServiceNode": "service",
+    "Simulation": "service",
+    "simulate": "service",
     "Script": "story.script",
     "ScriptError": "story.script",
     "StoryChangedError": "story.script",

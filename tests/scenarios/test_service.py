@@ -1,0 +1,115 @@
+"""A user's program in the simulated world: the seed that loses a record is found, and replays."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from replication.errors import ErrorCode, KafkaError
+from scenarios import ServiceNode, simulate
+from scenarios.service import Records, Simulation
+
+ORDERS = [b"%d" % number for number in range(30)]
+
+
+async def copy(node: ServiceNode) -> None:
+    orders = node.consumer(
+        "orders", group_id="copy", auto_offset_reset="earliest", enable_auto_commit=False
+    )
+    async with orders, node.producer() as producer:
+        while True:
+            records = await orders.poll(1000)
+            for record in records:
+                await producer.send("prices", record.value)
+            await orders.commit()
+
+
+def everything(records: Records) -> None:
+    missing = {each.value for each in records["orders"]} - {
+        each.value for each in records["prices"]
+    }
+    assert not missing
+
+
+def run(service: object, seed: int = 1, **how: object) -> Simulation:
+    defaults = {"topics": {"orders": 1, "prices": 1}, "inputs": {"orders": ORDERS}}
+    return simulate(service, seed=seed, **defaults | how)  # type: ignore[arg-type]
+
+
+def test_a_sound_program_passes_and_replays() -> None:
+    first, again = run(copy, check=everything), run(copy, check=everything)
+    first.check()
+    assert [each.value for each in first.records["orders"]] == ORDERS
+    assert first.happened
+    assert first.trace_hash == again.trace_hash
+    assert first.happened != run(copy, seed=2).happened
+
+
+def test_a_group_has_time_to_miss_the_lives_that_were_killed() -> None:
+    run(copy, seed=3, check=everything).check()
+
+
+def test_a_failed_check_names_the_seed_and_the_faults() -> None:
+    def never(_: Records) -> None:
+        raise AssertionError("lost")
+
+    with pytest.raises(AssertionError, match="lost") as raised:
+        run(copy, check=never, faults=2).check()
+    assert raised.value.__notes__[0].startswith("seed 1: ")
+
+
+def test_a_kill_reaches_nobody_and_begins_another_life() -> None:
+    lives, seen = list[int](), list[str]()
+
+    async def service(node: ServiceNode) -> None:
+        lives.append(node.life)
+        try:
+            async with node.producer() as producer:
+                await producer.send("prices", b"begun")
+                await node.sleep(3600)
+        finally:
+            try:
+                async with node.producer() as producer:
+                    await producer.send("prices", b"too late")
+            except BaseException as error:
+                seen.append(type(error).__name__)
+                raise
+
+    records = run(service, faults=12).records["prices"]
+    assert lives == list(range(1, len(lives) + 1))
+    assert len(lives) > 1
+    assert seen
+    assert {each.value for each in records} == {b"begun"}
+
+
+def test_an_error_of_kafka_begins_another_life_and_any_other_ends_the_run() -> None:
+    lives = list[int]()
+
+    async def service(node: ServiceNode) -> None:
+        lives.append(node.life)
+        if node.life == 1:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(crash)
+        raise ValueError("a mistake")
+
+    async def crash() -> None:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    failed = run(service)
+    assert lives == [1, 2]
+    assert isinstance(failed.failure, ValueError)
+
+
+def test_a_program_that_returns_is_not_started_again() -> None:
+    lives = list[int]()
+
+    async def service(node: ServiceNode) -> None:
+        lives.append(node.life)
+
+    run(service).check()
+    assert lives == [1]
+
+
+def test_the_report_is_of_the_same_run(tmp_path: Path) -> None:
+    run(copy, faults=1).write_report(tmp_path / "page.html")
+    assert "Seed 1" in (tmp_path / "page.html").read_text()
