@@ -21,6 +21,7 @@ from replication.groups.rules.consumer_group.migration import assigned_in
 from replication.groups.shard import HostedGroup
 from replication.metadata.rules.image import MetadataImage
 from scenarios.checkers import client_accounts as accounts
+from scenarios.checkers.anomalies import mistakes
 from scenarios.checkers.client_accounts import FinalRecords
 from scenarios.checkers.group_owners import (
     GroupRecord,
@@ -30,11 +31,18 @@ from scenarios.checkers.group_owners import (
 )
 from scenarios.story.commands.judge import repeated_values
 from scenarios.story.log_drawing import whole_batches
+from scenarios.story.observed import (
+    final_operations,
+    reader_operations,
+    transaction_operation,
+)
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
+from scenarios.world.clients.copying import copied
 from scenarios.world.clients.reading import Reader
 from scenarios.world.clients.witness import Given
 from scenarios.world.cluster import partition_directory
+from scenarios.world.history import History
 from storage.batch.record_batch import BatchHeader
 from storage.batch.records import ControlRecordType, Record, decode_batch, read_marker
 from storage.types import Offset, TopicPartition
@@ -265,21 +273,50 @@ def wrongs(stage: Stage) -> Iterator[tuple[TopicPartition, list[str]]]:
             happened = stage.programs.witness.happened[partition]
             yield (
                 partition,
-                accounts.mistakes_about_readers(happened, there) + unread(stage, partition),
+                accounts.mistakes_about_groups(happened, there) + unread(stage, partition),
             )
-    for each in stage.programs.witness.transactions:
-        partitions = {batch.partition for batch in each.batches}
-        if partitions and not any(may_have_lost(stage, partition) for partition in partitions):
-            committed: dict[str, bool] = {}
-            for partition in partitions:
-                there, _ = records_on_disk(stage, partition)
-                committed |= {v: at in there.committed for at, v in there.all.items()}
-            yield min(partitions), accounts.of_transactions([each], committed)
+    for mistake in mistakes(observed_history(stage)):
+        yield mistake.partition, [str(mistake)]
+    for transaction in stage.programs.witness.transactions:
+        for wrong in accounts.with_a_failure(transaction):
+            yield transaction.batches[0].partition, [wrong]
     for partition, wrong in copies(stage):
         yield partition, [wrong]
     for partition in partitions_of(stage, OFFSETS):
         if not may_have_lost(stage, partition):
             yield partition, _wrongs_in_groups(stage, partition)
+
+
+def observed_history(stage: Stage) -> History:
+    """Return what our clients did and received in the partitions that have lost nothing."""
+    transactions = stage.programs.witness.transactions
+    partitions = {*read_by_our_clients(stage), *written_in_transactions(stage)}
+    partitions |= {partition for each in transactions for partition, _, _ in each.copied}
+    sound = {each for each in partitions if not may_have_lost(stage, each)}
+    # A copier sends again what it has sent in a transaction that failed: the last one counts.
+    sent_last = {
+        (batch.partition, value): batch
+        for each in transactions
+        for batch in each.batches
+        for value in batch.values
+    }
+    counted = frozenset(map(id, sent_last.values()))
+    operations = [
+        transaction_operation(each, sound, counted)
+        for each in transactions
+        if all(batch.partition in sound for batch in each.batches)
+    ]
+    for partition in sorted(sound):
+        operations += reader_operations(partition, stage.programs.witness.happened[partition])
+        operations += final_operations(partition, records_on_disk(stage, partition)[0])
+    repeated = repeated_values(stage.batches, trimmed=bool(stage.trimmed))
+    return History(
+        operations=operations,
+        log_starts={each: stage.checkers.replicas.latest_log_start(each) for each in sound},
+        compacted=[each for each in sound if each.topic in stage.compacted],
+        repeated=repeated | {copied(value) for value in repeated},
+        written_by_others=sound,
+    )
 
 
 def _wrongs_in_groups(stage: Stage, partition: TopicPartition) -> list[str]:

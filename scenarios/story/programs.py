@@ -29,24 +29,24 @@ class Programs:
     drained: set[str] = attrs.field(factory=set, init=False)
     """The names of the programs that ran when everything had been read and copied."""
     witness: Witness = attrs.field(factory=Witness, init=False)
-    _servers: list[str] = attrs.field(factory=list, init=False)
+    servers: list[str] = attrs.field(factory=list, init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
     _finish: Finish | None = attrs.field(default=None, init=False)
     _reserved: set[str] = attrs.field(factory=set, init=False)
 
     def begin(self, brokers: Sequence[str], nursery: trio.Nursery, finish: Finish) -> None:
         """Begin once there is a cluster."""
-        self._servers = [f"{name}:{BROKER_PORT}" for name in brokers]
+        self.servers = [f"{name}:{BROKER_PORT}" for name in brokers]
         self._nursery, self._finish = nursery, finish
         self._reserved = {*brokers, "c", "client"}
 
     def sender(self, name: str, config: dict[str, str]) -> None:
         assert self._finish is not None, "there is a cluster"
-        self._start(
+        self.start(
             SendingClient(
                 name=name,
                 world=self.world,
-                servers=self._servers,
+                servers=self.servers,
                 config=config,
                 finish=self._finish,
             )
@@ -61,11 +61,11 @@ class Programs:
         group: str | None = None,
         topics: Sequence[str] = (),
     ) -> None:
-        self._start(
+        self.start(
             Reader(
                 name=name,
                 world=self.world,
-                servers=self._servers,
+                servers=self.servers,
                 config=config,
                 witness=self.witness,
                 chance=self.world.chance(f"reader {name} {self.lives(name)}"),
@@ -79,19 +79,20 @@ class Programs:
     def copier(
         self, name: str, config: dict[str, str], *, group: str, source: str, target: TopicPartition
     ) -> None:
-        self._start(
+        self.start(
             Copier(
                 name=name,
                 world=self.world,
-                servers=self._servers,
+                servers=self.servers,
                 config={"transactional.id": name, **config},
+                witness=self.witness,
                 group=group,
                 source=source,
                 target=target,
             )
         )
 
-    def _start(self, program: Program) -> None:
+    def start(self, program: Program) -> None:
         assert self._nursery is not None, "there is a cluster"
         if program.name in self.running:
             raise ScriptError(f"{program.name} runs already")
@@ -109,6 +110,14 @@ class Programs:
                     del self.running[program.name]
 
         self._nursery.start_soon(live)
+
+    def cancel(self) -> None:
+        """Cancel those that run; a frozen one goes on first, since it would never leave its group."""
+        assert self._nursery is not None, "there is a cluster"
+        for name in self.running:
+            if self.world.clock(name).paused:
+                self.world.resume(name)
+        self._nursery.cancel_scope.cancel()
 
     def lives(self, name: str) -> int:
         return sum(program.name == name for program in self.all)

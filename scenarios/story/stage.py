@@ -97,6 +97,8 @@ class Stage:
     """The topics that keep only the last record of each key."""
     remade: set[str] = attrs.field(factory=set, init=False)
     """The topics that replaced a deleted one of the same name."""
+    commits: list[str | None] = attrs.field(factory=list, init=False)
+    """The answers to commits in the background, None for one that is not answered yet."""
     programs: Programs = attrs.field(init=False)
     """The programs that run our own clients."""
     events_shown: int = attrs.field(default=0, init=False)
@@ -128,7 +130,9 @@ class Stage:
         assert self._client is not None, "a client comes with the cluster"
         return self._client
 
-    async def open(self, *, brokers: int, controllers: int, properties: dict[str, str]) -> None:
+    async def open(
+        self, *, brokers: int, controllers: int, combined: bool, properties: dict[str, str]
+    ) -> None:
         if self._cluster is not None:
             raise ScriptError("a story has one cluster")
         # The recording comes first, so that it has seen what the checkers end a run for.
@@ -140,6 +144,7 @@ class Stage:
                 self.world,
                 brokers=brokers,
                 controllers=controllers,
+                combined=combined,
                 properties=properties,
                 watcher=watcher,
             )
@@ -158,7 +163,7 @@ class Stage:
         )
         self._background = await self.stack.enter_async_context(trio.open_nursery())
         self.programs.begin(cluster.broker_names, self._background, self._client.finish)
-        self.stack.callback(self._background.cancel_scope.cancel)
+        self.stack.callback(self.programs.cancel)
 
     def tell(self, event: Event) -> None:
         """Report a fault that came from outside to the trace and the watcher."""
@@ -197,9 +202,19 @@ class Stage:
         )
         return cluster.has_quorum
 
+    async def until_known(self, partition: TopicPartition) -> None:
+        """Wait until a broker knows the partition. That none does is a failure of its own, and not
+        one of its replicas, of which there are none.
+        """
+        cluster = self.cluster
+        await cluster.until(
+            lambda: cluster.partition(partition) is not None, what=f"a broker knows {partition}"
+        )
+
     async def until_led(self, partition: TopicPartition) -> None:
         """Wait until a running broker leads the partition and every running broker knows it."""
         cluster = self.cluster
+        await self.until_known(partition)
 
         def is_led() -> bool:
             brokers = cluster.brokers
@@ -359,6 +374,7 @@ class Stage:
         """Return the batches sent in the background, once all of them have an outcome."""
         waiting, self._waiting = self._waiting, []
         await self.cluster.until(
-            lambda: all(batch.outcome is not None for batch in waiting), what="an answer"
+            lambda: all(batch.outcome is not None for batch in waiting),
+            what="every batch is answered",
         )
         return waiting

@@ -16,12 +16,13 @@ Each command sends one request, once, and its answer is what the broker said: ou
 would ask again where that may help (`replication.client.admin`).
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
 from replication.config import ConfigOperation
 from replication.errors import ErrorCode, PeerUnavailableError
+from replication.net.rpc import RpcClient
 from replication.wire.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -96,9 +97,21 @@ async def alter(stage: Stage, words: Words, options: Options) -> list[str]:
     )
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
 
+    accounts = stage.checkers.controllers.requests
+    of_topic = options if kind is ConfigResourceType.TOPIC else {}
+
+    def asked() -> None:
+        for key, value in of_topic.items():
+            accounts.asked(name, key, value)
+
     async def ask() -> ErrorCode:
-        response = await _ask(stage, request, ALTER_CONFIGS_VERSION, among=among)
-        return ErrorCode.of(response.responses[0].error_code)
+        response = await _ask(stage, request, ALTER_CONFIGS_VERSION, among=among, asked=asked)
+        error = ErrorCode.of(response.responses[0].error_code)
+        if error is ErrorCode.NONE:
+            for key, value in of_topic.items():
+                accounts.answered(name, key, value)
+            stage.checkers.judge_answered()
+        return error
 
     return await _answer(ask())
 
@@ -106,6 +119,7 @@ async def alter(stage: Stage, words: Words, options: Options) -> list[str]:
 async def delete_topic(stage: Stage, words: Words, options: Options) -> list[str]:
     (topic,) = exactly(words, 1, options)
     stage.deleted[topic] = stage.cluster.clock.now()
+    stage.checkers.controllers.requests.deleted(topic)
     return _refusal(await _delete_topic(stage, topic))
 
 
@@ -125,6 +139,7 @@ async def remake(stage: Stage, words: Words, options: Options) -> list[str]:
     cluster = stage.cluster
     was = cluster.image.topic_id(topic)
     stage.deleted[topic] = cluster.clock.now()
+    stage.checkers.controllers.requests.deleted(topic)
 
     def known() -> set[TopicId | None]:
         return {each.metadata.image.topic_id(topic) for each in cluster.brokers.values()}
@@ -185,7 +200,11 @@ async def grow(stage: Stage, words: Words, options: Options) -> list[str]:
 
     async def ask() -> ErrorCode:
         response = await _ask(stage, request, CREATE_PARTITIONS_VERSION)
-        return ErrorCode.of(response.results[0].error_code)
+        error = ErrorCode.of(response.results[0].error_code)
+        if error is ErrorCode.NONE:
+            stage.checkers.controllers.requests.created(topic, wanted.count)
+            stage.checkers.judge_answered()
+        return error
 
     if in_background:
         stage.ask_in_background(ask)
@@ -250,11 +269,15 @@ async def _ask(
     *,
     timeout_ms: int = 2 * ADMIN_PATIENCE_MS,
     among: Sequence[Address] = (),
+    asked: Callable[[], None] = lambda: None,
 ) -> Any:
-    """Return the response of the first broker that gives one."""
-    return await stage.client.ask_somebody(
-        lambda rpc: rpc.call(request, version=version, timeout_ms=timeout_ms), among
-    )
+    """Return the response of the first broker that gives one; call `asked` before each attempt."""
+
+    async def ask(rpc: RpcClient) -> object:
+        asked()
+        return await rpc.call(request, version=version, timeout_ms=timeout_ms)
+
+    return await stage.client.ask_somebody(ask, among)
 
 
 async def _answer(asked: Awaitable[ErrorCode]) -> list[str]:

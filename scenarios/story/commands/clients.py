@@ -153,7 +153,8 @@ async def _answers(stage: Stage, batches: list[SentRecords], *, in_background: b
             stage.waits_for(batch)
         return []
     await stage.cluster.until(
-        lambda: all(batch.outcome is not None for batch in batches), what="an answer"
+        lambda: all(batch.outcome is not None for batch in batches),
+        what="our client has an answer",
     )
     return [outcome_of(batch) for batch in batches]
 

@@ -15,12 +15,22 @@ With the epochs that the story chooses:
     epoch-end t-0 1 from=b1 epoch=2         where epoch 1 ends in its log (OffsetForLeaderEpoch)
 
 The records of such a fetch are shown and not kept.
+
+Offsets of a group without members (OffsetCommit, OffsetFetch), where `__consumer_offsets` has one
+partition:
+
+    commit g t-0 3                          commit offset 3; from=b1 names the broker to ask
+    commit g t-0 3 &                        the same, without waiting for the answer
+    commits                                 the answers to those, once all are there
+    committed g t-0                         what the coordinator says that the group has committed
 """
 
 from functools import partial
 from typing import Any
 
+from replication.coordinator.rules import GROUP_METADATA_TOPIC
 from replication.errors import ErrorCode
+from replication.net.rpc import RpcClient
 from replication.wire.fetch import (
     CONSUMER_REPLICA_ID,
     FetchPartition,
@@ -28,6 +38,12 @@ from replication.wire.fetch import (
     FetchTopic,
     PartitionData,
 )
+from replication.wire.offset_commit import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitTopic,
+)
+from replication.wire.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchTopic
 from replication.wire.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -42,6 +58,7 @@ from scenarios.story.arguments import (
     exactly,
     number_of,
     partition_of,
+    refuse_any,
 )
 from scenarios.story.stage import Stage
 from scenarios.world.client import FETCH_VERSION, READ_BYTES, closing, records_of
@@ -69,7 +86,9 @@ async def poll(stage: Stage, words: Words, options: Options) -> list[str]:
 
 
 EPOCH_END_VERSION = 4
-ASKING_MS = 2_000
+OFFSET_COMMIT_VERSION, OFFSET_FETCH_VERSION = 9, 9
+GROUP_OFFSETS = TopicPartition(GROUP_METADATA_TOPIC, 0)
+ASKING_MS, COMMITTING_MS = 2_000, 60_000
 
 
 async def fetch(stage: Stage, words: Words, options: Options) -> list[str]:
@@ -144,6 +163,63 @@ async def epoch_end(stage: Stage, words: Words, options: Options) -> list[str]:
     return [_ended(response.topics[0].partitions[0])]
 
 
+async def commit(stage: Stage, words: Words, options: Options) -> list[str]:
+    words, in_background = background(words)
+    broker, _ = _whom(stage, options)
+    group, where, offset = exactly(words, 3, options)
+    partition = partition_of(where)
+    request = OffsetCommitRequest(
+        group_id=group,
+        topics=[
+            OffsetCommitTopic(
+                name=partition.topic,
+                partitions=[
+                    OffsetCommitPartition(
+                        partition_index=partition.partition, committed_offset=number_of(offset)
+                    )
+                ],
+            )
+        ],
+    )
+    place = len(stage.commits)
+    stage.commits.append(None)
+
+    async def ask() -> None:
+        async with closing(await _connect(stage, GROUP_OFFSETS, broker)) as client:
+            response = await client.call(
+                request, version=OFFSET_COMMIT_VERSION, timeout_ms=COMMITTING_MS
+            )
+        error = ErrorCode.of(response.topics[0].partitions[0].error_code)
+        said = "committed" if error is ErrorCode.NONE else f"refused, {error.name}"
+        stage.commits[place] = f"{group} {where} {offset}: {said}"
+
+    if in_background:
+        stage.ask_in_background(ask)
+        return []
+    await ask()
+    return await commits(stage, [], {})
+
+
+async def commits(stage: Stage, words: Words, options: Options) -> list[str]:
+    refuse_any(words, options)
+    await stage.cluster.until(lambda: None not in stage.commits, what="each commit is answered")
+    answers, stage.commits = stage.commits, []
+    return [answer for answer in answers if answer is not None]
+
+
+async def committed(stage: Stage, words: Words, options: Options) -> list[str]:
+    broker, _ = _whom(stage, options)
+    group, where = exactly(words, 2, options)
+    partition = partition_of(where)
+    topic = OffsetFetchTopic(name=partition.topic, partition_indexes=[partition.partition])
+    request = OffsetFetchRequest(groups=[OffsetFetchGroup(group_id=group, topics=[topic])])
+    response = await _ask(stage, GROUP_OFFSETS, broker, request, OFFSET_FETCH_VERSION)
+    (found,) = response.groups
+    if found.error_code != ErrorCode.NONE:
+        return [f"refused, {ErrorCode.of(found.error_code).name}"]
+    return [f"{group} {where}: {found.topics[0].partitions[0].committed_offset}"]
+
+
 def _ended(answer: EpochEndOffset) -> str:
     if answer.error_code != ErrorCode.NONE:
         return f"refused, {ErrorCode.of(answer.error_code).name}"
@@ -165,6 +241,10 @@ def _number(options: Options, key: str, default: int) -> int:
 async def _ask(
     stage: Stage, partition: TopicPartition, broker: str | None, request: object, version: int
 ) -> Any:
-    to = None if broker is None else (broker, BROKER_PORT)
-    async with closing(await stage.client.connect(partition, to)) as client:
+    async with closing(await _connect(stage, partition, broker)) as client:
         return await client.call(request, version=version, timeout_ms=ASKING_MS)
+
+
+async def _connect(stage: Stage, partition: TopicPartition, broker: str | None) -> RpcClient:
+    """Connect to the named broker, or to the leader of the partition."""
+    return await stage.client.connect(partition, None if broker is None else (broker, BROKER_PORT))

@@ -182,7 +182,7 @@ async def slow(stage: Stage, words: Words, options: Options) -> list[str]:
 
 async def late(stage: Stage, words: Words, options: Options) -> list[str]:
     *ends, duration = exactly(words, 3, options)
-    source, target = nodes(stage, ends, {})
+    source, target = machines(stage, ends, {})
     half = seconds_of(duration) / 2
     stage.world.network.set_delay(source, target, least=half, mean_extra=half, one_way=True)
     return []

@@ -1,4 +1,5 @@
 """The account of a partition: `ledger t-0`, `verify t-0` and, once the cluster is idle, `judge t-0`.
+`judge-controllers` is that of the metadata: every node has it, with all that was answered.
 
 The ledger has what the producer was promised, against what consumers read. Loss is counted there,
 not judged: acks=1 promises no more than that the leader has it.
@@ -17,7 +18,7 @@ The promises that are judged:
     any         a record is at the offset of its ack, is there once, and is not there if it was
                 refused before it was written, or was acked by a former topic of that name
 
-No client's history has an anomaly either (`scenarios.world.history`).
+No client's history has an anomaly either (`scenarios.checkers.anomalies`).
 
 A record is lost if it is missing although the log begins before it. Unless records were deleted
 on request or by retention, the log begins at 0.
@@ -36,17 +37,22 @@ from typing import TypeVar
 
 import attrs
 
+from replication.cluster.interface import NotInTimeError
 from replication.errors import ErrorCode
 from replication.events import LeaderElected
 from replication.verify import Different, Outcome, verify_directories
 from replication.wire.produce import ACKS_ALL
+from scenarios.checkers import InvariantViolatedError
+from scenarios.checkers.anomalies import mistakes
+from scenarios.checkers.quorum import PROGRESS, PROGRESS_SECONDS, REACHED
 from scenarios.story.arguments import Options, Words, exactly, partition_of
 from scenarios.story.log_drawing import batches_of, whole_batches
+from scenarios.story.observed import final_operation, sent_operation
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
 from scenarios.world.client import AckedBatch, ReadRecord, Refused, SentRecords, key_of
 from scenarios.world.cluster import log_directory, node_name, partition_directory
-from scenarios.world.history import History, Polled, Sent, anomalies
+from scenarios.world.history import ClientOperation, History, OperationOutcome, Poll
 from scenarios.world.trace import DiskReplaced, PowerCut, TraceEntry
 from storage.batch.record_batch import BatchHeader
 from storage.batch.records import decode_batch
@@ -166,24 +172,65 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
         later = {value for batch in batches for value in batch.values}
         there = [record for record in there if record.value in later]
     history = History(
-        sends=[
-            _as_sent(
-                batch,
-                may_lose_acks_1=may_lose_acks_1,
-                in_order=partition.topic not in stage.trimmed | stage.remade,
-            )
-            for batch in batches
+        operations=[
+            *(
+                sent_operation(
+                    batch,
+                    may_lose_acks_1=may_lose_acks_1,
+                    in_order=partition.topic not in stage.trimmed | stage.remade,
+                )
+                for batch in batches
+            ),
+            *(
+                ClientOperation(process=each.session, outcome=OperationOutcome.OK, polls=(each,))
+                for each in polls
+            ),
+            final_operation(
+                partition, [(each.offset, each.value) for each in there], read_committed=False
+            ),
         ],
+        log_starts={partition: begins},
         repeated=repeated,
-        compacted=compacted,
-        polls=polls,
-        final=[(record.offset, record.value) for record in there],
-        log_start=begins,
+        compacted=[partition] if compacted else [],
+        written_by_others=[partition],
     )
-    found += anomalies(history)
+    found += map(str, mistakes(history))
     if found:
         raise BrokenPromiseError(partition, tuple(found))
     return [f"{partition}: may have lost what was committed"] if may_have_lost else []
+
+
+async def until_controllers_agree(stage: Stage) -> None:
+    """Wait until a controller decides, and every running node has what it has committed by then.
+
+    Raise InvariantViolatedError where that takes too long: all nodes are up and connected.
+    """
+    cluster, committed = stage.cluster, list[Offset]()
+
+    def have_all() -> bool:
+        active = cluster.controller
+        if active is None:
+            return False
+        if not committed:
+            committed.append(active.log.log_end_offset)
+        controllers = [each.log.high_watermark for each in cluster.nodes.controllers.values()]
+        brokers = [each.metadata.image.offset + 1 for each in cluster.nodes.brokers.values()]
+        return min([*controllers, *brokers]) >= committed[0]
+
+    try:
+        await cluster.until(
+            have_all, what="every node has what is committed", seconds=PROGRESS_SECONDS
+        )
+    except NotInTimeError as error:
+        rule = REACHED if committed else PROGRESS
+        raise InvariantViolatedError(rule, str(error)) from error
+
+
+async def judge_controllers(stage: Stage, words: Words, options: Options) -> list[str]:
+    exactly(words, 0, options)
+    await until_controllers_agree(stage)
+    stage.checkers.judge_answered()
+    return []
 
 
 def repeated_values(batches: Iterable[SentRecords], *, trimmed: bool) -> frozenset[str]:
@@ -198,25 +245,8 @@ def repeated_values(batches: Iterable[SentRecords], *, trimmed: bool) -> frozens
     return frozenset(value for batch in again for value in batch.values)
 
 
-def _as_sent(batch: SentRecords, *, may_lose_acks_1: bool, in_order: bool) -> Sent:
-    """Return a batch for the history, without an ack that may be lost.
-
-    Its producer is named only while the records last by which brokers know the sequences.
-    """
-    promised = batch.acks == ACKS_ALL or not may_lose_acks_1
-    base_offset = batch.outcome.base_offset if isinstance(batch.outcome, AckedBatch) else None
-    return Sent(
-        values=batch.values,
-        sent_at=batch.sent_at,
-        answered_at=batch.answered_at,
-        base_offset=base_offset if promised else None,
-        refused=batch.outcome == Refused(ErrorCode.NOT_ENOUGH_REPLICAS),
-        producer=batch.producer if in_order else None,
-    )
-
-
 def of_former_topic(
-    there: Collection[str], polls: Iterable[Polled], past: Collection[str]
+    there: Collection[str], polls: Iterable[Poll], past: Collection[str]
 ) -> Iterator[str]:
     """Yield the values of a former topic that are found under its name."""
     seen = {*there, *(value for poll in polls for _, value in poll.records)}

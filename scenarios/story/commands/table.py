@@ -3,6 +3,7 @@
     cluster brokers=3 min.insync.replicas=2     first; further keys as in server.properties,
                                                 one node's with its name: b2.broker.rack=r2
     cluster brokers=3 controllers=3             not one controller, c, but c3001, c3002, c3003
+    cluster brokers=3 combined=3                b1, b2 and b3 are controllers too
     topic t replicas=b1,b2,b3 retention.ms=-1   t-0, led by b1; `/` begins another partition
     run 500ms                                   let time pass
 
@@ -11,17 +12,19 @@
     wait moved t-0                  until its reassignment is done
     wait whole t-0                  until all its replicas are in sync, and it does not move
     wait equal t-0                  until the ISR has all records, and knows them committed
+    wait controllers                until one decides, and all nodes have what it has committed
 
     show t-0                        each replica's log, high watermark (HW), log end (LEO)
+    fetching t-0                    where each follower fetches, and after which epoch
     events leader_elected t-0       the events of these kinds (of t-0) since the last `events`
 
     produce   produce, again, answers, load, loaded
-    consume   read, poll, fetch, epoch-end, sessions
+    consume   read, poll, fetch, epoch-end, sessions, commit, commits, committed
     clients   producer, send, transact, reader, member, copier, and what becomes of them
     admin     alter, delete-topic, remake, grow, reassign, elect, delete-records, offsets
     faults    kill, stop, start, pause, power-cut, cut, hold, tear, slow, ..., recover
     disks     wipe, image, restore, swap, lie, fail, rot, spoil; jump, drift
-    judge     ledger, verify, judge
+    judge     ledger, verify, judge, judge-controllers
 
 The name of a command is that of its function. What depends on the seed is left out of answers:
 times, random ids.
@@ -37,6 +40,7 @@ import attrs
 from replication.config.known import nearest
 from replication.controller.rules.reassignment import is_reassigned
 from replication.events import BrokerRegistered, Event
+from replication.follower.fetcher_manager import ReplicaFetcherManager
 from replication.leader.partition import Partition, ReplicaSnapshot
 from scenarios.checkers.out_of_sync import reasons_out_of_sync
 from scenarios.story.arguments import (
@@ -60,8 +64,6 @@ from storage.types import TopicPartition
 
 Command: TypeAlias = Callable[[Stage, Words, Options], Awaitable[list[str]]]
 
-EQUAL_SECONDS = 60.0
-
 
 async def run_command(stage: Stage, line: str) -> list[str]:
     """Run one command; return its answer. Raises ScriptError if there is no such command."""
@@ -79,7 +81,15 @@ async def cluster(stage: Stage, words: Words, options: Options) -> list[str]:
     refuse_any(words)
     brokers = number_of(options.pop("brokers", "3"))
     controllers = number_of(options.pop("controllers", "1"))
-    await stage.open(brokers=brokers, controllers=controllers, properties=options)
+    combined = number_of(options.pop("combined", "0"))
+    if combined > brokers:
+        raise ScriptError(f"combined={combined}: there are {brokers} brokers")
+    await stage.open(
+        brokers=brokers,
+        controllers=combined or controllers,
+        combined=combined > 0,
+        properties=options,
+    )
     return [f"{' '.join(stage.cluster.names)} are up"]
 
 
@@ -89,6 +99,8 @@ async def topic(stage: Stage, words: Words, options: Options) -> list[str]:
     if "compact" in options.get("cleanup.policy", ""):
         stage.compacted.add(name)
     await stage.client.create_topic(name, replicas, configs=options)
+    stage.checkers.controllers.requests.created(name, len(replicas))
+    stage.checkers.judge_answered()
     lines = []
     for number in range(len(replicas)):
         partition = TopicPartition(name, number)
@@ -116,40 +128,56 @@ async def wait(stage: Stage, words: Words, options: Options) -> list[str]:
         case ["isr", where, members]:
             partition = partition_of(where)
             wanted = {broker_id_of(stage, name) for name in members.split(",")}
-            await stage.cluster.until(
+            await _until_replicas(
+                stage,
+                partition,
                 lambda: _isr(stage, partition) == wanted,
                 what=f"the isr of {partition} is {members}",
-                why=partial(reasons_out_of_sync, stage.cluster, partition),
             )
         case ["moved", where]:
             partition = partition_of(where)
-            await stage.cluster.until(
+            await _until_replicas(
+                stage,
+                partition,
                 lambda: _has_moved(stage, partition),
                 what=f"the reassignment of {partition} is done",
-                why=partial(reasons_out_of_sync, stage.cluster, partition),
             )
         case ["whole", where]:
             partition = partition_of(where)
-            await stage.cluster.until(
+            await _until_replicas(
+                stage,
+                partition,
                 lambda: _is_whole(stage, partition),
                 what=f"all replicas of {partition} are in sync",
-                why=partial(reasons_out_of_sync, stage.cluster, partition),
             )
             return []
         case ["equal", where]:
             partition = partition_of(where)
-            await stage.cluster.until(
+            await _until_replicas(
+                stage,
+                partition,
                 lambda: _is_equal(stage, partition),
                 what=f"those in sync of {partition} are equal",
-                why=partial(reasons_out_of_sync, stage.cluster, partition),
-                seconds=EQUAL_SECONDS,
             )
+            return []
+        case ["controllers"]:
+            await judge.until_controllers_agree(stage)
             return []
         case _:
             raise ScriptError(
-                "wait leader, moved, whole or equal PARTITION, or isr PARTITION BROKER,..."
+                "wait leader, moved, whole or equal PARTITION, isr PARTITION BROKER,..., or"
+                " controllers"
             )
     return [_led(stage, partition)]
+
+
+async def _until_replicas(
+    stage: Stage, partition: TopicPartition, predicate: Callable[[], bool], *, what: str
+) -> None:
+    """Wait until a broker knows the partition, then until `predicate` is true."""
+    await stage.until_known(partition)
+    why = partial(reasons_out_of_sync, stage.cluster, partition)
+    await stage.cluster.until(predicate, what=what, why=why)
 
 
 def _isr(stage: Stage, partition: TopicPartition) -> set[int]:
@@ -256,6 +284,24 @@ def _names(brokers: Iterable[int]) -> str:
     return " ".join(map(node_name, brokers))
 
 
+async def fetching(stage: Stage, words: Words, options: Options) -> list[str]:
+    (where,) = exactly(words, 1, options)
+    partition = partition_of(where)
+    lines = []
+    for name, manager in stage.cluster.replica_managers.items():
+        fetchers = manager.roles.fetchers
+        assert isinstance(fetchers, ReplicaFetcherManager), "a broker's fetchers are the real ones"
+        state = fetchers.fetch_state(partition)
+        if state is not None:
+            last = state.last_fetched_epoch
+            after = "no record" if last is None else f"a record of epoch {last}"
+            lines.append(
+                f"{name} fetches from {state.fetch_offset} on in epoch {state.current_leader_epoch},"
+                f" after {after}"
+            )
+    return lines
+
+
 async def events(stage: Stage, words: Words, options: Options) -> list[str]:
     refuse_any([], options)
     partitions = [word for word in words if re.search(r"-\d+$", word)]
@@ -311,9 +357,10 @@ def _shown_event(event: Event) -> str:
 COMMANDS: Mapping[str, Command] = {
     command.__name__.replace("_", "-"): command
     for command in (
-        *(cluster, topic, run, wait, show, events),
+        *(cluster, topic, run, wait, show, fetching, events),
         *(produce.produce, produce.again, produce.answers, produce.load, produce.loaded),
         *(consume.read, consume.poll, consume.fetch, consume.epoch_end, consume.sessions),
+        *(consume.commit, consume.commits, consume.committed),
         *(clients.producer, clients.send, clients.transact, clients.reader, clients.member),
         *(clients.copier, clients.seek, clients.given, clients.errors, clients.leave),
         *(clients.drain, clients.judge_clients),
@@ -324,6 +371,6 @@ COMMANDS: Mapping[str, Command] = {
         *(faults.slow, faults.late, faults.recover),
         *(disks.wipe, disks.image, disks.restore, disks.swap, disks.lie, disks.fail),
         *(disks.rot, disks.spoil, disks.jump, disks.drift),
-        *(judge.ledger, judge.verify, judge.judge),
+        *(judge.ledger, judge.verify, judge.judge, judge.judge_controllers),
     )
 }
