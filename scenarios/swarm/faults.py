@@ -78,7 +78,7 @@ FAULTS = (
     FaultKind("heal", need.cut, "heal", (4, 3), always=True),
     # Nodes and links.
     FaultKind("kill", need.running, "kill {node}", (1, 1)),
-    FaultKind("kill-controller-asked", need.isr_change_pending, "kill c", (8, 0)),
+    FaultKind("kill-controller-asked", need.isr_change_pending, "kill {controller}", (8, 0)),
     FaultKind("power-cut", need.running, "power-cut {node}", (1, 1)),
     FaultKind("stop", need.running, "stop {node} &", (1, 0)),
     FaultKind("pause", need.running, "pause {node}", (1, 2)),
@@ -95,7 +95,7 @@ FAULTS = (
     FaultKind(
         "hold",
         need.running,
-        f"hold {{{{node}} {{other}}|{{other}} {{node}}|{{node}} c|c {{node}}}} {ANY_API}",
+        f"hold {{{{node}} {{other}}|{{other}} {{node}}|{{node}} {{controller}}|{{controller}} {{node}}}} {ANY_API}",
         (1.5, 0),
     ),
     FaultKind("tear", need.running, "tear {node} {other}", (1, 0)),
@@ -242,7 +242,7 @@ FAULTS = (
         "topic-made-again",
         need.settled,
         # A slow controller may fence its brokers again and again, and no topic is known to all then.
-        "heal\nslow c disk=0ms network=1ms\nremake {topic} replicas={assigned}",
+        "heal\nslow {controllers} disk=0ms network=1ms\nremake {topic} replicas={assigned}",
         (1, 0.6),
         # Fetches that carry no topic id may be taken for those of the topic before (KIP-516).
         settings={FETCH_VERSION: (17,)},
@@ -268,7 +268,7 @@ FAULTS = (
         need.led,
         # The leader hears of two leader epochs at once, the second of which is its own.
         """
-        hold c {leader} FETCH
+        hold {controller} {leader} FETCH
         cut {leader} {replica}
         produce
         run 10ms
@@ -276,7 +276,7 @@ FAULTS = (
         produce
         run {10ms|100ms}
         stop {replica}
-        heal c {leader}
+        heal {controller} {leader}
         run {soon}
         70% heal
         """,
@@ -286,7 +286,7 @@ FAULTS = (
         "uninformed-broker",
         need.led,
         """
-        mute c {replica}
+        mute {controller} {replica}
         2-3x produce; run {soon}; lead {partition} last={replica}
         produce
         run {soon}
@@ -314,7 +314,7 @@ FAULTS = (
         """
         stop {replica}
         produce
-        hold {leader} c ALTER_PARTITION
+        hold {leader} {controller} ALTER_PARTITION
         start {replica} &
         run 300ms
         stop {replica}
@@ -333,10 +333,10 @@ FAULTS = (
         produce
         start {replica} &
         run {100ms|110ms|120ms|150ms|200ms}
-        kill c
+        kill {controller}
         produce
         run {soon}
-        start c &
+        start {controller} &
         """,
         (0, 1),
     ),
@@ -344,22 +344,22 @@ FAULTS = (
         "late-isr-news",
         need.led,
         """
-        hold c {leader} {FETCH|ALTER_PARTITION}
+        hold {controller} {leader} {FETCH|ALTER_PARTITION}
         cut {leader} {replica}
         produce
         run 2s
         heal {leader} {replica}
         run {30ms|100ms|600ms}
-        50% slow c network=400ms
-        30% kill c; heal c {leader}; hold c {leader} FETCH; start c &; run 300ms
+        50% slow {controller} network=400ms
+        30% kill {controller}; heal {controller} {leader}; hold {controller} {leader} FETCH; start {controller} &; run 300ms
         30% stop {replica}
         cut {leader} {replica}
         produce
-        heal c {leader}
+        heal {controller} {leader}
         produce
         run {10ms|100ms|500ms}
         70% heal
-        slow c network=1ms
+        slow {controller} network=1ms
         """,
         (0, 2),
     ),
@@ -367,7 +367,7 @@ FAULTS = (
         "isr-change-of-deposed-leader",
         need.led,
         """
-        hold {leader} c ALTER_PARTITION after=1
+        hold {leader} {controller} ALTER_PARTITION after=1
         cut {leader} {replica}
         produce
         run 2s
@@ -377,7 +377,7 @@ FAULTS = (
         cut {replica} {brokers not replica}
         produce
         run {soon}
-        heal {leader} c
+        heal {leader} {controller}
         run {10ms|100ms|500ms}
         70% heal
         """,
@@ -393,8 +393,8 @@ FAULTS = (
         cut {leader} {replica}
         start {replica} &
         run {1s|2s|2s|3s}
-        hold c {leader} FETCH
-        tear c {leader} ALTER_PARTITION
+        hold {controller} {leader} FETCH
+        tear {controller} {leader} ALTER_PARTITION
         heal {leader} {replica}
         run {30ms|100ms|300ms}
         cut {leader} {replica}
@@ -415,13 +415,13 @@ FAULTS = (
         start {replica} &
         start {second} &
         run {1s|2s|2s|3s}
-        hold c {leader} FETCH
+        hold {controller} {leader} FETCH
         heal {leader} {replica}
         run {30ms|100ms|300ms}
         heal {leader} {second}
         run {30ms|100ms|300ms}
         50% cut {leader} {second}; produce
-        heal c {leader}
+        heal {controller} {leader}
         run {30ms|100ms|300ms}
         50% heal
         """,
@@ -437,7 +437,7 @@ FAULTS = (
         cut {leader} {replica}
         start {replica} &
         run {1s|2s|2s|3s}
-        hold {leader} c ALTER_PARTITION
+        hold {leader} {controller} ALTER_PARTITION
         heal {leader} {replica}
         run {30ms|100ms|300ms}
         cut {leader} {replica}
@@ -445,7 +445,7 @@ FAULTS = (
         70% wipe {replica}
         start {replica} &
         run {1s|2s|2s|3s}
-        heal {leader} c
+        heal {leader} {controller}
         run {30ms|100ms|300ms}
         50% heal
         """,
@@ -494,7 +494,7 @@ FAULTS = (
         "deposed-leader-returns",
         need.calm,
         """
-        hold c {second} FETCH
+        hold {controller} {second} FETCH
         cut {leader} {replica}
         produce acks=1 to={leader}
         run {brief}
@@ -516,30 +516,30 @@ FAULTS = (
         need.calm,
         # The former leader leads again, and has not heard of the epoch in which it has to truncate.
         """
-        hold c {second} FETCH
+        hold {controller} {second} FETCH
         cut {leader} {replica}
         produce acks=1 to={leader}
         run {brief}
         reassign {partition} {replica},{leader},{second}
         run 10ms
-        hold c {leader} FETCH
+        hold {controller} {leader} FETCH
         elect {partition} preferred
         run 3ms
         heal {leader} {replica}
         produce acks=1 to={replica}
         run 10ms
-        hold c {replica} FETCH
+        hold {controller} {replica} FETCH
         lead {partition} first={leader},{replica}
-        heal c {second}
+        heal {controller} {second}
         run 5ms
         produce acks=1 to={leader}
         run {brief}
-        heal c {leader}
+        heal {controller} {leader}
         run 2ms
-        hold c {leader} FETCH
+        hold {controller} {leader} FETCH
         run {brief}
-        heal c {leader}
-        heal c {replica}
+        heal {controller} {leader}
+        heal {controller} {replica}
         run {100ms|300ms|600ms}
         70% heal
         """,
@@ -703,6 +703,213 @@ GROUP_FAULTS = (
 )
 """The faults of runs with groups of KIP-848, or mixed ones; all of these runs have all of them."""
 
+QUORUM_FAULTS = (
+    # Any of the controllers is a node that may fail as brokers do; these are about the one that
+    # decides, and about the majority that it needs. No disk of a controller is replaced or lies:
+    # what a majority has synced is what all the rest stands on (`Situation.allows`).
+    FaultKind("request", need.anything, "{request}", (4, 2), always=True),
+    FaultKind(
+        "deciding-controller-fails",
+        need.deciding,
+        "{kill|power-cut|pause|stop} {controller}",
+        (2, 1),
+        always=True,
+    ),
+    FaultKind(
+        "controllers-one-way",
+        need.deciding,
+        # It hears the others and they do not hear it, or the other way round, or neither.
+        """
+        {mute {controller} {others}|cut {controller} {others}|cut {controller} {not controller}}
+        30% heal; each others: mute {each} {controller}
+        {request}
+        run {500ms|2s|4s}
+        {request}
+        70% heal
+        """,
+        (2, 1),
+    ),
+    FaultKind(
+        "decided-alone",
+        need.deciding,
+        # It may decide for as long as it takes to notice that nobody fetches; nothing of it counts.
+        """
+        cut {controller} {others}
+        50% {kill|power-cut} {broker}
+        {request}
+        run {10ms|300ms|1s}
+        {kill|power-cut|pause} {controller}
+        run {1s|3s|5s}
+        {request}
+        50% heal
+        start {controller} &
+        resume {controller}
+        """,
+        (2, 1),
+    ),
+    FaultKind(
+        "decided-with-one",
+        need.deciding,
+        # One of the others has the decision, and the next leader must be that one.
+        """
+        hold {controller} {standby} FETCH
+        {request}
+        {kill|power-cut|pause} {controller}
+        heal {controller} {standby}
+        run {1s|3s|5s}
+        {request}
+        start {controller} &
+        resume {controller}
+        """,
+        (2, 1),
+    ),
+    FaultKind(
+        "majority-of-controllers-fails",
+        need.deciding,
+        """
+        {kill|power-cut} {controller}
+        {kill|power-cut|pause} {standby}
+        {request}
+        run {10ms|1s|3s}
+        start {standby} &
+        resume {standby}
+        run {10ms|1s|3s}
+        start {controller} &
+        """,
+        (1, 1),
+    ),
+    FaultKind(
+        "power-fails-for-controllers",
+        need.deciding,
+        """
+        {request}
+        each controllers: power-cut {each}; run {1ms|30ms|300ms}
+        each controllers: start {each} &; run {1ms|100ms|3s}
+        """,
+        (1, 1),
+    ),
+    FaultKind(
+        "power-fails-in-an-election",
+        need.deciding,
+        """
+        {kill|power-cut} {controller}
+        run {600ms|1s|2s|2100ms|2500ms|3s}
+        each others: power-cut {each}; start {each} &; run {1ms|100ms|1s}
+        start {controller} &
+        """,
+        (1, 1),
+    ),
+    FaultKind(
+        "controller-returns",
+        need.deciding,
+        # One that was cut off has waited for an election all the time.
+        """
+        cut {standby} {not standby}
+        run {3s|6s}
+        {request}
+        heal {standby} {not standby}
+        run {10ms|1s|3s}
+        {request}
+        """,
+        (1, 0.5),
+    ),
+    FaultKind(
+        "controllers-disk-is-slow",
+        need.deciding,
+        """
+        slow {{controller}|{others}} disk={50ms|500ms}
+        30% pause {standby}
+        {request}
+        run {10ms|500ms}
+        50% {kill|power-cut} {controller}
+        {request}
+        run {1s|3s}
+        """,
+        (2, 1),
+    ),
+    FaultKind(
+        "controllers-disk-fails",
+        need.deciding,
+        "fail {{controller}|{standby}} {write|sync} names={*|*.log|quorum-state*}"
+        " error={EIO|ENOSPC} skip={0|1|2|3}",
+        (1, 0.5),
+    ),
+)
+"""The faults of runs with several controllers."""
+
+COMBINED_FAULTS = (
+    # One process, one clock and one disk have both roles, and one fault hits both: the partition's
+    # leader and the controller that would elect another; a member of the ISR and a voter.
+    FaultKind(
+        "leader-decides-and-fails",
+        need.deciding,
+        """
+        70% lead {partition} first={controller}
+        run {10ms|100ms|300ms}
+        produce
+        {request}
+        {kill {controller}|power-cut {controller}|pause {controller}|cut {controller} {not controller}}
+        produce
+        {request}
+        run {10ms|1s|3s|5s}
+        produce
+        start {controller} &
+        resume {controller}
+        70% heal
+        """,
+        (3, 2),
+    ),
+    FaultKind(
+        "voter-and-replica-fail",
+        need.deciding,
+        # With it a partition may be left below its minimum, and the quorum without a majority.
+        """
+        {kill {standby}|power-cut {standby}|pause {standby}|cut {standby} {not standby}}
+        produce
+        {request}
+        run {10ms|500ms|3s}
+        30% {kill|power-cut|pause} {controller}
+        start {standby} &
+        resume {standby}
+        run {1ms|30ms|300ms}
+        produce
+        {request}
+        70% heal
+        start {controller} &
+        resume {controller}
+        """,
+        (2, 1),
+    ),
+    FaultKind(
+        "one-disk-for-both-roles",
+        need.deciding,
+        # A vote, a decision and a record wait for the same disk; then its power fails.
+        """
+        slow {{controller}|{standby}} disk={50ms|500ms}
+        produce
+        {request}
+        run {1ms|10ms|100ms|600ms}
+        power-cut {{controller}|{standby}}
+        run {1ms|300ms|3s}
+        each controllers: start {each} &
+        """,
+        (2, 1),
+    ),
+    FaultKind(
+        "power-fails-for-both-roles",
+        need.deciding,
+        """
+        produce
+        {request}
+        run {1ms|10ms|100ms}
+        each controllers: power-cut {each}; run {1ms|30ms|300ms}
+        each controllers: start {each} &; run {1ms|100ms|3s}
+        """,
+        (1, 0.5),
+    ),
+)
+"""The faults of runs whose controllers are brokers, too; all of these runs have all of them."""
+
 LAST_FAULTS = (
     # What an ISR was answered comes two leader epochs too late (KAFKA-12686).
     #
@@ -714,11 +921,11 @@ LAST_FAULTS = (
         "isr-answer-two-epochs-late",
         need.whole,
         """
-        hold c {leader} ALTER_PARTITION
+        hold {controller} {leader} ALTER_PARTITION
         cut {leader} {second}
         produce acks={all|1}
         run 2s
-        hold {leader} c FETCH
+        hold {leader} {controller} FETCH
         run 600ms
         heal {leader} {second}
         lead {partition} first={replica},{leader}
@@ -726,9 +933,9 @@ LAST_FAULTS = (
         lead {partition} first={leader},{replica}
         run {10ms|30ms|100ms}
         cut {leader} {second}
-        unmute {leader} c
+        unmute {leader} {controller}
         run 100ms
-        unmute c {leader}
+        unmute {controller} {leader}
         produce acks=1 to={leader}
         run {100ms|200ms|300ms}
         """,

@@ -26,9 +26,10 @@ import attrs
 from scenarios.story.arguments import Options, Words, partition_of, split
 from scenarios.story.stage import Stage
 from scenarios.swarm.faults import LAST_FAULTS, FaultKind
-from scenarios.swarm.settings import PATIENCE, RunPlan, drawn_plan
+from scenarios.swarm.settings import CONTROLLERS, PATIENCE, RunPlan, drawn_plan, with_controllers
 from scenarios.swarm.situation import START_VERBS, Roles, Situation, calm
 from scenarios.world.cluster import node_id_of
+from scenarios.world.world import World
 
 # Most of what goes wrong does so within some round trips; sessions and lag take seconds.
 LONG_WAITS = "1ms|5ms|5ms|20ms|20ms|100ms|500ms|1s|2s|4s|10s"
@@ -52,17 +53,23 @@ _NOT = re.compile(r"(brokers )?not (\w+)")
 _EACH = re.compile(r"each ([\w ]+): (.*)")
 
 
-def drawn_run(stage: Stage) -> Iterator[str]:
-    """Yield the lines of the run; each is to be carried out before the next is drawn."""
+def drawn_run(stage: Stage, *, controllers: Sequence[int] = CONTROLLERS) -> Iterator[str]:
+    """Yield the lines of the run; each is to be carried out before the next is drawn.
+
+    `controllers` are the numbers of controllers of which one is drawn.
+    """
     chance = stage.world.chance("swarm")
-    within_budget, plan = drawn_beginning(chance)
+    within_budget, plan = drawn_beginning(stage.world, chance, controllers)
     lines = RunGenerator(stage, chance, plan).lines()
     yield from LossBudget(stage).lines(lines) if within_budget else lines
 
 
-def drawn_beginning(chance: random.Random) -> tuple[bool, RunPlan]:
+def drawn_beginning(
+    world: World, chance: random.Random, controllers: Sequence[int] = CONTROLLERS
+) -> tuple[bool, RunPlan]:
     """Return what is drawn before a run begins: whether it has a loss budget, and its plan."""
-    return chance.random() < WITHIN_BUDGET, drawn_plan(chance)
+    within_budget, plan = chance.random() < WITHIN_BUDGET, drawn_plan(chance)
+    return within_budget, with_controllers(plan, controllers, world.chance("controllers"))
 
 
 @attrs.define(eq=False, repr=False)
@@ -74,6 +81,7 @@ class RunGenerator:
     plan: RunPlan
     situation: Situation = attrs.field(init=False)
     _values: int = attrs.field(default=0, init=False)
+    _requests: int = attrs.field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.situation = Situation(
@@ -103,6 +111,9 @@ class RunGenerator:
 
     def _ending(self) -> Iterator[str]:
         yield "recover"
+        if self.plan.controllers > 1:
+            yield "wait controllers"
+            yield self._new_request()
         for fault in LAST_FAULTS[:1]:
             if self.chance.random() < fault.weight[self.plan.is_contest]:
                 yield "run 3s"
@@ -126,6 +137,8 @@ class RunGenerator:
             for verb in ("wait whole", "wait equal", "show", "ledger", "verify", "poll", "judge"):
                 yield f"{verb} {partition}"
         yield from self.plan.clients.judgement()
+        if self.plan.controllers > 1:
+            yield "judge-controllers"
 
     # Faults.
 
@@ -152,6 +165,7 @@ class RunGenerator:
             yield from self._script(fault, roles)
 
     def _script(self, fault: FaultKind, roles: Roles) -> Iterator[str]:
+        roles.setdefault("controller", self.situation.controller)
         for line in fault.lines.strip().splitlines():
             yield from self._drawn(line.strip(), roles)
 
@@ -225,6 +239,8 @@ class RunGenerator:
             "other partitions": lambda: _without(partitions, partition),
             "last partition": lambda: partitions[-1],
             "brokers": lambda: " ".join(situation.brokers),
+            "controllers": lambda: " ".join(situation.controllers),
+            "request": self._new_request,
             "copiers": lambda: " ".join(situation.copiers()),
             "log end": lambda: situation.log_end,
             "way": lambda: self.plan.ways,
@@ -246,6 +262,13 @@ class RunGenerator:
         self._values += 1
         key = f"k{self.chance.randint(1, 3)}:" if self.plan.compacted else ""
         return f"{key}{letter}{self._values}"
+
+    def _new_request(self) -> str:
+        """Return a request of an administrator that changes nothing but the metadata, and differs
+        from all others by its value.
+        """
+        self._requests += 1
+        return f"alter {self.situation.partition.topic} delete.retention.ms={self._requests}"
 
     def _lead(self, where: str, wanted: str) -> Iterator[str]:
         """Yield another order of the same replicas, of which the first leads if it is in sync; nothing

@@ -101,7 +101,8 @@ def _within(seed: int, markers: Iterable[str]) -> list[str]:
 
 @cache
 def _ingredients(seed: int) -> frozenset[str]:
-    _, plan = drawn_beginning(World(seed).chance("swarm"))
+    world = World(seed)
+    _, plan = drawn_beginning(world, world.chance("swarm"))
     return frozenset(_words(plan))
 
 

@@ -13,6 +13,8 @@ import attrs
 from replication.events import (
     BecameFollower,
     BecameLeader,
+    BrokerFenced,
+    BrokerRegistered,
     BrokerStarted,
     DuplicateRecognised,
     Event,
@@ -104,11 +106,14 @@ MARKERS = (
     "a group coordinator took over during a reconciliation",
     "a classic group became a consumer group, and kept its members",
     "a consumer group became a classic one, and kept its members",
+    "another controller decides",
+    "a controller that lived decides no more",
 )
 SELDOM = ("a log was cut in two rounds",)
 """Markers that are counted, and that no swarm has to reach."""
 
 _BROKER = re.compile(r"b\d+")
+_CONTROLLER = re.compile(r"c\d*")
 _REFUSAL = re.compile(r"\bNOT_ENOUGH_REPLICAS\w*")
 _BY_EVENT: Mapping[type[Event], str] = {
     CutUndone: "a cut was undone, as it had not been synced",
@@ -155,11 +160,13 @@ class _Reading:
     _rotten: set[tuple[str, TopicPartition]] = attrs.field(factory=set)
     _down: set[str] = attrs.field(factory=set)
     _reconciling: set[str] = attrs.field(factory=set)
+    _deciding: str = CONTROLLER  # that has reported a decision last
 
     def markers(self, entry: TraceEntry) -> Iterator[str]:
         if type(entry.event) in _BY_EVENT:
             yield _BY_EVENT[type(entry.event)]
         yield from self._in_one_event(entry.event)
+        yield from self._in_the_quorum(entry.node, entry.event)
         yield from self._in_the_isr(entry.event)
         yield from self._on_a_node(entry.event)
         yield from self._on_a_replica(entry.node, entry.event)
@@ -208,10 +215,23 @@ class _Reading:
                     yield "the ISR shrank to one"
             case LeaderElected(partition=partition) if self._proposed.pop(partition, False):
                 yield "elected while an ISR expansion was pending"
-            case NodeKilled(node=name) | PowerCut(node=name) if name == CONTROLLER:
+            case NodeKilled(node=name) | PowerCut(node=name) if name == self._deciding:
                 if self._proposed:
                     yield "the controller died while an ISR change was pending"
                 self._proposed.clear()
+            case _:
+                pass
+
+    def _in_the_quorum(self, node: str, event: Event) -> Iterator[str]:
+        """Yield the markers of several controllers, of which the one that decides reports."""
+        match event:
+            case IsrChanged() | LeaderElected() | BrokerFenced() | BrokerRegistered():
+                if _CONTROLLER.fullmatch(node):
+                    if self._deciding not in (CONTROLLER, node):
+                        yield "another controller decides"
+                        if self._deciding not in self._down:
+                            yield "a controller that lived decides no more"
+                    self._deciding = node
             case _:
                 pass
 

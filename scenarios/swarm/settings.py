@@ -30,7 +30,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from scenarios.swarm.faults import FAULTS, GROUP_FAULTS, FaultKind
+from scenarios.swarm.faults import (
+    COMBINED_FAULTS,
+    FAULTS,
+    GROUP_FAULTS,
+    QUORUM_FAULTS,
+    FaultKind,
+)
 from scenarios.swarm.situation import Situation, room
 from storage.types import TopicPartition
 
@@ -248,11 +254,24 @@ CLEANED_SOON = {"log.cleaner.backoff.ms": 500, "log.segment.bytes": 200}
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 SIDES = ("leader", "follower")
 
+CONTROLLERS = (1, 1, 3)
+"""The numbers of controllers, of which one is drawn for each run."""
+COMBINED = 0.4
+"""The share of the runs with several controllers in which brokers have that role too."""
+QUORUM: Mapping[str, Sequence[object]] = {
+    "controller.quorum.election.timeout.ms": (AS_IN_KAFKA, 300),
+    "controller.quorum.fetch.timeout.ms": (AS_IN_KAFKA, 600),
+    "controller.quorum.request.timeout.ms": (AS_IN_KAFKA, 500),
+}
+"""The settings of a run with several controllers."""
+
 CONTESTS = 0.4
 """The share of runs that are contests."""
 HAS_FAULT = 0.4
 """The share of runs that have a fault which not all have."""
 CONTROLLER_FAILS = 0.5
+A_CONTROLLER_FAILS = 0.85
+"""The share of the runs with several controllers in which these fail."""
 MOST_STEPS_WITH_CLIENTS = 20
 """Clients of ours cost as much again as all the rest of a run."""
 NOT_WITH_CLIENTS = ("bit-rot", "topic-made-again")
@@ -268,6 +287,9 @@ class RunPlan:
     is_contest: bool
     steps: int
     brokers: int
+    controllers: int
+    combined: bool
+    """Whether the controllers are the first of the brokers."""
     copies: int
     partitions: int
     racks: tuple[str, ...]
@@ -284,7 +306,9 @@ class RunPlan:
 
     @property
     def cluster_line(self) -> str:
-        return f"cluster brokers={self.brokers} {options(self.settings)}"
+        key = "combined" if self.combined else "controllers"
+        several = f" {key}={self.controllers}" if self.controllers > 1 else ""
+        return f"cluster brokers={self.brokers}{several} {options(self.settings)}"
 
     def topic_line(self, assigned: Sequence[Sequence[str]]) -> str:
         listed = "/".join(map(",".join, assigned))
@@ -293,6 +317,36 @@ class RunPlan:
 
 def options(values: Mapping[str, object]) -> str:
     return " ".join(f"{key}={value}" for key, value in values.items())
+
+
+def with_controllers(plan: RunPlan, choices: Sequence[int], chance: random.Random) -> RunPlan:
+    """Return the plan with one controller, as it is, or with several.
+
+    The chance is not that of the plan: a run with one controller is what it was before there were
+    several.
+    """
+    controllers = chance.choice(choices)
+    if controllers == 1:
+        return plan
+    drawn = {key: chance.choice(values) for key, values in QUORUM.items()}
+    settings = {key: value for key, value in drawn.items() if value is not AS_IN_KAFKA}
+    faults = {
+        fault: fault.weight[plan.is_contest] * chance.randint(1, 3)
+        for fault in QUORUM_FAULTS
+        if fault.always or chance.random() < HAS_FAULT
+    }
+    fails = chance.random() < A_CONTROLLER_FAILS
+    combined = chance.random() < COMBINED and plan.brokers >= controllers
+    if combined:
+        faults |= {fault: fault.weight[plan.is_contest] for fault in COMBINED_FAULTS}
+    return attrs.evolve(
+        plan,
+        controllers=controllers,
+        combined=combined,
+        controller_fails=fails,
+        settings={**plan.settings, **settings},
+        faults={**plan.faults, **faults},
+    )
 
 
 def drawn_plan(chance: random.Random) -> RunPlan:
@@ -334,6 +388,8 @@ def drawn_plan(chance: random.Random) -> RunPlan:
         is_contest=is_contest,
         steps=min(steps, MOST_STEPS_WITH_CLIENTS) if clients.kinds else steps,
         brokers=brokers,
+        controllers=1,
+        combined=False,
         copies=copies,
         partitions=partitions,
         racks=names,

@@ -3,6 +3,8 @@
 A need is a function of a `Situation`. It returns the roles that a fault's lines name, or None
 if no node or client is in the state for that fault: nothing is stopped that is down, and nothing is
 resumed that is not paused. Chance decides among several that are.
+
+The file is long because it has a need for each situation that the table of faults begins in.
 """
 
 import random
@@ -20,7 +22,7 @@ from scenarios.world.clients.copying import Copier
 from scenarios.world.clients.reading import Reader
 from scenarios.world.clients.sending import SendingClient
 from scenarios.world.clients.witness import Given
-from scenarios.world.cluster import CONTROLLER, node_name, partition_directory
+from scenarios.world.cluster import node_name, partition_directory
 from storage.types import TopicPartition
 
 Roles: TypeAlias = dict[str, str]
@@ -28,6 +30,8 @@ MOST_PARTITIONS = 4
 LEADERS_MORE = 2
 """How often a leader is drawn beside once as a node."""
 START_VERBS = ("producer", "reader", "member", "copier")
+_DISKS = ("wipe", "restore", "lie")
+"""The faults of disks that are not for controllers: what these have synced is what all stands on."""
 _MEETING = ("cut", "mute", "hold", "tear", "heal", "late")
 
 
@@ -38,7 +42,7 @@ class Situation:
     stage: Stage
     chance: random.Random
     controller_fails: bool = False
-    """Whether the controller is among the nodes that are killed, stopped, paused and cut off."""
+    """Whether controllers are among the nodes that are killed, stopped, paused and cut off."""
     untrusted: str = ""
     """The broker whose disk may lie or rot."""
     partition: TopicPartition = attrs.field(default=TopicPartition("t", 0))
@@ -54,6 +58,21 @@ class Situation:
     @property
     def names(self) -> list[str]:
         return self.stage.cluster.names
+
+    @property
+    def controllers(self) -> list[str]:
+        return self.stage.cluster.controller_names
+
+    @property
+    def controller(self) -> str:
+        """The controller that decides; the first one where none does."""
+        return self.stage.cluster.deciding or self.controllers[0]
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether a controller decides, and is well."""
+        name = self.stage.cluster.deciding
+        return name is not None and self.is_well(name)
 
     @property
     def partitions(self) -> list[TopicPartition]:
@@ -125,6 +144,8 @@ class Situation:
         clients = [word for word in words if word in self.client_lines]
         if verb in START_VERBS:
             return words[0] not in self.clients
+        if verb in _DISKS and not set(named).isdisjoint(self.controllers):
+            return False
         if any(name not in self.clients for name in clients):
             return False
         match verb:
@@ -210,8 +231,8 @@ def some(situation: Situation) -> Roles:
 
 
 def isr_change_pending(situation: Situation) -> Roles | None:
-    """Require that the controller fails in this run, and has an ISR change to decide now."""
-    if not situation.controller_fails or not situation.is_well(CONTROLLER):
+    """Require that controllers fail in this run, and that one has an ISR change to decide now."""
+    if not situation.controller_fails or not situation.is_decided:
         return None
     led = [
         replica.leadership
@@ -220,6 +241,19 @@ def isr_change_pending(situation: Situation) -> Roles | None:
     ]
     asked = any(each and not isinstance(each.isr_state, CommittedIsr) for each in led)
     return {} if asked else None
+
+
+# Several controllers.
+
+
+def deciding(situation: Situation) -> Roles | None:
+    """Require that a controller decides, and is well, and that another one runs."""
+    if not (situation.controller_fails and situation.is_decided):
+        return None
+    others = [each for each in situation.controllers if each != situation.controller]
+    roles = _one_of(situation, "standby", filter(situation.is_well, others))
+    broker = situation.chance.choice(situation.brokers)
+    return roles and roles | {"others": " ".join(others), "broker": broker}
 
 
 # Partitions.
@@ -241,7 +275,7 @@ def room(situation: Situation) -> Roles | None:
 def led(situation: Situation) -> Roles | None:
     """Require that the controller, the leader and a follower are well."""
     leader, followers = situation.leader(), situation.replicas()
-    if leader is None or not all(map(situation.is_well, (leader, CONTROLLER))):
+    if leader is None or not (situation.is_well(leader) and situation.is_decided):
         return None
     followers = [each for each in followers if each != leader]
     situation.chance.shuffle(followers)
@@ -271,7 +305,9 @@ def settled(situation: Situation) -> Roles | None:
     """
     stage = situation.stage
     brokers = [each for each in situation.brokers if stage.cluster.is_running(each)]
-    if "t" in stage.compacted or not all(map(situation.is_well, [*brokers, CONTROLLER])):
+    are_well = all(map(situation.is_well, [*brokers, *situation.controllers]))
+    may_fail = any(stage.world.disk(each).faults for each in situation.controllers)
+    if "t" in stage.compacted or not are_well or (may_fail and len(situation.controllers) > 1):
         return None
     staying = list(filter(stage.stays, brokers))
     if not staying:

@@ -5,6 +5,8 @@
                         against a bare loop in which as many sleepers wake up and no more
     runs                by the minute of all cores: those of 30 virtual seconds or more in which
                         a partition got another leader; the floor is what we want, 1,000
+    three controllers   the same seeds with three controllers and with one, each seed in turn, by
+                        the minute of processor time
     a failover story    from its first word to its last, warm; the floor is the bare loop again
 
 The bare loop is trio's, on the same virtual time: below that no simulation can come. What one
@@ -21,7 +23,8 @@ import trio
 
 from scenarios.story.runner import run_story
 from scenarios.story.script import find_story, read_story
-from scenarios.swarm.runner import SwarmRun, run_seed, run_seeds
+from scenarios.swarm.generator import drawn_run
+from scenarios.swarm.runner import SwarmRun, play, run_seed, run_seeds
 from scenarios.world.clock import VirtualTime, sleep_until
 from tests.bench.figures import Figure
 
@@ -39,6 +42,7 @@ def run() -> Iterator[Figure]:
     run_seed(0)  # warm
     yield from one_core()
     yield all_cores()
+    yield three_controllers()
     yield story()
 
 
@@ -63,6 +67,17 @@ def all_cores() -> Figure:
     worthy = sum(map(is_worthy, run_seeds(TOGETHER, jobs=jobs)))
     minutes = (time.perf_counter() - began) / 60
     return Figure(f"runs with a failover, {jobs} cores", worthy / minutes, WANTED_RUNS, "/min", 1.0)
+
+
+def three_controllers() -> Figure:
+    took = {1: 0.0, 3: 0.0}
+    for seed in ALONE:
+        for count in took:
+            began = time.process_time()
+            play(partial(drawn_run, controllers=(count,)), seed=seed)
+            took[count] += time.process_time() - began
+    one, three = (60 * len(ALONE) / each for each in took.values())
+    return Figure("runs with three controllers, one core", three, one, "/min")
 
 
 def is_worthy(swarm_run: SwarmRun) -> bool:

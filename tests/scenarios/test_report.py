@@ -40,7 +40,7 @@ def test_a_run_that_is_recorded_is_the_run_that_is_not(
 ) -> None:
     story_run, _ = recorded_run
     assert story_run.trace_hash == run_story(read_story(find_story("S65")), seed=1).trace_hash
-    assert run_seed(7, Recording()).trace_hash == run_seed(7).trace_hash
+    assert run_seed(17, Recording()).trace_hash == run_seed(17).trace_hash
 
 
 def test_messages_arrive_after_they_were_sent_and_answers_after_questions(

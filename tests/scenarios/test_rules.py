@@ -32,6 +32,7 @@ from storage.errors import (
     StorageError,
     UnexpectedAppendOffsetError,
 )
+from storage.types import LeaderEpoch
 from tests.scenarios.values import PARTITION, SOUND, decided, rules
 from tests.storage.logs import batch, fill, headers, lead, new_disk, open_log, small_config
 
@@ -146,10 +147,10 @@ def held(*drawn: tuple[int, int, int], other: int = -1) -> Held:
     return log
 
 
-def committed_is(*drawn: tuple[int, int, int]) -> CommittedLog:
+def committed_is(*drawn: tuple[int, int, int], committed_in: LeaderEpoch = 1) -> CommittedLog:
     log = CommittedLog()
     end = drawn[-1][0] + drawn[-1][1]
-    assert not log.note(held(*drawn), log_start=0, high_watermark=end)
+    assert not log.note(held(*drawn), log_start=0, high_watermark=end, leader_epoch=committed_in)
     return log
 
 
@@ -159,11 +160,11 @@ A, B, C, D = (0, 3, 0), (3, 1, 0), (4, 2, 1), (6, 2, 1)
 def test_committed_is_what_was_first_seen_below_a_high_watermark() -> None:
     log = CommittedLog()
     first, second = held(A, B, C), held(A, B, C, D)
-    assert not log.note(first, log_start=0, high_watermark=5)
+    assert not log.note(first, log_start=0, high_watermark=5, leader_epoch=1)
     assert (log.end, first.agreed) == (4, 2), "a batch of which a part is committed waits"
-    assert not log.note(second, log_start=0, high_watermark=8)
+    assert not log.note(second, log_start=0, high_watermark=8, leader_epoch=1)
     assert (log.end, second.agreed) == (8, 4)
-    assert not log.note(first, log_start=0, high_watermark=6)
+    assert not log.note(first, log_start=0, high_watermark=6, leader_epoch=1)
     assert first.agreed == 3
     assert [each.base_offset for each in log.batches] == [0, 3, 4, 6]
 
@@ -171,26 +172,26 @@ def test_committed_is_what_was_first_seen_below_a_high_watermark() -> None:
 def test_nothing_is_compared_where_the_list_has_a_gap() -> None:
     """Below the log start of the first replica that was seen, and where it had deleted since."""
     log, whole = CommittedLog(), held(A, B, C, D)
-    assert not log.note(held(B), log_start=3, high_watermark=4)
-    assert not log.note(held(D), log_start=6, high_watermark=8)
+    assert not log.note(held(B), log_start=3, high_watermark=4, leader_epoch=1)
+    assert not log.note(held(D), log_start=6, high_watermark=8, leader_epoch=1)
     assert [each.base_offset for each in log.batches] == [3, 6]
     assert not log.compare(held(A, B, C, D), log_start=0, until=8)
     for high_watermark in (3, 6, 8):
-        assert not log.note(whole, log_start=0, high_watermark=high_watermark)
+        assert not log.note(whole, log_start=0, high_watermark=high_watermark, leader_epoch=1)
     assert whole.agreed == 4
     assert [each.base_offset for each in log.batches] == [3, 6]
     for lacks in (held(A, C, D), held(A, B, C), held(A, B, (4, 3, 1), (7, 1, 1))):
         assert log.compare(lacks, log_start=0, until=8)
         lacks.agreed = 0
-        assert log.note(lacks, log_start=0, high_watermark=8)
+        assert log.note(lacks, log_start=0, high_watermark=8, leader_epoch=1)
 
 
 def test_what_was_deleted_before_it_was_seen_counts_as_committed() -> None:
     log, replica = committed_is(A, B), now(FOLLOWER, log_start=0, log_end=5)
-    assert not log.note(held(), log_start=6, high_watermark=6)
+    assert not log.note(held(), log_start=6, high_watermark=6, leader_epoch=1)
     assert log.end == 6
     assert rules(committed.may_lead(log, replica, held(A, B, (4, 1, 1)), standing="is in the ISR"))
-    assert not log.note(held(A, B, C), log_start=0, high_watermark=6)
+    assert not log.note(held(A, B, C), log_start=0, high_watermark=6, leader_epoch=1)
     assert [each.base_offset for each in log.batches] == [0, 3, 4]
 
 
@@ -268,6 +269,20 @@ def test_an_elected_leader_has_all_of_the_epochs_before() -> None:
     deposed = now(leads, leader_epoch=1)
     assert rules(committed.elected(log, deposed, held(A, B))) == [], "nothing of its own epoch"
     assert rules(committed.elected(log, now(leads, log_start=3), held(B, C))) == []
+
+
+def test_a_deposed_leader_may_lack_what_was_committed_after_its_epoch() -> None:
+    """It was frozen, and takes its leadership of epoch 3 when the next leader has committed what
+    had been written in epoch 0. A leader of epoch 5 must have it.
+    """
+    log = committed_is(A, committed_in=1)
+    whole = held(A, B)
+    assert not log.note(whole, log_start=0, high_watermark=4, leader_epoch=4)
+    deposed, later = (now(LEADER, leader_epoch=each, log_start=0) for each in (3, 5))
+    assert rules(committed.elected(log, deposed, held(A))) == []
+    assert rules(committed.elected(log, deposed, held(B))) == [committed.ELECTED], "committed in 1"
+    assert rules(committed.elected(log, later, held(A))) == [committed.ELECTED]
+    assert rules(committed.elected(log, later, whole)) == []
 
 
 def test_a_joining_replica_has_what_is_committed_while_it_joins() -> None:
@@ -612,6 +627,8 @@ IN_THE_END = ClusterResources(
         ({"tasks": {"replication.a": 3, FETCHING: 3}}, "3 tasks fetch, and 2 have a leader"),
         ({"waiting_fetches": 3}, "3 fetches wait, of 2 fetchers"),
         ({"brokers": [attrs.evolve(B1_HOLDS, connections=7)]}, "b1 has 7 connections open"),
+        ({"brokers": [attrs.evolve(B1_HOLDS, connections=9, voters=3)]}, ""),
+        ({"brokers": [attrs.evolve(B1_HOLDS, connections=10, voters=3)]}, "b1 has 10 connections"),
         ({"brokers": [attrs.evolve(B1_HOLDS, deserted=1)]}, "b1 serves 1 of 3 connections"),
         ({"brokers": [attrs.evolve(B1_HOLDS, watches=1)]}, "b1 has 1 watches, without a request"),
     ],

@@ -2,7 +2,7 @@
 
 The mistakes are those that the scenarios are about (docs/stories.md), and those that the simulator
 found (docs/found.md). A mistake is a mutant (`tests.mutants`), one function replaced by another,
-or a function that plants it.
+a switch of the museum (`scenarios.museum`), or a function that plants it.
 
 The file is long because it is one table of rules, with the mistakes that take them out.
 """
@@ -28,7 +28,6 @@ from replication.follower.fetcher import FollowUp, ReplicaFetcher
 from replication.follower.partitions import FollowedPartitions
 from replication.follower.rules.fetch_session_handler import FetchSessionHandler
 from replication.leader import list_offsets
-from replication.leader.partition import Partition
 from replication.leader.rules import isr, leadership, log_reader
 from replication.leader.rules.fetch_session.cache import CacheShard
 from replication.leader.rules.isr import (
@@ -41,6 +40,20 @@ from replication.metadata.rules.image import MetadataDelta, MetadataImage, Parti
 from replication.replica_manager.followed import LocalReplicas
 from replication.replica_manager.roles import RoleChanges
 from scenarios.checkers.committed import CommittedLog
+from scenarios.museum.in_sync import (
+    a_fenced_broker_may_join,
+    one_replica_is_enough_to_commit,
+    who_has_the_high_watermark_may_join,
+)
+from scenarios.museum.truncation import (
+    a_divergence_brings_a_high_watermark,
+    a_fetch_that_diverges_is_progress,
+    a_leader_acts_on_a_late_divergence,
+    a_log_begins_anew_and_its_high_watermark_does_not,
+    an_epoch_begins_with_its_first_record,
+    an_unknown_epoch_ends_where_the_next_begins,
+    logs_are_cut_to_their_high_watermark,
+)
 from scenarios.story.runner import run_story
 from scenarios.story.script import ScriptError, StoryChangedError, find_story, read_story
 from scenarios.world.clock import SimulatedClock
@@ -48,7 +61,6 @@ from storage.batch.record_batch import BatchHeader, read_header
 from storage.errors import InvalidRecordError, OffsetOutOfRangeError, StorageError
 from storage.log import append
 from storage.log.append import LogAppendInfo, analyze, check_sizes
-from storage.log.leader_epoch_cache import UNDEFINED, LeaderEpochCache
 from storage.log.local_log import LocalLog
 from storage.log.log import Log
 from storage.log.recovery import epochs, loader, tail
@@ -57,7 +69,7 @@ from storage.log.segment import Segment
 from storage.manager.log_directory import LogDirectory
 from storage.producers.snapshot import BatchMetadata, ProducerState
 from storage.producers.state import ProducerStateManager
-from storage.types import LeaderEpoch, Offset, OffsetAndEpoch, TopicPartition
+from storage.types import Offset, TopicPartition
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.planting import planted
 
@@ -116,55 +128,6 @@ REPLACED: dict[str, tuple[object, str, object]] = {
 """By the name of a mistake, what is replaced, and by what."""
 
 
-def logs_are_cut_to_their_high_watermark(planting: pytest.MonkeyPatch) -> None:
-    """Let a new follower truncate to its high watermark, as before KIP-101."""
-    honest = Partition.make_follower
-
-    def make_follower(self: Partition, registration: Any) -> bool:
-        if self.log.high_watermark < self.log.log_end_offset:
-            self.log.truncate_to(self.log.high_watermark)
-        return honest(self, registration)
-
-    planting.setattr(Partition, "make_follower", make_follower)
-
-
-def an_unknown_epoch_ends_where_the_next_begins(planting: pytest.MonkeyPatch) -> None:
-    """Under its own name, as before KIP-279."""
-    honest = LeaderEpochCache.end_offset_for
-
-    def end_offset_for(
-        self: LeaderEpochCache, epoch: LeaderEpoch, log_end_offset: Offset
-    ) -> OffsetAndEpoch:
-        end = honest(self, epoch, log_end_offset)
-        return end if end == UNDEFINED else attrs.evolve(end, leader_epoch=epoch)
-
-    planting.setattr(LeaderEpochCache, "end_offset_for", end_offset_for)
-
-
-def a_divergence_brings_a_high_watermark(planting: pytest.MonkeyPatch) -> None:
-    honest = ReplicaFetcher._process_response
-
-    def process(self: ReplicaFetcher, tp: Any, state: Any, data: Any, follow_up: Any) -> None:
-        replicas = self.replicas
-        if data.diverging_epoch.epoch >= 0 and isinstance(replicas, LocalReplicas):
-            replicas.hosted.get(tp).log.update_high_watermark(data.high_watermark)
-        honest(self, tp, state, data, follow_up)
-
-    planting.setattr(ReplicaFetcher, "_process_response", process)
-
-
-def a_leader_acts_on_a_late_divergence(planting: pytest.MonkeyPatch) -> None:
-    honest = ReplicaFetcher._process_responses
-
-    def process(self: ReplicaFetcher, requested: Any, responses: Any) -> FollowUp:
-        for tp, data in responses.items():
-            if tp not in self.partitions.states and data.diverging_epoch.epoch >= 0:
-                self.replicas.truncate_to(tp, data.diverging_epoch.end_offset, completed=True)
-        return honest(self, requested, responses)
-
-    planting.setattr(ReplicaFetcher, "_process_responses", process)
-
-
 def who_may_have_joined_does_not_count(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(PendingExpand, "maximal_isr", PendingExpand.isr)
     planting.setattr(Leadership, "_is_about_to_join", lambda *_: False)
@@ -181,17 +144,6 @@ def who_was_asked_to_leave_has_left(planting: pytest.MonkeyPatch) -> None:
         self.maybe_advance_high_watermark()
 
     planting.setattr(Leadership, "_propose", propose)
-
-
-def a_log_begins_anew_and_its_high_watermark_does_not(planting: pytest.MonkeyPatch) -> None:
-    honest = Log.truncate_fully_and_start_at
-
-    def begin_anew(self: Log, *where: Any) -> None:
-        high_watermark = self.high_watermark
-        honest(self, *where)
-        self.high_watermark = high_watermark
-
-    planting.setattr(Log, "truncate_fully_and_start_at", begin_anew)
 
 
 def every_registration_is_a_new_one(planting: pytest.MonkeyPatch) -> None:
@@ -427,13 +379,13 @@ CASES: list[tuple[str, str, str | Mistake]] = [
     ),
     ("S02", "two-logs-of-one-length", "a leader answers no divergence"),
     ("S03", "two-elections-in-quick-succession", an_unknown_epoch_ends_where_the_next_begins),
-    ("S04", "a-leader-that-has-written-nothing-yet", "a leader epoch begins in the epoch cache"),
+    ("S04", "a-leader-that-has-written-nothing-yet", an_epoch_begins_with_its_first_record),
     (
         "S07",
         "a-leader-killed-while-it-holds-an-unreplicated-record",
         a_divergence_brings_a_high_watermark,
     ),
-    ("S08", "a-fetch-that-diverges-is-no-progress", "a fetch that diverges is no progress"),
+    ("S08", "a-fetch-that-diverges-is-no-progress", a_fetch_that_diverges_is_progress),
     ("S09", "two-logs-with-nothing-in-common", "a leader answers no divergence"),
     ("S11", "an-answer-that-comes-too-late", a_leader_acts_on_a_late_divergence),
     ("S12", "an-answer-that-comes-too-late", "a response is for its request"),
@@ -458,7 +410,7 @@ CASES: list[tuple[str, str, str | Mistake]] = [
         a_log_begins_anew_and_its_high_watermark_does_not,
     ),
     ("S22", "a-high-watermark-that-the-log-does-not-reach", "a high watermark is inside its log"),
-    ("S23", "alone-nothing-is-committed", "below the minimum ISR nothing more is committed"),
+    ("S23", "alone-nothing-is-committed", one_replica_is_enough_to_commit),
     ("S24", "nobody-waits-for-a-broker-that-is-shutting-down", "any caught up replica may join"),
     (
         "S25",
@@ -476,9 +428,9 @@ CASES: list[tuple[str, str, str | Mistake]] = [
     (
         "S30",
         "a-joining-replica-has-reached-the-present-leader-epoch",
-        "a joining follower reaches the start of the leader epoch",
+        who_has_the_high_watermark_may_join,
     ),
-    ("S32", "a-fenced-broker-does-not-join", "no fenced broker is added, anywhere"),
+    ("S32", "a-fenced-broker-does-not-join", a_fenced_broker_may_join),
     (
         "S33",
         "a-wiped-broker-that-was-about-to-join",
@@ -543,7 +495,7 @@ CASES: list[tuple[str, str, str | Mistake]] = [
     (
         "S63",
         "a-leader-left-alone-takes-no-more-promises",
-        "below the minimum ISR nothing more is committed",
+        one_replica_is_enough_to_commit,
     ),
     (
         "S65",
@@ -574,6 +526,21 @@ CASES: list[tuple[str, str, str | Mistake]] = [
         "S75",
         "the-controller-dies-in-the-middle-of-an-election",
         "a decision is synced before it is published",
+    ),
+    (
+        "S74",
+        "a-minority-is-cut-off-with-the-leading-controller",
+        "a broker is sent what is committed",
+    ),
+    (
+        "S75",
+        "a-controller-dies-with-an-election-that-no-other-has",
+        "a broker is sent what is committed",
+    ),
+    (
+        "S76",
+        "two-of-three-controllers-die",
+        "a decision is answered once it is committed",
     ),
     ("S77", "a-move-outlives-its-leader-and-its-controller", a_move_is_over_when_it_has_begun),
     ("S79", "two-elections-within-one-fetch", an_unknown_epoch_ends_where_the_next_begins),

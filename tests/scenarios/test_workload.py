@@ -7,7 +7,6 @@ from scenarios.story.runner import run_story
 from scenarios.story.script import parse
 from scenarios.swarm.runner import SwarmRun, play
 from scenarios.world.client import AckedBatch, ReadRecord, SentRecords
-from scenarios.world.history import History, Sent, anomalies
 from storage.types import TopicPartition
 
 T0 = TopicPartition("t", 0)
@@ -145,16 +144,6 @@ def test_compaction_may_take_what_another_of_its_key_came_after(
         batches, there, may_have_lost=False, may_lose_acks_1=True, compacted=True
     )
     assert "; ".join(broken) == complaint
-
-
-def test_only_records_sent_again_may_be_there_twice() -> None:
-    def found(*repeated: str) -> list[str]:
-        sends = [Sent(values=("a",), sent_at=0, answered_at=1, base_offset=1)]
-        final = [(0, "a"), (1, "a")]
-        return anomalies(History(sends=sends, polls=[], final=final, repeated=repeated))
-
-    assert found() == ["duplicate: a is at 0 and 1"]
-    assert not found("a")
 
 
 BEGINS = "cluster brokers=1\ntopic t replicas=b1"
