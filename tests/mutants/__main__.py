@@ -12,12 +12,10 @@ page. The exit code is 1 if a mutant survives, or if the tree as it is fails.
 """
 
 import os
-import re
 import statistics
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import attrs
 import click
@@ -26,11 +24,10 @@ import trio
 from tests.mutants.catalogue import HUNTED, MUTANTS
 from tests.mutants.hunt import UNMUTATED, Verdict, verdict_of
 from tests.mutants.mutant import QUORUM, SWARM
+from tests.mutants.power import PAGE, measured
 
 CHUNK = 25
 """The number of seeds of the tree as it is that one process runs."""
-PAGE = Path(__file__).parents[2] / "docs" / "mutants.md"
-_MEASURED = re.compile(r"^\| (.+?) \| .+? \| (\d+)\*? \|", re.MULTILINE)
 
 
 @attrs.define
@@ -71,10 +68,10 @@ def in_a_line(verdict: Verdict, seeds: range) -> str:
 
 def longest_first(names: Iterable[str], page: str) -> list[str]:
     """Sort the names by the seeds that were measured; those that were not measured come first."""
-    measured = {name: int(seed) for name, seed in _MEASURED.findall(page)}
+    seeds = measured(page)
 
     def length(name: str) -> float:
-        return 0 if MUTANTS[name].caught_by else measured.get(name, float("inf"))
+        return 0 if MUTANTS[name].caught_by else seeds.get(name, float("inf"))
 
     return sorted(names, key=length, reverse=True)
 

@@ -1,4 +1,4 @@
-"""Checks of the controller: registrations, elections, and changes of the ISR."""
+"""Checks of the controller: registrations, elections, changes of the ISR, and moves."""
 
 from tests.mutants.mutant import Edit, Mutant
 
@@ -6,6 +6,7 @@ BROKERS = "replication.controller.rules.brokers"
 DECISIONS = "replication.controller.rules.decisions"
 ELECTION = "replication.controller.rules.election"
 ISR = "replication.controller.rules.isr_changes"
+REASSIGNMENT = "replication.controller.rules.reassignment"
 
 IS_CURRENT = (
     "    if not is_current_incarnation(image, request.broker_id, request.broker_epoch):\n"
@@ -196,5 +197,85 @@ MUTANTS = (
         (Edit(ISR, IS_CURRENT, ""), Edit(ISR, OF_THE_LEADER + OF_THIS_EPOCH, "")),
         without_it="the same as without the three before it, which cover each other: a zombie shrinks the ISR",
         source="KIP-497",
+    ),
+    # Reassignments.
+    Mutant(
+        "a move is done once all that stay are in sync",
+        (
+            Edit(
+                REASSIGNMENT,
+                " or not set(replicas) <= set(partition.isr):\n",
+                ":\n",
+            ),
+        ),
+        without_it="replicas are deleted before the new ones have their records",
+        source="KIP-455, PartitionReassignmentReplicas.maybeCompleteReassignment",
+        caught_by="tests/replication/controller/test_reassignment.py"
+        "::test_it_is_done_when_all_that_stay_are_in_sync",
+    ),
+    Mutant(
+        "a replica that was moved away leaves the ISR",
+        (
+            Edit(
+                REASSIGNMENT,
+                "    isr = _without(partition.isr, partition.removing)\n",
+                "    isr = partition.isr\n",
+            ),
+        ),
+        without_it="a broker without a replica is in sync, and may be elected",
+        source="KIP-455, PartitionReassignmentReplicas.maybeCompleteReassignment",
+    ),
+    Mutant(
+        "a move that is called off drops the new replicas from the ISR",
+        (
+            Edit(
+                REASSIGNMENT,
+                "        isr=_without(partition.isr, partition.adding),\n",
+                "        isr=partition.isr,\n",
+            ),
+        ),
+        without_it="a broker without a replica is in sync, and may be elected",
+        source="KIP-455, PartitionReassignmentRevert",
+        caught_by="tests/replication/controller/test_reassignment.py"
+        "::test_a_cancel_drops_the_new_replicas_wherever_they_count",
+    ),
+    Mutant(
+        "a move that is called off drops the new replicas from the ELR",
+        (
+            Edit(
+                REASSIGNMENT,
+                "        elr=_without(partition.elr, partition.adding),\n",
+                "        elr=partition.elr,\n",
+            ),
+        ),
+        without_it="a broker without a replica is eligible",
+        source="KIP-966, PartitionReassignmentRevert",
+        caught_by="tests/replication/controller/test_reassignment.py"
+        "::test_a_cancel_drops_the_new_replicas_wherever_they_count",
+    ),
+    Mutant(
+        "a move that is changed leads back to its beginning",
+        (
+            Edit(
+                REASSIGNMENT,
+                "    original = _without(partition.replicas, partition.adding)\n",
+                "    original = partition.replicas\n",
+            ),
+        ),
+        without_it="called off, it leaves the replicas of the target before",
+        source="KIP-455, docs/departures.md",
+        caught_by="tests/replication/controller/test_reassignment.py::test_how_it_begins",
+    ),
+    Mutant(
+        "a replica that is moved away follows until the move is done",
+        (
+            Edit(
+                REASSIGNMENT,
+                "    replicas = wanted + removing\n",
+                "    replicas = wanted\n",
+            ),
+        ),
+        without_it="the records are deleted before anybody has copied them",
+        source="KIP-455, PartitionReassignmentReplicas",
     ),
 )

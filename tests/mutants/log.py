@@ -1,9 +1,12 @@
-"""Checks of a log: what it knows of itself after a truncation, a crash, or both."""
+"""Checks of a log: what it knows of itself after a truncation, a crash, or both; its epochs."""
 
 from tests.mutants.mutant import Edit, Mutant
 
 FLUSH = "storage.log.flush"
 LOG = "storage.log.log"
+EPOCHS = "storage.log.leader_epoch_cache"
+LOADER = "storage.log.recovery.loader"
+SCAN = "storage.log.recovery.scan"
 SYNCED = "tests/storage/log/test_what_is_synced.py::"
 
 SWAPPED = (
@@ -231,5 +234,178 @@ MUTANTS = (
         without_it="a crash leaves a hole in the log",
         source="docs/found.md",
         caught_by=SYNCED + "test_a_crash_amid_a_cut_leaves_no_hole",
+    ),
+    # Leader epochs.
+    Mutant(
+        "a later epoch than all has no end here",
+        (
+            Edit(
+                EPOCHS,
+                "        if higher == len(self._entries):\n            return UNDEFINED\n",
+                "        if higher == len(self._entries):\n"
+                "            return OffsetAndEpoch(offset=log_end_offset, leader_epoch=epoch)\n",
+            ),
+        ),
+        without_it="a follower keeps records of an epoch that its leader has never seen",
+        source="KIP-101, LeaderEpochFileCache.endOffsetFor",
+        caught_by="tests/storage/log/test_leader_epoch_cache.py::test_where_an_epoch_ends",
+    ),
+    Mutant(
+        "an unknown epoch is answered with the one before it",
+        (
+            Edit(
+                EPOCHS,
+                "        floor_epoch = self._entries[higher - 1].epoch if higher else epoch\n",
+                "        floor_epoch = epoch\n",
+            ),
+        ),
+        without_it="a follower takes the end of another epoch for that of its own",
+        source="KIP-279, LeaderEpochFileCache.endOffsetFor",
+    ),
+    Mutant(
+        "an epoch ends where the next one begins",
+        (
+            Edit(
+                EPOCHS,
+                "        return OffsetAndEpoch(offset=self._entries[higher].start_offset,"
+                " leader_epoch=floor_epoch)\n",
+                "        return OffsetAndEpoch(offset=log_end_offset, leader_epoch=floor_epoch)\n",
+            ),
+        ),
+        without_it="a follower keeps what other leaders have written over",
+        source="KIP-101, LeaderEpochFileCache.endOffsetFor",
+    ),
+    Mutant(
+        "an epoch that begins replaces those at its offset",
+        (
+            Edit(
+                EPOCHS,
+                "            or self._entries[keep - 1].start_offset >= entry.start_offset\n",
+                "",
+            ),
+        ),
+        without_it="two epochs begin at one offset, and a search finds either",
+        source="LeaderEpochFileCache.truncateFromEndFlushes",
+    ),
+    Mutant(
+        "the epoch of the log start begins there",
+        (
+            Edit(
+                EPOCHS,
+                "            self._replace(0, count, [EpochEntry(self._entries[count - 1].epoch,"
+                " offset)])\n",
+                "            self._replace(0, count, [])\n",
+            ),
+        ),
+        without_it="the epoch of the first records is forgotten with the deleted ones",
+        source="LeaderEpochFileCache.truncateFromStartAsyncFlush",
+    ),
+    Mutant(
+        "an epoch that begins at the new end is truncated",
+        (
+            Edit(
+                EPOCHS,
+                "        count = bisect_left(self._entries, offset, key=_start_offset)\n",
+                "        count = bisect_right(self._entries, offset, key=_start_offset)\n",
+            ),
+        ),
+        without_it="a follower claims an epoch of which it has no record",
+        source="LeaderEpochFileCache.truncateFromEnd",
+    ),
+    # Recovery.
+    Mutant(
+        "recovery checks every checksum",
+        (
+            Edit(
+                SCAN,
+                "                or _CRC_OF(window[at + CRC_COVERS_FROM : end]) != crc\n",
+                "",
+            ),
+        ),
+        without_it="a batch of which a power cut has left a half is served",
+        source="LogSegment.recover",
+    ),
+    Mutant(
+        "recovery takes no batch of an earlier epoch than the one before it",
+        (
+            Edit(
+                SCAN,
+                "                or NO_LEADER_EPOCH != epoch < latest\n",
+                "",
+            ),
+        ),
+        without_it="old bytes behind a truncation that was not synced are the log's again",
+        source="KAFKA-18723, docs/departures.md",
+        caught_by="tests/storage/log/test_recovery.py"
+        "::test_a_sound_batch_that_does_not_follow_is_not_believed",
+    ),
+    Mutant(
+        "recovery takes no offset twice",
+        (
+            Edit(
+                SCAN,
+                "                or first < following\n",
+                "",
+            ),
+        ),
+        without_it="old bytes behind a truncation that was not synced are the log's again",
+        source="LogSegment.recover",
+        caught_by="tests/storage/log/recovery/test_bad_files.py"
+        "::test_offsets_that_go_back_are_not_believed_of_a_marker_either",
+    ),
+    Mutant(
+        "epochs that recovery has not seen are forgotten",
+        (
+            Edit(
+                LOADER,
+                "                self.epochs.truncate_from_end(segment.base_offset)\n",
+                "                pass\n",
+            ),
+        ),
+        without_it="a follower claims an epoch whose records its disk has lost",
+        source="LogLoader.load",
+        covered="the batches that are read again replace later epochs, those before them are"
+        " completed from the batches, and what begins past the end is cut when the log is loaded",
+    ),
+    Mutant(
+        "segments behind a gap are removed",
+        (
+            Edit(
+                LOADER,
+                '                self._drop_from(loaded, index, "it does not join what is before it",'
+                " keep=True)\n",
+                "                pass\n",
+            ),
+        ),
+        without_it="a log has a hole where its disk has lost the end of a segment",
+        source="LogLoader.recoverLog, docs/storage.md",
+        caught_by="tests/storage/log/recovery/test_bad_files.py"
+        "::test_whole_segments_that_kafka_would_believe_are_kept",
+    ),
+    Mutant(
+        "what follows a cut is removed",
+        (
+            Edit(
+                LOADER,
+                '        self._drop_from(loaded, index + 1, "it follows what was cut", keep=keep)\n',
+                "",
+            ),
+        ),
+        without_it="a log has a hole where a batch was torn",
+        source="LogLoader.recoverLog",
+    ),
+    Mutant(
+        "a log that ends before its start begins anew",
+        (
+            Edit(
+                LOADER,
+                "        if loaded.segments and loaded.next_offset < marks.log_start_offset:\n",
+                "        if loaded.segments and loaded.next_offset < 0:\n",
+            ),
+        ),
+        without_it="the log end is below the log start",
+        source="LogLoader.load",
+        caught_by="tests/storage/log/test_recovery.py"
+        "::test_a_log_that_ends_below_its_start_begins_again_there",
     ),
 )

@@ -266,6 +266,34 @@ MUTANTS = (
         source="ReplicatedLog.validateOffsetAndEpoch",
     ),
     QuorumMutant(
+        "what is committed is not truncated",
+        (
+            Edit(
+                ANSWERS,
+                "    if isinstance(position, Diverging) and position.end.offset < committed:",
+                "    if isinstance(position, Diverging) and position.end.offset < 0:",
+            ),
+        ),
+        without_it="a majority whose disks have lied takes from the others what was committed",
+        source="KafkaRaftClient.handleFetchResponse, ReplicatedLog.truncateToEndOffset",
+        caught_by="tests/replication/raft/test_simulation.py"
+        "::test_a_node_keeps_what_is_committed_from_a_majority_that_has_lost_it",
+    ),
+    QuorumMutant(
+        "a fetch that waits is no new sign of life",
+        (
+            Edit(
+                REQUESTS,
+                "    if event.replica.id >= 0 and not event.has_waited:",
+                "    if event.replica.id >= 0:",
+            ),
+        ),
+        without_it="a leader whose followers are dead resigns later than after check quorum's time",
+        source="LeaderState.timeUntilCheckQuorumExpires",
+        caught_by="tests/replication/raft/test_quorum_of_controllers.py"
+        "::test_a_fetch_that_waits_is_no_new_sign_of_life",
+    ),
+    QuorumMutant(
         "a high watermark is in the log",
         (
             Edit(

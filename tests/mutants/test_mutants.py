@@ -9,11 +9,12 @@ import pytest
 from replication.leader.rules.leadership import Leadership
 from scenarios.story.script import stories
 from tests.mutants import hunt
-from tests.mutants.__main__ import PAGE, as_table, in_a_line, longest_first
+from tests.mutants.__main__ import as_table, in_a_line, longest_first
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.hunt import Verdict, verdict_of
 from tests.mutants.mutant import Edit, Mutant, StaleMutantError, path_of
 from tests.mutants.planting import planted
+from tests.mutants.power import COMMAND, CURVE, PAGE, curve, kind_of, measured, written
 
 CHEAP = "a joining follower has all that is committed"
 """One of the first seeds catches it."""
@@ -128,3 +129,18 @@ def test_the_table_is_that_of_the_page() -> None:
     header, line, row = as_table([verdict, Verdict(name=BY_TESTS[0], seed=None)], first=1)
     assert f"{header}\n{line}\n" in PAGE.read_text()
     assert row == f"| {CHEAP} | {MUTANTS[CHEAP].source} | 3 | the rule |"
+
+
+def test_the_page_has_the_shares_and_the_curve_of_what_was_measured() -> None:
+    page, drawing = written(PAGE.read_text())
+    assert (page, drawing) == (PAGE.read_text(), CURVE.read_text()), COMMAND
+
+
+def test_the_curve_rises_at_each_seed_that_caught_a_mutant() -> None:
+    assert 'points="50.0,260.0 190.0,260.0 190.0,140.0 610.0,140.0"' in curve([50], 2)
+
+
+def test_every_mutant_is_caught_by_something_or_covered() -> None:
+    seeds = measured(PAGE.read_text())
+    unknown = [name for name, each in MUTANTS.items() if kind_of(each, seeds) == "not measured"]
+    assert not unknown, "the page has no seed, and no test is named"
