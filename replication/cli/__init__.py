@@ -33,7 +33,7 @@ COMMANDS = {
     ),
     "broker": (
         "replication.cli.broker",
-        "Run one broker or controller from server.properties.",
+        "Run a broker, a controller, or both, from server.properties.",
     ),
     "completion": (
         "replication.cli.completion",
@@ -67,6 +67,10 @@ COMMANDS = {
     "promote": (
         "replication.cli.promote",
         "Turn a followed copy into a cluster of its own.",
+    ),
+    "proxy": (
+        "replication.cli.proxy",
+        "Put fault rules in front of any Kafka, until interrupted.",
     ),
     "scenario": ("replication.cli.scenario", "Run failover stories on virtual time."),
     "storage": (

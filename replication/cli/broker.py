@@ -14,9 +14,8 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import attrs
 import click
 import structlog
 import trio
@@ -24,11 +23,11 @@ import trio
 from replication.cli.options import FILE, NEW_FILE, overrides_option
 from replication.cli.output import tell
 from replication.cli.running import (
-    Nodes,
     allow_many_files,
     end_of_input,
     journal_sink,
     reporting_bugs,
+    run_until_stopped,
 )
 from replication.cli.served import HttpPort, MetricsServer, http_option
 from replication.config import BrokerConfig, parse_properties
@@ -39,8 +38,10 @@ from replication.net.raising import raising_only_one
 from replication.observe.logging import log_sink
 
 if TYPE_CHECKING:
+    from replication.broker.broker import Broker
     from replication.cli.steering import SteeredNode
     from replication.cluster.cluster import Node
+    from replication.controller.controller import Controller
 
 
 @click.command(name="broker")
@@ -71,7 +72,7 @@ def command(
     stop_at_end_of_input: bool,
     steered: bool,
 ) -> None:
-    """Run one broker or controller from server.properties."""
+    """Run a broker, a controller, or both, from server.properties."""
     found = parse_properties(properties_text(properties)) | {**overrides}
     config = BrokerConfig.from_properties(found)
     if config.is_broker:
@@ -122,24 +123,12 @@ async def run_node(
     on_bug = served.on_bug(reporting_bugs(sink))
     seams = production_seams() if steered is None else steered.seams
     faults = None if steered is None else steered.faults
-    nodes: list[Node] = []
-    if config.is_controller:
-        from replication.controller.controller import Controller
-
-        own = controller_config(config)
-        controller = Controller(config=own, seams=seams, sink=sink, on_bug=on_bug, faults=faults)
-        nodes.append(controller)
-        if served.metrics is not None:
-            served.metrics.controllers = lambda: [controller]
-    if config.is_broker:
-        from replication.broker.broker import Broker
-
-        broker = Broker(config=config, seams=seams, sink=sink, on_bug=on_bug, faults=faults)
-        nodes.append(broker)
-        if steered is not None:
-            steered.hosted = lambda: broker.hosted
-        if served.metrics is not None:
-            served.metrics.brokers = lambda: [broker]
+    node, controller, broker = _node(config, seams=seams, sink=sink, on_bug=on_bug, faults=faults)
+    if steered is not None and broker is not None:
+        steered.hosted = lambda: broker.hosted
+    if served.metrics is not None:
+        served.metrics.controllers = lambda: [] if controller is None else [controller]
+        served.metrics.brokers = lambda: [] if broker is None else [broker]
     with raising_only_one():
         async with trio.open_nursery() as nursery:
             for purpose, url in (await served.start(nursery, on_bug)).items():
@@ -147,12 +136,23 @@ async def run_node(
             if steered is not None:
                 await nursery.start(steered.run)
                 until = steered.parent_gone.wait
-            await Nodes(nodes, until=until).run()
+            await run_until_stopped(node, until=until)
             nursery.cancel_scope.cancel()
 
 
-def controller_config(config: BrokerConfig) -> BrokerConfig:
-    """Return the controller's configuration; beside a broker its log has a directory of its own."""
-    if not config.is_broker or config.metadata_log_dir is not None:
-        return config
-    return attrs.evolve(config, metadata_log_dir=f"{config.log_dirs[0].rstrip('/')}.controller")
+def _node(config: BrokerConfig, **made_of: Any) -> "tuple[Node, Controller | None, Broker | None]":
+    """Return a node, and its controller and its broker, where it has those roles."""
+    if not config.is_controller:
+        from replication.broker.broker import Broker
+
+        broker = Broker(config=config, **made_of)
+        return broker, None, broker
+    if not config.is_broker:
+        from replication.controller.controller import Controller
+
+        controller = Controller(config=config, **made_of)
+        return controller, controller, None
+    from replication.broker.combined import CombinedNode
+
+    node = CombinedNode(config=config, **made_of)
+    return node, node.controller, node.broker

@@ -63,6 +63,12 @@ def stories(_: click.Context, __: click.Parameter, incomplete: str) -> list[Comp
     return _beginning(all_stories(), incomplete)
 
 
+def exhibits(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from scenarios.museum.catalogue import EXHIBITS
+
+    return _beginning(EXHIBITS, incomplete)
+
+
 def _from_cluster(
     ctx: click.Context, names: "Callable[[Admin], Awaitable[Iterable[str]]]", incomplete: str
 ) -> list[CompletionItem]:

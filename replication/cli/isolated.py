@@ -25,6 +25,7 @@ parent, and never returns to its parent's code. The parent must not have threads
 import contextlib
 import importlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -52,6 +53,10 @@ from storage.filesystem import OsFileSystem
 FIRST_FILE_OF_ITS_PARENT = 3  # after the standard streams
 MOST_FILES_OF_ITS_PARENT = 1024
 POLL_SECONDS = 0.005
+
+# A node listens some time after its port was chosen, and again after a kill. Linux gives the ports
+# from 32768 on to sockets that ask for any, macOS and Windows those from 49152 on.
+NEVER_GIVEN = range(15_000, 32_000)
 
 NODE_MODULES = (
     "replication.cli.broker",
@@ -137,13 +142,23 @@ class NodeFailedError(UnderstudyError):
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that are free now."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            one.bind((HOST, 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+    """Return ports that nobody listens at, and that the system gives to nobody by itself."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.SystemRandom().choice(NEVER_GIVEN)
+        if port not in found and _is_free(port):
+            found.append(port)
+    return found
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            one.bind((HOST, port))
+        except OSError:
+            return False
+    return True
 
 
 @attrs.define

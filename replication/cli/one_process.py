@@ -74,6 +74,8 @@ class OneProcess:
             async with opened as cluster, trio.open_nursery() as nursery:
                 nursery.start_soon(_tell_failures, cluster)
                 try:
+                    for rule in self.plan.rules:
+                        cluster.faults.add(rule)
                     sites = self._metrics.sites_beside(cluster, nursery)
                     sites += self._page.sites(cluster, nursery)
                     sites += control_sites(self.plan.control, cluster)

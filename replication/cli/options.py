@@ -12,9 +12,12 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from replication.faults import FaultRule
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -72,6 +75,23 @@ def properties_of(file: Path | None, given: Mapping[str, str]) -> dict[str, str]
 
     found = {} if file is None else parse_properties(file.read_text(encoding="utf-8"))
     return found | {**given}
+
+
+rule_file_option = click.option(
+    "--faults",
+    "rule_file",
+    type=FILE,
+    help="A file of fault rules, in force from the start (docs/control.md).",
+)
+
+
+def rules_of(file: Path | None) -> "list[FaultRule]":
+    """Return the fault rules of a file; RuleFileError, with the line, if they are wrong."""
+    if file is None:
+        return []
+    from replication.faults.rules.rule_file import rules_in
+
+    return rules_in(file.read_text(encoding="utf-8"), name=str(file))
 
 
 def client_arguments(properties: Mapping[str, str]) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from typing import Any
 import attrs
 import trio
 
-from replication.broker.nodes import is_controller
 from replication.cli.steered_processes import SteeredProcesses
 from replication.client.admin import Admin
 from replication.client.errors import KafkaTimeoutError
@@ -84,8 +83,8 @@ class ProcessesSource:
                 self._last, partitions=tuple(map(_silent, self._last.partitions))
             )
         nodes = self.processes.nodes()
-        controllers = [each for each in nodes if is_controller(each.id)]
-        brokers = [each for each in nodes if not is_controller(each.id)]
+        controllers = [each for each in nodes if "controller" in each.roles]
+        brokers = [each for each in nodes if "broker" in each.roles]
         reported = {each.id: each.status for each in self._last.brokers}
         statuses = {each.id: _status(each, reported.get(each.id)) for each in brokers}
         quorum = _quorum(controllers, statuses, self.described_quorum)

@@ -11,7 +11,6 @@ import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
-import attrs
 import click
 import trio
 
@@ -74,45 +73,29 @@ def reporting_bugs(sink: EventSink) -> "OnBug":
     return report
 
 
-@attrs.define(eq=False)
-class Nodes:
-    """The nodes of one process, started in order and stopped in reverse order."""
+async def run_until_stopped(
+    node: "Node", *, until: Callable[[], Awaitable[object]] | None = None
+) -> None:
+    """Run a node until a signal has stopped it, or the end of `until`."""
+    with trio.open_signal_receiver(*STOP_SIGNALS) as signals, raising_only_one():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_stop_on_signal, node, signals, nursery)
+            if until is not None:
+                nursery.start_soon(_stop_after, node, until)
+            await node.run()
+            nursery.cancel_scope.cancel()
 
-    nodes: "list[Node]"
-    until: Callable[[], Awaitable[object]] | None = attrs.field(default=None, kw_only=True)
-    """When this returns, a controlled shutdown begins too."""
-    _ended: list[trio.Event] = attrs.field(init=False)
 
-    def __attrs_post_init__(self) -> None:
-        self._ended = [trio.Event() for _ in self.nodes]
+async def _stop_on_signal(node: "Node", signals: AsyncIterator[int], nursery: trio.Nursery) -> None:
+    await anext(signals)
+    node.shut_down()
+    await anext(signals)
+    nursery.cancel_scope.cancel()
 
-    async def run(self) -> None:
-        """Run until a signal has stopped all nodes; an error of one node ends all."""
-        with trio.open_signal_receiver(*STOP_SIGNALS) as signals, raising_only_one():
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._stop_on_signal, signals, nursery)
-                if self.until is not None:
-                    nursery.start_soon(self._stop_after, self.until)
-                for node, ended in zip(self.nodes, self._ended, strict=True):
-                    await nursery.start(_run_one, node, ended)
-                for ended in self._ended:
-                    await ended.wait()
-                nursery.cancel_scope.cancel()
 
-    async def _stop_on_signal(self, signals: AsyncIterator[int], nursery: trio.Nursery) -> None:
-        await anext(signals)
-        nursery.start_soon(self._stop)
-        await anext(signals)
-        nursery.cancel_scope.cancel()
-
-    async def _stop_after(self, until: Callable[[], Awaitable[object]]) -> None:
-        await until()
-        await self._stop()
-
-    async def _stop(self) -> None:
-        for node, ended in reversed(list(zip(self.nodes, self._ended, strict=True))):
-            node.shut_down()
-            await ended.wait()
+async def _stop_after(node: "Node", until: Callable[[], Awaitable[object]]) -> None:
+    await until()
+    node.shut_down()
 
 
 async def end_of_input() -> None:
@@ -121,12 +104,3 @@ async def end_of_input() -> None:
         await trio.lowlevel.wait_readable(STANDARD_INPUT)
         if not os.read(STANDARD_INPUT, 4096):
             return
-
-
-async def _run_one(
-    node: "Node", ended: trio.Event, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-) -> None:
-    try:
-        await node.run(task_status=task_status)
-    finally:
-        ended.set()

@@ -6,6 +6,7 @@
     understudy scenario run my-story.txt --record
     understudy scenario swarm --seeds 200
     understudy scenario replay --seed 17
+    understudy scenario museum KIP-101          (replication/cli/museum.py)
 
 A story whose answers differ from its recording is shown as a diff, and is an error. So is a run of
 the swarm that breaks a rule.
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
-from replication.cli import CommandGroup, completion
+from replication.cli import CommandGroup, completion, museum
 from replication.cli.options import AT_LEAST_ONE, AT_LEAST_ZERO, NEW_DIRECTORY, NEW_FILE
 from replication.cli.output import JSON, OUTPUT, show_answer, show_line, tell
 from replication.cli.progress import progress
@@ -47,6 +48,9 @@ SHIVIZ = click.option(
 @click.group(name="scenario", cls=CommandGroup)
 def command() -> None:
     """Run failover stories on virtual time."""
+
+
+command.add_command(museum.command)
 
 
 @command.command(name="list")

@@ -8,7 +8,7 @@
 Without a port, nothing of it is imported.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
@@ -18,8 +18,10 @@ import trio
 from replication.events import EventSink
 
 if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+
     from replication.cluster.cluster import Cluster
-    from replication.cluster.interface import AnyCluster
+    from replication.cluster.interface import AnyCluster, FaultControl
     from replication.errors import OnBug
     from replication.observe.http.server import Site
     from replication.observe.journal import JournalEntry
@@ -155,11 +157,24 @@ def control_sites(where: HttpPort | None, cluster: "AnyCluster") -> "list[Site]"
     if where is None:
         return []
     from replication.observe.control import control_routes
+
+    return [_control_site(where, control_routes(cluster))]
+
+
+def fault_sites(where: HttpPort | None, faulty: "FaultControl") -> "list[Site]":
+    """Return the site of the control API for fault rules alone, if it has a port."""
+    if where is None:
+        return []
+    from replication.observe.control import fault_routes
+
+    return [_control_site(where, fault_routes(faulty))]
+
+
+def _control_site(where: HttpPort, routes: "Sequence[BaseRoute]") -> "Site":
     from replication.observe.http.server import Site
 
-    routes = control_routes(cluster)
     path = "/openapi.json"
-    return [Site(purpose="control", port=where.port, host=where.host, routes=routes, path=path)]
+    return Site(purpose="control", port=where.port, host=where.host, routes=routes, path=path)
 
 
 async def serve(sites: "list[Site]", nursery: trio.Nursery, on_bug: "OnBug") -> dict[str, str]:

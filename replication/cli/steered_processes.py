@@ -57,10 +57,13 @@ def steer(
     page: PageServer,
     control: HttpPort | None,
     show: Callable[[list[str], Mapping[str, str]], None],
+    rules: Sequence[FaultRule],
 ) -> None:
     """Serve until interrupted; then thaw every node, so that it can shut down."""
     cluster.forked = False  # from here on this process has threads
     processes = SteeredProcesses(cluster, page.on_entry)
+    for rule in rules:
+        processes.faults.add(rule)  # which is in the first state that each node gets
 
     async def run() -> None:
         with trio.open_signal_receiver(*STOP_SIGNALS) as signals, raising_only_one():
@@ -174,6 +177,7 @@ class SteeredProcesses:
                 id=node_id,
                 status=self._status(node_id),
                 address=f"{HOST}:{self.cluster.port(node_id)}",
+                roles=["controller" if is_controller(node_id) else "broker"],
             )
             for node_id in self.cluster.node_ids
         ]

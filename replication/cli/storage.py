@@ -18,16 +18,15 @@ from pathlib import Path
 import click
 
 from replication.cli import CommandGroup
-from replication.cli.broker import controller_config, properties_text
+from replication.cli.broker import properties_text
 from replication.cli.options import FILE, hide_in_arguments
 from replication.cli.output import show_line
 from replication.config import BrokerConfig, parse_properties
-from replication.controller.rules.features import first_levels
+from replication.controller.directory import default_format
 from replication.controller.rules.scram import first_credentials
 from replication.errors import FormatError
 from replication.metadata.formatter import NodeFormat, format_directories, new_directory_id
 from replication.metadata.rules.formatting import (
-    FeatureLevels,
     asked_levels,
     feature_levels,
     initial_voters,
@@ -35,7 +34,6 @@ from replication.metadata.rules.formatting import (
 )
 from replication.raft.rules.voters import VoterSet
 from replication.security.rules.scram import SALT_BYTES
-from replication.wire.api_versions import METADATA_VERSION
 from storage.checkpoint import (
     MetaProperties,
     read_meta_properties,
@@ -202,20 +200,9 @@ def format_new_directories(configs: Iterable[BrokerConfig]) -> None:
     """
     for config in configs:
         assert config.cluster_id is not None, "all nodes are of one cluster"
-        levels = {each.name: each.feature_level for each in first_levels(config)}
-        wanted = NodeFormat(
-            cluster_id=config.cluster_id,
-            node_id=config.node_id,
-            directories=_directories(config),
-            metadata_directory=config.metadata_directory,
-            is_controller=config.is_controller,
-            levels=FeatureLevels(
-                metadata_version=levels.pop(METADATA_VERSION), features=levels, kraft_version=0
-            ),
-        )
         format_directories(
             OsFileSystem(),
-            wanted,
+            default_format(config, config.cluster_id),
             random_bytes=secrets.token_bytes,
             wall_ms=int(time.time() * 1000),
             ignore_formatted=True,
@@ -271,8 +258,7 @@ def _show_list(one: str, several: str, lines: Sequence[str]) -> None:
 
 
 def _config(properties: Path) -> BrokerConfig:
-    config = BrokerConfig.from_properties(parse_properties(properties_text(properties)))
-    return controller_config(config) if config.is_controller else config
+    return BrokerConfig.from_properties(parse_properties(properties_text(properties)))
 
 
 def _directories(config: BrokerConfig) -> list[str]:

@@ -6,6 +6,7 @@
 
     2 of 3 brokers up (1: down) · 6 partitions, 1 under-replicated, 0 without a leader
     metadata: 3001 leads in epoch 4, HW 812 · voters 3001* 3002 3003 (-2) · observers 1 2 3
+    metadata: 1 leads in epoch 4, HW 812 · voters 1* 2 3 · observers none · both roles 1 2 3
     PARTITION  LEADER  EPOCH     LEO      HW  LAG  ISR     REPLICAS
     orders-0        2      1   1,204   1,204   14  2 of 3  2* 3 !1
                                                            1: left the ISR: it lacked ...
@@ -44,7 +45,6 @@ from replication.net.clock import TrioClock
 from replication.observe.cluster_state import (
     ClusterState,
     ObservedPartition,
-    ObservedQuorum,
     ObservedQuorumNode,
     ObservedReplica,
     Status,
@@ -161,7 +161,7 @@ class Top:
             live.update(Group(*parts), refresh=True)
         else:
             show_line(trouble or summary(state))
-            show_line(quorum_line(state.quorum))
+            show_line(quorum_line(state))
             show_table((*COLUMNS, "WHY"), plain_rows(state))
 
     @contextlib.contextmanager
@@ -208,8 +208,11 @@ def summary(state: ClusterState) -> str:
     )
 
 
-def quorum_line(quorum: ObservedQuorum | None) -> str:
-    """Return who leads the metadata log, and how many of its records each other node lacks."""
+def quorum_line(state: ClusterState) -> str:
+    """Return who leads the metadata log, how many of its records each other node lacks, and who has
+    both roles.
+    """
+    quorum = state.quorum
     if quorum is None or quorum.leader is None or quorum.leader < 0:
         return "metadata: no controller is known to lead"
 
@@ -222,10 +225,12 @@ def quorum_line(quorum: ObservedQuorum | None) -> str:
         lag = quorum.lag(node.id)
         return f"{node.id}{' (?)' if lag is None else f' (-{lag:,})' if lag else ''}"
 
+    both = [str(each) for each, roles in state.roles.items() if len(roles) > 1]
     return (
         f"metadata: {quorum.leader} leads in epoch {_number(quorum.leader_epoch)},"
         f" HW {_number(quorum.high_watermark)} · voters {nodes(quorum.voters)}"
         f" · observers {nodes(quorum.observers)}"
+        + (f" · both roles {' '.join(both)}" if both else "")
     )
 
 
@@ -252,7 +257,7 @@ def screen(state: ClusterState, *, height: int) -> RenderableType:
     more = [Text(f"{left:,} more", style="dim")] if left else []
     return Group(
         Text(visible_line(summary(state)), style="bold"),
-        Text(quorum_line(state.quorum), style="dim"),
+        Text(quorum_line(state), style="dim"),
         table,
         *more,
     )

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import attrs
 import click
@@ -27,6 +28,8 @@ from replication.cli.options import (
     NEW_DIRECTORY,
     overrides_option,
     properties_of,
+    rule_file_option,
+    rules_of,
 )
 from replication.cli.output import JSON, OUTPUT, json_line, show_line, tell
 from replication.cli.served import (
@@ -35,6 +38,9 @@ from replication.cli.served import (
     check_http,
     http_option,
 )
+
+if TYPE_CHECKING:
+    from replication.faults import FaultRule
 
 BASE_PORT = 9092
 LOOK_SECONDS = 0.5
@@ -91,6 +97,7 @@ COPY_STATE = "mirror.json"  # importing `replication.mirror` for it would delay 
     about="Serve the control API at this port: kill, freeze, cut, inject faults (docs/control.md);"
     " /openapi.json describes it; 0 takes any port.",
 )
+@rule_file_option
 def command(
     brokers: int | None,
     controllers: int | None,
@@ -104,6 +111,7 @@ def command(
     metrics: HttpPort | None,
     ui: HttpPort | None,
     control: HttpPort | None,
+    rule_file: Path | None,
     output: str,
 ) -> None:
     """Run a cluster until interrupted."""
@@ -132,6 +140,7 @@ def command(
             metrics=metrics,
             ui=ui,
             control=control,
+            rules=rules_of(rule_file),
             output=output,
         )
         if isolated:
@@ -154,6 +163,8 @@ class ClusterPlan:
     metrics: HttpPort | None
     ui: HttpPort | None
     control: HttpPort | None
+    rules: "Sequence[FaultRule]"
+    """The fault rules in force from the start."""
     output: str
 
     def warn(self) -> None:
@@ -272,7 +283,7 @@ def _run_isolated(plan: ClusterPlan) -> None:
     # First: a missing extra is reported before anything starts.
     check_http(plan.ui, plan.control)
     page = PageServer(plan.ui)
-    is_steered = plan.ui is not None or plan.control is not None
+    is_steered = plan.ui is not None or plan.control is not None or bool(plan.rules)
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
@@ -302,7 +313,7 @@ def _run_isolated(plan: ClusterPlan) -> None:
         if is_steered:
             from replication.cli.steered_processes import steer
 
-            steer(cluster, page, plan.control, plan.show)
+            steer(cluster, page, plan.control, plan.show, plan.rules)
             return
         cluster.wait_until_ready()
         plan.show(cluster.bootstrap_servers.split(","), cluster.metrics_urls)

@@ -11,10 +11,17 @@ import pytest
 from replication.testing import ThreadedCluster
 from tests.cli.commands import Command
 
+CONFIG = {
+    "auto.create.topics.enable": "false",
+    # What the coordinator decides reaches a consumer with its next heartbeat.
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "100",
+}
+
 
 @pytest.fixture(scope="module")
 def brokers() -> Iterator[ThreadedCluster]:
-    with ThreadedCluster(brokers=2, config={"auto.create.topics.enable": "false"}) as cluster:
+    with ThreadedCluster(brokers=2, config=CONFIG) as cluster:
         yield cluster
 
 

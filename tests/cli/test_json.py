@@ -234,6 +234,18 @@ def scenario_swarm(place: Place) -> Any:
     return answer
 
 
+def scenario_museum(place: Place) -> Any:
+    listed = place.json("scenario", "museum")
+    (visited,) = place.process("scenario", "museum", "kip-279")
+    assert [each for each in listed if each["name"] == "KIP-279"] == [
+        {name: visited[name] for name in listed[0]}
+    ]
+    assert visited["as_recorded"] is True
+    assert visited["with_bug"]["rule"] == visited["damage"]
+    assert visited["without_bug"]["failure"] is None
+    return listed
+
+
 def scenario_replay(place: Place) -> Any:
     answer = place.process("scenario", "replay", "--seed", "7")
     assert (answer["seed"], answer["wrong"], type(answer["may_have_lost"])) == (7, None, bool)
@@ -278,6 +290,7 @@ RUNS: Mapping[str, Callable[[Place], Any]] = {
     "scenario list": scenario_list,
     "scenario run": scenario_run,
     "scenario swarm": scenario_swarm,
+    "scenario museum": scenario_museum,
     "scenario replay": scenario_replay,
     "audit-headers": audit_headers,
 }

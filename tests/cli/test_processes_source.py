@@ -40,6 +40,7 @@ class Processes:
                 id=each,
                 status=NodeStatus.FROZEN if each in self.frozen else NodeStatus.RUNNING,
                 address="h:1",
+                roles=["broker" if each else "controller"],
             )
             for each in range(3)
         ]

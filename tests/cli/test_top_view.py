@@ -153,6 +153,11 @@ QUORUM = ObservedQuorum(
             id="no observers",
         ),
         pytest.param(
+            attrs.evolve(QUORUM, leader=1, voters=QUORUM.observers, observers=()),
+            "metadata: 1 leads in epoch 4, HW 1,498 · voters 1* · observers none · both roles 1",
+            id="a node with both roles",
+        ),
+        pytest.param(
             attrs.evolve(QUORUM, leader=None),
             "metadata: no controller is known to lead",
             id="no leader",
@@ -160,7 +165,7 @@ QUORUM = ObservedQuorum(
     ],
 )
 def test_the_quorum_is_one_line(quorum: ObservedQuorum, line: str) -> None:
-    assert quorum_line(quorum) == line
+    assert quorum_line(attrs.evolve(state(), quorum=quorum)) == line
     assert shown(attrs.evolve(state(), quorum=quorum), height=20)[1] == line
 
 

@@ -1,5 +1,9 @@
-"""`understudy up` and `understudy broker`, as processes: their output and how they end."""
+"""`understudy up` and `understudy broker`, as processes: their output and how they end.
 
+The file is long because both commands are run in the same ways, by the same few helpers.
+"""
+
+import contextlib
 import re
 import signal
 import socket
@@ -298,6 +302,25 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         assert f"cannot listen on PLAINTEXT://127.0.0.1:{port}" in line
 
 
+def test_a_port_stays_free_until_its_node_listens() -> None:
+    """As long as no other program asks for this very port."""
+    with contextlib.ExitStack() as held, socket.socket() as taken:
+        (port,) = free_ports(1)
+        taken.bind((HOST, port))
+        taken.listen()
+        chosen = free_ports(2_000)
+        assert port not in chosen
+        assert len(set(chosen)) == 2_000
+        given = {held.enter_context(bound_to_any()).getsockname()[1] for _ in range(500)}
+        assert not given & set(chosen)
+
+
+def bound_to_any() -> socket.socket:
+    one = socket.socket()
+    one.bind((HOST, 0))
+    return one
+
+
 def test_an_unknown_key_is_named_with_the_nearest_one() -> None:
     line = refused("up", "--any-port", "-X", "log.segmnt.bytes=1000")
     assert line == "understudy: unknown key log.segmnt.bytes; did you mean log.segment.bytes?"
@@ -339,6 +362,7 @@ def test_a_directory_of_another_node_or_cluster_is_refused(tmp_path: Path) -> No
         assert stopped(process, signal.SIGTERM) == 0
     theirs = {
         "process_roles": "broker",
+        "listeners": f"PLAINTEXT://{HOST}:0",
         "controller_quorum_voters": f"0@{HOST}:1",
         "log_dirs": str(tmp_path / "broker-1" / "log"),
     }
