@@ -34,8 +34,10 @@ class KafkaNotFoundError(Exception):
 
 
 @functools.cache
-def class_path() -> str:
-    """Kafka's jars, for `java -cp`."""
+def class_path(version: str | None = None) -> str:
+    """Return Kafka's jars, for `java -cp`; those of `version` come from Maven."""
+    if version is not None:
+        return _tools_from_maven(version)
     if home := os.environ.get("KAFKA_HOME"):
         libraries = Path(home) / "libs"
         if not any(libraries.glob("kafka_2.13-*.jar")):
@@ -54,8 +56,11 @@ def tools_class_path() -> str:
     if "KAFKA_HOME" in os.environ:
         return class_path()
     version = os.environ.get("KAFKA_VERSION", NEWEST)
-    tools = TOOLS_OF.get(version, version)
-    return _from_maven("kafka-tools", POM, "-Ptools", f"-Dkafka.version={tools}")
+    return _tools_from_maven(TOOLS_OF.get(version, version))
+
+
+def _tools_from_maven(version: str) -> str:
+    return _from_maven("kafka-tools", POM, "-Ptools", f"-Dkafka.version={version}")
 
 
 @functools.cache
@@ -88,7 +93,7 @@ def kafka_version() -> str:
 
 @functools.cache
 def has_class(name: str) -> bool:
-    """Whether a jar of Kafka's in `class_path` has a class of this name."""
+    """Return whether a jar of Kafka's in `class_path` has a class of this name."""
     entry = f"{name.replace('.', '/')}.class"
     return any(entry in zipfile.ZipFile(jar).namelist() for jar in _jars() if "kafka" in jar.name)
 

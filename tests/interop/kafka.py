@@ -4,6 +4,7 @@
     with Kafka(data_dir=tmp_path, brokers=3) as kafka:      # brokers 1, 2, 3, and a controller
     with Kafka(data_dir=tmp_path, brokers=3, controllers=3) as kafka:    # and a quorum of three
     with Kafka(data_dir=tmp_path, brokers=0) as kafka:      # a controller alone
+    with Kafka(data_dir=tmp_path, brokers=3, ours={3}) as kafka:         # node 3 is understudy's
         kafka.bootstrap_servers
         kafka.run_tool(tools.TOPICS, "--list")              # --bootstrap-server is put in
         kafka.kill(1); kafka.start(1)                       # SIGKILL; back, and ready
@@ -20,15 +21,17 @@ whose process ends meanwhile raises with the last lines that it said.
 
 Rule 3: settings are such that starts and ends are fast and memory is small; `properties` come
 over them, for all nodes, `node_properties` over those for one.
+
+Rule 4: a node of understudy has the server.properties and the formatted directory that Kafka's would
+have; only the process is another. `ours` may change while a node is down.
 """
 
 import os
-import random
 import signal
-import socket
 import subprocess
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -36,6 +39,7 @@ from typing import Final, Self
 import attrs
 import trio
 
+from replication.cli.isolated import free_ports
 from replication.cli.probe import broker_ids
 from tests.interop import tools
 
@@ -67,22 +71,6 @@ class KafkaFailedError(Exception):
     """A node of Kafka's ended, or was not ready in time; the message has its last lines."""
 
 
-def unused_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, and that the system gives to nobody by itself."""
-    found: list[int] = []
-    while len(found) < count:
-        port = random.SystemRandom().randrange(15_000, 32_000)
-        with socket.socket() as one:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                one.bind((HOST, port))
-            except OSError:
-                continue
-        if port not in found:
-            found.append(port)
-    return found
-
-
 @attrs.define(eq=False, kw_only=True)
 class Kafka:
     """A cluster under `data_dir`, from `with` (or `async with`) to its end."""
@@ -97,6 +85,10 @@ class Kafka:
     # For instance ("--add-scram", "SCRAM-SHA-256=[name=alice,password=secret]").
     format_arguments: Sequence[str] = ()
     java_options: Sequence[str] = tools.QUICK_START
+    version: str | None = None
+    """The version of Kafka; None for that of all these tests."""
+    ours: Collection[int] = ()
+    """The nodes, by id, that are `understudy broker`."""
     _ports: dict[int, dict[str, int]] = attrs.field(init=False, factory=dict)
     _processes: dict[int, subprocess.Popen[bytes]] = attrs.field(init=False, factory=dict)
 
@@ -234,7 +226,7 @@ class Kafka:
     def format(self) -> None:
         """Kafka's StorageTool, for all nodes at once."""
         names = ["PLAINTEXT", *self.listeners, "CONTROLLER"]
-        ports = iter(unused_ports(len(names) * len(self.node_ids)))
+        ports = iter(free_ports(len(names) * len(self.node_ids)))
         self._ports = {node_id: {name: next(ports) for name in names} for node_id in self.node_ids}
         formatting: dict[int, subprocess.Popen[bytes]] = {}
         for node_id in self.node_ids:
@@ -284,12 +276,23 @@ class Kafka:
     def spawn(self, node_id: int) -> None:
         """Start a node, and do not wait until it is ready."""
         config = str(self._directory(node_id) / "server.properties")
-        self._processes[node_id] = self._run(node_id, "kafka.Kafka", config)
+        if node_id in self.ours:
+            ours = [sys.executable, "-m", "replication.cli", "broker", "--config", config]
+            self._processes[node_id] = self._spawn(node_id, ours)
+        else:
+            self._processes[node_id] = self._run(node_id, "kafka.Kafka", config)
 
     def _run(self, node_id: int, main_class: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = tools.java_command(
-            main_class, *arguments, options=self.java_options, log_level="INFO"
+            main_class,
+            *arguments,
+            options=self.java_options,
+            log_level="INFO",
+            version=self.version,
         )
+        return self._spawn(node_id, command)
+
+    def _spawn(self, node_id: int, command: Sequence[str]) -> subprocess.Popen[bytes]:
         with (self._directory(node_id) / "output.log").open("ab") as output:
             return subprocess.Popen(
                 command,

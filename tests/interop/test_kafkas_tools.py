@@ -270,13 +270,20 @@ def test_features_are_described_and_updated(our_brokers: IsolatedCluster) -> Non
     )
     assert ("group.version", "1") in levels
     assert ("transaction.version", "2") in levels
+    assert "kraft.version" in dict(levels)
     tested = ask(our_brokers, features, "disable", "--feature", "group.version", "--dry-run")
     assert "group.version can be disabled." in tested
     same = ask(our_brokers, features, "upgrade", "--feature", "transaction.version=2")
     assert "transaction.version was upgraded to 2." in same
+    raised = ask(our_brokers, features, "upgrade", "--feature", "kraft.version=1")
+    assert "kraft.version was upgraded to 1." in raised
+    assert re.search(
+        r"Feature: kraft.version.*FinalizedVersionLevel: 1", ask(our_brokers, features, "describe")
+    )
     servers = ("--bootstrap-server", our_brokers.bootstrap_servers)
-    done = tools.try_tool(features, *servers, "upgrade", "--feature", "kraft.version=1")
-    assert "does not support this feature" in done.output + done.errors
+    lower = ("downgrade", "--feature", "kraft.version=0")
+    done = tools.try_tool(features, *servers, *lower)
+    assert "Can't downgrade the version of this feature." in done.output
 
 
 @slow

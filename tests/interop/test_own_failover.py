@@ -1,13 +1,10 @@
 """Our clients while brokers of Apache Kafka die, and logs are cut (KIP-320)."""
 
-from contextlib import suppress
-
 import pytest
 import trio
 
 from replication.client.admin import NewTopic
 from replication.client.consumer.errors import LogTruncationError
-from replication.errors import KafkaError
 from storage.types import TopicPartition
 from tests.clients.sample import in_thread
 from tests.interop.kafka import Kafka
@@ -16,6 +13,7 @@ from tests.interop.own_clients import (
     admin_of,
     asked_until,
     consumer_of,
+    elect_uncleanly,
     leaders_of,
     producer_of,
     read_all,
@@ -69,25 +67,14 @@ async def test_a_consumer_notices_that_what_it_read_was_cut_off(three: Kafka) ->
                 read += [each.value for each in await consumer.poll(timeout_ms=500)]
         await in_thread(three.kill, 1)
         await in_thread(three.start, 2)
-        await elect_uncleanly(three, partition)
+        async with admin_of(three) as admin:
+            await elect_uncleanly(admin, partition, 2)
         with pytest.raises(LogTruncationError) as caught:
             await consumer.poll(timeout_ms=SECONDS * 1000)
         assert caught.value.divergent_offsets[partition].offset == 5
     await in_thread(three.start, 1)
     kept = await read_all(three, "cut-off", 5)
     assert {each.value for each in kept} == {b"kept"}
-
-
-async def elect_uncleanly(kafka: Kafka, partition: TopicPartition) -> None:
-    """Elect until broker 2 leads; Kafka may have elected by itself meanwhile."""
-    async with admin_of(kafka) as admin:
-
-        async def elected() -> list[int]:
-            with suppress(KafkaError):
-                await admin.elect_leaders([partition], unclean=True)
-            return await leaders_of(admin, partition.topic)
-
-        await asked_until(elected, lambda leaders: leaders == [2])
 
 
 async def test_replicas_are_moved_and_preferred_leaders_elected(three: Kafka) -> None:

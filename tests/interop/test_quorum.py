@@ -1,128 +1,34 @@
 """Apache Kafka in a quorum with two controllers of ours: as a voter, as the leader, and back.
 
-A broker of ours serves while the leader changes. After each change of the metadata the three logs are
-equal, byte for byte: the same batches at the same offsets, in the same leader epochs.
+A broker of ours serves while the leader changes. Snapshots go both ways (KIP-630), records that were
+never committed are shown by nobody, and no topic that was answered is lost.
 """
 
+import itertools
+import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 
-import attrs
 import pytest
 import trio
 
-from replication.cli.isolated import IsolatedCluster
-from replication.client.admin import Admin, NewTopic, QuorumDescription
+from replication.client.admin import Admin
 from replication.errors import UnderstudyError
-from tests.interop.kafka import CLUSTER_ID, CONTROLLER_ALONE, HOST, Kafka, unused_ports
+from replication.wire.api_versions import KRAFT_VERSION
+from tests.interop.kafka import CONTROLLER_ALONE
+from tests.interop.mixed_quorum import BROKER, MixedQuorum, mixed_quorum, until
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
-FIRST_SEGMENT = Path("__cluster_metadata-0", "00000000000000000000.log")
-SECONDS = 60.0
-MOST_TURNS = 12
-
-
-@attrs.frozen
-class MixedQuorum:
-    """A broker and two controllers of ours, and a controller of Kafka's."""
-
-    ours: IsolatedCluster
-    kafka: Kafka
-
-    @property
-    def logs(self) -> dict[int, bytes]:
-        """The metadata log of each voter, as it is now; a voter that has just started has none."""
-        found = {each: self.ours.log_dir(each) for each in self.ours.controller_ids}
-        found[CONTROLLER_ALONE] = self.kafka.data_dir / f"node-{CONTROLLER_ALONE}" / "log"
-        files = {voter: path / FIRST_SEGMENT for voter, path in found.items()}
-        return {voter: file.read_bytes() if file.exists() else b"" for voter, file in files.items()}
-
-    def describe(self) -> QuorumDescription:
-        """Return what the leader of now says of the quorum."""
-        deadline = time.monotonic() + SECONDS
-        while True:
-            try:
-                return trio.run(self._describe)
-            except UnderstudyError:
-                if time.monotonic() > deadline:
-                    raise
-            time.sleep(0.1)  # processes of two kinds elect a leader: asked again, with a bound
-
-    async def _describe(self) -> QuorumDescription:
-        async with Admin(self.ours.bootstrap_servers) as admin:
-            return await admin.describe_metadata_quorum()
-
-    def create_topic(self, name: str) -> None:
-        trio.run(self._create_topic, name)
-
-    async def _create_topic(self, name: str) -> None:
-        async with Admin(self.ours.bootstrap_servers) as admin:
-            await admin.create_topics([NewTopic(name=name, partitions=2, replication_factor=1)])
-
-    def end_leadership(self, voter: int) -> None:
-        """Kill a voter that leads, and start it again once another one leads."""
-        nodes = self.kafka if voter == CONTROLLER_ALONE else self.ours
-        nodes.kill(voter)
-        while self.describe().leader_id == voter:
-            time.sleep(0.1)  # what was asked before the kill may be answered after it
-        if voter == CONTROLLER_ALONE:
-            self.kafka.spawn(voter)
-        else:
-            self.ours.start(voter)
-
-    def let_kafka_lead(self) -> None:
-        for _ in range(MOST_TURNS):
-            leader = self.describe().leader_id
-            if leader == CONTROLLER_ALONE:
-                return
-            self.end_leadership(leader)
-            self.check_logs()  # the killed one has what it missed, and can vote for anybody
-        raise AssertionError(f"Kafka has not led after {MOST_TURNS} elections")
-
-    def check_logs(self) -> bytes:
-        """Return what is in all three logs: everything that was there when this was called."""
-        least = len(self.logs[self.describe().leader_id])
-        deadline = time.monotonic() + SECONDS
-        while min(map(len, self.logs.values())) < least:
-            lengths = {voter: len(log) for voter, log in self.logs.items()}
-            assert time.monotonic() < deadline, f"{lengths}, and {least} bytes are wanted"
-            time.sleep(0.1)  # real followers: looked at again, with a bound
-        logs = self.logs
-        common = min(map(len, logs.values()))
-        first, *others = (log[:common] for log in logs.values())
-        assert all(log == first for log in others)
-        return first
+TURNS = 3
 
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedQuorum]:
-    directory = tmp_path_factory.mktemp("mixed")
-    ports = unused_ports(4)
-    voters = ["3001", "3002", str(CONTROLLER_ALONE)]
-    addresses = [f"{HOST}:{port}" for port in ports[1:]]
-    quorum = {
-        "controller.quorum.voters": ",".join(map("@".join, zip(voters, addresses, strict=True)))
-    }
-    kafka = Kafka(
-        data_dir=directory / "kafka",
-        brokers=0,
-        properties=quorum | {"listeners": f"CONTROLLER://{addresses[2]}"},
-    )
-    with (
-        IsolatedCluster(
-            directory / "ours",
-            brokers=1,
-            controllers=2,
-            ports=ports[:3],
-            cluster_id=CLUSTER_ID,
-            config=quorum,
-        ) as ours,
-    ):
-        ours.wait_until_ready()
-        with kafka:
-            yield MixedQuorum(ours, kafka)
+    often = {"metadata.log.max.record.bytes.between.snapshots": "6000"}
+    with mixed_quorum(tmp_path_factory.mktemp("mixed"), often) as quorum:
+        yield quorum
 
 
 def test_kafka_votes_for_us_leads_us_and_follows_again(mixed: MixedQuorum) -> None:
@@ -139,3 +45,107 @@ def test_kafka_votes_for_us_leads_us_and_follows_again(mixed: MixedQuorum) -> No
     assert mixed.describe().leader_id != CONTROLLER_ALONE
     mixed.create_topic("ours-leads-again")
     assert b"ours-leads-again" in mixed.check_logs()
+
+
+def test_a_snapshot_of_ours_begins_kafkas_log_and_that_one_begins_ours(mixed: MixedQuorum) -> None:
+    mixed.let_ours_lead()
+    names = (f"snapshot-{number}" for number in itertools.count())
+    while not mixed.snapshots(mixed.describe().leader_id):
+        mixed.create_topic(next(names))
+    mixed.begin_anew(CONTROLLER_ALONE)
+    until(lambda: bool(mixed.snapshots(CONTROLLER_ALONE)), "Kafka has fetched a snapshot")
+    mixed.check_logs()
+
+    mixed.let_kafka_lead()
+    (of_kafka, *_) = mixed.snapshots(CONTROLLER_ALONE)
+    follower = mixed.ours.controller_ids[0]
+    for node_id in (follower, BROKER):
+        mixed.begin_anew(node_id)
+        copy = mixed.metadata(node_id) / of_kafka.name
+        until(copy.exists, f"node {node_id} has fetched {of_kafka.name}")
+        assert copy.read_bytes() == of_kafka.read_bytes()
+    mixed.ours.wait_until_ready(60)
+    mixed.create_topic("behind-the-snapshot")
+    assert b"behind-the-snapshot" in mixed.check_logs()
+    assert {"ours-leads", "behind-the-snapshot"} <= mixed.topics()
+
+
+def test_a_topic_that_no_majority_has_is_shown_by_nobody(mixed: MixedQuorum) -> None:
+    """Kafka's leader sends it to our broker all the same, which keeps it over a restart."""
+    mixed.let_kafka_lead()
+    mixed.check_logs()
+    for voter in mixed.ours.controller_ids:
+        mixed.kill(voter)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(mixed.create_topic, "of-nobody", timeout_ms=10_000)
+        until(
+            lambda: any(b"of-nobody" in batch for batch in mixed.log(BROKER).values()),
+            "the broker has the record",
+        )
+        assert b"of-nobody" in b"".join(mixed.log(CONTROLLER_ALONE).values())
+        assert "of-nobody" not in mixed.topics()
+        mixed.kill(BROKER)
+        mixed.kill(CONTROLLER_ALONE)
+        with pytest.raises(UnderstudyError):
+            asked.result()
+    for node_id in (BROKER, *mixed.ours.controller_ids):
+        mixed.start(node_id)
+    mixed.ours.wait_until_ready(60)
+    mixed.create_topic("of-everybody")
+    assert "of-nobody" not in mixed.topics()
+    mixed.start(CONTROLLER_ALONE)
+    mixed.check_logs()
+    for node_id in (*mixed.voters, BROKER):
+        assert b"of-nobody" not in b"".join(mixed.log(node_id).values())
+
+
+def test_no_topic_is_lost_while_leaders_of_both_kinds_are_killed(mixed: MixedQuorum) -> None:
+    answered: list[str] = []
+    stopping = threading.Event()
+
+    def create() -> None:
+        for number in itertools.count():
+            if stopping.is_set():
+                return
+            try:
+                mixed.create_topic(f"load-{number}")
+                answered.append(f"load-{number}")
+            except UnderstudyError:
+                time.sleep(0.1)  # nobody leads now; whether it was created is open
+
+    with ThreadPoolExecutor(1) as pool:
+        load = pool.submit(create)
+        try:
+            for _ in range(TURNS):
+                mixed.let_kafka_lead()
+                mixed.let_ours_lead()
+        finally:
+            stopping.set()
+        load.result()
+    mixed.check_logs()
+    assert answered
+    assert set(answered) <= mixed.topics()
+
+
+def test_the_voters_of_the_configuration_move_into_the_log(mixed: MixedQuorum) -> None:
+    """A leader of ours raises kraft.version: Kafka's voter reports to it, and reads what it writes."""
+
+    def raised() -> bool:
+        try:
+            trio.run(raise_kraft_version, mixed.ours.bootstrap_servers)
+        except UnderstudyError:  # a voter registers, and reports after a fetch timeout
+            return False
+        return True
+
+    mixed.let_ours_lead()
+    until(raised, "every voter has registered and reported")
+    mixed.create_topic("voters-in-the-log")
+    assert b"voters-in-the-log" in mixed.check_logs()
+    mixed.let_kafka_lead()
+    mixed.create_topic("kafka-leads-with-voters-in-the-log")
+    mixed.check_logs()
+
+
+async def raise_kraft_version(servers: str) -> None:
+    async with Admin(servers) as admin:
+        await admin.update_features({KRAFT_VERSION: 1})

@@ -69,10 +69,14 @@ def java_command(
     *arguments: str,
     options: Sequence[str] = QUICK_START,
     log_level: str = "WARN",
+    version: str | None = None,
 ) -> list[str]:
-    """How to run a class of Kafka's; what it logs goes to standard error."""
+    """Return the command that runs a class of Kafka's and logs to standard error.
+
+    A `version` is that of a broker, or of the storage tool.
+    """
     logging = [f"-Dlog4j2.configurationFile={LOG_CONFIG}", f"-Dlog.level={log_level}"]
-    path = tools_class_path() if main_class in OF_ONE_VERSION else class_path()
+    path = tools_class_path() if main_class in OF_ONE_VERSION else class_path(version)
     called = (main_class, *arguments)
     if tuple(map(int, kafka_version().split("."))) < (4, 2):
         called = in_former_words(*called)

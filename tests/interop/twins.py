@@ -106,7 +106,7 @@ async def twins(kafka: Kafka, *rights: Acl) -> AsyncIterator[Twins]:
     await boss.ask(plain, DeleteAclsRequest(filters=[everything]))
     await boss.ask(plain, CreateAclsRequest(creations=[_creation(each) for each in rights]))
     served = await boss.ask(
-        plain, ApiVersionsRequest(client_software_name="a", client_software_version="1")
+        plain, ApiVersionsRequest(client_software_name="a", client_software_version="1"), version=3
     )
     versions = {
         each.api_key: range(each.min_version, each.max_version + 1) for each in served.api_keys

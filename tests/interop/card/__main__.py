@@ -1,6 +1,6 @@
 """The conformance card: stock clients against features, from runs against three of our brokers.
 
-    python -m tests.interop.card [--client NAME]... [--output FILE]
+    python -m tests.interop.card [--client NAME]... [--output FILE] [--proxy]
 
 Each probe is a process of its own with a time limit; what fails is listed under the table, with the
 last line that it said.
@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,7 @@ from replication.cli.isolated import IsolatedCluster
 from replication.client import Admin
 from replication.client.admin import NewTopic
 from tests import conformance
+from tests.clients.proxied import proxy_process
 from tests.interop import tools
 from tests.interop.card.features import CLIENTS, FEATURES
 from tests.interop.card.secured import WAYS, SecuredCluster, rights_of
@@ -30,6 +32,7 @@ from tests.interop.own_clients import asked_until
 
 PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "conformance-card.md"
 LIMIT_SECONDS: Final = 120.0
+START_SECONDS: Final = 120.0
 WORKS, FAILS, NOT_OFFERED = "yes", "**no**", "-"
 
 ROWS: Final = FEATURES | {name: f"security: {way.title}" for name, way in WAYS.items()}
@@ -77,17 +80,21 @@ def count_in_logs(cluster: IsolatedCluster, pattern: str) -> int:
     return sum(len(re.findall(pattern, each)) for each in logs)
 
 
-def try_feature(cluster: IsolatedCluster, column: Column, feature: str) -> Outcome:
+def try_feature(
+    cluster: IsolatedCluster, column: Column, feature: str, servers: str | None = None
+) -> Outcome:
+    """Run a probe at the brokers, or at `servers`, a proxy in front of them."""
+    servers = servers or cluster.bootstrap_servers
     offered = vars(importlib.import_module(CLIENTS[column.name]))
     topic = topic_of(column.name, feature)
     if feature == "fetch_sessions":
         before = sessions_opened(cluster)
-        outcome = run(cluster.bootstrap_servers, column.name, "produce_and_consume", topic)
+        outcome = run(servers, column.name, "produce_and_consume", topic)
         opened = sessions_opened(cluster) > before
         return outcome if outcome.mark == FAILS or opened else Outcome(NOT_OFFERED)
     if feature not in offered:
         return Outcome(NOT_OFFERED)
-    return run(cluster.bootstrap_servers, column.name, feature, topic)
+    return run(servers, column.name, feature, topic)
 
 
 def try_way(secured: SecuredCluster, column: Column, name: str) -> Outcome:
@@ -180,6 +187,8 @@ def page(columns: list[Column], missing: list[str], *, day: str) -> str:
         "| version | " + " | ".join(each.version for each in columns) + " |",
     ]
     for feature, title in ROWS.items():
+        if not all(feature in column.outcomes for column in columns):
+            continue
         marks = [column.outcomes[feature].mark for column in columns]
         lines.append(f"| {title} | " + " | ".join(marks) + " |")
     failures = [
@@ -234,7 +243,10 @@ def try_ways(columns: list[Column]) -> None:
 @click.command()
 @click.option("--client", "clients", multiple=True, type=click.Choice([*CLIENTS]))
 @click.option("--output", type=click.Path(path_type=Path), default=PAGE, show_default=True)
-def main(clients: tuple[str, ...], output: Path) -> None:
+@click.option(
+    "--proxy", is_flag=True, help="Through `understudy proxy`; without the ways to log in."
+)
+def main(clients: tuple[str, ...], output: Path, *, proxy: bool) -> None:
     columns: list[Column] = []
     for name in clients or CLIENTS:
         version = importlib.import_module(CLIENTS[name]).VERSION
@@ -242,19 +254,22 @@ def main(clients: tuple[str, ...], output: Path) -> None:
             click.echo(f"{name} is not here: its column is left out", err=True)
         else:
             columns.append(Column(name, version))
-    with (
-        tempfile.TemporaryDirectory(prefix="understudy-card-") as directory,
-        IsolatedCluster(Path(directory), brokers=3, config=CONFIG) as cluster,
-    ):
-        cluster.wait_until_ready()
+    with ExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="understudy-card-"))
+        cluster = stack.enter_context(IsolatedCluster(Path(directory), brokers=3, config=CONFIG))
+        cluster.wait_until_ready(START_SECONDS)
+        servers = cluster.bootstrap_servers
+        if proxy:
+            servers = stack.enter_context(proxy_process(servers)).bootstrap_servers
         topics = [topic_of(column.name, each) for column in columns for each in FEATURES]
         trio.run(make_topics, cluster.bootstrap_servers, topics)
         for column in columns:
             for feature in FEATURES:
-                column.note(feature, try_feature(cluster, column, feature))
+                column.note(feature, try_feature(cluster, column, feature, servers))
         java = any(column.name == "java" for column in columns)
-        missing = not_served(cluster.bootstrap_servers) if java else []
-    try_ways(columns)
+        missing = not_served(servers) if java else []
+    if not proxy:
+        try_ways(columns)
     today = datetime.now(tz=UTC).date().isoformat()
     output.write_text(page(columns, missing, day=today))
 

@@ -1,4 +1,4 @@
-"""What the card asks of each client, in its order; a client's module has a function of each name.
+"""The features that the card tries with each client; a client's module has a function for each.
 
 A probe is `def name(servers: str, topic: str) -> None`: it returns where the client does it against
 our brokers, and raises where not. A module without that name is of a client that does not offer it.

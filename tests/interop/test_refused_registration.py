@@ -1,0 +1,45 @@
+"""A broker of Apache Kafka 4.1 in a cluster of ours with a level of metadata.version that it lacks.
+
+Run with KAFKA_VERSION=4.1.1; a broker of the newest release supports every level.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from replication.client.admin import Admin
+from replication.errors import KafkaError
+from replication.wire.api_versions import KAFKA_4_4, METADATA_VERSION
+from tests.clients.sample import in_thread
+from tests.interop.card.waiting import until
+from tests.interop.jars import NEWEST, kafka_version
+from tests.interop.kafka import CONTROLLER_ALONE, Kafka
+
+THEIRS, OURS = 1, 2
+
+
+@pytest.mark.interop
+async def test_a_level_that_their_broker_lacks_and_then_their_broker(tmp_path: Path) -> None:
+    if kafka_version() == NEWEST:
+        pytest.skip("a broker of this version supports every level of metadata.version")
+    raised = {METADATA_VERSION: KAFKA_4_4}
+    async with Kafka(data_dir=tmp_path, brokers=2, ours={CONTROLLER_ALONE, OURS}) as kafka:
+        async with Admin(kafka.address(OURS)) as admin:
+            with pytest.raises(KafkaError, match=f"[Bb]roker {THEIRS}"):
+                await admin.update_features(raised)
+            await in_thread(kafka.stop, THEIRS)
+            await admin.unregister_broker(THEIRS)
+            await admin.update_features(raised)
+        await in_thread(kafka.spawn, THEIRS)
+        await in_thread(
+            until, lambda: kafka.output(THEIRS), lambda said: "UNSUPPORTED_VERSION" in said
+        )
+        refusals = [
+            line
+            for line in kafka.output(CONTROLLER_ALONE).splitlines()
+            if "registration_refused" in line
+        ]
+        assert refusals
+        for word in (METADATA_VERSION, str(KAFKA_4_4), f"node={THEIRS}"):
+            assert word in refusals[0], refusals[0]
+        assert len(refusals) == 1
