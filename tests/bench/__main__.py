@@ -5,7 +5,16 @@ import sys
 
 BENCHMARKS = (
     *("start_up", "plugin", "catch_up", "wire", "columnar", "cleaner"),
-    *("append", "read", "timestamp", "many_partitions", "fetch_rounds", "acks", "record_calls"),
+    *(
+        "append",
+        "read",
+        "timestamp",
+        "many_partitions",
+        "fetch_rounds",
+        "acks",
+        "proxy",
+        "record_calls",
+    ),
     *(
         "recovery",
         "clients",

@@ -29,8 +29,7 @@ from replication.net import ThreadOffload
 from replication.replica_manager.compaction import TURN_BYTES
 from storage.batch.record_batch import check_crc
 from storage.batch.records import Record, encode_batch
-from storage.cleaner.candidates import dirty_range
-from storage.cleaner.cleaner import Cleaning, plan
+from storage.cleaner.cleaner import Cleaning
 from storage.cleaner.offset_map import OffsetMap
 from storage.cleaner.record_walk import MakeWalk, OneByOne, best_walk
 from storage.config import LogConfig
@@ -39,6 +38,8 @@ from storage.log.log import Log
 from storage.log.segment_file import read_batches
 from storage.types import TopicPartition
 from tests.bench.figures import Figure
+from tests.storage.cleaning import begin as cleaning_of, finish
+from tests.storage.logs import WALL_MS
 
 MIB = 1024 * 1024
 HEARTBEAT_SECONDS = 2.0
@@ -46,7 +47,6 @@ TURN_SECONDS = 0.005
 SEGMENT_BYTES = 128 * MIB
 BATCH_BYTES = 64 * 1024
 MAP_BYTES = 128 * MIB
-WALL_MS = 1_700_000_000_000
 
 
 @attrs.frozen
@@ -129,25 +129,11 @@ def read_once(log: Log) -> None:
 
 
 def begin(log: Log, walk: MakeWalk = best_walk) -> Cleaning:
-    dirty = dirty_range(
-        list(log.segments),
-        log.config,
-        checkpoint=None,
-        log_start_offset=log.log_start_offset,
-        log_end_offset=log.log_end_offset,
-        last_stable_offset=log.last_stable_offset,
-        wall_ms=WALL_MS,
-    )
-    return Cleaning(plan=plan(log, dirty, WALL_MS), offset_map=OffsetMap(MAP_BYTES), make_walk=walk)
+    return cleaning_of(log, memory=MAP_BYTES, walk=walk)
 
 
 def clean(log: Log, walk: MakeWalk = best_walk) -> None:
-    cleaning = begin(log, walk)
-    while not cleaning.done:
-        cleaning.advance(TURN_BYTES)
-        if cleaning.ready:
-            cleaning.commit()
-    cleaning.close()
+    finish(begin(log, walk), budget=TURN_BYTES)
 
 
 async def longest_stall(log: Log) -> float:

@@ -122,7 +122,7 @@ def figure(
 
 
 def a_second(do: Callable[[], object], turns: int) -> float:
-    """How often `do` can be done in a second."""
+    """Return how often `do` can be done in a second."""
     gc.collect()
     began = time.perf_counter()
     for _ in range(turns):

@@ -27,9 +27,11 @@ from tests.bench.kafka.comparison import GIB, KAFKA, OURS, QUICK, Comparison, Si
 from tests.bench.kafka.report import line, table, write_page
 from tests.bench.kafka.sides import (
     BROKERS,
+    Opener,
     RivalCluster,
     Side,
     open_kafka,
+    open_mixed,
     open_ours,
     start_kafka,
     start_ours,
@@ -46,7 +48,7 @@ TOGETHER: dict[str, Measure] = {
     "mirror": mirror.run,
 }
 """On clusters that live through all of them, in this order."""
-MEASURES = ["start_up", *TOGETHER, "failover", "controllers", "groups"]
+MEASURES = ["start_up", *TOGETHER, "failover", "controllers", "groups", "mixed"]
 CONFIG = {
     # A replica that was taken away is to be gone before it is wanted again.
     "log.segment.delete.delay.ms": "1000",
@@ -122,30 +124,36 @@ def sides(*, ours_alone: bool) -> dict[str, Side]:
 def compare(
     measures: Sequence[str], rivals: Mapping[str, Side], sizes: Sizes, scratch: Path
 ) -> Iterator[Comparison]:
+    openers = {name: side.open for name, side in rivals.items()}
     if "start_up" in measures:
         yield from start_up.run(rivals, sizes)
     if wanted := [measure for name, measure in TOGETHER.items() if name in measures]:
         if wanted[-1] is not idle.run:
             wanted.insert(wanted[0] is idle.run, warm_up.run)
-        yield from on_clusters(wanted, rivals, CONFIG, sizes, scratch / "together")
+        yield from on_clusters(wanted, openers, CONFIG, sizes, scratch / "together")
     if "failover" in measures:
-        yield from on_clusters([failover.run], rivals, failover.CONFIG, sizes, scratch / "failover")
+        yield from on_clusters(
+            [failover.run], openers, failover.CONFIG, sizes, scratch / "failover"
+        )
     if "controllers" in measures:
         yield from on_clusters(
             [controllers.run],
-            rivals,
+            openers,
             controllers.CONFIG,
             sizes,
             scratch / "controllers",
             number_of_controllers=controllers.CONTROLLERS,
         )
     if "groups" in measures:
-        yield from on_clusters([groups.run], rivals, groups.CONFIG, sizes, scratch / "groups")
+        yield from on_clusters([groups.run], openers, groups.CONFIG, sizes, scratch / "groups")
+    if "mixed" in measures and KAFKA in rivals:
+        both = {"mixed": open_mixed}
+        yield from on_clusters([catch_up.run_mixed], both, CONFIG, sizes, scratch)
 
 
 def on_clusters(
     measures: Sequence[Measure],
-    rivals: Mapping[str, Side],
+    openers: Mapping[str, Opener],
     config: Mapping[str, str],
     sizes: Sizes,
     scratch: Path,
@@ -154,10 +162,10 @@ def on_clusters(
 ) -> Iterator[Comparison]:
     with ExitStack() as stack:
         clusters = {}
-        for name, side in rivals.items():
+        for name, open_cluster in openers.items():
             directory = scratch / name.replace(" ", "-")
             clusters[name] = stack.enter_context(
-                side.open(directory, config, number_of_controllers)
+                open_cluster(directory, config, number_of_controllers)
             )
             brokers = addresses(clusters[name].bootstrap_servers)
             create_topic(brokers[0], "ready", [list(BROKERS)])

@@ -16,6 +16,7 @@ import attrs
 
 from replication.broker.nodes import HOST
 from replication.cli.isolated import IsolatedCluster
+from tests.bench.kafka.comparison import KAFKA, OURS
 from tests.bench.start_up import contiguous_ports
 from tests.interop.kafka import Kafka
 
@@ -34,7 +35,7 @@ class RivalCluster(Protocol):
 
     def pid(self, node_id: int) -> int: ...
     def log_dir(self, node_id: int) -> Path:
-        """Where its partitions lie."""
+        """Return the directory where its partitions lie."""
 
     def kill(self, node_id: int) -> None:
         """SIGKILL, and gone when this returns."""
@@ -136,6 +137,24 @@ def open_kafka(
     directory: Path, config: Mapping[str, str], controllers: int
 ) -> AbstractContextManager[RivalCluster]:
     return _kafka(directory, config, controllers)
+
+
+MIXED_LEADERS = {"Kafka's leader": 1, "our leader": 2}
+MIXED_FOLLOWERS = {OURS: 4, KAFKA: 3}
+
+
+def open_mixed(
+    directory: Path, config: Mapping[str, str], controllers: int
+) -> AbstractContextManager[RivalCluster]:
+    """One cluster with two brokers of each kind; the controller is Kafka's."""
+    return RealKafka(
+        data_dir=directory,
+        brokers=len(MIXED_LEADERS) + len(MIXED_FOLLOWERS),
+        controllers=controllers,
+        properties=DEFAULTS | dict(config),
+        java_options=OPTIONS,
+        ours={MIXED_LEADERS["our leader"], MIXED_FOLLOWERS[OURS]},
+    )
 
 
 def start_kafka(directory: Path, controllers: int) -> AbstractContextManager[str]:
