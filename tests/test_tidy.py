@@ -184,7 +184,7 @@ def test_an_exception_of_the_language_is_needed() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "count"),
     [
-        ("docs/a.md", "Whoever fetches begins a new reign.", 1),
+        ("docs/a.md", "Whoever fetches begins a new reign.", 2),
         ("docs/a.md", "A follower begins a new leader epoch.", 0),
         ("storage/a.py", 'def end():\n    """The end of the log."""\n', 1),
         ("storage/a.py", 'def end():\n    """Return the end of the log."""\n', 0),

@@ -9,7 +9,7 @@ ledger     what each partition was read and committed to, held to at-least-once:
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import aiokafka
@@ -102,6 +102,15 @@ class Reader:
     def note(self, partition: int, offset: int, value: bytes) -> None:
         self.ledger.read(self.name, partition, offset, value.decode())
 
+    def noted(self, polled: Mapping[Any, Sequence[Any]]) -> dict[int, int]:
+        """Note what a client polled, by partition; return the offsets to commit after it."""
+        offsets: dict[int, int] = {}
+        for place, records in polled.items():
+            for record in records:
+                self.note(place.partition, record.offset, record.value)
+                offsets[place.partition] = record.offset + 1
+        return offsets
+
 
 Read: TypeAlias = Callable[[Reader], None]
 
@@ -177,11 +186,7 @@ def kafka_python(reader: Reader) -> None:
         # is over is taken for known, and never taken up (3.0.12).
         polled = consumer.poll(timeout_ms=1500, max_records=50)
         reader.assigned = {each.partition for each in consumer.assignment()}
-        offsets: dict[int, int] = {}
-        for place, records in polled.items():
-            for record in records:
-                reader.note(place.partition, record.offset, record.value)
-                offsets[place.partition] = record.offset + 1
+        offsets = reader.noted(polled)
         if offsets:
             reader.ledger.trying(offsets)
             try:
@@ -218,11 +223,7 @@ async def _read_with_aiokafka(reader: Reader) -> None:
     while not reader.leaving.is_set():
         fetched = await consumer.getmany(timeout_ms=100, max_records=50)
         reader.assigned = {each.partition for each in consumer.assignment()}
-        offsets: dict[int, int] = {}
-        for place, records in fetched.items():
-            for record in records:
-                reader.note(place.partition, record.offset, record.value)
-                offsets[place.partition] = record.offset + 1
+        offsets = reader.noted(fetched)
         if offsets:
             reader.ledger.trying(offsets)
             try:

@@ -27,14 +27,17 @@ def brokers(
     directory = tmp_path_factory.mktemp("card")
     with IsolatedCluster(directory, brokers=3, config=CONFIG) as cluster:
         cluster.wait_until_ready()
-        trio.run(make_topics, cluster.bootstrap_servers, topics_of(request.session.items))
+        trio.run(
+            make_topics, cluster.bootstrap_servers, topics_of(request.session.items, Path(__file__))
+        )
         yield cluster
         assert count_in_logs(cluster, "connection_refused") == 0
     forget_sockets()
 
 
-def topics_of(items: list[pytest.Item]) -> list[str]:
-    found = [vars(each)["callspec"].params for each in items if each.path == Path(__file__)]
+def topics_of(items: list[pytest.Item], path: Path) -> list[str]:
+    """Return the topics of the probes in a file of tests."""
+    found = [vars(each)["callspec"].params for each in items if each.path == path]
     return [topic_of(each["client"], each["feature"]) for each in found]
 
 

@@ -352,7 +352,7 @@ async def test_acks_all_needs_min_insync_replicas_and_the_others_do_not() -> Non
 
 
 def knowing(cluster: Cluster) -> int:
-    """How many brokers have partition 0."""
+    """Return how many brokers have partition 0."""
     partition = TopicPartition(TOPIC, 0)
     return sum(
         partition in each.replica_manager.hosted.describe() for each in cluster.brokers.values()

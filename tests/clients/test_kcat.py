@@ -2,12 +2,12 @@
 
 import json
 import shutil
-import subprocess
 from typing import Any
 
 import pytest
 
 from tests.clients.sample import cluster_for_clients, in_thread
+from tests.interop.card.kcat import kcat
 
 pytestmark = [
     pytest.mark.client,
@@ -16,21 +16,7 @@ pytestmark = [
     ),
 ]
 
-TIMEOUT = 60
 LINES = [f"key {index}:value {index} of many" for index in range(100)]
-
-
-def kcat(bootstrap_servers: str, *arguments: str, given: str = "") -> str:
-    done = subprocess.run(
-        ["kcat", "-b", bootstrap_servers, *arguments],
-        input=given,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=TIMEOUT,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def read_from_the_beginning(bootstrap_servers: str, topic: str, *arguments: str) -> list[Any]:

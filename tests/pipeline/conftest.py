@@ -19,7 +19,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def failed_over(tmp_path_factory: pytest.TempPathFactory) -> "FailoverRun":
-    """What a cluster left on disk: a leader was killed with SIGKILL under load, and came back."""
+    """Return what a cluster left on disk whose leader was killed under load and came back."""
     pytest.importorskip("confluent_kafka", reason="produces what is failed over")
     from tests.pipeline.failover_run import run
 

@@ -74,6 +74,6 @@ def run(options: Mapping[str, str], target: Target, format_: Format | None = Non
 
 
 def exported(directory: Path) -> list[dict[str, Any]]:
-    """What a reader finds there, in order of partition and offset."""
+    """Return the rows that a reader finds there, in order of partition and offset."""
     found = ds.dataset(directory, partitioning="hive", format="parquet").to_table().to_pylist()
     return sorted(found, key=lambda row: (row["partition"], row["offset"]))

@@ -66,7 +66,7 @@ def run(data_dir: Path) -> FailoverRun:
 
 
 def _produce(producer: Producer, numbers: range) -> int:
-    """How many were acked by the whole ISR; in many small batches, to every partition."""
+    """Produce in small batches to every partition; return how many records the whole ISR acked."""
     acked: list[bool] = []
     for number in numbers:
         producer.produce(

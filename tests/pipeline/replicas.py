@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from hypothesis import strategies as st
+
 from storage.batch.records import Record, encode_batch
 
 
@@ -20,3 +22,15 @@ def write_segment(log_dir: Path, partition: str, base_offset: int, *batches: byt
 def write_replica(log_dir: Path, partition: str, *batches: bytes) -> None:
     """A log of one segment that begins at offset 0."""
     write_segment(log_dir, partition, 0, *batches)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[bytes]:
+    """Draw batches in order, of a few shapes, some missing."""
+    offset, found = 0, []
+    for _ in range(draw(st.integers(0, 8))):
+        offset += draw(st.sampled_from([0, 0, 0, 2]))
+        values = [b"v"] * draw(st.integers(1, 3))
+        found.append(batch(offset, *values, leader_epoch=draw(st.integers(0, 1))))
+        offset += len(values)
+    return found

@@ -18,7 +18,7 @@ from storage.batch.record_batch import LENGTH_OVERHEAD
 from storage.checkpoint import LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint
 from storage.filesystem import OsFileSystem
 from storage.types import TopicPartition
-from tests.pipeline.replicas import batch, write_segment
+from tests.pipeline.replicas import batch, logs, write_segment
 
 DISK = OsFileSystem()
 T = TopicPartition("t", 0)
@@ -30,7 +30,7 @@ Layout = dict[int, list[bytes]]
 def surveyed(
     replicas: Sequence[ReplicaDirectory], *, check_crcs: bool, most_headers: int = 1000
 ) -> PartitionAudit | None:
-    """What the sums say of the one partition there; None where it is to be judged."""
+    """Return what the sums say of the one partition there; None where it is to be judged."""
     survey = Survey.of(replicas, None)
     segments = [
         segment
@@ -177,17 +177,6 @@ def test_a_partition_without_another_copy_is_not_read(tmp_path: Path) -> None:
     # Where more copies are asked for, that is what is judged.
     audits, (judged,) = Survey.of(replicas, 2).ends(())
     assert (audits, judged.topic_partition) == ([], T)
-
-
-@st.composite
-def logs(draw: st.DrawFn) -> list[bytes]:
-    offset, found = 0, []
-    for _ in range(draw(st.integers(0, 8))):
-        offset += draw(st.sampled_from([0, 0, 0, 2]))
-        values = [b"v"] * draw(st.integers(1, 3))
-        found.append(batch(offset, *values, leader_epoch=draw(st.integers(0, 1))))
-        offset += len(values)
-    return found
 
 
 def base_of(data: bytes) -> int:

@@ -29,7 +29,7 @@ from storage.checkpoint import (
 )
 from storage.filesystem import OsFileSystem
 from storage.types import TopicPartition
-from tests.pipeline.replicas import batch, write_segment
+from tests.pipeline.replicas import batch, logs, write_segment
 from tests.replication.verify.test_verify_compacted import Pairs, compact, history, steps
 from tests.storage.logs import WALL_MS
 
@@ -178,18 +178,6 @@ def test_checkpoints_topic_ids_and_missing_copies_count_as_for_verify(tmp_path: 
     write_partition_metadata(DISK, f"{a}/{T}", b"1" * 16)
     write_partition_metadata(DISK, f"{b}/{T}", b"2" * 16)
     judged(a, b)
-
-
-@st.composite
-def logs(draw: st.DrawFn) -> list[bytes]:
-    """Batches in order, of a few shapes, some missing."""
-    offset, found = 0, []
-    for _ in range(draw(st.integers(0, 6))):
-        offset += draw(st.sampled_from([0, 0, 0, 2]))
-        values = [b"v"] * draw(st.integers(1, 3))
-        found.append(batch(offset, *values, leader_epoch=draw(st.integers(0, 1))))
-        offset += len(values)
-    return found
 
 
 @st.composite

@@ -185,13 +185,13 @@ async def test_a_stream_goes_on_over_a_failover_and_names_a_topic_that_is_gone_o
 async def test_a_topic_that_goes_between_planning_and_reading_is_named_or_passed_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pipeline.source.cluster.NEW_TOPIC_MS", 200)
     async with cluster_for_clients(**QUICK) as cluster:
         await fill(cluster)
         options = of(cluster, assign='{"orders": [0]}')
         del options["subscribe"]
         reader = RecordsReader(parse_read_options(options, streaming=False), ["key"])
         (task,) = await in_thread(reader.partitions)
+        monkeypatch.setattr("pipeline.source.cluster.NEW_TOPIC_MS", 200)
         async with cluster.admin() as admin:
             await admin.delete_topics([TOPIC])
         await cluster.until(lambda: all(knows_nothing(each) for each in cluster.brokers.values()))

@@ -44,7 +44,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IsolatedCluste
 
 
 def until(what: Callable[[], Any]) -> Any:
-    """What it gives, once that is something."""
+    """Wait until `what` gives something, and return that."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         if found := what():
@@ -113,7 +113,7 @@ def driver(cluster: IsolatedCluster, topic: str, work: Path) -> Iterator[Callabl
 
 
 def commits(work: Path) -> int:
-    """How many micro-batches are done."""
+    """Return how many micro-batches are done."""
     return len([path for path in work.glob("checkpoint/commits/*") if path.name.isdigit()])
 
 

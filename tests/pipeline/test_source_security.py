@@ -117,7 +117,7 @@ async def test_a_login_that_ends_costs_the_connection_and_nothing_else(tmp_path:
 
 @contextmanager
 def served(directory: Path) -> Iterator[dict[str, str]]:
-    """How to come in to a cluster in a thread of its own: Spark's session knows only this one."""
+    """Serve a cluster from a thread of its own, as Spark blocks this one; yield its options."""
     ready: Queue[tuple[dict[str, str], Callable[[], None]]] = Queue()
 
     async def serve() -> None:
