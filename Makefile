@@ -15,7 +15,7 @@ export PYTHONPATH := $(CURDIR)
 # What is started hundreds of times is compiled once, in containers that say otherwise too.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test deep interop card pythons sparks fuzz swarm mutants coverage check bench bench-kafka conformance docs setup clean
+.PHONY: help run test run_processes run_spark deep interop card pythons sparks fuzz swarm mutants coverage check bench bench-kafka conformance docs setup clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -30,14 +30,22 @@ PYTEST := $(BIN)/python -m pytest
 # has paths of its own.
 marked = $(if $(filter tests%,$(ARGS)),,$$(grep -rlE 'mark\.($(1))' tests --include='test_*.py' --exclude-dir=interop))
 
-# Runs the tests that the markers in $(1) select, with the options in $(2), in three parts: tests in
-# this process; files with real processes, which wait more than they compute, four at a time; and
-# Spark, whose tests share one session. pytest ends with 5 where a part has no such test.
+# Runs the tests that the markers in $(1) select, with the options in $(2): first tests in this
+# process; then, side by side because they wait more than they compute, files with real processes,
+# four at a time, and Spark, whose tests share one session. What these two print comes when they end.
 define run_tests
-	$(PYTEST) -n auto $(2) -m "$(1) and not (client or slow or spark or interop)" $(ARGS) || [ $$? = 5 ]
-	$(PYTEST) -n 4 --dist loadfile $(2) -m "$(1) and (client or slow) and not (spark or interop)" $(call marked,client|slow) $(ARGS) || [ $$? = 5 ]
-	$(PYTEST) $(2) -m "$(1) and spark and not interop" $(call marked,spark) $(ARGS) || [ $$? = 5 ]
+	$(PYTEST) -n auto $(2) -m "$(1) and not (client or slow or spark or interop)" $(ARGS) \
+	  || [ $$? = 5 ]
+	$(MAKE) --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),-Otarget) \
+	  run_processes run_spark SELECTED="$(1)" OPTIONS="$(2)"
 endef
+
+# pytest ends with 5 where a part has no such test.
+run_processes:
+	$(PYTEST) -n 4 --dist loadfile $(OPTIONS) -m "$(SELECTED) and (client or slow) and not (spark or interop)" $(call marked,client|slow) $(ARGS) || [ $$? = 5 ]
+
+run_spark:
+	$(PYTEST) $(OPTIONS) -m "$(SELECTED) and spark and not interop" $(call marked,spark) $(ARGS) || [ $$? = 5 ]
 
 ## make test   tests of every kind: rules, stories, seeds, real processes, Spark
 test: setup
@@ -45,7 +53,7 @@ test: setup
 
 # What Apache Kafka 4.1, the oldest that is supported, is asked too: clients and tools, both ways.
 OLDEST_KAFKA := $(addprefix tests/interop/test_, harness.py kafkas_tools.py own_console.py \
-	own_groups.py own_producer.py timeouts.py)
+	own_groups.py own_producer.py refused_registration.py timeouts.py)
 
 ## make deep   what make test leaves out: the marker `deep`, more examples of each property,
 ##             Apache Kafka 4.4 beside us and a part with 4.1, and the newest Python that is found
