@@ -1,4 +1,4 @@
-"""The pages that are made from the code: every configuration key, every event, every metric.
+"""The pages that are made from the code: configuration keys, events, metrics, the museum.
 
     python -m tests.docs.generated --write     after one of them was added or changed
 
@@ -28,6 +28,7 @@ from replication.config.tls import RELOADABLE
 from replication.config.topic import TOPIC_KEYS
 from replication.events import Event
 from tests.docs.metrics_page import metrics_lines
+from tests.docs.museum_page import museum_lines
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 COMMAND: Final = "python -m tests.docs.generated --write"
@@ -234,10 +235,15 @@ def metrics_page() -> str:
     return _page("Every metric", metrics_lines())
 
 
+def museum_page() -> str:
+    return _page("A museum of replication bugs", museum_lines())
+
+
 MADE: Final = {
     "configuration-keys.md": configuration_page,
     "events.md": events_page,
     "metrics.md": metrics_page,
+    "museum.md": museum_page,
 }
 
 

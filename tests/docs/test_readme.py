@@ -89,7 +89,8 @@ def test_the_figures_are_those_of_the_benchmarks() -> None:
 def test_the_table_of_targets_is_the_makefile() -> None:
     (phony,) = re.findall(r"^\.PHONY: (.+)$", MAKEFILE, re.MULTILINE)
     named = re.findall(r"^\| `make ([\w-]+)`", part("Make targets", CONTRIBUTING), re.MULTILINE)
-    assert {*named, "help", "setup", "clean"} == set(phony.split())
+    inner = {"run_processes", "run_spark"}  # the parts of `make test`
+    assert {*named, "help", "setup", "clean"} == set(phony.split()) - inner
 
 
 def test_links_lead_somewhere() -> None:
