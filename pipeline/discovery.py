@@ -10,6 +10,9 @@ does not say which one it was. Spark does not look at code from `addPyFile`; `re
 import contextlib
 
 with contextlib.suppress(ImportError):
-    from pipeline.source.data_source import UnderstudyDataSource as DefaultSource
+    from importlib import import_module
+
+    # The project whose session this is may have a package `pipeline`.
+    DefaultSource = import_module("understudy.pipeline.source.data_source").UnderstudyDataSource
 
 __all__ = ["DefaultSource"]

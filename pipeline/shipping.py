@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 from replication.errors import UnderstudyError
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-PACKAGES: Final = ("pipeline", "replication", "storage")
+PACKAGES: Final = ("pipeline", "replication", "storage", "understudy")
 ARCHIVE_NAME: Final = "understudy.zip"
 
 
@@ -71,13 +71,16 @@ def tell_local_workers() -> None:
 
 
 def check_not_shadowed(working_directory: Path) -> None:
-    """Raise ShadowedPackageError if the working directory, where workers look first, has our names."""
-    if working_directory.resolve() == ROOT:
+    """Raise ShadowedPackageError if the working directory, where workers look first, has our names.
+
+    Code that was imported by the name `understudy` has others there.
+    """
+    if working_directory.resolve() == ROOT or __name__.startswith("understudy."):
         return
     for package in PACKAGES:
         found = working_directory / package
         if found.is_dir() or found.with_suffix(".py").exists():
             raise ShadowedPackageError(
                 f"{found} would be imported by Spark's workers instead of understudy's"
-                f" `{package}`: start from another directory"
+                f" `{package}`: import this code as `understudy.{__name__.partition('.')[0]}`"
             )

@@ -12,6 +12,8 @@ brokers that stock clients can use:
         print(cluster.bootstrap_servers)
 """
 
+import importlib
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,10 +21,22 @@ if TYPE_CHECKING:
 
 __all__ = ["Cluster", "open_cluster"]
 
+__version__ = "0.1.0"
+
+_UMBRELLA = __name__.removesuffix("replication")  # "" or "understudy."
+
+
+def own_module(name: str) -> ModuleType:
+    """Import one of understudy's modules by its name, such as `pipeline.session`.
+
+    Another package may have that name: `understudy/own_modules.py`.
+    """
+    return importlib.import_module(_UMBRELLA + name)
+
 
 def __getattr__(name: str) -> Any:
     """Import `open_cluster` and `Cluster` on first use, because the rules need neither."""
-    if name in __all__:
+    if name in ("Cluster", "open_cluster"):
         from replication.cluster import cluster  # noqa: PLC0415
 
         return getattr(cluster, name)

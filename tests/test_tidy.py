@@ -14,10 +14,13 @@ from tests.docs.snippets import pages
 from tests.language import EXCEPTIONS, complaints, complaints_about
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("storage", "replication", "scenarios", "pipeline")
+PACKAGES = ("storage", "replication", "scenarios", "pipeline", "understudy")
 # Run by name, so that no import line names them.
 ENTRY_POINTS = {
+    "replication.__main__",
     "replication.cli.__main__",
+    "replication.pytest_plugin",
+    "understudy.__main__",
     *(f"replication.wire.{key.name.lower()}" for key in API),
 }
 IMPORT_FROM = re.compile(r"^\s*from ([\w.]+) import (\([^)]*\)|.*)$", re.MULTILINE)

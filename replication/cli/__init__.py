@@ -12,7 +12,6 @@ A command that is interrupted ends like other Unix tools:
 The signal tells a shell that its loop or pipeline was interrupted; an exit code would hide that.
 """
 
-import importlib
 import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from typing import Any, NoReturn
 
 import click
 
+from replication import __version__, own_module
 from replication.cli.output import CommandError
 from replication.errors import UnderstudyError
 from storage.errors import StorageError
@@ -121,7 +121,7 @@ class LazyGroup(CommandGroup):
         if cmd_name not in self._table:
             return None
         module, _, name = self._table[cmd_name][0].partition(":")
-        command = getattr(importlib.import_module(module), name or "command")
+        command = getattr(own_module(module), name or "command")
         assert isinstance(command, click.Command), f"{cmd_name} names a click command"
         return command
 
@@ -169,7 +169,7 @@ class Understudy(LazyGroup):
     envvar="UNDERSTUDY_BOOTSTRAP_SERVER",
     help="Brokers to ask first, for every command that talks to a cluster.",
 )
-@click.version_option(package_name="understudy")
+@click.version_option(__version__)
 def group(global_servers: str | None) -> None:
     """Run, stop and explain Kafka's follower replication."""
 

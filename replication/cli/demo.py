@@ -91,7 +91,7 @@ def _audit(directories: list[str]) -> tuple[bool | None, str]:
         return None, f"skipped: {error}"
     if find_java() is None:
         return None, f"skipped: {NO_JAVA}"
-    command = [sys.executable, "-m", "replication.cli", "pipeline", "audit", *directories]
+    command = [sys.executable, "-m", "understudy", "pipeline", "audit", *directories]
     command += ["--copies", str(len(directories)), "--output", "json"]
     done = subprocess.run(  # noqa: S603 - our own command
         command, capture_output=True, text=True, check=False

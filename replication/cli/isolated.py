@@ -23,7 +23,6 @@ parent, and never returns to its parent's code. The parent must not have threads
 """
 
 import contextlib
-import importlib
 import os
 import random
 import signal
@@ -37,6 +36,7 @@ from typing import Self
 
 import attrs
 
+from replication import own_module
 from replication.broker.nodes import (
     HOST,
     broker_ids,
@@ -268,7 +268,7 @@ class IsolatedCluster:
             held.callback(self.stop)
             if self.forked:
                 for module in self._modules():
-                    importlib.import_module(module)
+                    own_module(module)
             if self.prepare is not None:
                 texts = map(self._properties, self.node_ids)
                 self.prepare(BrokerConfig.from_properties(parse_properties(each)) for each in texts)
@@ -404,7 +404,7 @@ def write_private(path: Path, text: str) -> None:
 def spawn_command(arguments: Sequence[str], *, stdin: int, output: int) -> subprocess.Popen[bytes]:
     """Run `understudy ARGUMENTS...` in a new interpreter, on these descriptors."""
     return subprocess.Popen(  # noqa: S603 - our own command
-        [sys.executable, "-m", "replication.cli", *arguments],
+        [sys.executable, "-m", "understudy", *arguments],
         stdin=stdin,
         stdout=output,
         stderr=output,

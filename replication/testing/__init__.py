@@ -15,7 +15,7 @@
         cluster.kill_broker(leader)
         cluster.until(lambda: cluster.leader("orders", 0) not in (None, leader))
 
-The pytest plugin hands these out as fixtures (`replication/pytest_plugin.py`).
+The pytest plugin hands these out as fixtures (`understudy/pytest_plugin.py`).
 """
 
 from replication.testing.threaded import KafkaContainer, ThreadedCluster

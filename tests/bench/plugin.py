@@ -39,7 +39,7 @@ def run() -> Iterator[Figure]:
     yield from starts()
     yield from resets()
     ours, floor = interleaved(
-        lambda: imported("replication.pytest_plugin"), pytest_imported, rounds=IMPORT_ROUNDS
+        lambda: imported("understudy.pytest_plugin"), pytest_imported, rounds=IMPORT_ROUNDS
     )
     yield Figure("import of the plugin beside pytest's own", ours, floor, "ms")
 

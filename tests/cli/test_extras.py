@@ -159,7 +159,7 @@ def test_the_command_extends_a_checkout_in_place() -> None:
 def test_no_text_names_a_package_that_is_not_published() -> None:
     code = [
         path
-        for package in ("storage", "replication", "scenarios", "pipeline")
+        for package in ("storage", "replication", "scenarios", "pipeline", "understudy")
         for path in (ROOT / package).rglob("*.py")
         if path != Path(extras.__file__)
     ]

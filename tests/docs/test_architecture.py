@@ -10,7 +10,7 @@ import pytest
 from tests.docs.snippets import ROOT
 
 PAGE = (ROOT / "docs/architecture.md").read_text()
-PACKAGES = ("storage", "replication", "scenarios", "pipeline")
+PACKAGES = ("storage", "replication", "scenarios", "pipeline", "understudy")
 LAYERS = {
     "A room imports only the rooms below it": slice(0, -1),  # the last one is storage
     "Inside storage, a room imports only the rooms below it": slice(0, None),

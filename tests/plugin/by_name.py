@@ -3,4 +3,4 @@
 from importlib.metadata import entry_points
 
 INSTALLED = bool(entry_points(group="pytest11", name="understudy"))
-PLUGIN = () if INSTALLED else ("-p", "replication.pytest_plugin")
+PLUGIN = () if INSTALLED else ("-p", "understudy.pytest_plugin")

@@ -1,7 +1,5 @@
 """The plugin as users meet it: in a pytest and a folder of their own."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
@@ -376,22 +374,6 @@ def test_marks_without_effect_on_a_method_of_unittest_are_refused(run: Run) -> N
     )
 
 
-@pytest.mark.deep
-def test_a_project_s_own_package_of_our_name_is_named(run: Run, pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(**{"storage/__init__": "", "tests/__init__": ""})
-    result = run("def test_one(kafka_cluster): ...", "-o", "pythonpath=.")
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*storage/__init__.py is found before understudy's package*"])
-    pytester.makepyfile(**{"replication/__init__": ""})
-    # -P: as the command `pytest`, which has no working directory on its path.
-    command = [sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider", *PLUGIN]
-    done = subprocess.run(
-        command, cwd=pytester.path, stdout=subprocess.PIPE, text=True, check=False
-    )
-    warning = f"understudy: `replication` is not {pytester.path}/replication/__init__.py"
-    assert warning in done.stdout
-
-
 def test_tests_without_a_cluster_start_none(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     # Of all plugins that are installed, it alone: some of them import trio.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
@@ -399,9 +381,9 @@ def test_tests_without_a_cluster_start_none(run: Run, monkeypatch: pytest.Monkey
         import sys
 
         def test_nothing_is_imported():
-            assert not {"trio", "attrs", "replication.testing", "replication.cluster"} & set(sys.modules)
+            assert not {"trio", "attrs", "replication", "storage"} & set(sys.modules)
     """
-    run(source, "-p", "replication.pytest_plugin").assert_outcomes(passed=1)
+    run(source, "-p", "understudy.pytest_plugin").assert_outcomes(passed=1)
 
 
 STYLES = """

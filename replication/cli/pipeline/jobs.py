@@ -6,7 +6,6 @@ thread asks its status tracker.
 """
 
 import contextlib
-import importlib
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from typing import Any
 import attrs
 import click
 
+from replication import own_module
 from replication.cli.options import NEW_DIRECTORY
 from replication.cli.output import JSON, TABLE, json_text, show_json, show_line, tell
 from replication.cli.pipeline import submit
@@ -64,7 +64,7 @@ MASTER = click.option("--master", help="Spark's master URL; all cores of this ma
 
 def deliver(job: str, found: Any, outputs: Sequence[str]) -> None:
     """Write what a job has found in each of these forms: `table`, `json`, or a file by its ending."""
-    forms = importlib.import_module(FORMS[job])
+    forms = own_module(FORMS[job])
     for output in outputs:
         match output if output in SHOWN else Path(output).suffix:
             case "table":
@@ -74,7 +74,7 @@ def deliver(job: str, found: Any, outputs: Sequence[str]) -> None:
             case ".json":
                 Path(output).write_text(f"{json_text(forms.to_json(found))}\n")
             case ".html":
-                pages = importlib.import_module(f"pipeline.reports.{job}")
+                pages = own_module(f"pipeline.reports.{job}")
                 Path(output).write_text(getattr(pages, f"{job}_page")(found))
             case _:
                 forms.write_parquet(found, output)

@@ -19,7 +19,7 @@ def main() -> None:
     sys.path[:] = [each for each in sys.path if Path(each or ".").resolve() != HERE]
     if HERE.parts[-3:] == ("replication", "cli", "pipeline"):
         sys.path.insert(0, str(HERE.parents[2]))
-    importlib.import_module("replication.cli").main(["pipeline", *sys.argv[1:]])
+    importlib.import_module("understudy.replication.cli").main(["pipeline", *sys.argv[1:]])
 
 
 if __name__ == "__main__":

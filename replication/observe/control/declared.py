@@ -15,7 +15,6 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from http import HTTPStatus
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeAlias
 
 import attrs
@@ -23,6 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from replication import __version__
 from replication.cluster.interface import AnyCluster, NodeStatus, NotInTimeError
 from replication.errors import UnderstudyError
 from replication.faults import FaultRuleError
@@ -140,7 +140,7 @@ def description_of(operations: "Iterable[ControlOperation]") -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "understudy",
-            "version": _version(),
+            "version": __version__,
             "description": "Control of a running cluster: `understudy up --control PORT`.",
         },
         "paths": paths,
@@ -190,13 +190,6 @@ def _parameter(parameter: "Parameter", where: str) -> dict[str, Any]:
 
 def _json(schema: Schema) -> dict[str, Any]:
     return {"application/json": {"schema": schema}}
-
-
-def _version() -> str:
-    try:
-        return version("understudy")
-    except PackageNotFoundError:  # a checkout that is not installed
-        return "0"
 
 
 class NotThereError(UnderstudyError):

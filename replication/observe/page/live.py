@@ -92,7 +92,7 @@ def feed_of(board: Board) -> Feed:
 
 
 def _file(name: str, media_type: str) -> Endpoint:
-    content = files("replication.observe.page").joinpath(name).read_bytes()
+    content = files(__package__).joinpath(name).read_bytes()
     headers = {
         "content-security-policy": POLICY,
         "cache-control": "no-cache",

@@ -42,7 +42,7 @@ def page(scene: Scene) -> str:
 
 
 def _file(name: str) -> str:
-    return files("scenarios.story.report").joinpath(name).read_text(encoding="utf-8")
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def _as_json(scene: Scene) -> str:
