@@ -20,6 +20,7 @@ import attrs
 
 from storage.batch.record_batch import read_header
 from storage.checkpoint import EpochEntry
+from storage.errors import CorruptRecordError
 from storage.log.log import Log
 from storage.log.segment import file_name
 from storage.testing import SimulatedDisk
@@ -173,7 +174,12 @@ class HeldLog(Held):
         if last.last_offset < self.log.log_start_offset:
             return True  # let go of at the other end, perhaps with its segment
         content = self._content(place.segment)
-        return content is not None and len(content) >= place.end and last == _batch(content, place)
+        if content is None or len(content) < place.end:
+            return False
+        try:
+            return last == _batch(content, place)
+        except CorruptRecordError:
+            return False  # another file, of which a batch lies across this place
 
     def _read(self, segment: Offset, start: int, size: int) -> None:
         content = self._content(segment)

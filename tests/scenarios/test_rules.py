@@ -693,3 +693,15 @@ def test_a_log_is_read_on_where_it_was_read_to_and_again_where_it_was_cut() -> N
     lead(log, epoch=6)
     held.read_on()
     assert held.batches[-1].base_offset == 100
+
+
+def test_a_log_is_read_again_where_other_batches_took_the_place_of_those_that_were_read() -> None:
+    file_system = new_disk()
+    log = open_log(file_system)
+    held = HeldLog(file_system.disk, log)
+    fill(log, 3, epoch=0)
+    held.read_on()
+    log.truncate_to(0)
+    lead(log, 30, epoch=1)
+    held.read_on()
+    assert [(each.base_offset, each.last_offset) for each in held.batches] == [(0, 29)]
