@@ -5,8 +5,9 @@
 
     serving HTTP needs starlette, which is not installed: pip install '/src/understudy[http]'
 
-Rule: no package index has understudy, so a message never names `understudy[http]`. It names the
-directory or file that this copy was installed from, or else the packages themselves.
+Rule: on PyPI `understudy` is another project, so a message never names `understudy[http]`. It names
+the directory or file that this copy was installed from, or else the packages themselves, which
+works beside a copy from any index.
 """
 
 import json

@@ -20,7 +20,7 @@ scrape_configs:
   - targets: ["127.0.0.1:9100"]
 ```
 
-You can import [the Grafana dashboard](grafana/understudy.json) unchanged: Dashboards, New, Import.
+You can import [the Grafana dashboard](grafana/understudy.json) unchanged: Dashboards, New, Import. In an installation it is the file `grafana.json` of the package `replication.observe`.
 Its expressions were run against Prometheus 2.42, which scraped three brokers under load: all 59 returned data.
 On 22 November 2026 every panel was checked in the front end of Grafana 11.0.0, over twenty minutes in which a broker was killed and came back:
 
