@@ -160,7 +160,10 @@ def mark_settings(item: pytest.Item) -> MarkSettings:
     """Return the settings of a test's marks; the closest mark decides each setting."""
     found: MarkSettings = {}
     for level in _levels(item):
-        found = _level_settings(level) | found
+        try:
+            found = _level_settings(level) | found
+        except pytest.UsageError as error:
+            raise pytest.UsageError(f"{item.nodeid}: {error}") from None
     return found
 
 

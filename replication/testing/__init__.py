@@ -11,8 +11,7 @@
     with ThreadedCluster(brokers=3) as cluster:
         cluster.create_topic("orders", partitions=2)
         ...                                              # any client at cluster.bootstrap_servers
-        leader = cluster.leader("orders", 0)
-        cluster.kill_broker(leader)
+        leader = cluster.kill_leader("orders")
         cluster.until(lambda: cluster.leader("orders", 0) not in (None, leader))
 
 The pytest plugin hands these out as fixtures (`understudy/pytest_plugin.py`).

@@ -7,8 +7,10 @@ import attrs
 
 from replication.cluster.cluster import Cluster
 from replication.faults import AddedRule, FaultRule, Hit
+from replication.testing.portal import hides_frames
 
 WAIT_SECONDS = 30.0
+__tracebackhide__ = hides_frames
 
 
 class Elsewhere(Protocol):
@@ -80,7 +82,7 @@ class ThreadedRule:
 class ThreadedFaults:
     """The fault rules of one cluster."""
 
-    _there: Elsewhere
+    _there: Elsewhere = attrs.field(repr=False)
 
     def add(self, rule: FaultRule | None = None, /, **words: Any) -> ThreadedRule:
         """Add a `FaultRule`, or one of these words; raise FaultRuleError if it is not possible."""

@@ -7,17 +7,33 @@ caller blocks, in whatever loop it runs, so calls must be short.
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, wait
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import attrs
 import trio
+
+from replication.errors import UnderstudyError
 
 T = TypeVar("T")
 
 LOOK_SECONDS = 1.0
 
 
-class ClusterStoppedError(Exception):
+class Caught(Protocol):
+    """An error as pytest hands it to `__tracebackhide__`."""
+
+    def errisinstance(self, kind: type[BaseException], /) -> bool: ...
+
+
+def hides_frames(caught: Caught) -> bool:
+    """Return whether an error explains itself: a mistake of ours keeps its frames."""
+    return caught.errisinstance(UnderstudyError)
+
+
+__tracebackhide__ = hides_frames
+
+
+class ClusterStoppedError(UnderstudyError):
     """The cluster that was called has stopped."""
 
 
@@ -47,6 +63,9 @@ class Portal:
             wait([answer], timeout=LOOK_SECONDS)
         if not answer.done():
             raise ClusterStoppedError("the cluster was stopped meanwhile")
+        error = answer.exception()
+        if isinstance(error, UnderstudyError):
+            raise error.with_traceback(None) from None
         return answer.result()
 
     def soon(self, function: Callable[..., object], *arguments: Any) -> None:

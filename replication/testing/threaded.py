@@ -33,14 +33,14 @@ import trio
 
 from replication.broker.nodes import is_controller, node_directory
 from replication.cluster.cluster import POLL_SECONDS, Cluster, open_cluster
-from replication.cluster.interface import NotInTimeError
+from replication.cluster.interface import NotInTimeError, NotPossibleError
 from replication.events import Event, EventSink
 from replication.faults.impairments import Impairments
 from replication.metadata.rules.image import MetadataImage, PartitionRegistration
 from replication.net.clock import LoopClock
 from replication.net.pace import COLLECTIONS
 from replication.testing.faults import ThreadedFaults
-from replication.testing.portal import ClusterStoppedError, Portal
+from replication.testing.portal import ClusterStoppedError, Portal, hides_frames
 from storage.types import TopicPartition
 
 KEPT = 10_000
@@ -95,6 +95,9 @@ def _shown(value: object) -> str:
 
 T = TypeVar("T")
 
+# pytest shows an error of ours at the test's own line, without the frames of this module.
+__tracebackhide__ = hides_frames
+
 # Small and quick: a test does not wait nine seconds until a dead broker is fenced.
 FOR_TESTS = {
     "offsets.topic.num.partitions": "3",
@@ -105,7 +108,7 @@ FOR_TESTS = {
 WAIT_SECONDS = 30.0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ThreadedCluster:
     """A cluster with a blocking interface: `with ThreadedCluster(brokers=3) as cluster:`, or
     `start` and `stop`.
@@ -138,6 +141,14 @@ class ThreadedCluster:
     @trace.default
     def _empty_trace(self) -> Trace:
         return Trace(lambda: time.monotonic() - self._began)
+
+    def __repr__(self) -> str:
+        given = f"brokers={self.number_of_brokers}, controllers={self.number_of_controllers}"
+        further = {
+            name: getattr(self, name) for name in ("combined", "config", "data_dir", "base_port")
+        }
+        words = [given, *(f"{name}={value!r}" for name, value in further.items() if value)]
+        return f"{type(self).__name__}({', '.join(words)})"
 
     # -- from start to end
 
@@ -225,7 +236,7 @@ class ThreadedCluster:
 
     def create_topic(
         self,
-        name: str,
+        topic: str,
         *,
         partitions: int = 1,
         replication_factor: int = -1,
@@ -233,11 +244,11 @@ class ThreadedCluster:
     ) -> None:
         """Create a topic; return when it is led, and every broker that is not fenced shows it."""
         configs = {key: str(value) for key, value in (config or {}).items()}
-        self._call(_create_topic, name, partitions, replication_factor, configs)
+        self._call(_create_topic, topic, partitions, replication_factor, configs)
 
-    def delete_topic(self, name: str) -> None:
+    def delete_topic(self, topic: str) -> None:
         """Delete a topic and its records; return when no broker shows it any more."""
-        self._call(_delete_topic, name)
+        self._call(_delete_topic, topic)
 
     # -- its faults
 
@@ -245,6 +256,21 @@ class ThreadedCluster:
         """End a broker as SIGKILL would: it writes nothing more and says goodbye to no peer."""
         self._must_be_a_broker(broker_id)
         self.with_cluster(lambda cluster: cluster.kill_node(broker_id))
+
+    def kill_leader(self, topic: str, partition: int = 0) -> int:
+        """End the leader of a partition as SIGKILL would; return its broker id.
+
+        Raises NotPossibleError if the partition has no leader, or does not exist.
+        """
+
+        async def kill(cluster: Cluster) -> int:
+            leader = cluster.leader(topic, partition)
+            if leader is None:
+                raise NotPossibleError(f"{topic}-{partition} has no leader")
+            await cluster.kill_node(leader)
+            return leader
+
+        return self.with_cluster(kill)
 
     def stop_broker(self, broker_id: int) -> None:
         """Shut a broker down, once other brokers have taken over its leaderships."""

@@ -170,7 +170,7 @@ def test_a_failing_test_is_reported_with_what_happened_in_its_cluster(run: Run) 
     assert "Kafka's events" in said
     assert "broker_fenced" in said
     assert "metadata_applied" not in said
-    assert "kafka_cluster = ThreadedCluster(number_of_brokers=3, number_of_controllers=1" in said
+    assert "kafka_cluster = ThreadedCluster(brokers=3, controllers=1" in said
     assert "api=CREATE_TOPICS" in said
     assert "fault=delay1ms" in said
     assert "topic=of-another-test topic_id" not in said
@@ -252,7 +252,7 @@ CONTRADICTING = {
     @pytest.mark.kafka(brokers=1)
     @pytest.mark.kafka(brokers=2)
     def test_one(kafka_topic): ...
-    """: "*@pytest.mark.kafka is there twice, with brokers=1 and brokers=2*",
+    """: "*test_mark_0.py::test_one: @pytest.mark.kafka is there twice, with brokers=1 and brokers=2*",
     """
     pytestmark = [
         pytest.mark.kafka(config={"num.partitions": 5}),

@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,6 +59,33 @@ def test_a_killed_leader_is_replaced_and_comes_back(cluster: ThreadedCluster) ->
 
 
 @pytest.mark.deep
+def test_the_leader_of_a_partition_is_killed_by_its_topic(cluster: ThreadedCluster) -> None:
+    leader = leader_of(cluster)
+    assert cluster.kill_leader("orders") == leader
+    assert leader not in cluster.brokers
+    with pytest.raises(NotPossibleError, match=r"^nowhere-2 has no leader$"):
+        cluster.kill_leader("nowhere", 2)
+
+
+def test_a_cluster_is_shown_by_the_arguments_that_make_it() -> None:
+    for cluster in (ThreadedCluster(), ThreadedCluster(brokers=1, config={"a": 1}, base_port=9)):
+        assert repr(eval(repr(cluster))) == repr(cluster)
+    assert repr(ThreadedCluster()) == "ThreadedCluster(brokers=3, controllers=1)"
+
+
+def test_an_error_has_no_frames_of_the_loop(cluster: ThreadedCluster) -> None:
+    with pytest.raises(KafkaError) as caught:
+        cluster.create_topic("orders")
+    assert {Path(each.path).name for each in caught.traceback} <= {
+        Path(__file__).name,
+        "threaded.py",
+        "portal.py",
+    }
+    assert [Path(each.path).name for each in caught.traceback.filter(caught)] == [
+        Path(__file__).name
+    ]
+
+
 def test_a_frozen_leader_is_replaced_and_thaws(cluster: ThreadedCluster) -> None:
     leader = leader_of(cluster)
     cluster.freeze_broker(leader)

@@ -39,7 +39,7 @@ def without_checkout() -> dict[str, str]:
 
 def run(*command: str | Path, cwd: Path) -> str:
     done = subprocess.run(
-        command,
+        [str(each) for each in command],
         cwd=cwd,
         env=without_checkout(),
         capture_output=True,
@@ -54,8 +54,8 @@ def run(*command: str | Path, cwd: Path) -> str:
 @pytest.fixture(scope="session")
 def uv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("uv")
-    subprocess.run([sys.executable, "-m", "venv", place], check=True)
-    command = [place / "bin" / "python", "-m", "pip", "install", "--quiet", "uv"]
+    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
+    command = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", "uv"]
     fetched = subprocess.run(command, capture_output=True, text=True, check=False)
     if fetched.returncode:
         pytest.skip(f"pip cannot install uv: {fetched.stderr.strip().splitlines()[-1]}")
@@ -178,7 +178,7 @@ def test_the_wheel_with_an_extra(
 
 
 def test_uvx_starts_a_cluster(uv: Path, wheel: Path, tmp_path: Path) -> None:
-    command = [uv, "tool", "run", "--from", wheel, "understudy", "up", "--any-port"]
+    command = [str(uv), "tool", "run", "--from", str(wheel), "understudy", "up", "--any-port"]
     with subprocess.Popen(
         command, cwd=tmp_path, env=without_checkout(), stdout=subprocess.PIPE, text=True
     ) as up:

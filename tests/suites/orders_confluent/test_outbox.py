@@ -36,7 +36,7 @@ def test_every_order_knows_its_offset(outbox, read):
 
 def test_a_leader_that_dies_loses_no_order(outbox, read, kafka_cluster, kafka_topic):
     outbox.send(orders(range(50)))
-    kafka_cluster.kill_broker(kafka_cluster.leader(kafka_topic))
+    kafka_cluster.kill_leader(kafka_topic)
     outbox.send(orders(range(50, 100)))
     assert not outbox.failed
     assert read(100) == list(range(100))

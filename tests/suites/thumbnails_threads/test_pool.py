@@ -44,6 +44,6 @@ def test_a_broker_dies_under_them(kafka_cluster, kafka_topic):
     upload(kafka_cluster.bootstrap_servers, kafka_topic, PICTURES[:30])
     with Pool(kafka_cluster.bootstrap_servers, kafka_topic, album.add, size=2):
         kafka_cluster.until(lambda: len(album.done) > 5)
-        kafka_cluster.kill_broker(kafka_cluster.leader(kafka_topic, 0))
+        kafka_cluster.kill_leader(kafka_topic)
         upload(kafka_cluster.bootstrap_servers, kafka_topic, PICTURES[30:])
         kafka_cluster.until(lambda: set(album.done) == set(PICTURES), timeout=60)
