@@ -6,7 +6,8 @@
     alter t key=4     answered when it was sent for the second time: the first may still come late
 
 A topic that was created has at least as many partitions as it was given. A topic that is deleted
-is forgotten before the request is sent.
+is forgotten before the request is sent; an answer about the partitions of the former topic that
+comes later says nothing about a new one of that name.
 
 A request counts from its answer on: then the newest metadata that is committed must contain it.
 """
@@ -37,6 +38,7 @@ class AdminRequests:
 
     _keys: dict[tuple[str, str], _Key] = attrs.field(factory=dict, init=False)
     _partitions: dict[str, int] = attrs.field(factory=dict, init=False)
+    _deletions: Counter[str] = attrs.field(factory=Counter, init=False)
 
     def asked(self, topic: str, key: str, value: str) -> None:
         """Note a request before it is sent, each time that it is."""
@@ -49,10 +51,19 @@ class AdminRequests:
             known.answered = value
 
     def created(self, topic: str, partitions: int) -> None:
-        """Note that a topic was created, or was given partitions."""
         self._partitions[topic] = max(partitions, self._partitions.get(topic, 0))
 
+    def deletions(self, topic: str) -> int:
+        """Return how often deleting the topic has been asked for."""
+        return self._deletions[topic]
+
+    def grown(self, topic: str, partitions: int, *, deletions: int) -> None:
+        """Note that a topic was given partitions, asked after so many `deletions` of it."""
+        if self._deletions[topic] == deletions:
+            self.created(topic, partitions)
+
     def deleted(self, topic: str) -> None:
+        self._deletions[topic] += 1
         self._partitions.pop(topic, None)
         for each in [each for each in self._keys if each[0] == topic]:
             del self._keys[each]

@@ -137,6 +137,10 @@ def test_what_was_answered_is_there_or_what_may_have_come_late() -> None:
     assert rules(requests.missing(image_with(k="3"))) == [ANSWERED]
     requests.created("t", 2)
     assert rules(requests.missing(image_with(k="5"))) == [ANSWERED]
+    requests.grown("t", 3, deletions=requests.deletions("t"))
+    assert len(rules(requests.missing(image_with(k="5")))) == 1
+    asked_before = requests.deletions("t")
     requests.deleted("t")
     requests.answered("t", "k", "4")
+    requests.grown("t", 4, deletions=asked_before)
     assert not rules(requests.missing(MetadataImage()))

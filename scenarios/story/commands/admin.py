@@ -198,11 +198,14 @@ async def grow(stage: Stage, words: Words, options: Options) -> list[str]:
     )
     request = CreatePartitionsRequest(topics=[wanted], timeout_ms=ADMIN_PATIENCE_MS)
 
+    requests = stage.checkers.controllers.requests
+
     async def ask() -> ErrorCode:
+        deletions = requests.deletions(topic)
         response = await _ask(stage, request, CREATE_PARTITIONS_VERSION)
         error = ErrorCode.of(response.results[0].error_code)
         if error is ErrorCode.NONE:
-            stage.checkers.controllers.requests.created(topic, wanted.count)
+            requests.grown(topic, wanted.count, deletions=deletions)
             stage.checkers.judge_answered()
         return error
 
