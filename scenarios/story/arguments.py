@@ -6,6 +6,7 @@ An argument without a meaning is a ScriptError, in one line.
 import re
 from typing import TypeAlias
 
+from scenarios.story.client_stage import ClientStage
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
 from scenarios.world.cluster import node_id_of
@@ -44,7 +45,7 @@ def exactly(words: Words, count: int | None, options: Options | None = None) -> 
     return words
 
 
-def nodes(stage: Stage, words: Words, options: Options) -> Words:
+def nodes(stage: ClientStage, words: Words, options: Options) -> Words:
     refuse_any([], options)
     unknown = [word for word in words if word not in stage.cluster.names]
     if unknown or not words:
@@ -69,13 +70,13 @@ def running_nodes(stage: Stage, words: Words, options: Options) -> Words:
     return words
 
 
-def broker_id_of(stage: Stage, name: str) -> int:
+def broker_id_of(stage: ClientStage, name: str) -> int:
     if name not in stage.cluster.broker_names:
         raise ScriptError(f"there is no broker {name!r}")
     return node_id_of(name)
 
 
-def replicas_of(stage: Stage, options: Options) -> list[list[int]]:
+def replicas_of(stage: ClientStage, options: Options) -> list[list[int]]:
     """Return the brokers of each partition; the first one leads."""
     if "replicas" not in options:
         raise ScriptError("a topic needs replicas=b1,b2,b3; `/` begins another partition")

@@ -212,6 +212,10 @@ class SimulatedCluster:
             root.entries |= self.world.disk(name).root.entries
         return self._view(root)
 
+    def log_directory(self, name: str) -> str:
+        """Return the path of a node's log directory in `disks`."""
+        return log_directory(name)
+
     def _view(self, root: DirectoryNode) -> FaultyFileSystem:
         chance = self.world.chance("nothing")
         return FaultyFileSystem(chance, disk=SimulatedDisk(chance, root=root))

@@ -60,6 +60,7 @@ from scenarios.story.arguments import (
     refuse_any,
     replicas_of,
 )
+from scenarios.story.client_stage import ClientStage
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
 from scenarios.world.client import PATIENCE_MS, Address, closing
@@ -77,7 +78,7 @@ ADMIN_PATIENCE_MS = 2_000
 _ELECTIONS = {"preferred": PREFERRED, "unclean": UNCLEAN}
 
 
-async def alter(stage: Stage, words: Words, options: Options) -> list[str]:
+async def alter(stage: ClientStage, words: Words, options: Options) -> list[str]:
     (name,) = exactly(words, 1)
     if not options:
         raise ScriptError("alter TOPIC|BROKER KEY=VALUE...")
@@ -97,7 +98,7 @@ async def alter(stage: Stage, words: Words, options: Options) -> list[str]:
     )
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
 
-    accounts = stage.checkers.controllers.requests
+    accounts = stage.requests
     of_topic = options if kind is ConfigResourceType.TOPIC else {}
 
     def asked() -> None:
@@ -110,20 +111,20 @@ async def alter(stage: Stage, words: Words, options: Options) -> list[str]:
         if error is ErrorCode.NONE:
             for key, value in of_topic.items():
                 accounts.answered(name, key, value)
-            stage.checkers.judge_answered()
+            stage.judge_answered()
         return error
 
     return await _answer(ask())
 
 
-async def delete_topic(stage: Stage, words: Words, options: Options) -> list[str]:
+async def delete_topic(stage: ClientStage, words: Words, options: Options) -> list[str]:
     (topic,) = exactly(words, 1, options)
     stage.deleted[topic] = stage.cluster.clock.now()
-    stage.checkers.controllers.requests.deleted(topic)
+    stage.requests.deleted(topic)
     return _refusal(await _delete_topic(stage, topic))
 
 
-async def _delete_topic(stage: Stage, topic: str) -> ErrorCode:
+async def _delete_topic(stage: ClientStage, topic: str) -> ErrorCode:
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=PATIENCE_MS)
     response = await _ask(stage, request, DELETE_TOPICS_VERSION, timeout_ms=PATIENCE_MS)
     return ErrorCode.of(response.responses[0].error_code)
@@ -139,7 +140,7 @@ async def remake(stage: Stage, words: Words, options: Options) -> list[str]:
     cluster = stage.cluster
     was = cluster.image.topic_id(topic)
     stage.deleted[topic] = cluster.clock.now()
-    stage.checkers.controllers.requests.deleted(topic)
+    stage.requests.deleted(topic)
 
     def known() -> set[TopicId | None]:
         return {each.metadata.image.topic_id(topic) for each in cluster.brokers.values()}
@@ -157,7 +158,7 @@ async def remake(stage: Stage, words: Words, options: Options) -> list[str]:
     return [f"{topic} is another topic"]
 
 
-async def delete_records(stage: Stage, words: Words, options: Options) -> list[str]:
+async def delete_records(stage: ClientStage, words: Words, options: Options) -> list[str]:
     words, in_background = background(words)
     where, before = exactly(words, 2, options)
     partition = partition_of(where)
@@ -174,7 +175,7 @@ async def delete_records(stage: Stage, words: Words, options: Options) -> list[s
 
 
 async def _delete_records(
-    stage: Stage, partition: TopicPartition, offset: Offset
+    stage: ClientStage, partition: TopicPartition, offset: Offset
 ) -> DeleteRecordsPartitionResult:
     wanted = DeleteRecordsPartition(partition_index=partition.partition, offset=offset)
     request = DeleteRecordsRequest(
@@ -187,7 +188,7 @@ async def _delete_records(
     return answer
 
 
-async def grow(stage: Stage, words: Words, options: Options) -> list[str]:
+async def grow(stage: ClientStage, words: Words, options: Options) -> list[str]:
     words, in_background = background(words)
     topic, count, brokers = exactly(words, 3, options)
     replicas = [broker_id_of(stage, name) for name in brokers.split(",")]
@@ -198,7 +199,7 @@ async def grow(stage: Stage, words: Words, options: Options) -> list[str]:
     )
     request = CreatePartitionsRequest(topics=[wanted], timeout_ms=ADMIN_PATIENCE_MS)
 
-    requests = stage.checkers.controllers.requests
+    requests = stage.requests
 
     async def ask() -> ErrorCode:
         deletions = requests.deletions(topic)
@@ -206,7 +207,7 @@ async def grow(stage: Stage, words: Words, options: Options) -> list[str]:
         error = ErrorCode.of(response.results[0].error_code)
         if error is ErrorCode.NONE:
             requests.grown(topic, wanted.count, deletions=deletions)
-            stage.checkers.judge_answered()
+            stage.judge_answered()
         return error
 
     if in_background:
@@ -215,7 +216,7 @@ async def grow(stage: Stage, words: Words, options: Options) -> list[str]:
     return await _answer(ask())
 
 
-async def reassign(stage: Stage, words: Words, options: Options) -> list[str]:
+async def reassign(stage: ClientStage, words: Words, options: Options) -> list[str]:
     where, brokers = exactly(words, 2, options)
     back = brokers == "back"
     replicas = None if back else [broker_id_of(stage, name) for name in brokers.split(",")]
@@ -235,13 +236,13 @@ async def reassign(stage: Stage, words: Words, options: Options) -> list[str]:
     return await _answer(ask())
 
 
-async def elect(stage: Stage, words: Words, options: Options) -> list[str]:
+async def elect(stage: ClientStage, words: Words, options: Options) -> list[str]:
     where, kind = exactly(words, 2, options)
     if kind not in _ELECTIONS:
         raise ScriptError(f"elect PARTITION {' or '.join(_ELECTIONS)}")
     partition = partition_of(where)
     if kind == "unclean":
-        stage.checkers.unclean_requested.add(partition)
+        stage.requests_unclean(partition)
     wanted = ElectionTopic(topic=partition.topic, partitions=[partition.partition])
     request = ElectLeadersRequest(
         election_type=_ELECTIONS[kind], topic_partitions=[wanted], timeout_ms=ADMIN_PATIENCE_MS
@@ -256,7 +257,7 @@ async def elect(stage: Stage, words: Words, options: Options) -> list[str]:
     return await _answer(ask())
 
 
-async def offsets(stage: Stage, words: Words, options: Options) -> list[str]:
+async def offsets(stage: ClientStage, words: Words, options: Options) -> list[str]:
     (where,) = exactly(words, 1, options)
     found = []
     for name, timestamp in (("begins at", EARLIEST), ("ends at", LATEST)):
@@ -266,7 +267,7 @@ async def offsets(stage: Stage, words: Words, options: Options) -> list[str]:
 
 
 async def _ask(
-    stage: Stage,
+    stage: ClientStage,
     request: object,
     version: int,
     *,

@@ -60,19 +60,19 @@ from scenarios.story.arguments import (
     partition_of,
     refuse_any,
 )
-from scenarios.story.stage import Stage
+from scenarios.story.client_stage import ClientStage
 from scenarios.world.client import FETCH_VERSION, READ_BYTES, closing, records_of
 from scenarios.world.cluster import BROKER_PORT, node_name
 from storage.types import TopicPartition
 
 
-async def read(stage: Stage, words: Words, options: Options) -> list[str]:
+async def read(stage: ClientStage, words: Words, options: Options) -> list[str]:
     (where,) = exactly(words, 1, options)
     records = await stage.client.read(partition_of(where))
     return [" ".join(["read:", *(record.value for record in records)])]
 
 
-async def poll(stage: Stage, words: Words, options: Options) -> list[str]:
+async def poll(stage: ClientStage, words: Words, options: Options) -> list[str]:
     words, in_background = background(words)
     rack = options.pop("rack", "")
     (where,) = exactly(words, 1, options)
@@ -91,7 +91,7 @@ GROUP_OFFSETS = TopicPartition(GROUP_METADATA_TOPIC, 0)
 ASKING_MS, COMMITTING_MS = 2_000, 60_000
 
 
-async def fetch(stage: Stage, words: Words, options: Options) -> list[str]:
+async def fetch(stage: ClientStage, words: Words, options: Options) -> list[str]:
     replica = broker_id_of(stage, options.pop("as")) if "as" in options else CONSUMER_REPLICA_ID
     position, last = _number(options, "at", 0), _number(options, "last", -1)
     rack = options.pop("rack", "")
@@ -126,7 +126,7 @@ def _fetched(data: PartitionData, position: int) -> str:
     return " ".join(["fetched:", *values])
 
 
-async def sessions(stage: Stage, words: Words, options: Options) -> list[str]:
+async def sessions(stage: ClientStage, words: Words, options: Options) -> list[str]:
     words, in_background = background(words)
     where, count = exactly(words, 2, options)
     ask = partial(_ask_for_sessions, stage, partition_of(where), number_of(count))
@@ -137,7 +137,7 @@ async def sessions(stage: Stage, words: Words, options: Options) -> list[str]:
     return [f"{len(given) - given.count(0)} of {len(given)} have a session"]
 
 
-async def _ask_for_sessions(stage: Stage, partition: TopicPartition, count: int) -> list[int]:
+async def _ask_for_sessions(stage: ClientStage, partition: TopicPartition, count: int) -> list[int]:
     wanted = FetchPartition(partition=partition.partition, partition_max_bytes=READ_BYTES)
     request = FetchRequest(
         topics=[FetchTopic(topic=partition.topic, partitions=[wanted])], session_epoch=0
@@ -148,7 +148,7 @@ async def _ask_for_sessions(stage: Stage, partition: TopicPartition, count: int)
     ]
 
 
-async def epoch_end(stage: Stage, words: Words, options: Options) -> list[str]:
+async def epoch_end(stage: ClientStage, words: Words, options: Options) -> list[str]:
     broker, current = _whom(stage, options)
     where, epoch = exactly(words, 2, options)
     partition = partition_of(where)
@@ -163,7 +163,7 @@ async def epoch_end(stage: Stage, words: Words, options: Options) -> list[str]:
     return [_ended(response.topics[0].partitions[0])]
 
 
-async def commit(stage: Stage, words: Words, options: Options) -> list[str]:
+async def commit(stage: ClientStage, words: Words, options: Options) -> list[str]:
     words, in_background = background(words)
     broker, _ = _whom(stage, options)
     group, where, offset = exactly(words, 3, options)
@@ -200,14 +200,14 @@ async def commit(stage: Stage, words: Words, options: Options) -> list[str]:
     return await commits(stage, [], {})
 
 
-async def commits(stage: Stage, words: Words, options: Options) -> list[str]:
+async def commits(stage: ClientStage, words: Words, options: Options) -> list[str]:
     refuse_any(words, options)
     await stage.cluster.until(lambda: None not in stage.commits, what="each commit is answered")
     answers, stage.commits = stage.commits, []
     return [answer for answer in answers if answer is not None]
 
 
-async def committed(stage: Stage, words: Words, options: Options) -> list[str]:
+async def committed(stage: ClientStage, words: Words, options: Options) -> list[str]:
     broker, _ = _whom(stage, options)
     group, where = exactly(words, 2, options)
     partition = partition_of(where)
@@ -226,7 +226,7 @@ def _ended(answer: EpochEndOffset) -> str:
     return f"epoch {answer.leader_epoch} ends at {answer.end_offset}"
 
 
-def _whom(stage: Stage, options: Options) -> tuple[str | None, int]:
+def _whom(stage: ClientStage, options: Options) -> tuple[str | None, int]:
     """Return the broker to ask, None for the leader, and the leader epoch that the request carries."""
     broker = options.pop("from", None)
     if broker is not None:
@@ -239,12 +239,12 @@ def _number(options: Options, key: str, default: int) -> int:
 
 
 async def _ask(
-    stage: Stage, partition: TopicPartition, broker: str | None, request: object, version: int
+    stage: ClientStage, partition: TopicPartition, broker: str | None, request: object, version: int
 ) -> Any:
     async with closing(await _connect(stage, partition, broker)) as client:
         return await client.call(request, version=version, timeout_ms=ASKING_MS)
 
 
-async def _connect(stage: Stage, partition: TopicPartition, broker: str | None) -> RpcClient:
+async def _connect(stage: ClientStage, partition: TopicPartition, broker: str | None) -> RpcClient:
     """Connect to the named broker, or to the leader of the partition."""
     return await stage.client.connect(partition, None if broker is None else (broker, BROKER_PORT))

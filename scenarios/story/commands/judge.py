@@ -46,12 +46,13 @@ from scenarios.checkers import InvariantViolatedError
 from scenarios.checkers.anomalies import mistakes
 from scenarios.checkers.quorum import PROGRESS, PROGRESS_SECONDS, REACHED
 from scenarios.story.arguments import Options, Words, exactly, partition_of
+from scenarios.story.client_stage import ClientStage
 from scenarios.story.log_drawing import batches_of, whole_batches
 from scenarios.story.observed import final_operation, sent_operation
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
 from scenarios.world.client import AckedBatch, ReadRecord, Refused, SentRecords, key_of
-from scenarios.world.cluster import log_directory, node_name, partition_directory
+from scenarios.world.cluster import node_name, partition_directory
 from scenarios.world.history import ClientOperation, History, OperationOutcome, Poll
 from scenarios.world.trace import DiskReplaced, PowerCut, TraceEntry
 from storage.batch.record_batch import BatchHeader
@@ -254,11 +255,11 @@ def of_former_topic(
         yield f"of a topic that is no more, and there: {' '.join(sorted(found))}"
 
 
-def compare_copies(stage: Stage, partition: TopicPartition) -> list[Outcome]:
+def compare_copies(stage: ClientStage, partition: TopicPartition) -> list[Outcome]:
     """Compare the disks of all replicas; return one result, or none if there is no copy."""
     registration = stage.cluster.partition(partition)
     names = [] if registration is None else [node_name(each) for each in registration.replicas]
-    directories = [log_directory(name) for name in names]
+    directories = [stage.cluster.log_directory(name) for name in names]
     comparison = verify_directories(
         stage.cluster.disks(), directories, copies=len(directories) or None
     )
@@ -410,7 +411,7 @@ def _may_lose_acks_1(entries: Iterable[TraceEntry], partition: TopicPartition) -
     return len(leaders) > 1 or bool(leaders & without_power)
 
 
-async def ledger(stage: Stage, words: Words, options: Options) -> list[str]:
+async def ledger(stage: ClientStage, words: Words, options: Options) -> list[str]:
     (where,) = exactly(words, 1, options)
     partition = partition_of(where)
     await stage.until_led(partition)
@@ -424,7 +425,7 @@ async def ledger(stage: Stage, words: Words, options: Options) -> list[str]:
     return loss_ledger([*past, *stage.sent_to(partition)], there).lines()
 
 
-async def verify(stage: Stage, words: Words, options: Options) -> list[str]:
+async def verify(stage: ClientStage, words: Words, options: Options) -> list[str]:
     (where,) = exactly(words, 1, options)
     partition = partition_of(where)
     if stage.cluster.partition(partition) is None:

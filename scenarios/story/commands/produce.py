@@ -40,8 +40,8 @@ from scenarios.story.arguments import (
     refuse_any,
     seconds_of,
 )
+from scenarios.story.client_stage import BackgroundProducer, ClientStage
 from scenarios.story.script import ScriptError
-from scenarios.story.stage import BackgroundProducer, Stage
 from scenarios.world.client import (
     RETRY_SECONDS,
     AckedBatch,
@@ -57,7 +57,7 @@ PRODUCE_TIMEOUT_MS = 30_000
 _ACKS = {"0": 0, "1": 1, "all": -1, "-1": -1}
 
 
-async def produce(stage: Stage, words: Words, options: Options) -> list[str]:
+async def produce(stage: ClientStage, words: Words, options: Options) -> list[str]:
     words, in_background = background(words)
     where, *values = words or [""]
     acks = _ACKS.get(options.pop("acks", "all"))
@@ -86,7 +86,7 @@ async def produce(stage: Stage, words: Words, options: Options) -> list[str]:
     return await _send(stage, batch, timeout_ms, to, in_background=in_background)
 
 
-async def again(stage: Stage, words: Words, options: Options) -> list[str]:
+async def again(stage: ClientStage, words: Words, options: Options) -> list[str]:
     words, in_background = background(words)
     timeout_ms, to = _how(stage, options)
     (value,) = exactly(words, 1, options)
@@ -96,7 +96,7 @@ async def again(stage: Stage, words: Words, options: Options) -> list[str]:
     return await _send(stage, found[0], timeout_ms, to, in_background=in_background)
 
 
-def _how(stage: Stage, options: Options) -> tuple[int, Address | None]:
+def _how(stage: ClientStage, options: Options) -> tuple[int, Address | None]:
     timeout_ms = number_of(options.pop("timeout.ms", str(PRODUCE_TIMEOUT_MS)))
     broker = options.pop("to", None)
     if broker is None:
@@ -106,7 +106,12 @@ def _how(stage: Stage, options: Options) -> tuple[int, Address | None]:
 
 
 async def _send(
-    stage: Stage, batch: SentRecords, timeout_ms: int, to: Address | None, *, in_background: bool
+    stage: ClientStage,
+    batch: SentRecords,
+    timeout_ms: int,
+    to: Address | None,
+    *,
+    in_background: bool,
 ) -> list[str]:
     if in_background:
         stage.send_in_background(batch, timeout_ms=timeout_ms, to=to)
@@ -115,7 +120,7 @@ async def _send(
     return [outcome_of(batch)]
 
 
-async def answers(stage: Stage, words: Words, options: Options) -> list[str]:
+async def answers(stage: ClientStage, words: Words, options: Options) -> list[str]:
     refuse_any(words, options)
     return [outcome_of(batch) for batch in await stage.answers()]
 
@@ -137,7 +142,7 @@ def outcome_of(batch: SentRecords) -> str:
 ATTEMPT_MS = 2_000
 
 
-async def load(stage: Stage, words: Words, options: Options) -> list[str]:
+async def load(stage: ClientStage, words: Words, options: Options) -> list[str]:
     records = number_of(options.pop("records", "10"))
     every = seconds_of(options.pop("every", "100ms"))
     where, name = exactly(words, 2, options)
@@ -149,7 +154,7 @@ async def load(stage: Stage, words: Words, options: Options) -> list[str]:
 
 
 async def _produce(
-    stage: Stage, partition: TopicPartition, name: str, work: BackgroundProducer, every: float
+    stage: ClientStage, partition: TopicPartition, name: str, work: BackgroundProducer, every: float
 ) -> None:
     for number in range(1, work.records + 1):
         batch = stage.new_batch(partition, (f"{name}-{number}",), ACKS_ALL)
@@ -162,7 +167,7 @@ async def _produce(
         await stage.cluster.clock.sleep(every)
 
 
-async def _is_acked(stage: Stage, batch: SentRecords) -> bool:
+async def _is_acked(stage: ClientStage, batch: SentRecords) -> bool:
     while True:
         await stage.client.send(batch, timeout_ms=ATTEMPT_MS)
         if isinstance(batch.outcome, Refused) and not batch.outcome.error.retriable:
@@ -172,7 +177,7 @@ async def _is_acked(stage: Stage, batch: SentRecords) -> bool:
         await stage.cluster.clock.sleep(RETRY_SECONDS)
 
 
-async def loaded(stage: Stage, words: Words, options: Options) -> list[str]:
+async def loaded(stage: ClientStage, words: Words, options: Options) -> list[str]:
     within = options.pop("within", None)
     (name,) = exactly(words, 1, options)
     if name not in stage.work:

@@ -41,8 +41,7 @@ from replication.config.known import nearest
 from replication.controller.rules.reassignment import is_reassigned
 from replication.events import BrokerRegistered, Event
 from replication.follower.fetcher_manager import ReplicaFetcherManager
-from replication.leader.partition import Partition, ReplicaSnapshot
-from scenarios.checkers.out_of_sync import reasons_out_of_sync
+from replication.leader.partition import ReplicaSnapshot
 from scenarios.story.arguments import (
     Options,
     Words,
@@ -55,6 +54,7 @@ from scenarios.story.arguments import (
     seconds_of,
     split,
 )
+from scenarios.story.client_stage import ClientStage
 from scenarios.story.commands import admin, clients, consume, disks, faults, judge, produce
 from scenarios.story.log_drawing import checkpointed_epochs, draw, readable_batches
 from scenarios.story.script import ScriptError
@@ -77,7 +77,7 @@ async def run_command(stage: Stage, line: str) -> list[str]:
 # The cluster and its topics.
 
 
-async def cluster(stage: Stage, words: Words, options: Options) -> list[str]:
+async def cluster(stage: ClientStage, words: Words, options: Options) -> list[str]:
     refuse_any(words)
     brokers = number_of(options.pop("brokers", "3"))
     controllers = number_of(options.pop("controllers", "1"))
@@ -93,25 +93,25 @@ async def cluster(stage: Stage, words: Words, options: Options) -> list[str]:
     return [f"{' '.join(stage.cluster.names)} are up"]
 
 
-async def topic(stage: Stage, words: Words, options: Options) -> list[str]:
+async def topic(stage: ClientStage, words: Words, options: Options) -> list[str]:
     (name,) = exactly(words, 1)
     replicas = replicas_of(stage, options)
     if "compact" in options.get("cleanup.policy", ""):
         stage.compacted.add(name)
     await stage.client.create_topic(name, replicas, configs=options)
-    stage.checkers.controllers.requests.created(name, len(replicas))
-    stage.checkers.judge_answered()
+    stage.requests.created(name, len(replicas))
+    stage.judge_answered()
     lines = []
     for number in range(len(replicas)):
         partition = TopicPartition(name, number)
         await stage.until_led(partition)
-        lines.append(_led(stage, partition))
+        lines.append(led_line(stage, partition))
     if name in stage.deleted:
         stage.made_again(name)
     return lines
 
 
-async def run(stage: Stage, words: Words, options: Options) -> list[str]:
+async def run(stage: ClientStage, words: Words, options: Options) -> list[str]:
     (duration,) = exactly(words, 1, options)
     await stage.cluster.clock.sleep(seconds_of(duration))
     return []
@@ -121,6 +121,14 @@ async def run(stage: Stage, words: Words, options: Options) -> list[str]:
 
 
 async def wait(stage: Stage, words: Words, options: Options) -> list[str]:
+    if words == ["controllers"]:
+        await judge.until_controllers_agree(stage)
+        return []
+    return await wait_for(stage, words, options)
+
+
+async def wait_for(stage: ClientStage, words: Words, options: Options) -> list[str]:
+    """Wait for a partition: whatever cluster it is in."""
     match exactly(words, None, options):
         case ["leader", where]:
             partition = partition_of(where)
@@ -156,41 +164,38 @@ async def wait(stage: Stage, words: Words, options: Options) -> list[str]:
             await _until_replicas(
                 stage,
                 partition,
-                lambda: _is_equal(stage, partition),
+                lambda: stage.is_equal(partition),
                 what=f"those in sync of {partition} are equal",
             )
-            return []
-        case ["controllers"]:
-            await judge.until_controllers_agree(stage)
             return []
         case _:
             raise ScriptError(
                 "wait leader, moved, whole or equal PARTITION, isr PARTITION BROKER,..., or"
                 " controllers"
             )
-    return [_led(stage, partition)]
+    return [led_line(stage, partition)]
 
 
 async def _until_replicas(
-    stage: Stage, partition: TopicPartition, predicate: Callable[[], bool], *, what: str
+    stage: ClientStage, partition: TopicPartition, predicate: Callable[[], bool], *, what: str
 ) -> None:
     """Wait until a broker knows the partition, then until `predicate` is true."""
     await stage.until_known(partition)
-    why = partial(reasons_out_of_sync, stage.cluster, partition)
+    why = partial(stage.why_out_of_sync, partition)
     await stage.cluster.until(predicate, what=what, why=why)
 
 
-def _isr(stage: Stage, partition: TopicPartition) -> set[int]:
+def _isr(stage: ClientStage, partition: TopicPartition) -> set[int]:
     registration = stage.cluster.partition(partition)
     return set() if registration is None else set(registration.isr)
 
 
-def _has_moved(stage: Stage, partition: TopicPartition) -> bool:
+def _has_moved(stage: ClientStage, partition: TopicPartition) -> bool:
     registration = stage.cluster.partition(partition)
     return registration is not None and not is_reassigned(registration)
 
 
-def _is_whole(stage: Stage, partition: TopicPartition) -> bool:
+def _is_whole(stage: ClientStage, partition: TopicPartition) -> bool:
     registration = stage.cluster.partition(partition)
     return (
         registration is not None
@@ -200,26 +205,8 @@ def _is_whole(stage: Stage, partition: TopicPartition) -> bool:
 
 
 def _replica(stage: Stage, name: str, partition: TopicPartition) -> ReplicaSnapshot | None:
-    replica = _online(stage, name).get(partition)
+    replica = stage.online(name).get(partition)
     return None if replica is None else replica.snapshot()
-
-
-def _online(stage: Stage, name: str) -> Mapping[TopicPartition, Partition]:
-    manager = stage.cluster.replica_managers.get(name)
-    return {} if manager is None else manager.hosted.online
-
-
-def _is_equal(stage: Stage, partition: TopicPartition) -> bool:
-    registration = stage.cluster.partition(partition)
-    if registration is None:
-        return False
-    ends = set()
-    for broker_id in registration.isr:
-        replica = _replica(stage, node_name(broker_id), partition)
-        if replica is None:
-            return False
-        ends |= {replica.log_end_offset, replica.high_watermark}
-    return len(ends) == 1
 
 
 # Looking.
@@ -234,7 +221,7 @@ async def show(stage: Stage, words: Words, options: Options) -> list[str]:
     names = [node_name(broker_id) for broker_id in registration.replicas]
     looks = {name: _look_at_log(stage, name, partition) for name in names}
     width = max(len(look.drawn) for look in looks.values())
-    lines = [_led(stage, partition)]
+    lines = [led_line(stage, partition)]
     for broker_id, name in zip(registration.replicas, names, strict=True):
         replica = _replica(stage, name, partition)
         if replica is None:
@@ -258,7 +245,7 @@ def _look_at_log(stage: Stage, name: str, partition: TopicPartition) -> _Look:
     """Draw what can be read of a node's log, and name what cannot be read, by us or by the node."""
     disk, directory = stage.cluster.disk(name), partition_directory(name, partition)
     batches, damage = readable_batches(disk, directory)
-    replica = _online(stage, name).get(partition)
+    replica = stage.online(name).get(partition)
     if replica is None:
         epochs = checkpointed_epochs(disk, directory)
     else:
@@ -269,7 +256,7 @@ def _look_at_log(stage: Stage, name: str, partition: TopicPartition) -> _Look:
     )
 
 
-def _led(stage: Stage, partition: TopicPartition) -> str:
+def led_line(stage: ClientStage, partition: TopicPartition) -> str:
     registration = stage.cluster.partition(partition)
     assert registration is not None, "a partition that is led exists"
     leader = stage.cluster.leader(partition) or "nobody"
