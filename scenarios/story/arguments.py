@@ -8,7 +8,6 @@ from typing import TypeAlias
 
 from scenarios.story.client_stage import ClientStage
 from scenarios.story.script import ScriptError
-from scenarios.story.stage import Stage
 from scenarios.world.cluster import node_id_of
 from storage.types import TopicPartition
 
@@ -53,19 +52,19 @@ def nodes(stage: ClientStage, words: Words, options: Options) -> Words:
     return words
 
 
-def machines(stage: Stage, words: Words, options: Options) -> Words:
+def machines(stage: ClientStage, words: Words, options: Options) -> Words:
     """Return the words, each of which must name a node or a machine of our clients."""
-    others = [word for word in words if word not in stage.programs.running]
+    others = [word for word in words if word not in stage.programs_running]
     if others or not words:
         nodes(stage, others, options)
     refuse_any([], options)
     return words
 
 
-def running_nodes(stage: Stage, words: Words, options: Options) -> Words:
+def running_nodes(stage: ClientStage, words: Words, options: Options) -> Words:
     """Return the words, each of which must name a running node or a running client of ours."""
     for name in machines(stage, words, options):
-        if name not in stage.programs.running and not stage.cluster.is_running(name):
+        if name not in stage.programs_running and not stage.cluster.is_running(name):
             raise ScriptError(f"{name} is down already")
     return words
 

@@ -9,7 +9,7 @@ What is sent in the background belongs to a nursery that ends before the cluster
 
 import abc
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -21,6 +21,7 @@ from replication.errors import ErrorCode, KafkaError, PeerUnavailableError, Unde
 from replication.events import Event
 from replication.metadata.rules.image import MetadataImage, PartitionRegistration
 from replication.net.seams import NodeClock
+from replication.wire.apis import ApiKey
 from scenarios.checkers.admin_requests import AdminRequests
 from scenarios.story.script import ScriptError
 from scenarios.world.client import (
@@ -113,6 +114,24 @@ class StoryCluster(Protocol):
     async def stop(self, name: str) -> None: ...
 
 
+class LinkFaults(Protocol):
+    """The faults of links, each known by the names of its ends (`scenarios.world.network`)."""
+
+    def cut(self, a: str, b: str, *, one_way: bool = False) -> None: ...
+
+    def hold(self, a: str, b: str, api: ApiKey, *, after: int = 0) -> None: ...
+
+    def heal(self, a: str, b: str, *, one_way: bool = False) -> None: ...
+
+    def heal_all(self) -> None: ...
+
+    def tear(self, a: str, b: str, api: ApiKey | None = None) -> None: ...
+
+    def set_delay(
+        self, a: str, b: str, *, least: float, mean_extra: float, one_way: bool = False
+    ) -> None: ...
+
+
 @attrs.define(eq=False, kw_only=True, repr=False)
 class ClientStage(abc.ABC):
     """The state of the clients of one story."""
@@ -169,6 +188,30 @@ class ClientStage(abc.ABC):
     @abc.abstractmethod
     def is_equal(self, partition: TopicPartition) -> bool:
         """Return whether the replicas in sync have the same records."""
+
+    # Faults.
+
+    @property
+    @abc.abstractmethod
+    def network(self) -> LinkFaults:
+        """The links between nodes, and between them and clients."""
+
+    @property
+    def programs_running(self) -> Collection[str]:
+        """The names of the machines on which clients of ours run."""
+        return ()
+
+    async def kill(self, name: str) -> None:
+        """Kill a node, or a client of ours."""
+        await self.cluster.kill(name)
+
+    @abc.abstractmethod
+    def pause(self, name: str) -> None:
+        """Freeze a node as SIGSTOP would."""
+
+    @abc.abstractmethod
+    def resume(self, name: str) -> None:
+        """Let a frozen node continue."""
 
     # What a watcher of the cluster is told; most clusters have none.
 

@@ -3,7 +3,7 @@
 The cluster is opened by the first command and ends with the story.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack
 
 import attrs
@@ -24,6 +24,7 @@ from scenarios.world.cluster import (
     node_name,
     open_simulated_cluster,
 )
+from scenarios.world.network import SimulatedNetwork
 from scenarios.world.trace import SIMULATOR
 from scenarios.world.world import World
 from storage.testing.disk import Node
@@ -97,6 +98,26 @@ class Stage(ClientStage):
     def tell(self, event: Event) -> None:
         self.world.sink(SIMULATOR)(event)
         self.cluster.watcher(event)
+
+    @property
+    def network(self) -> SimulatedNetwork:
+        return self.world.network
+
+    @property
+    def programs_running(self) -> Collection[str]:
+        return self.programs.running.keys()
+
+    async def kill(self, name: str) -> None:
+        if name in self.programs.running:
+            await self.programs.kill(name)
+        else:
+            await self.cluster.kill(name)
+
+    def pause(self, name: str) -> None:
+        self.world.pause(name)
+
+    def resume(self, name: str) -> None:
+        self.world.resume(name)
 
     def look(self) -> None:
         self.checkers.look()

@@ -32,6 +32,7 @@ from scenarios.story.arguments import (
     running_nodes,
     seconds_of,
 )
+from scenarios.story.client_stage import ClientStage
 from scenarios.story.commands.disks import end_lie, repair_flipped_bits
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
@@ -43,12 +44,9 @@ from storage.testing.disk import Fate
 _FATES = {fate.name.lower().replace("_", "-"): fate for fate in Fate}
 
 
-async def kill(stage: Stage, words: Words, options: Options) -> list[str]:
+async def kill(stage: ClientStage, words: Words, options: Options) -> list[str]:
     for name in running_nodes(stage, words, options):
-        if name in stage.programs.running:
-            await stage.programs.kill(name)
-        else:
-            await stage.cluster.kill(name)
+        await stage.kill(name)
     return []
 
 
@@ -61,7 +59,7 @@ async def power_cut(stage: Stage, words: Words, options: Options) -> list[str]:
     return []
 
 
-async def stop(stage: Stage, words: Words, options: Options) -> list[str]:
+async def stop(stage: ClientStage, words: Words, options: Options) -> list[str]:
     words, in_background = background(words)
     for name in nodes(stage, running_nodes(stage, words, options), {}):
         if in_background:
@@ -71,7 +69,7 @@ async def stop(stage: Stage, words: Words, options: Options) -> list[str]:
     return []
 
 
-async def start(stage: Stage, words: Words, options: Options) -> list[str]:
+async def start(stage: ClientStage, words: Words, options: Options) -> list[str]:
     words, in_background = background(words)
     refused = []
     for name in nodes(stage, words, options):
@@ -87,61 +85,61 @@ async def start(stage: Stage, words: Words, options: Options) -> list[str]:
     return refused
 
 
-async def pause(stage: Stage, words: Words, options: Options) -> list[str]:
+async def pause(stage: ClientStage, words: Words, options: Options) -> list[str]:
     for name in running_nodes(stage, words, options):
-        stage.world.pause(name)
+        stage.pause(name)
     return []
 
 
-async def resume(stage: Stage, words: Words, options: Options) -> list[str]:
+async def resume(stage: ClientStage, words: Words, options: Options) -> list[str]:
     for name in running_nodes(stage, words, options):
-        stage.world.resume(name)
+        stage.resume(name)
     return []
 
 
-async def cut(stage: Stage, words: Words, options: Options) -> list[str]:
+async def cut(stage: ClientStage, words: Words, options: Options) -> list[str]:
     name, *others = _at_least_two(stage, words, options)
     for other in others:
-        stage.world.network.cut(name, other)
+        stage.network.cut(name, other)
     return []
 
 
-async def mute(stage: Stage, words: Words, options: Options) -> list[str]:
+async def mute(stage: ClientStage, words: Words, options: Options) -> list[str]:
     name, *others = _at_least_two(stage, words, options)
     for other in others:
-        stage.world.network.cut(name, other, one_way=True)
+        stage.network.cut(name, other, one_way=True)
     return []
 
 
-async def unmute(stage: Stage, words: Words, options: Options) -> list[str]:
+async def unmute(stage: ClientStage, words: Words, options: Options) -> list[str]:
     name, *others = _at_least_two(stage, words, options)
     for other in others:
-        stage.world.network.heal(name, other, one_way=True)
+        stage.network.heal(name, other, one_way=True)
     return []
 
 
-def _at_least_two(stage: Stage, words: Words, options: Options) -> Words:
+def _at_least_two(stage: ClientStage, words: Words, options: Options) -> Words:
     if len(machines(stage, words, options)) < 2:
         raise ScriptError("takes two nodes at least")
     return words
 
 
-async def tear(stage: Stage, words: Words, options: Options) -> list[str]:
+async def tear(stage: ClientStage, words: Words, options: Options) -> list[str]:
     if len(words) == 2:
         name, other = machines(stage, words, options)
-        stage.world.network.tear(name, other)
+        stage.network.tear(name, other)
     else:
         name, other, api = exactly(words, 3, options)
         machines(stage, [name, other], {})
-        stage.world.network.tear(name, other, _api(api))
+        stage.network.tear(name, other, _api(api))
     return []
 
 
-async def hold(stage: Stage, words: Words, options: Options) -> list[str]:
+async def hold(stage: ClientStage, words: Words, options: Options) -> list[str]:
     after = number_of(options.pop("after", "0"))
     name, other, api = exactly(words, 3, options)
     machines(stage, [each for each in (name, other) if each != CLIENT], {})
-    stage.world.network.hold(name, other, _api(api), after=after)
+    stage.network.hold(name, other, _api(api), after=after)
     return []
 
 
@@ -151,8 +149,8 @@ def _api(name: str) -> ApiKey:
     return ApiKey[name]
 
 
-async def heal(stage: Stage, words: Words, options: Options) -> list[str]:
-    network = stage.world.network
+async def heal(stage: ClientStage, words: Words, options: Options) -> list[str]:
+    network = stage.network
     if not words:
         refuse_any(words, options)
         network.heal_all()
@@ -169,22 +167,26 @@ async def slow(stage: Stage, words: Words, options: Options) -> list[str]:
     slowness = {key: seconds_of(options.pop(key)) for key in ("disk", "network") if key in options}
     if not slowness:
         raise ScriptError("slow NODE... disk=500ms network=200ms")
-    network = stage.world.network
     for name in nodes(stage, words, options):
         if "disk" in slowness:
             stage.world.disk(name).costs = DiskCosts(sync=slowness["disk"])
         if "network" in slowness:
-            half = slowness["network"] / 2
-            for other in _others(stage, name):
-                network.set_delay(name, other, least=half, mean_extra=half)
+            slow_network(stage, name, slowness["network"])
     return []
 
 
-async def late(stage: Stage, words: Words, options: Options) -> list[str]:
+def slow_network(stage: ClientStage, name: str, seconds: float) -> None:
+    """Delay what a node and the others send to each other."""
+    half = seconds / 2
+    for other in _others(stage, name):
+        stage.network.set_delay(name, other, least=half, mean_extra=half)
+
+
+async def late(stage: ClientStage, words: Words, options: Options) -> list[str]:
     *ends, duration = exactly(words, 3, options)
     source, target = machines(stage, ends, {})
     half = seconds_of(duration) / 2
-    stage.world.network.set_delay(source, target, least=half, mean_extra=half, one_way=True)
+    stage.network.set_delay(source, target, least=half, mean_extra=half, one_way=True)
     return []
 
 
@@ -210,5 +212,5 @@ async def recover(stage: Stage, words: Words, options: Options) -> list[str]:
     return []
 
 
-def _others(stage: Stage, name: str) -> list[str]:
+def _others(stage: ClientStage, name: str) -> list[str]:
     return [other for other in stage.cluster.names if other != name]
