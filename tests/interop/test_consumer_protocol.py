@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 import pytest
 
+from replication.cli.kafka.processes import java_environment
 from tests.interop import tools
 from tests.interop.card.waiting import until
 
@@ -70,7 +71,7 @@ class Broker:
             VERIFIABLE_CONSUMER, *given, "--group-protocol=consumer", *arguments
         )
         with subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, env=tools.java_environment()
+            command, stdout=subprocess.PIPE, text=True, env=java_environment()
         ) as running:
             try:
                 yield running
@@ -87,7 +88,7 @@ class Broker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=tools.java_environment(),
+            env=java_environment(),
         ) as running:
             try:
                 yield running

@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from replication.cli.isolated import free_ports
+from replication.cli.kafka.processes import java_environment
 from tests.docs.snippets import ROOT, Block, blocks_of
 from tests.interop import tools
 from tests.interop.kafka import CONTROLLER_ALONE, Kafka
@@ -59,7 +60,7 @@ def run_page(kafka: Kafka, folder: Path) -> str:
     done = subprocess.run(
         ["timeout", str(SECONDS), "bash", "-e", "-c", script],
         cwd=folder,
-        env=tools.java_environment() | {"PATH": path, "PYTHONPATH": str(ROOT)},
+        env=java_environment() | {"PATH": path, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,

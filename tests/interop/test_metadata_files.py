@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from replication.cli.isolated import IsolatedCluster
+from replication.cli.kafka.processes import STORAGE
 from replication.client.admin import (
     ALL_BROKERS,
     Acl,
@@ -136,7 +137,7 @@ def test_kafka_starts_on_directories_that_we_formatted(tmp_path: Path) -> None:
     config = str(tmp_path / "node-1" / "server.properties")
     scram = "SCRAM-SHA-256=[name=alice,password=alice-secret]"
     our_storage("format", "-c", config, "-t", CLUSTER_ID, "-S", scram, "-f", "group.version=0")
-    said = tools.run_tool(tools.STORAGE, "info", "-c", config)
+    said = tools.run_tool(STORAGE, "info", "-c", config)
     assert "Found problem" not in said
     assert our_storage("info", "-c", config) == said
 

@@ -16,11 +16,11 @@ import pytest
 import trio
 
 from replication.cli.isolated import free_ports
+from replication.cli.kafka.processes import write_properties
 from replication.client.admin import Admin, NewTopic
 from replication.client.admin.values import GroupDescription, PartitionDescription
 from replication.client.offsets import OffsetAndMetadata
 from storage.types import TopicPartition
-from tests.interop import tools
 from tests.interop.kafka import CLUSTER_ID, Kafka
 from tests.interop.own_clients import (
     SECONDS,
@@ -297,7 +297,7 @@ def said_at_the_end(kafka: Kafka, directory: Path, node_id: int, cluster_id: str
     known = dict(line.split("=", 1) for line in listed)
     known |= {"node.id": str(node_id), "log.dirs": str(directory / "log")}
     known |= {"listeners": f"PLAINTEXT://127.0.0.1:{free_ports(1)[0]}"}
-    tools.write_properties(config, known | {"initial.broker.registration.timeout.ms": "2000"})
+    write_properties(config, known | {"initial.broker.registration.timeout.ms": "2000"})
     understudy = [sys.executable, "-m", "replication.cli"]
     if cluster_id is not None:
         format_it = [*understudy, "storage", "format", "-c", str(config), "-t", cluster_id]

@@ -5,19 +5,17 @@
 A tool is a Java virtual machine of its own, which takes a second or two; each has a time limit.
 """
 
-import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import attrs
 
+from replication.cli.kafka.processes import QUICK_START, java_environment
 from tests.interop.jars import class_path, has_class, java, kafka_version, tools_class_path
 
 LOG_CONFIG: Final = Path(__file__).with_name("log4j2.properties")
-# Small, and quick to start rather than quick in the long run.
-QUICK_START: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m")
 TIMEOUT: Final = 90.0
 
 TOPICS: Final = "org.apache.kafka.tools.TopicCommand"
@@ -28,7 +26,6 @@ CONSOLE_CONSUMER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 DUMP_LOG: Final = "org.apache.kafka.tools.DumpLogSegments"
 API_VERSIONS: Final = "org.apache.kafka.tools.BrokerApiVersionsCommand"
 REPLICA_VERIFICATION: Final = "org.apache.kafka.tools.ReplicaVerificationTool"
-STORAGE: Final = "kafka.tools.StorageTool"
 METADATA_SHELL: Final = "org.apache.kafka.shell.MetadataShell"
 # They call what is internal to clients and broker, and run on those of their own version.
 OF_ONE_VERSION: Final = {DUMP_LOG, API_VERSIONS, REPLICA_VERIFICATION}
@@ -93,11 +90,6 @@ def in_former_words(main_class: str, *arguments: str) -> tuple[str, ...]:
     return (FORMER_NAMES.get(main_class, main_class), *renamed)
 
 
-def java_environment() -> dict[str, str]:
-    """Return our environment without the variable that Java reports on standard error."""
-    return {key: value for key, value in os.environ.items() if key != "JAVA_TOOL_OPTIONS"}
-
-
 def try_tool(
     main_class: str, *arguments: str, stdin: str = "", timeout: float = TIMEOUT
 ) -> ToolResult:
@@ -121,9 +113,3 @@ def run_tool(main_class: str, *arguments: str, stdin: str = "", timeout: float =
         said = f"{main_class} {' '.join(arguments)}: exit code {done.exit_code}"
         raise ToolFailedError(f"{said}\n{done.output}\n{done.errors}")
     return done.output
-
-
-def write_properties(path: Path, properties: Mapping[str, str]) -> Path:
-    """A file for `--command-config` and its like."""
-    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-    return path

@@ -5,6 +5,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from replication.cli.kafka.processes import write_properties
 from tests.interop import tools
 from tests.interop.card.features import CODECS, SECONDS, SENT
 from tests.interop.card.secured import STAY_SECONDS, Entrance
@@ -246,7 +247,7 @@ def reassignments(servers: str, topic: str) -> None:
 
 def properties_of(way: Entrance) -> str:
     directory = Path(tempfile.mkdtemp(prefix="understudy-card-"))
-    return str(tools.write_properties(directory / "way.properties", way.as_properties()))
+    return str(write_properties(directory / "way.properties", way.as_properties()))
 
 
 def enter(way: Entrance, topic: str) -> None:
