@@ -23,6 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 NEW_FILE = click.Path(dir_okay=False, path_type=Path)
+EXISTING_DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 NEW_DIRECTORY = click.Path(file_okay=False, path_type=Path)
 AT_LEAST_ONE = click.IntRange(min=1)
 AT_LEAST_ZERO = click.IntRange(min=0)

@@ -3,6 +3,7 @@
     understudy scenario list
     understudy scenario run a-leader-killed --seed 7
     understudy scenario run S65 --trace
+    understudy scenario run S04 --on kafka      (replication/cli/kafka/)
     understudy scenario run my-story.txt --record
     understudy scenario swarm --seeds 200
     understudy scenario replay --seed 17
@@ -15,7 +16,7 @@ the swarm that breaks a rule.
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,13 @@ import attrs
 import click
 
 from replication.cli import CommandGroup, completion, museum
-from replication.cli.options import AT_LEAST_ONE, AT_LEAST_ZERO, NEW_DIRECTORY, NEW_FILE
+from replication.cli.options import (
+    AT_LEAST_ONE,
+    AT_LEAST_ZERO,
+    EXISTING_DIRECTORY,
+    NEW_DIRECTORY,
+    NEW_FILE,
+)
 from replication.cli.output import JSON, OUTPUT, show_answer, show_line, tell
 from replication.cli.progress import progress
 
@@ -57,16 +64,28 @@ command.add_command(museum.command)
 @OUTPUT
 def list_stories(output: str) -> None:
     """List the stories of understudy, and the scenarios that they show."""
+    from scenarios.story.on_kafka import obstacle_in
     from scenarios.story.script import read_story, stories
 
-    found = {name: read_story(path) for name, path in stories().items()}
-    described = [
-        {"name": name, "title": story.title, "shows": story.shows, **story.fields}
-        for name, story in found.items()
-    ]
-    lines = (
-        f"{name}\n    {story.title}\n    {', '.join(story.shows)}" for name, story in found.items()
-    )
+    described = []
+    lines = []
+    for name, path in stories().items():
+        story = read_story(path)
+        obstacle = obstacle_in(story)
+        described.append(
+            {
+                "name": name,
+                "title": story.title,
+                "shows": story.shows,
+                **story.fields,
+                "cannot_run_on_kafka": None if obstacle is None else obstacle.reason,
+            }
+        )
+        lines.append(f"{name}\n    {story.title}\n    {', '.join(story.shows)}")
+        if obstacle is not None:
+            lines.append(
+                f"    not on Apache Kafka: {obstacle.command.split()[0]}: {obstacle.reason}"
+            )
     show_answer(output, described, lines)
 
 
@@ -79,11 +98,32 @@ def list_stories(output: str) -> None:
 @click.option("--trace", is_flag=True, help="Also print every event, with its virtual time.")
 @REPORT
 @SHIVIZ
+@click.option(
+    "--on",
+    "where",
+    type=click.Choice(["simulator", "kafka"]),
+    default="simulator",
+    show_default=True,
+    help="Where the story runs: in the simulator, or on Apache Kafka's brokers as processes.",
+)
+@click.option(
+    "--kafka-home",
+    type=EXISTING_DIRECTORY,
+    help="With --on kafka: an unpacked release of Apache Kafka.  [default: KAFKA_HOME]",
+)
+@click.option(
+    "--speed",
+    type=click.FloatRange(min=0.1, max=10),
+    help="With --on kafka: divide the story's times and the brokers' timeouts by this.  [default: 1]",
+)
 @OUTPUT
 def run(
     name: str,
-    seed: int,
+    seed: int | None,
     *,
+    where: str,
+    kafka_home: Path | None,
+    speed: float | None,
     record: bool,
     trace: bool,
     report: Path | None,
@@ -96,6 +136,13 @@ def run(
     from scenarios.story.script import find_story, read_story
 
     path = find_story(name)
+    simulated: dict[str, object] = {"--seed": seed, "--record": record, "--trace": trace}
+    simulated |= {"--report": report, "--shiviz": shiviz}
+    if where == "kafka":
+        _refuse(simulated, "needs the simulator")
+        _run_on_kafka(path, kafka_home, speed or 1.0, output)
+        return
+    _refuse({"--kafka-home": kafka_home, "--speed": speed}, "needs --on kafka")
     began = time.monotonic()
     recording = Recording() if report or shiviz else None
     run = run_story(read_story(path), seed=seed, recording=recording)
@@ -108,6 +155,28 @@ def run(
     show_answer(output, _as_json(path, run, trace=trace), _lines(run, took, trace=trace))
     if not record and run.changes:
         tell(f"understudy: the story has changed:\n{run.changes}")
+        sys.exit(1)
+
+
+def _refuse(options: Mapping[str, object], why: str) -> None:
+    """Refuse the first option that was given."""
+    for option, value in options.items():
+        if value not in (None, False):
+            raise click.UsageError(f"{option} {why}")
+
+
+def _run_on_kafka(path: Path, home: Path | None, speed: float, output: str) -> None:
+    from replication.cli.kafka.installation import find_kafka
+    from replication.cli.kafka.running import run_on_kafka
+    from scenarios.story.on_kafka import refuse_obstacles
+    from scenarios.story.script import read_story
+
+    script = read_story(path)
+    refuse_obstacles(script)
+    release = find_kafka(home)
+    run = run_on_kafka(script, command=release.command, speed=speed)
+    show_answer(output, run.as_json(path.stem, release.version), run.lines(release.version))
+    if not run.agrees:
         sys.exit(1)
 
 

@@ -344,7 +344,7 @@ class ClientStage(abc.ABC):
         """
         producer = self.producers.get(name)
         if producer is None:
-            producer_id = await self.client.init_producer_id()
+            producer_id = await self.retry_until_answered(self.client.init_producer_id)
             producer = self.producers[name] = IdempotentProducer(producer_id)
         if epoch is not None and epoch != producer.epoch:
             producer.epoch = epoch

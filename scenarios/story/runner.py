@@ -29,6 +29,8 @@ class StoryRun:
 
     recorded: Script
     actual: Script
+    answers: tuple[tuple[str, ...], ...]
+    """The answer of each command, in order."""
     seed: int
     trace: str
     trace_hash: str
@@ -56,6 +58,7 @@ def run_story(
     seed = script.seed if seed is None else seed
     world = World(seed)
     answers: list[tuple[str, ...]] = []
+    of_commands: list[tuple[str, ...]] = []
     checkers = Checkers()
 
     async def story(world: World) -> None:
@@ -67,7 +70,8 @@ def run_story(
                     for number, command in enumerate(step.commands, start=step.line):
                         if recording is not None:
                             recording.carried_out(command)
-                        answer += await _carry_out(stage, command, number)
+                        of_commands.append(tuple(await _carry_out(stage, command, number)))
+                        answer += of_commands[-1]
                         checkers.look()
                     answers.append(tuple(answer))
 
@@ -81,6 +85,7 @@ def run_story(
     return StoryRun(
         recorded=script,
         actual=script.answered(answers),
+        answers=tuple(of_commands),
         seed=seed,
         trace=str(world.trace),
         trace_hash=world.trace_hash(),

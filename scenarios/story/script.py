@@ -29,6 +29,7 @@ from typing import TypeAlias
 
 import attrs
 
+from replication.config.known import nearest
 from replication.errors import UnderstudyError
 
 STORIES = Path(__file__).parent.parent / "stories"
@@ -214,7 +215,8 @@ def find_story(name: str) -> Path:
         raise ScriptError(f"{name!r} may be each of {names}")
     if not found:
         raise ScriptError(
-            f"there is no story called {name!r}; `understudy scenario list` shows them all"
+            f"there is no story called {name!r}{nearest(wanted, known)};"
+            " `understudy scenario list` shows them all"
         )
     return found[0]
 

@@ -182,6 +182,8 @@ class StoryClient:
     seams: Seams
     bootstrap: Sequence[Address]
     sink: EventSink = ignore
+    speed: float = 1.0
+    """How much faster the client's clock is than the brokers' clocks: `timeout.ms` is divided by it."""
     _kept: dict[Address, RpcClient] = attrs.field(factory=dict, init=False)
 
     # Topics.
@@ -262,7 +264,7 @@ class StoryClient:
         data = PartitionProduceData(index=batch.partition.partition, records=_encoded(batch))
         request = ProduceRequest(
             acks=batch.acks,
-            timeout_ms=timeout_ms,
+            timeout_ms=round(timeout_ms / self.speed),
             topic_data=[TopicProduceData(name=batch.partition.topic, partition_data=[data])],
         )
         patience_ms = timeout_ms + CONNECT_TIMEOUT_MS

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import attrs
 
+from replication.broker.nodes import HOST
 from replication.cli.kafka.processes import (
     CLUSTER_ID,
     CONTROLLER_ALONE,
-    HOST,
     SMALL,
     JavaCommand,
     KafkaFailedError,

@@ -38,11 +38,11 @@ from typing import Final, Protocol, Self
 import attrs
 import trio
 
+from replication.broker.nodes import HOST
 from replication.cli.isolated import free_ports
 from replication.cli.probe import broker_ids
 from replication.errors import UnderstudyError
 
-HOST: Final = "127.0.0.1"
 CONTROLLER_ALONE: Final = 100
 START_SECONDS: Final = 180.0  # of a machine on which much else runs
 STOP_SECONDS: Final = 30.0
@@ -220,15 +220,21 @@ class KafkaProcesses:
     def _directory(self, node_id: int) -> Path:
         return self.data_dir / f"node-{node_id}"
 
-    def format(self) -> None:
-        """Kafka's StorageTool, for all nodes at once."""
+    def choose_ports(self) -> None:
+        """Choose the ports, and make the directories of the nodes."""
         names = ["PLAINTEXT", *self.listeners, "CONTROLLER"]
         ports = iter(free_ports(len(names) * len(self.node_ids)))
         self._ports = {node_id: {name: next(ports) for name in names} for node_id in self.node_ids}
+        for node_id in self.node_ids:
+            self._directory(node_id).mkdir(parents=True)
+
+    def format(self) -> None:
+        """Kafka's StorageTool, for all nodes at once."""
+        if not self._ports:
+            self.choose_ports()
         formatting: dict[int, subprocess.Popen[bytes]] = {}
         for node_id in self.node_ids:
             directory = self._directory(node_id)
-            directory.mkdir(parents=True)
             config = write_properties(
                 directory / "server.properties", self._server_properties(node_id)
             )

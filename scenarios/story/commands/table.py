@@ -70,7 +70,8 @@ async def run_command(stage: Stage, line: str) -> list[str]:
     verb, words, options = split(line)
     command = COMMANDS.get(verb)
     if command is None:
-        raise ScriptError(f"unknown command {verb!r}; there are {', '.join(COMMANDS)}")
+        near = nearest(verb, COMMANDS)
+        raise ScriptError(f"unknown command {verb!r}{near}; there are {', '.join(COMMANDS)}")
     return await command(stage, words, options)
 
 
