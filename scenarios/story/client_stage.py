@@ -213,7 +213,7 @@ class ClientStage(abc.ABC):
     def resume(self, name: str) -> None:
         """Let a frozen node continue."""
 
-    # What a watcher of the cluster is told; most clusters have none.
+    # What a watcher of the cluster checks; most clusters have none.
 
     def look(self) -> None:  # noqa: B027 - most have no watcher
         """Raise the violation that the watcher has found, if there is one."""

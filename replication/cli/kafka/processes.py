@@ -124,7 +124,7 @@ class KafkaProcesses:
         return self.servers("PLAINTEXT")
 
     def servers(self, listener: str) -> str:
-        """Every broker's address at `listener`."""
+        """Return every broker's address at `listener`."""
         return ",".join(self.address(node_id, listener) for node_id in self.broker_ids)
 
     def address(self, node_id: int, listener: str = "PLAINTEXT") -> str:
@@ -136,7 +136,7 @@ class KafkaProcesses:
         return {node_id: self._directory(node_id) / "log" for node_id in self.broker_ids}
 
     def output(self, node_id: int) -> str:
-        """All that a node has said so far, over all its starts."""
+        """Return all that a node has said so far, over all its starts."""
         return (self._directory(node_id) / "output.log").read_text(errors="replace")
 
     def pid(self, node_id: int) -> int:
@@ -204,7 +204,7 @@ class KafkaProcesses:
         os.kill(self.pid(node_id), signal.SIGCONT)
 
     def wait_until_ready(self, timeout: float = START_SECONDS) -> None:
-        """Every broker that runs knows all that run."""
+        """Wait until every broker that runs knows all that run."""
         running = {node_id for node_id in self.broker_ids if node_id in self._processes}
         deadline = time.monotonic() + timeout
         for node_id in running:
@@ -314,7 +314,7 @@ class KafkaProcesses:
         return "\n".join([f"Kafka's node {node_id} {what}; it said at last:", *lines])
 
     def kill_all(self) -> None:
-        """Nothing is kept of it, so nobody waits for controlled shutdowns."""
+        """Kill every process: nothing is kept, so none is shut down in good order."""
         for process in self._processes.values():
             process.kill()
         for process in self._processes.values():
