@@ -19,6 +19,7 @@ from replication.groups.rules.consumer_group import records as consumer_groups
 from replication.groups.rules.consumer_group.group import NO_ASSIGNMENT
 from replication.groups.rules.consumer_group.migration import assigned_in
 from replication.groups.shard import HostedGroup
+from replication.leader.partition import ReplicaSnapshot
 from replication.metadata.rules.image import MetadataImage
 from scenarios.checkers import client_accounts as accounts
 from scenarios.checkers.anomalies import mistakes
@@ -29,13 +30,13 @@ from scenarios.checkers.group_owners import (
     mistakes_in_groups,
     waiting,
 )
-from scenarios.story.commands.judge import repeated_values
 from scenarios.story.log_drawing import whole_batches
 from scenarios.story.observed import (
     final_operations,
     reader_operations,
     transaction_operation,
 )
+from scenarios.story.repeated import repeated_values
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
 from scenarios.world.clients.copying import copied
@@ -50,12 +51,21 @@ from storage.types import Offset, TopicPartition
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 
 
-def _batches(stage: Stage, partition: TopicPartition) -> Iterator[tuple[BatchHeader, memoryview]]:
+def _leader(stage: Stage, partition: TopicPartition) -> tuple[str, ReplicaSnapshot] | None:
     leader = stage.cluster.leader(partition)
     manager = stage.cluster.replica_managers.get(leader or "")
     snapshot = None if manager is None else manager.hosted.snapshot(partition)
-    if leader is None or snapshot is None:
+    return None if leader is None or snapshot is None else (leader, snapshot)
+
+
+def is_led(stage: Stage, partition: TopicPartition) -> bool:
+    return _leader(stage, partition) is not None
+
+
+def _batches(stage: Stage, partition: TopicPartition) -> Iterator[tuple[BatchHeader, memoryview]]:
+    if (led := _leader(stage, partition)) is None:
         raise ScriptError(f"nobody leads {partition}")
+    leader, snapshot = led
     disk = stage.cluster.disk(leader)
     for header, batch in whole_batches(disk, partition_directory(leader, partition)):
         if header.last_offset >= snapshot.high_watermark:
@@ -133,8 +143,11 @@ def nothing_is_open(stage: Stage) -> bool:
 
 
 def everything_is_read(stage: Stage) -> bool:
-    """Return whether each group that has members now, and each reader by itself, has read all."""
-    if any(unread(stage, each) for each in read_by_our_clients(stage)):
+    """Return whether each group that has members now, and each reader by itself, has read all. A
+    partition that was added may not be led yet.
+    """
+    read = read_by_our_clients(stage)
+    if not all(is_led(stage, each) for each in read) or any(unread(stage, each) for each in read):
         return False
     readers = [each for each in stage.programs.readers if each.name in stage.programs.running]
     return all(

@@ -185,7 +185,6 @@ class OurClients:
             yield f"wait whole {COPY}"
         if self.has_consumer_group and (roles := room(situation)):  # nobody joins after this
             yield f"grow t {roles['count']} {roles['some replicas']}"
-            yield f"wait whole t-{int(roles['count']) - 1}"
         yield "drain"
 
     def judgement(self) -> Iterator[str]:

@@ -15,6 +15,7 @@ from replication.cli.scenario import command
 from replication.errors import ErrorCode
 from replication.wire.produce import ACKS_ALL
 from scenarios.story.commands.judge import broken_promises, of_former_topic
+from scenarios.story.repeated import repeated_values
 from scenarios.story.runner import run_story
 from scenarios.story.script import parse
 from scenarios.story.stage import Stage
@@ -181,3 +182,33 @@ def test_a_failing_seed_is_reported_with_the_command_that_replays_it(
     assert replayed.exit_code == 1
     assert f"seed {found[1]}, " in replayed.output
     assert "NotInTimeError: not within 60 s: all replicas" in replayed.output
+
+
+def sent_by_a_program(
+    value: str, *, sent_at: float, outcome: Any, answered_at: float
+) -> SentRecords:
+    return SentRecords(
+        PARTITION,
+        (value,),
+        ACKS_ALL,
+        outcome,
+        sent_at=sent_at,
+        answered_at=answered_at,
+        attempts=1,
+        producer="p1",
+    )
+
+
+@pytest.mark.parametrize(
+    ("cause", "twice"), [("RECORD_LIST_TOO_LARGE", {"b"}), ("REQUEST_TIMED_OUT", set())]
+)
+def test_what_waited_when_a_batch_was_too_large_may_be_there_twice(
+    cause: str, twice: set[str]
+) -> None:
+    batches = [
+        sent_by_a_program("a", sent_at=0, outcome=AT_0, answered_at=1),
+        sent_by_a_program("b", sent_at=1, outcome=AckedBatch(1), answered_at=4),
+        sent_by_a_program("c", sent_at=2, outcome=NoAnswer(cause), answered_at=3),
+        sent_by_a_program("d", sent_at=4, outcome=AckedBatch(2), answered_at=5),
+    ]
+    assert repeated_values(batches, trimmed=False) - {"c"} == twice

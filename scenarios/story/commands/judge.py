@@ -49,6 +49,7 @@ from scenarios.story.arguments import Options, Words, exactly, partition_of
 from scenarios.story.client_stage import ClientStage
 from scenarios.story.log_drawing import batches_of, whole_batches
 from scenarios.story.observed import final_operation, sent_operation
+from scenarios.story.repeated import repeated_values
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
 from scenarios.world.client import AckedBatch, ReadRecord, Refused, SentRecords, key_of
@@ -232,18 +233,6 @@ async def judge_controllers(stage: Stage, words: Words, options: Options) -> lis
     await until_controllers_agree(stage)
     stage.checkers.judge_answered()
     return []
-
-
-def repeated_values(batches: Iterable[SentRecords], *, trimmed: bool) -> frozenset[str]:
-    """Return the values that may be there twice: they were sent again without a sequence, or with
-    one whose records, by which brokers know it, may be deleted.
-    """
-    again = (
-        each
-        for each in batches
-        if each.attempts > 1 and (trimmed or (each.sequence is None and each.producer is None))
-    )
-    return frozenset(value for batch in again for value in batch.values)
 
 
 def of_former_topic(
