@@ -72,6 +72,7 @@ class Links:
     nursery: trio.Nursery
     ports: Mapping[str, int]
     """The port of each process, at 127.0.0.1, by name."""
+    _frozen: set[str] = attrs.field(init=False, factory=set)
     _links: dict[tuple[str, str], DirectedLink] = attrs.field(init=False)
     _healed: trio.Event = attrs.field(init=False, factory=trio.Event)
     _networks: dict[str, int] = attrs.field(init=False, factory=dict)
@@ -132,11 +133,13 @@ class Links:
         for link in self._between(a, b, one_way=one_way):
             link.delay = least + mean_extra
 
-    def whole(self) -> None:
-        """End every fault, delays included."""
-        for link in self._links.values():
-            link.delay = 0.0
-        self.heal_all()
+    def freeze(self, name: str) -> None:
+        """Hold what is sent to a frozen process, as a slow network would: a cut may follow."""
+        self._frozen.add(name)
+
+    def thaw(self, name: str) -> None:
+        self._frozen.discard(name)
+        self._wake()
 
     def _between(self, a: str, b: str, *, one_way: bool) -> list[DirectedLink]:
         return [self._links[a, b]] if one_way else [self._links[a, b], self._links[b, a]]
@@ -154,9 +157,9 @@ class Links:
     def link(self, source: str, target: str) -> DirectedLink:
         return self._links[source, target]
 
-    async def passed(self, source: str, target: str, apis: Iterable[ApiKey]) -> None:
+    async def passed(self, source: str, target: str, apis: Iterable[ApiKey] = ()) -> None:
         """Wait until a message may pass from `source` to `target`."""
-        while not self.link(source, target).takes(apis):
+        while target in self._frozen or not self.link(source, target).takes(apis):
             await self._healed.wait()
 
 
@@ -175,7 +178,7 @@ class LinkRelay:
     async def run(self) -> None:
         connected: Connection | None = None
         try:
-            await self.links.passed(self.source, self.target, ())
+            await self.links.passed(self.source, self.target)
             transport, port = self.links.seams.transport, self.links.ports[self.target]
             connected = await transport.connect("127.0.0.1", port)
             async with trio.open_nursery() as nursery:
@@ -196,7 +199,7 @@ class LinkRelay:
                 self._apis.add(api)
                 self._asked[int.from_bytes(frame[4:8], "big")] = api
             await self._pass(self.source, self.target, api, frame, connected)
-        await self.links.passed(self.source, self.target, ())
+        await self.links.passed(self.source, self.target)
         scope.cancel()
 
     async def _responses(self, connected: Connection, scope: trio.CancelScope) -> None:
@@ -204,7 +207,7 @@ class LinkRelay:
         while (frame := await reader.receive_frame()) is not None:
             api = self._asked.pop(int.from_bytes(frame[:4], "big"), None)
             await self._pass(self.target, self.source, api, frame, self.accepted)
-        await self.links.passed(self.target, self.source, ())
+        await self.links.passed(self.target, self.source)
         scope.cancel()
 
     async def _pass(

@@ -234,15 +234,15 @@ class KafkaProcesses:
             self.choose_ports()
         formatting: dict[int, subprocess.Popen[bytes]] = {}
         for node_id in self.node_ids:
-            directory = self._directory(node_id)
-            config = write_properties(
-                directory / "server.properties", self._server_properties(node_id)
-            )
+            config = self._write_properties(node_id, self._server_properties(node_id))
             arguments = ["format", "-t", CLUSTER_ID, "-c", str(config), *self.format_arguments]
             formatting[node_id] = self._run(node_id, STORAGE, *arguments)
         for node_id, process in formatting.items():
             if process.wait(START_SECONDS) != 0:
                 raise KafkaFailedError(self._last_lines(node_id, "could not be formatted"))
+
+    def _write_properties(self, node_id: int, properties: Mapping[str, str]) -> Path:
+        return write_properties(self._directory(node_id) / "server.properties", properties)
 
     def _server_properties(self, node_id: int) -> dict[str, str]:
         ports = self._ports[node_id]

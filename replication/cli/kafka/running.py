@@ -5,6 +5,8 @@
 
 Rule: with `speed` the clock of the story and of its clients is so much faster than this machine's, and
 every timeout of a broker or a topic that is set, or that `cluster.TIMES` names, is divided by it.
+
+Small segments have a key of their own, of topics alone: Kafka's `segment.bytes` is a mebibyte or more.
 """
 
 import tempfile
@@ -27,7 +29,7 @@ from scenarios.story.runner import run_story
 from scenarios.story.script import Script
 from storage.errors import StorageError
 
-SCALED_COMMANDS = ("alter", "topic")
+SETTING_COMMANDS = ("alter", "topic")
 
 
 @attrs.frozen(kw_only=True)
@@ -117,12 +119,13 @@ async def _carry_out(
     clock = trio.lowlevel.current_clock()
     assert isinstance(clock, FastClock), "the run has this clock"
     compared: list[ComparedAnswer] = []
+    words = KafkaWords(clock.speed)
     with raising_only_one():
         async with AsyncExitStack() as stack:
             stage = KafkaStage(command=command, data_dir=data_dir, speed=clock.speed, stack=stack)
             for (number, line), answer in zip(numbered(script), expected, strict=True):
                 try:
-                    found = await run_command(stage, _at_speed(line, clock.speed))
+                    found = await run_command(stage, words.of(line))
                 except (UnderstudyError, StorageError, OSError) as error:
                     return KafkaRun(comparisons=compared, failure=f"line {number}, {line}: {error}")
                 actual = None if found is None else tuple(found)
@@ -130,11 +133,23 @@ async def _carry_out(
     return KafkaRun(comparisons=compared, failure=None)
 
 
-def _at_speed(line: str, speed: float) -> str:
-    """Return a command whose settings of a topic have their times divided by the speed."""
-    verb, words, options = split(line)
-    if verb not in SCALED_COMMANDS or speed == 1:
-        return line
-    return " ".join(
-        [verb, *words, *(f"{key}={value}" for key, value in scaled(options, speed).items())]
-    )
+@attrs.define
+class KafkaWords:
+    """The commands of a story as Apache Kafka understands their settings."""
+
+    speed: float
+    _segment_bytes: str | None = None
+    """`log.segment.bytes` of the cluster."""
+
+    def of(self, line: str) -> str:
+        """Return a command with its times divided by the speed, and with Kafka's key for segments."""
+        verb, words, options = split(line)
+        if verb == "cluster":
+            self._segment_bytes = options.pop("log.segment.bytes", None)
+        elif verb in SETTING_COMMANDS:
+            options = scaled(options, self.speed)
+            size = options.pop("segment.bytes", self._segment_bytes if verb == "topic" else None)
+            options |= {} if size is None else {"internal.segment.bytes": size}
+        else:
+            return line
+        return " ".join([verb, *words, *(f"{key}={value}" for key, value in options.items())])

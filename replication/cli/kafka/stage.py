@@ -13,6 +13,7 @@ from pathlib import Path
 import attrs
 import trio
 
+from replication.broker.nodes import HOST
 from replication.cli.kafka.cluster import (
     COMMON,
     POLL_SECONDS,
@@ -64,8 +65,11 @@ class ClientTransport:
 
     async def connect(self, host: str, port: int) -> Connection:
         del port  # a story knows one port for all
+        await self.links.passed(self.client, host)
+        tcp, own = self.links.seams.transport, self.links.ports[host]
+        (await tcp.connect(HOST, own)).close()  # a relay accepts for a process that is down too
         address = self.links.address(self.client, host)
-        return await self.links.seams.transport.connect(address, self.links.ports[host])
+        return await tcp.connect(address, own)
 
 
 @attrs.define(eq=False, kw_only=True, repr=False)

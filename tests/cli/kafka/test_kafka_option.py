@@ -6,6 +6,7 @@ import pytest
 
 from replication.cli import main
 from replication.cli.kafka.cluster import scaled
+from replication.cli.kafka.running import KafkaWords
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -52,3 +53,14 @@ def test_times_are_divided_by_the_speed() -> None:
     given = {"a.ms": "9000", "b.ms": "-1", "c.ms": "0", "d.ms": "1", "e.bytes": "9000"}
     assert scaled(given, 3) == {**given, "a.ms": "3000", "d.ms": "1"}
     assert scaled(given, 1) == given
+
+
+def test_small_segments_are_topics_alone() -> None:
+    words = KafkaWords(2)
+    assert words.of("cluster brokers=2 log.segment.bytes=100") == "cluster brokers=2"
+    assert words.of("topic t replicas=b1") == "topic t replicas=b1 internal.segment.bytes=100"
+    assert words.of("topic u replicas=b1 segment.bytes=200 retention.ms=500") == (
+        "topic u replicas=b1 retention.ms=250 internal.segment.bytes=200"
+    )
+    assert words.of("alter t retention.ms=500") == "alter t retention.ms=250"
+    assert words.of("produce t-0 timeout.ms=500 one") == "produce t-0 timeout.ms=500 one"

@@ -107,6 +107,19 @@ async def test_a_cut_holds_requests_until_it_heals() -> None:
         assert await asking.answer() == 2
 
 
+async def test_what_is_sent_to_a_frozen_process_is_cut_off_as_well() -> None:
+    async with echo() as b1:
+        asking = await b1.connect()
+        b1.links.freeze("b1")
+        await asking.ask(ApiKey.FETCH, 1)
+        b1.links.cut("client", "b1")
+        b1.links.thaw("b1")
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert b1.heard == []
+        b1.links.heal("client", "b1")
+        assert await asking.answer() == 1
+
+
 async def test_one_way_only_responses_are_held() -> None:
     async with echo() as b1:
         asking = await b1.connect()
