@@ -16,6 +16,7 @@ import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
 import click
@@ -97,6 +98,18 @@ class CommandGroup(click.Group):
         """Return the name of each command and its sentence."""
         found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
         return [(name, each.get_short_help_str(limit=200)) for name, each in found if each]
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the first argument names; suggest one if none has that name."""
+        name = args[0]
+        known = ctx.resilient_parsing or name.startswith("-") or self.get_command(ctx, name)
+        if not known:
+            near = get_close_matches(name, self.list_commands(ctx))
+            suggested = f"; did you mean {' or '.join(near)}?" if near else ""
+            ctx.fail(f"No such command '{name}'{suggested}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

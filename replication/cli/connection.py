@@ -6,7 +6,8 @@
     -X KEY=VALUE                            one property
     --timeout MS                            the time limit of an answer
 
-If no broker answers, the error names the brokers that were asked.
+If no broker answers, the error names the brokers that were asked; it does not wait for `--timeout`
+if nobody listens there.
 
 Brokers learn of a change one after the other, so requests are repeated:
 
@@ -18,6 +19,7 @@ Rule 2: if a broker does not know a topic, a command asks again for a moment
 """
 
 import functools
+import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,6 +40,7 @@ from replication.client.admin import Admin
 from replication.client.admin.values import TopicDescription
 from replication.client.config import ClientConfig, keys_of
 from replication.errors import ErrorCode, KafkaError
+from replication.net.raising import raising_only_one
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -45,6 +48,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_SERVER = "localhost:9092"
 LOOK_SECONDS = 0.02
 GRACE_SECONDS = 0.5
+PATIENCE_SECONDS = 0.2
 
 
 class NotFoundError(CommandError):
@@ -149,9 +153,36 @@ class ClusterConnection:
         return answer
 
     async def ask_within(self, question: Callable[[Admin], Awaitable[T]]) -> T:
-        """Do `ask` in a running trio program."""
-        async with Admin(**self.config(default_api_timeout_ms=self.timeout_ms)) as admin:
-            return await question(admin)
+        """Do `ask` in a running trio program; CommandError if nobody listens at any address."""
+        with raising_only_one():
+            async with (
+                Admin(**self.config(default_api_timeout_ms=self.timeout_ms)) as admin,
+                trio.open_nursery() as nursery,
+            ):
+                nursery.start_soon(self._notice_a_refusal)
+                answer = await question(admin)
+                nursery.cancel_scope.cancel()
+        return answer
+
+    async def _notice_a_refusal(self) -> None:
+        """Raise CommandError if, after a moment, every address refuses a connection.
+
+        The client goes on asking until its time limit, because a broker may be starting.
+        """
+        await trio.sleep(PATIENCE_SECONDS)
+        for address in ClientConfig.of(**self.config()).bootstrap_servers:
+            try:
+                stream = await trio.to_thread.run_sync(
+                    socket.create_connection, (address.host, address.port), PATIENCE_SECONDS,
+                    abandon_on_cancel=True,
+                )  # fmt: skip
+            except ConnectionRefusedError:
+                continue
+            except OSError:
+                return
+            stream.close()
+            return
+        raise CommandError(f"{self.servers}: connection refused: no broker listens there")
 
     async def ask_retrying_within(self, question: Callable[[Admin], Awaitable[T]]) -> T:
         return await self.ask_within(

@@ -66,6 +66,7 @@ NODE_MODULES = (
 METRICS_MODULES = ("replication.observe.http", "replication.observe.served_metrics")
 STEERED_MODULES = ("replication.cli.steering",)
 STOP_SECONDS = 20.0
+OUTPUT_BYTES = 16 * 1024 * 1024
 
 
 @attrs.define
@@ -296,6 +297,7 @@ class IsolatedCluster:
         arguments += ["--steered" if self.steered else "--stop-at-end-of-input"]
         if self._metrics:
             arguments += ["--metrics", str(self._metrics[node_id])]
+        put_aside_if_long(directory / "output.log")
         with (directory / "output.log").open("ab") as output, self._input(node_id) as stdin:
             spawn = fork_command if self.forked else spawn_command
             self._processes[node_id] = spawn(arguments, stdin=stdin, output=output.fileno())
@@ -390,6 +392,12 @@ class IsolatedCluster:
         entries["listeners"] = f"{listener.upper()}://{HOST}:{self.port(node_id)}"
         entries |= self.config | self.node_config.get(node_id, {})
         return "".join(f"{key}={value}\n" for key, value in entries.items())
+
+
+def put_aside_if_long(output: Path) -> None:
+    """Rename the output of a node's former processes to `output.log.1` if it has OUTPUT_BYTES."""
+    if output.exists() and output.stat().st_size >= OUTPUT_BYTES:
+        output.replace(output.with_name(f"{output.name}.1"))
 
 
 def write_private(path: Path, text: str) -> None:

@@ -1,6 +1,6 @@
 r"""The event journal: what happened on a broker, kept as msgpack.
 
-    events.journal.00000001   full, and never written again
+    events.journal.00000001   full, never written again, and deleted in the end
     events.journal.00000002
     events.journal            the current file
 
@@ -12,7 +12,7 @@ not know, is skipped and counted; its meaning is never guessed.
 
 Rule 2: every incarnation of a broker appends to the same journal, after it has cut off what a crash
 left of the last record. A full file is renamed to a number, so that several processes can read one
-journal; nothing deletes it.
+journal. Of the full files the last `FULL_FILES` are kept.
 
 Rule 3: a journal must not harm the broker. If the disk refuses a write, the journal ends there and
 its opener is notified once.
@@ -44,6 +44,8 @@ from storage.types import Buffer, TopicPartition
 FILE_HEADER: Final = b"\xc1UJ1"
 # One task of a report reads one file.
 FILE_BYTES: Final = 64 * 1024 * 1024
+FULL_FILES: Final = 15
+"""With the current one a journal has at most 1 GiB."""
 # A journal from the time of single files may be longer.
 MOST_BYTES: Final = 4 * FILE_BYTES
 
@@ -251,12 +253,14 @@ class JournalWriter:
             self._end += len(record)
 
     def _put_aside(self) -> None:
-        """Rename the full file to the next number, and begin another."""
+        """Rename the full file to the next number, and begin another; delete those that are too old."""
         self._file.truncate(self._end)
         self._file.close()
         numbered = journal_files(self._file_system, self._path)[:-1]
         number = int(numbered[-1].rpartition(".")[2]) + 1 if numbered else 1
         self._file_system.rename(self._path, f"{self._path}.{number:08d}")
+        for old in numbered[: max(0, len(numbered) + 1 - FULL_FILES)]:
+            self._file_system.remove(old)
         self._file = self._file_system.open(self._path, create=True)
         self._end = self._begin()
 

@@ -1,11 +1,14 @@
 """Every command with impossible input: one clear line, exit code 1 or 2, no traceback."""
 
+import socket
 from pathlib import Path
 
 import click
 import pytest
 
 from replication.cli import main
+from replication.cli.connection import ClusterConnection
+from replication.cli.output import CommandError
 from tests.cli.tree import LEAVES
 
 NOBODY = "127.0.0.1:1"
@@ -120,3 +123,25 @@ def test_every_command_for_a_cluster_takes_the_same_addresses() -> None:
             assert "-b" in options, name
             assert "--timeout" in options or name in {"follow", "promote", "verify"}, name
         assert isinstance(command, click.Command)
+
+
+def test_nobody_who_listens_is_said_at_once() -> None:
+    """The time limit of the command is longer than that of the test."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))  # and does not listen
+        server = f"127.0.0.1:{bound.getsockname()[1]}"
+        with pytest.raises(CommandError, match=f"{server}: connection refused: no broker listens"):
+            ClusterConnection(server, timeout_ms=3_600_000).ask(lambda admin: admin.list_topics())
+
+
+@pytest.mark.parametrize(
+    ("given", "suggested"),
+    [("topc", "topic or top"), ("topic lst", "list"), ("pipeline audt", "audit")],
+)
+def test_a_mistyped_command_gets_a_suggestion(
+    given: str, suggested: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(given.split())
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith(f"; did you mean {suggested}?\n")

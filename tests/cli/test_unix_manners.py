@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from replication.cli import isolated
 from replication.testing import ThreadedCluster
 from tests.cli.commands import Command
 from tests.deep import one_in
@@ -138,3 +139,17 @@ def test_ctrl_c_ends_a_swarm_without_a_word(jobs: str) -> None:
             seen += more
     os.close(ours)
     assert b"Traceback" not in seen
+
+
+def test_a_long_output_of_former_processes_is_put_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolated, "OUTPUT_BYTES", 4)
+    output = tmp_path / "output.log"
+    for text, kept in (("one", None), ("four", "four"), ("five.", "five.")):
+        output.write_text(text)
+        isolated.put_aside_if_long(output)
+        aside = tmp_path / "output.log.1"
+        assert (aside.read_text() if aside.exists() else None) == kept
+        assert output.exists() == (kept is None)
+    isolated.put_aside_if_long(output)

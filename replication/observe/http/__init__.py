@@ -22,8 +22,8 @@ Rule 4: an exception in an endpoint is answered with 500 and handed to `on_bug`.
 in tests, the server ends with it.
 
 Rule 5: a server listens only on this machine (LOOPBACK) by default. A page of another origin can
-change nothing, although a browser that shows it can reach this machine (`server.py`). A request
-without an Origin, as curl sends it, comes from no page.
+neither read nor change anything, although a browser that shows it can reach this machine
+(`server.py`). A request without an Origin, as curl sends it, comes from no page.
 
 Rule 6: port 0 is any free port. Sites that ask for the same port share it.
 

@@ -9,12 +9,12 @@ There are HTTP servers to install, such as hypercorn. Its public `serve` sends u
 a single client that does not read would keep a cluster from stopping. h11 is the part of it that
 reads and writes the protocol, and has a public API.
 
-Requests that a page of another origin sends cannot change anything. A browser lets any page send
-requests to this machine. It hides the answer from that page, but the broker would be killed all the
-same. For a request that changes something, the browser sends the page's origin, which then must be
-this server's own: the Host of the request, if that is a name of this machine or the one that the
-server listens on. (A foreign name that resolves to this machine is both the Origin and the Host of
-its owner's page.)
+A page of another origin can neither read nor change anything. A browser lets any page send requests
+to this machine, and hides the answers from that page unless page and answer have one origin. The
+owner of a foreign name can let it resolve to this machine: then that name is the Host of the
+request. So the Host of every request must be a name of this machine or the one that the server
+listens on; only a scraper of /metrics may use another. For a request that changes something, the
+browser also sends the page's origin, which must be that Host.
 
 A server that listens on every address has names that it does not know. It accepts an IP address, a
 name without a dot, which cannot be a public name, and its own host name.
@@ -47,12 +47,13 @@ _THIS_MACHINE = {"127.0.0.1", "::1", "localhost"}
 _EVERY_ADDRESS = {"", "0.0.0.0", "::"}  # noqa: S104 - compared, not bound
 
 GRACE_SECONDS = 1.0
+METRICS = "/metrics"
 LOOPBACK = "127.0.0.1"
 
 
 @attrs.define(eq=False)
 class SameOrigin:
-    """ASGI middleware that refuses changes from a page of another origin."""
+    """ASGI middleware that refuses the requests of a page of another origin."""
 
     app: ASGIApp
     host: str
@@ -67,12 +68,11 @@ class SameOrigin:
 
     def _why_not(self, scope: Scope) -> str:
         headers = Headers(scope=scope)
-        if scope["method"] in _CHANGES_NOTHING or (origin := headers.get("origin")) is None:
-            return ""
-        asked_under = headers.get("host", "")
-        if origin != f"http://{asked_under}":
+        asked_under, origin = headers.get("host", ""), headers.get("origin")
+        changes = scope["method"] not in _CHANGES_NOTHING
+        if changes and origin not in (None, f"http://{asked_under}"):
             return "a page of another origin may not do that"
-        if not self._is_ours(_name_in(asked_under)):
+        if asked_under and scope["path"] != METRICS and not self._is_ours(_name_in(asked_under)):
             return (
                 f"{asked_under} may be a foreign name for this machine: use its address,"
                 " or serve on that name"

@@ -11,6 +11,7 @@ from replication.events import BrokerFenced, Event, LeaderElected
 from replication.net.clock import TrioClock
 from replication.observe.journal import (
     FILE_HEADER,
+    FULL_FILES,
     JournalEntry,
     JournalWriter,
     encode_entry,
@@ -121,6 +122,18 @@ def test_a_full_file_is_put_aside_under_the_next_number() -> None:
         found += [entry.at_ms for entry in journal.entries]
     assert found == list(range(20))
     assert len(journal_files(file_system, "/journal")) > 3
+
+
+def test_of_the_full_files_the_last_are_kept() -> None:
+    file_system = FaultyFileSystem(random.Random(1))
+    writer = JournalWriter.open(file_system, "/journal", file_bytes=100)
+    for at_ms in range(FULL_FILES + 5):  # each fills a file
+        writer.write(FENCED, at_ms=at_ms, broker=1)
+        there = journal_files(file_system, "/journal")
+        assert len(there) == min(at_ms, FULL_FILES) + 1
+        assert there[0] == (
+            f"/journal.{max(1, at_ms + 1 - FULL_FILES):08d}" if at_ms else "/journal"
+        )
 
 
 def test_a_flipped_bit_ends_the_file_there() -> None:

@@ -205,8 +205,8 @@ async def conversation(url: str, sent: bytes) -> bytes:
 
 async def test_requests_may_follow_each_other_without_waiting() -> None:
     async with serving(HELLO) as url:
-        first = b"GET /hello?who=1 HTTP/1.1\r\nHost: h\r\n\r\n"
-        last = b"GET /hello?who=2 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+        first = b"GET /hello?who=1 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        last = b"GET /hello?who=2 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         found = await conversation(url, first + last)
     assert [found.count(b"hello 1"), found.count(b"hello 2"), found.count(b"200")] == [1, 1, 2]
 
@@ -227,8 +227,8 @@ async def test_a_body_that_nothing_reads_does_not_disturb_the_next_request(size:
     async def refuse(_: Request) -> Response:
         return PlainTextResponse("refused", 403)
 
-    post = b"POST /refuse HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % size
-    get_it = b"GET /hello HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+    post = b"POST /refuse HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % size
+    get_it = b"GET /hello HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     async with serving(Route("/refuse", refuse, methods=["POST"]), HELLO) as url:
         found = await conversation(url, post + b"x" * size + get_it)
     assert b"refused" in found
@@ -240,7 +240,7 @@ async def test_a_client_that_expects_100_continue_may_send_its_body() -> None:
         return PlainTextResponse(str(len(await request.body())))
 
     head = (
-        b"POST /length HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n"
+        b"POST /length HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n"
         b"Expect: 100-continue\r\nConnection: close\r\n\r\n"
     )
     async with serving(Route("/length", length, methods=["POST"])) as url:
@@ -350,7 +350,8 @@ async def test_a_page_of_another_origin_changes_nothing(
             assert answer.status == status
         assert killed == (["b1"] if status == 200 else [])
         async with asking(f"{url}/hello", headers=given) as answer:
-            assert answer.status == 200, "reading is not changing"
+            is_foreign = given.get("host", host) != host
+            assert answer.status == (403 if is_foreign else 200), "only its owner's page asks so"
 
 
 @pytest.mark.parametrize(
@@ -366,11 +367,14 @@ async def test_a_page_of_another_origin_changes_nothing(
         ("192.0.2.7.evil.example", 403),
     ],
 )
-async def test_a_foreign_name_for_this_machine_changes_nothing(host: str, status: int) -> None:
+async def test_a_foreign_name_for_this_machine_reads_and_changes_nothing(
+    host: str, status: int
+) -> None:
     async def kill(_: Request) -> Response:
         return PlainTextResponse("killed")
 
-    app = http_app([Route("/kill", kill, methods=["POST"])], host="0.0.0.0")
+    scraped = Route("/metrics", hello)
+    app = http_app([Route("/kill", kill, methods=["POST"]), HELLO, scraped], host="0.0.0.0")
     given = {"origin": f"http://{host}", "host": host}
     async with trio.open_nursery() as nursery:
         address: HttpAddress = await nursery.start(serve_http, app, LOOPBACK, 0)
@@ -378,8 +382,10 @@ async def test_a_foreign_name_for_this_machine_changes_nothing(host: str, status
         async with asking(url, method="POST", headers=given) as answer:
             assert answer.status == status
             assert (await answer.body() == b"killed") is (status == 200)
-        async with asking(url, method="POST", headers={"host": host}) as answer:
-            assert answer.status == 200, "a request without an origin comes from no page"
+        async with asking(f"{address.url}/hello", headers={"host": host}) as answer:
+            assert answer.status == status
+        async with asking(f"{address.url}/metrics", headers={"host": host}) as answer:
+            assert answer.status == 200, "a scraper may use any name"
         nursery.cancel_scope.cancel()
 
 
