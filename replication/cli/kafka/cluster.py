@@ -97,9 +97,9 @@ class NamedKafka(KafkaProcesses):
         found["controller.quorum.voters"] = (
             f"{CONTROLLER_ALONE}@{CONTROLLER}:{self.port(CONTROLLER)}"
         )
-        if node_id != CONTROLLER_ALONE:
-            name = name_of(node_id)
-            found["advertised.listeners"] = f"PLAINTEXT://{name}:{self.port(name)}"
+        name = name_of(node_id)
+        listener = "CONTROLLER" if name == CONTROLLER else "PLAINTEXT"
+        found["advertised.listeners"] = f"{listener}://{name}:{self.port(name)}"
         return found
 
     def format(self) -> None:
