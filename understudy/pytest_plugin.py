@@ -29,8 +29,9 @@ Rule 4: a project may have a package `replication` or `storage` of its own: the 
 by the name `understudy`, and imports it after pytest has imported the tests.
 """
 
+import gc
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -64,7 +65,8 @@ class Clusters:
 
     def get(self, wanted: ClusterSettings) -> "ThreadedCluster":
         if wanted not in self._up:
-            from understudy import ConfigError, ThreadedCluster  # noqa: PLC0415 - rule 1
+            with _collected_once():
+                from understudy import ConfigError, ThreadedCluster  # noqa: PLC0415 - rule 1
 
             cluster = ThreadedCluster(
                 brokers=wanted.brokers,
@@ -109,6 +111,24 @@ class Clusters:
         with ExitStack() as stack:
             for cluster in self._up.values():
                 stack.callback(cluster.stop)
+
+
+@contextmanager
+def _collected_once() -> Iterator[None]:
+    """Import modules without looking for garbage in them, then or later.
+
+    Of the processor time that a first cluster takes this is a third: pytest itself asks for five
+    full collections at its end. What exists by then is not looked at any more, even if it becomes
+    cyclic garbage.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if was_enabled:
+            gc.enable()
 
 
 _CLUSTERS = pytest.StashKey[Clusters]()

@@ -177,6 +177,60 @@ def test_the_wheel_with_an_extra(
     assert run(environment / "bin" / "python", "-c", EXTRA[name], cwd=tmp_path) == "ready\n"
 
 
+IDIOMS = """
+import sys
+from collections.abc import Iterator
+
+import pytest
+from understudy import KafkaError, ThreadedCluster, __version__
+from replication.faults import once
+from replication.testing import KafkaContainer
+from replication.testing.faults import ThreadedFaults
+
+
+def test_of_a_project(
+    kafka_cluster: ThreadedCluster, kafka_topic: str, kafka_faults: ThreadedFaults
+) -> None:
+    rule = kafka_faults.add(api="PRODUCE", error="NOT_LEADER_OR_FOLLOWER", trigger=once())
+    assert rule.hits == 0
+    leader = kafka_cluster.kill_leader(kafka_topic)
+    kafka_cluster.until(lambda: kafka_cluster.leader(kafka_topic) not in (None, leader))
+    kafka_cluster.start_broker(leader)
+    kafka_cluster.until(lambda: len(kafka_cluster.isr(kafka_topic)) == 3)
+    with pytest.raises(KafkaError) as caught:
+        kafka_cluster.create_topic(kafka_topic)
+    print(caught.value.code.name, __version__)
+
+
+@pytest.fixture(scope="module")
+def container() -> Iterator[KafkaContainer]:
+    with KafkaContainer() as kafka:
+        yield kafka
+
+
+def test_with_a_container(container: KafkaContainer) -> None:
+    assert container.get_bootstrap_server().startswith("127.0.0.1:")
+
+
+def test_that_pytest_has_rewritten_nothing_of_ours(kafka_cluster: ThreadedCluster) -> None:
+    ours = [each for name, each in sys.modules.items() if name.startswith(("repl", "stor", "under"))]
+    loaders = {type(each.__spec__.loader).__name__ for each in ours if each.__spec__}
+    assert len(ours) > 300
+    assert loaders - {"SourceFileLoader"} <= {"AssertionRewritingHook"}
+    rewritten = [each.__name__ for each in ours if "Rewriting" in repr(each.__spec__)]
+    assert set(rewritten) <= {"understudy", "understudy.own_modules", "understudy.pytest_plugin"}
+"""
+
+
+def test_the_documented_idioms_run_and_pass_mypy(
+    uv: Path, wheel: Path, environment: Path, tmp_path: Path
+) -> None:
+    install(uv, environment, str(wheel), "pytest", "mypy")
+    (tmp_path / "test_idioms.py").write_text(IDIOMS)
+    run(environment / "bin" / "mypy", "--strict", "test_idioms.py", cwd=tmp_path)
+    run(environment / "bin" / "pytest", "-q", "test_idioms.py", cwd=tmp_path)
+
+
 def test_uvx_starts_a_cluster(uv: Path, wheel: Path, tmp_path: Path) -> None:
     command = [str(uv), "tool", "run", "--from", str(wheel), "understudy", "up", "--any-port"]
     with subprocess.Popen(
