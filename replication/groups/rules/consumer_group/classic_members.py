@@ -86,10 +86,10 @@ def join(change: GroupChange, request: Join, conditions: Conditions) -> JoinResu
     if isinstance(moved, Refusal):
         return moved
     if downgrades:
-        group_id = change.group.group_id
-        cause = f"Downgrade group {group_id} from consumer to classic with stale assignment."
         classic = downgraded(change.group, change.group.members.values(), conditions)
-        change.downgrade(classic, cause=cause if is_behind else "")
+        why = "with stale assignment" if is_behind else "in which nobody knows that it leads"
+        cause = f"Downgrade group {classic.group_id} from consumer to classic {why}."
+        change.downgrade(classic, cause=cause)
     return JoinResult(
         member_id=member_id,
         generation=moved.member_epoch,
