@@ -21,6 +21,7 @@ import pytest
 
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.mutant import Mutant, path_of
+from understudy.own_modules import install
 
 
 class MutatedLoader(SourceFileLoader):
@@ -56,6 +57,7 @@ def plant(mutant: Mutant) -> None:
     """Let this process import the mutant from here on."""
     early = [module for module in mutant.modules if module in sys.modules]
     assert not early, f"imported before they were mutated: {early}"
+    install()  # what puts itself before every other finder, once
     sys.meta_path.insert(0, MutatedModules(mutant))
 
 
