@@ -35,7 +35,7 @@ from replication.cli.output import JSON, OUTPUT, show_answer, show_line, tell
 from replication.cli.progress import progress
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from scenarios.story.report import Recording
     from scenarios.story.runner import StoryRun
@@ -63,30 +63,45 @@ command.add_command(museum.command)
 @command.command(name="list")
 @OUTPUT
 def list_stories(output: str) -> None:
-    """List the stories of understudy, and the scenarios that they show."""
+    """List the stories of understudy by what they are about, and the scenarios that they show.
+
+    Five are marked with an asterisk: start with them.
+    """
+    from scenarios.story.catalogue import GROUPS, TO_START_WITH, group_of
     from scenarios.story.on_kafka import obstacle_in
     from scenarios.story.script import read_story, stories
 
     described = []
-    lines = []
+    groups: dict[str, list[str]] = {title: [] for title in GROUPS.values()}
     for name, path in stories().items():
         story = read_story(path)
         obstacle = obstacle_in(story)
+        lines = groups[group_of(story)]
         described.append(
             {
                 "name": name,
                 "title": story.title,
+                "group": group_of(story),
+                "to_start_with": name in TO_START_WITH,
                 "shows": story.shows,
                 **story.fields,
                 "cannot_run_on_kafka": None if obstacle is None else obstacle.reason,
             }
         )
-        lines.append(f"{name}\n    {story.title}\n    {', '.join(story.shows)}")
+        mark = "*" if name in TO_START_WITH else " "
+        lines.append(f"{mark} {name}\n    {story.title}\n    {', '.join(story.shows)}")
         if obstacle is not None:
             lines.append(
                 f"    not on Apache Kafka: {obstacle.command.split()[0]}: {obstacle.reason}"
             )
-    show_answer(output, described, lines)
+    show_answer(output, described, _by_group(groups))
+
+
+def _by_group(groups: "Mapping[str, Sequence[str]]") -> Iterator[str]:
+    yield "* a story to start with"
+    for title, lines in groups.items():
+        yield f"\n{title}\n"
+        yield from lines
 
 
 @command.command(name="run")

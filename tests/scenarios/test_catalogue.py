@@ -5,6 +5,7 @@ from pathlib import Path
 
 import attrs
 
+from scenarios.story.catalogue import GROUPS, TO_START_WITH, group_of
 from scenarios.story.script import read_story, stories
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,6 +48,20 @@ def test_every_row_is_read_and_numbers_rise() -> None:
     numbers = [each.number for each in catalogue()]
     assert len(numbers) == len(begun)
     assert numbers == sorted(set(numbers), key=lambda number: int(number[1:]))
+
+
+def test_the_page_and_the_list_of_stories_have_the_same_groups() -> None:
+    heading, found = "", dict[str, str]()
+    for line in PAGE.read_text().splitlines():
+        heading = line.removeprefix("## ") if line.startswith("## ") else heading
+        if row := _ROW.fullmatch(line):
+            found[row[1]] = heading
+    read = {name: read_story(path) for name, path in stories().items()}
+    assert {name: group_of(story) for name, story in read.items()} == {
+        name: found[story.shows[0]] for name, story in read.items()
+    }
+    assert set(GROUPS.values()) == set(found.values())
+    assert len(TO_START_WITH & read.keys()) == 5
 
 
 def test_a_scenario_is_shown_by_the_stories_that_say_so_and_no_others() -> None:
