@@ -286,3 +286,10 @@ def test_nothing_is_collected_while_brokers_start() -> None:
         gc.set_threshold(threshold, *others)
         gc.callbacks.remove(note)
     assert during < 50
+
+
+def test_an_error_names_its_topic_once(cluster: ThreadedCluster) -> None:
+    with pytest.raises(KafkaError, match=r"^TOPIC_ALREADY_EXISTS: topic 'orders' already exists$"):
+        cluster.create_topic("orders")
+    with pytest.raises(KafkaError, match=r"^UNKNOWN_TOPIC_OR_PARTITION: nowhere\b"):
+        cluster.delete_topic("nowhere")

@@ -53,7 +53,9 @@ class SomeFailedError(KafkaError):
         thing, first = next(iter(self.failed.items()))
         more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
         why = first.detail.removeprefix(first.code.name).removeprefix(": ")
-        super().__init__(first.code, f"{thing}{why and ': '}{why}{more}")
+        is_named = f"'{thing}'" in why or f"Group {thing} " in why
+        said = why if is_named else ": ".join(filter(None, (str(thing), why)))
+        super().__init__(first.code, f"{said}{more}")
 
 
 @attrs.frozen

@@ -101,7 +101,7 @@ async def test_a_request_that_fails_for_some_topics_is_done_for_the_others(stage
         "t": ErrorCode.TOPIC_ALREADY_EXISTS,
         "no/topic": ErrorCode.INVALID_TOPIC_EXCEPTION,
     }
-    assert str(caught.value).startswith("TOPIC_ALREADY_EXISTS: t: ")
+    assert str(caught.value).startswith("TOPIC_ALREADY_EXISTS: topic 't' ")
     assert "(and 1 more)" in str(caught.value)
     assert await stage.admin.list_topics() == ["t", "u"]
     with pytest.raises(SomeFailedError, match="nowhere"):
