@@ -52,6 +52,7 @@ TIMES: Final = {
     "log.initial.task.delay.ms": "30000",
     "log.retention.check.interval.ms": "300000",
     "replica.fetch.backoff.ms": "1000",
+    "replica.fetch.wait.max.ms": "500",
     "replica.high.watermark.checkpoint.interval.ms": "1000",
     "replica.lag.time.max.ms": "30000",
     "unclean.leader.election.interval.ms": "1000",
