@@ -12,7 +12,7 @@ works beside a copy from any index.
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -56,7 +56,17 @@ def how_to_install(name: str) -> str:
         return f"pip install -e {shlex.quote(f'{checkout}[{name}]')}"
     if (source := _installed_from()) is not None:
         return f"pip install {shlex.quote(f'{source}[{name}]')}"
-    return f"pip install {' '.join(EXTRAS[name])}"
+    return f"pip install {' '.join(map(shlex.quote, _requirements(name)))}"
+
+
+def _requirements(name: str) -> Sequence[str]:
+    """Return what the extra requires, with its versions if this copy is installed."""
+    try:
+        required = distribution("understudy").requires or []
+    except PackageNotFoundError:
+        required = []
+    pairs = (each.partition(";")[::2] for each in required)
+    return [what.strip() for what, when in pairs if f"'{name}'" in when] or EXTRAS[name]
 
 
 def _installed_from() -> Path | None:

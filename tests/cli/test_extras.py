@@ -125,7 +125,9 @@ def test_another_missing_package_is_not_called_an_extra() -> None:
 
 
 class Installed:
-    """The origin of an installation, as its metadata records it."""
+    """The origin of an installation and what it requires, as its metadata record them."""
+
+    requires = ("trio>=0.30", "h11>=0.14; extra == 'http'", "starlette>=0.45; extra == 'http'")
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -139,9 +141,13 @@ class Installed:
     ("recorded", "said"),
     [
         pytest.param("file://{dir}", "pip install '{dir}[http]'", id="a directory"),
-        pytest.param("file:///gone", "pip install h11 starlette", id="one that is gone"),
-        pytest.param("https://x/u.whl", "pip install h11 starlette", id="elsewhere"),
-        pytest.param("", "pip install h11 starlette", id="an index"),
+        pytest.param(
+            "file:///gone", "pip install 'h11>=0.14' 'starlette>=0.45'", id="one that is gone"
+        ),
+        pytest.param(
+            "https://x/u.whl", "pip install 'h11>=0.14' 'starlette>=0.45'", id="elsewhere"
+        ),
+        pytest.param("", "pip install 'h11>=0.14' 'starlette>=0.45'", id="an index"),
     ],
 )
 def test_the_command_extends_an_installation_from_its_origin(
