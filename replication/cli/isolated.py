@@ -344,7 +344,7 @@ class IsolatedCluster:
         self._terminate([each for each in self._processes if not is_controller(each)])
         self._terminate([*self._processes])
 
-    def wait_until_ready(self, timeout_seconds: float = 30.0) -> None:
+    def wait_until_ready(self, timeout_seconds: float = 60.0) -> None:
         """Wait until every broker answers Metadata with all brokers in it."""
         from replication.cli import probe
 

@@ -176,11 +176,12 @@ def _asks_for_another_target(
 def retarget(change: GroupChange, conditions: Conditions) -> None:
     """Make the target assignment of the group epoch, where there is none yet.
 
-    The former one has to be old enough: members that join together are assigned together.
+    The former one has to be old enough: members that join together are assigned together. One from
+    the future says nothing: the clock has gone back, and would hold up the group until it is there.
     """
     group, interval_ms = change.group, conditions.assignment_interval_ms
-    is_early = group.assigned_ms and conditions.wall_ms < group.assigned_ms + interval_ms
-    if group.epoch > group.assignment_epoch and not (interval_ms and is_early):
+    is_early = 0 < group.assigned_ms <= conditions.wall_ms < group.assigned_ms + interval_ms
+    if group.epoch > group.assignment_epoch and not is_early:
         assign(
             change,
             conditions.image,

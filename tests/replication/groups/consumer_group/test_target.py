@@ -121,3 +121,11 @@ def test_members_that_join_together_are_assigned_together(desk: Desk) -> None:
     desk.beat("m", has=of(a=range(6)))
     assert (desk.group.assignment_epoch, desk.group.assigned_ms) == (2, made_ms + 1000)
     assert desk.replayed() == desk.group
+
+
+def test_a_clock_that_goes_back_holds_up_no_assignment(desk: Desk) -> None:
+    desk.assignment_interval_ms = 1000
+    desk.join("m", "a")
+    desk.wall_ms -= 500
+    desk.join("n", "a")
+    assert (desk.group.epoch, desk.group.assignment_epoch) == (2, 2)
