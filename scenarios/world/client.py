@@ -473,6 +473,11 @@ class StoryClient:
         )
         return answer
 
+    def close(self) -> None:
+        """Close the connections that stay open."""
+        for client in self._kept.values():
+            client.close()
+
     async def _connect(self, address: Address) -> RpcClient:
         host, port = address
         return await RpcClient.connect(

@@ -114,6 +114,7 @@ class KafkaStage(ClientStage):
             bootstrap=[(name, BROKER_PORT) for name in self._cluster.broker_names],
             speed=self.speed,
         )
+        self.stack.callback(self._client.close)
 
     async def _started(
         self, brokers: int, properties: dict[str, str], seams: Seams
