@@ -4,7 +4,8 @@
                       not said yet that it gave it up
     given up early    a member said that it had given a partition up while its program still had it,
                       and the partition went to another member
-    taken back        the log of committed offsets goes backwards
+    taken back        the log of committed offsets goes backwards, and not because the network kept
+                      an earlier commit of the group until its member had sent it anew
     left behind       an upgrade lost a member of the classic group
     waiting           some time after the last fault, a member or a partition still waits
 
@@ -181,10 +182,12 @@ def _said_so(changes: Sequence[tuple[str, OwnerChange]], first: Began, second: B
     return bool(before) and not before[-1].gets and before[-1].stays
 
 
-def taken_back(records: Sequence[GroupRecord]) -> Iterator[str]:
+def taken_back(
+    records: Sequence[GroupRecord], may_come_late: Collection[str] = ()
+) -> Iterator[str]:
     committed: dict[tuple[str, TopicPartition], Offset] = {}
     for each in records:
-        if not isinstance(each, OffsetEntry):
+        if not isinstance(each, OffsetEntry) or each.group in may_come_late:
             continue
         at = (each.group, each.partition)
         offset = -1 if each.value is None else each.value.offset
@@ -225,14 +228,17 @@ def mistakes_in_groups(
     happened: Mapping[TopicPartition, Sequence[Happening]],
     topic_ids: Mapping[str, TopicId],
     left: Collection[str] = (),
+    may_come_late: Collection[str] = (),
 ) -> list[str]:
     """Return the mistakes in the groups of one partition of `__consumer_offsets`.
 
-    `left` are the ids of the members that have left a classic group, or were removed from it.
+    `left` are the ids of the members that have left a classic group, or were removed from it. The
+    groups of `may_come_late` have a member from which bytes came late, of a connection that it had
+    given up: a coordinator cannot tell such a commit from a new one.
     """
     return [
         *(f"owned twice: {each}" for each in owned_twice(records)),
-        *(f"taken back: {each}" for each in taken_back(records)),
+        *(f"taken back: {each}" for each in taken_back(records, may_come_late)),
         *(f"left behind: {each}" for each in left_behind(records, left)),
         *(
             f"given up early: {partition}: {each}"

@@ -44,6 +44,7 @@ from scenarios.world.clients.reading import Reader
 from scenarios.world.clients.witness import Given
 from scenarios.world.cluster import partition_directory
 from scenarios.world.history import History
+from scenarios.world.trace import LateBytes
 from storage.batch.record_batch import BatchHeader
 from storage.batch.records import ControlRecordType, Record, decode_batch, read_marker
 from storage.types import Offset, TopicPartition
@@ -350,9 +351,11 @@ def _wrongs_in_groups(stage: Stage, partition: TopicPartition) -> list[str]:
         if each.topic not in stage.remade
         and (topic_id := stage.cluster.image.topic_id(each.topic)) is not None
     }
-    events = (entry.event for entry in stage.world.trace.entries)
+    events = [entry.event for entry in stage.world.trace.entries]
     left = {each.member for each in events if isinstance(each, GroupMemberLeft)}
-    return mistakes_in_groups(records, happened, topic_ids, left)
+    late = {each.source for each in events if isinstance(each, LateBytes)}
+    may_come_late = {each.group or "" for each in stage.programs.readers if each.name in late}
+    return mistakes_in_groups(records, happened, topic_ids, left, may_come_late)
 
 
 def _group_record(record: Record) -> GroupRecord | None:
