@@ -19,7 +19,6 @@ Rule 2: if a broker does not know a topic, a command asks again for a moment
 """
 
 import functools
-import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -123,6 +122,13 @@ async def wait_until_groups_gone(admin: Admin, groups: Sequence[str], *, timeout
     await wait_until(holds, what=what, timeout_ms=timeout_ms, after="deleted")
 
 
+def _is_refusal(error: OSError) -> bool:
+    """Return whether each of a host's addresses refused the connection."""
+    cause = error.__cause__
+    causes = cause.exceptions if isinstance(cause, ExceptionGroup) else (cause,)
+    return all(isinstance(each, ConnectionRefusedError) for each in causes)
+
+
 @attrs.frozen
 class ClusterConnection:
     """The brokers to ask first, and the properties and the time limit of requests."""
@@ -172,16 +178,16 @@ class ClusterConnection:
         await trio.sleep(PATIENCE_SECONDS)
         for address in ClientConfig.of(**self.config()).bootstrap_servers:
             try:
-                stream = await trio.to_thread.run_sync(
-                    socket.create_connection, (address.host, address.port), PATIENCE_SECONDS,
-                    abandon_on_cancel=True,
-                )  # fmt: skip
-            except ConnectionRefusedError:
-                continue
-            except OSError:
+                with trio.fail_after(PATIENCE_SECONDS):
+                    stream = await trio.open_tcp_stream(address.host, address.port)
+            except OSError as error:
+                if not _is_refusal(error):
+                    return
+            except trio.TooSlowError:
                 return
-            stream.close()
-            return
+            else:
+                await stream.aclose()
+                return
         raise CommandError(f"{self.servers}: connection refused: no broker listens there")
 
     async def ask_retrying_within(self, question: Callable[[Admin], Awaitable[T]]) -> T:
