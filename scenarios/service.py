@@ -10,8 +10,9 @@
 
 `topics` are created, `inputs` are sent by a machine that nothing happens to, and faults are drawn
 from the seed: the program and the brokers are killed, frozen, and cut off from each other, one at a
-time. Then all is mended; the program has some time to catch up, and is killed. `check` receives
-the committed records of each topic.
+time. Then all is mended; the program has some time to catch up, and is killed. It has caught up
+when groups have committed the ends of all inputs and no topic has grown for five seconds; a program
+that commits nothing has `settle_seconds`. `check` receives the committed records of each topic.
 
 Rule 1: a kill detaches the program's network first, and cancels its task next. So `finally` blocks
 and `async with` exits run, as Python demands, and reach nobody: what they send is lost, as after
@@ -45,6 +46,7 @@ from replication.client.producer import Producer
 from replication.errors import KafkaError
 from replication.net.raising import raising_only_one
 from replication.net.seams import Seams
+from replication.wire.list_offsets import LATEST
 from scenarios.checkers import Checkers
 from scenarios.story.commands.table import run_command
 from scenarios.story.report import Recording, page, scene_of
@@ -58,9 +60,11 @@ SERVICE: Final = "service"
 POLL_MS: Final = 1_000
 REPLICAS: Final = 3
 SETTLE_SECONDS: Final = 400.0
-"""The time to catch up: a group may wait for a member that was killed as long as
+"""The longest time to catch up: a group may wait for a member that was killed as long as
 `max.poll.interval.ms` says, which is five minutes by default.
 """
+QUIET_SECONDS: Final = 5.0
+"""How long the ends of all topics stay as they are before a program counts as caught up."""
 
 Records: TypeAlias = Mapping[str, Sequence[ConsumerRecord]]
 """The committed records of each topic, in the order of their partitions and offsets."""
@@ -252,7 +256,7 @@ class _Run:
                     await self._strike(stage, chance)
                     self.checkers.look()
                 await run_command(stage, "recover")
-            await stage.cluster.clock.sleep(self.settle_seconds)
+            await self._settle(stage)
             if SERVICE in stage.programs.running:
                 await stage.programs.kill(SERVICE)
             await self._read(stage)
@@ -306,12 +310,45 @@ class _Run:
                     await producer.send(topic, value)
                     await seams.clock.sleep(seams.chance.uniform(0.0, 0.5))
 
-    async def _read(self, stage: Stage) -> None:
-        partitions = [
+    @property
+    def _partitions(self) -> list[TopicPartition]:
+        return [
             TopicPartition(topic, number)
             for topic, count in self.topics.items()
             for number in range(count)
         ]
+
+    async def _settle(self, stage: Stage) -> None:
+        """Wait until the program has caught up, or until `settle_seconds` have passed."""
+        clock = stage.cluster.clock
+        with clock.move_on_after(self.settle_seconds):
+            async with Admin(stage.programs.servers, seams=self.world.node("settle")) as admin:
+                before: Mapping[TopicPartition, int] = {}
+                while True:
+                    await clock.sleep(QUIET_SECONDS)
+                    listed = await admin.list_offsets(dict.fromkeys(self._partitions, LATEST))
+                    ends = {partition: each.offset for partition, each in listed.items()}
+                    if ends == before and await self._is_consumed(admin, ends):
+                        return
+                    before = ends
+
+    async def _is_consumed(self, admin: Admin, ends: Mapping[TopicPartition, int]) -> bool:
+        """Return whether every group has committed all inputs that it reads, and each is read."""
+        groups = [
+            await admin.list_group_offsets(each.group_id) for each in await admin.list_groups()
+        ]
+        inputs = [each for each in self._partitions if each.topic in self.inputs]
+        return bool(inputs) and all(
+            any(each in committed for committed in groups)
+            and all(
+                committed[each].offset == ends[each] for committed in groups if each in committed
+            )
+            for each in inputs
+            if ends[each] > 0
+        )
+
+    async def _read(self, stage: Stage) -> None:
+        partitions = self._partitions
         found: list[ConsumerRecord] = []
         consumer = Consumer(
             bootstrap_servers=stage.programs.servers,

@@ -8,6 +8,7 @@ import trio
 from replication.errors import ErrorCode, KafkaError
 from scenarios import ServiceNode, simulate
 from scenarios.service import Records, Simulation
+from storage.types import TopicPartition
 
 ORDERS = [b"%d" % number for number in range(30)]
 
@@ -113,3 +114,16 @@ def test_a_program_that_returns_is_not_started_again() -> None:
 def test_the_report_is_of_the_same_run(tmp_path: Path) -> None:
     run(copy, faults=1).write_report(tmp_path / "page.html")
     assert "Seed 1" in (tmp_path / "page.html").read_text()
+
+
+def test_a_run_ends_once_the_program_has_caught_up() -> None:
+    async def never_commits(node: ServiceNode) -> None:
+        async with node.consumer("orders", auto_offset_reset="earliest") as orders:
+            orders.assign([TopicPartition("orders", 0)])
+            while True:
+                await orders.poll(1000)
+
+    done = run(copy, faults=1, settle_seconds=1000, check=everything)
+    done.check()
+    assert done.virtual_seconds < 200
+    assert run(never_commits, faults=1, settle_seconds=300).virtual_seconds > 300
