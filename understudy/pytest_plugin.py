@@ -7,6 +7,10 @@
     kafka_topic     the name of a topic of this test's own, deleted after it
     kafka_faults    fault rules for requests: `kafka_faults.add(api=..., error=...)`; they are
                     removed after the test
+    simulated       `scenarios.simulate` with a seed; the test runs once for each of ten seeds
+
+    @pytest.mark.simulation_seeds(100)
+        a test with `simulated` runs for so many seeds, or for those of a range
 
     @pytest.mark.kafka(brokers=1, config={"message.max.bytes": 1000}, partitions=3)
         this test's cluster has so many brokers and these settings, and its topic so many
@@ -30,7 +34,7 @@ by the name `understudy`, and imports it after pytest has imported the tests.
 """
 
 import gc
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -40,9 +44,13 @@ import pytest
 if TYPE_CHECKING:
     from replication.testing import ThreadedCluster
     from replication.testing.faults import ThreadedFaults
+    from scenarios.service import Service, Simulation
 
 MARKER = (
     "kafka(brokers=3, controllers=1, config={}, partitions=1): the cluster and the topic of a test"
+)
+SEEDS_MARKER = (
+    "simulation_seeds(10): the number of seeds of a test with `simulated`, or a range of them"
 )
 TRACE_LINES = 200
 HIDDEN_EVENT = " metadata_applied "  # of every broker, for decisions that have events
@@ -261,6 +269,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
+    config.addinivalue_line("markers", SEEDS_MARKER)
     config.stash[_CLUSTERS] = Clusters()
     _session_settings(config)
 
@@ -271,11 +280,29 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize the session's fixture for a test that is marked."""
+    """Parametrize the session's fixture for a test that is marked, and `simulated` by its seeds."""
+    if "simulated" in metafunc.fixturenames:
+        seeds = _seeds(metafunc.definition)
+        metafunc.parametrize(
+            "simulated", seeds, ids=[f"seed-{each}" for each in seeds], indirect=True
+        )
     if "kafka_cluster" in metafunc.fixturenames and (given := mark_settings(metafunc.definition)):
         wanted = cluster_settings(metafunc.config, given)
         ids: Any = [_HIDDEN]
         metafunc.parametrize("kafka_cluster", [wanted], ids=ids, indirect=True, scope="session")
+
+
+def _seeds(item: pytest.Item) -> range:
+    mark = item.get_closest_marker("simulation_seeds")
+    given = (10,) if mark is None else (*mark.args, *mark.kwargs.values())
+    seeds = given[0] if len(given) == 1 else None
+    if type(seeds) is int:
+        seeds = range(1, seeds + 1)
+    if not seeds or not isinstance(seeds, range):
+        raise pytest.UsageError(
+            f"{item.nodeid}: @pytest.mark.simulation_seeds{given}: {_WHOLE}, or a range"
+        )
+    return seeds
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -370,3 +397,16 @@ def kafka_faults(kafka_cluster: "ThreadedCluster") -> "Iterator[ThreadedFaults]"
     """
     yield kafka_cluster.faults
     kafka_cluster.faults.clear()
+
+
+@pytest.fixture
+def simulated(request: pytest.FixtureRequest) -> "Callable[..., Simulation]":
+    """Return `scenarios.simulate` with this test's seed; it raises what went wrong."""
+    from understudy import scenarios  # noqa: PLC0415 - rule 1
+
+    def run(service: "Service", **arguments: Any) -> "Simulation":
+        simulation: Simulation = scenarios.simulate(service, seed=request.param, **arguments)
+        simulation.check()
+        return simulation
+
+    return run

@@ -1,33 +1,13 @@
 """The plugin as users meet it: in a pytest and a folder of their own."""
 
-from collections.abc import Callable
-from pathlib import Path
 from textwrap import dedent
-from typing import TypeAlias
 
 import pytest
 
 from tests.deep import one_in
-from tests.plugin.by_name import PLUGIN
+from tests.plugin.conftest import Run
 
 pytestmark = pytest.mark.slow
-
-ROOT = Path(__file__).parent.parent.parent
-Run: TypeAlias = Callable[..., pytest.RunResult]
-
-
-@pytest.fixture
-def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a file of tests, with the plugin found by its entry point where it is installed."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-
-    def run_it(source: str, *arguments: str, ini: str = "") -> pytest.RunResult:
-        pytester.makeini(f"[pytest]\n{ini}\n")
-        pytester.makepyfile(source)
-        return pytester.runpytest_subprocess("-p", "no:cacheprovider", *PLUGIN, *arguments)
-
-    return run_it
-
 
 PLAIN = """
     import pytest, socket
