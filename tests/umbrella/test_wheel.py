@@ -147,7 +147,12 @@ def test_the_wheel_alone_runs_stories_and_clusters(
     )
     assert run(python, "-c", source, cwd=tmp_path) == f"[1] {__version__}\n"
     failed = subprocess.run(
-        [command, "up", "--any-port", "--ui", "0"], capture_output=True, text=True, check=False
+        [command, "up", "--any-port", "--ui", "0"],
+        cwd=tmp_path,
+        env=without_checkout(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert failed.returncode == 1
     assert failed.stderr.count("\n") == 1
