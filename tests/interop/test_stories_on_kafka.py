@@ -1,4 +1,8 @@
-"""Stories on Apache Kafka: the same script on its brokers as processes gives the same answers."""
+"""Stories on Apache Kafka: the same script on its brokers as processes gives the same answers.
+
+They run in real time, so that on a busy machine a story may differ: `make interop` runs them, and
+not each submission.
+"""
 
 import json
 import os
@@ -13,7 +17,7 @@ from scenarios.story.script import find_story, read_story
 from tests.interop.jars import class_path, kafka_version
 from tests.interop.kafka import command_of
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 SPEED = 3.0
 
