@@ -1,5 +1,6 @@
 """What the pages show is run: programs, commands and tests, and what they print is compared."""
 
+import ast
 import os
 import re
 import shutil
@@ -27,6 +28,22 @@ def runnable(page: Path) -> list[Block]:
         for each in blocks
         if not each.is_left_out and not each.is_tests and not is_of_spark(each)
     ]
+
+
+def programs(page: Path) -> list[Block]:
+    return [
+        each
+        for each in blocks_of(page)
+        if each.language == "python" and not each.is_left_out and not is_of_spark(each)
+    ]
+
+
+def definitions(program: str) -> str:
+    """Return the imports and functions of a program, without what it does with them."""
+    kinds = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return "\n".join(
+        ast.unparse(each) for each in ast.parse(program).body if isinstance(each, kinds)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -82,11 +99,13 @@ def test_the_tests_that_pages_show_pass(pytester: pytest.Pytester) -> None:
     blocks = [each for each in every_block() if each.is_tests and not is_of_spark(each)]
     assert len(blocks) > 1
     assert [str(block) for block in blocks if block.is_left_out] == []
-    # Those of a page go together: the second block may need what the first has imported.
+    # Those of a page go together: a test may need what a block above it imports or defines.
     for page in {block.page for block in blocks}:
         name = f"test_{Path(page).stem.replace('-', '_')}.py"
-        whole = "\n\n".join(block.text for block in blocks if block.page == page)
-        (pytester.path / name).write_text(whole)
+        parts = [
+            each.text if each.is_tests else definitions(each.text) for each in programs(ROOT / page)
+        ]
+        (pytester.path / name).write_text("\n\n".join(parts))
     pytester.makeini("[pytest]\ntrio_mode = true\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
