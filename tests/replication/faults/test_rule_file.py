@@ -76,7 +76,7 @@ def test_what_a_rule_is_as_json_may_stand_in_a_file() -> None:
             id="a comma",
         ),
         pytest.param(
-            '[\n{"delay_ms": 1,}]',
+            "[\n{delay_ms: 1}]",
             "f:2: not JSON: Expecting property name enclosed in double quotes",
             id="JSON of a program",
         ),
