@@ -13,6 +13,7 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,8 @@ import trio
 from replication.cli.isolated import IsolatedCluster
 from replication.client import Admin
 from replication.client.admin import NewTopic
+from replication.security.rules.acls import Operation, PatternType, Permission, ResourceType
+from replication.wire.describe_acls import DescribeAclsRequest
 from tests import conformance
 from tests.clients.proxied import proxy_process
 from tests.interop import tools
@@ -163,6 +166,23 @@ async def make_ways(secured: SecuredCluster, clients: list[str]) -> None:
     async with secured.admin() as admin:
         await make(admin, [*topics])
         await admin.create_acls(rights)
+        for broker_id in await admin.calls.broker_ids():
+            await asked_until(partial(acls_at, admin, broker_id), lambda acls: acls == len(rights))
+
+
+async def acls_at(admin: Admin, broker_id: int) -> int:
+    """Return how many ACLs the broker knows: it hears of them from the controller, later."""
+    request = DescribeAclsRequest(
+        resource_type_filter=ResourceType.ANY,
+        resource_name_filter=None,
+        pattern_type_filter=PatternType.ANY,
+        principal_filter=None,
+        host_filter=None,
+        operation=Operation.ANY,
+        permission_type=Permission.ANY,
+    )
+    response = await admin.calls.broker(broker_id, request)
+    return sum(len(each.acls) for each in response.resources)
 
 
 def not_served(servers: str) -> list[str]:
