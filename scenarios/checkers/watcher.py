@@ -220,9 +220,16 @@ class Checkers:
         return image.topic_id(partition.topic)
 
     def _begin(self, partition: TopicPartition) -> None:
-        """Begin with a new partition; forget a former one of its name."""
-        made = self._now if partition not in self._made else math.inf  # until every broker knows
-        self._made[partition] = _Made(self._decided_id(partition), made)
+        """Begin with a new partition; forget a former one of its name.
+
+        A partition is begun with when it is reported or when it is decided, whichever is first: a
+        controller may decide, lose its power and report nothing.
+        """
+        formerly, topic_id = self._made.get(partition), self._decided_id(partition)
+        if formerly is not None and formerly.topic_id == topic_id:
+            return
+        made = self._now if formerly is None else math.inf  # until every broker knows
+        self._made[partition] = _Made(topic_id, made)
         self.contract.created(partition)
         self._committed[partition] = CommittedLog()
         for epoch in [each for each in self._leaders if each[0] == partition]:
@@ -383,6 +390,8 @@ class Checkers:
     def _look_at_decision(self, decision: PartitionDecision) -> None:
         after, before = decision.after, decision.before
         partition, registration = after.partition, after.registration
+        if before is None:
+            self._begin(partition)
         self.budget.decided(before, after)
         if decision.is_new:
             self._touched[partition] = None
