@@ -230,7 +230,7 @@ class Cluster:
     def controller(self) -> Controller | None:
         """The controller that decides; None while there is none."""
         active = [each for each in self.controllers.values() if each.port and each.is_active]
-        return max(active, key=lambda each: each.node.quorum.leader_epoch, default=None)
+        return max(active, key=lambda each: each.log.leading_epoch or 0, default=None)
 
     @property
     def active_controller(self) -> int | None:

@@ -100,9 +100,10 @@ class Decisions:
         """Yield every partition, if anything was decided since the last call."""
         if controller is None or controller.image is self.image:
             return
-        leader_epoch = controller.node.quorum.leader_epoch
-        if leader_epoch < self._leader_epoch:
-            return  # it was frozen, and does not know yet that another one has decided since
+        # Not the epoch that its node knows: a deposed controller may just have heard of another's.
+        leader_epoch = controller.log.leading_epoch
+        if leader_epoch is None or leader_epoch < self._leader_epoch:
+            return  # it does not know yet that another one has decided since
         self._leader_epoch = leader_epoch
         before, decided = self.image, self._decided
         goes_on = controller is self._controller

@@ -4,19 +4,22 @@ The file is long because each rule needs a history of its own.
 """
 
 from contextlib import AsyncExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
 import pytest
 
+from replication.config.broker import BrokerConfig
 from replication.controller.rules import decisions as controller_decisions, election
 from replication.controller.rules.election import Wish
 from replication.events import Event, LeaderElected, LogTruncated
 from replication.leader.rules import leadership
 from replication.leader.rules.leadership import Leadership
-from replication.metadata.rules.image import PartitionRegistration
+from replication.metadata.rules.image import MetadataImage, PartitionRegistration
 from replication.replica_manager import LocalReplicas
 from scenarios.checkers import Checkers, InvariantViolatedError
+from scenarios.checkers.decisions import Decisions
 from scenarios.story.commands.judge import BrokenPromiseError, loss_ledger
 from scenarios.story.commands.table import run_command
 from scenarios.story.runner import run_story
@@ -26,7 +29,7 @@ from scenarios.world.client import AckedBatch, NoAnswer, ReadRecord, SentRecords
 from scenarios.world.trace import DiskReplaced, PowerCut
 from scenarios.world.world import World
 from storage.testing import FaultyFileSystem
-from storage.types import Offset, TopicPartition
+from storage.types import LeaderEpoch, Offset, TopicPartition
 from tests.mutants.planting import planted
 
 PARTITION = TopicPartition("t", 0)
@@ -581,6 +584,49 @@ def test_after_a_blackout_the_last_leader_leads_and_all_replicas_are_equal(seed:
     assert f"leader={last} " in elected
     assert "cause=last known" in elected
     assert "same in 3 copies" in answer[-1]
+
+
+def test_a_partition_is_watched_that_its_controller_never_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A controller may lose its power after it has decided and before it says so."""
+    watch = Checkers.__call__
+
+    def watch_all_but_new_partitions(self: Checkers, event: Event) -> None:
+        if not (isinstance(event, LeaderElected) and event.cause == "created"):
+            watch(self, event)
+
+    monkeypatch.setattr(Checkers, "__call__", watch_all_but_new_partitions)
+    run_story(parse(BLACKOUT.format(flush=2**63 - 1)))
+
+
+@attrs.define
+class Deciding:
+    """A controller, as far as `Decisions` looks at it; `known` is the newest epoch that it knows."""
+
+    leading_epoch: LeaderEpoch
+    known: LeaderEpoch
+    image: MetadataImage = attrs.field(factory=MetadataImage)
+    config: BrokerConfig | None = None
+
+    @property
+    def log(self) -> "Deciding":
+        return self
+
+    @property
+    def node(self) -> Any:
+        return SimpleNamespace(quorum=SimpleNamespace(leader_epoch=self.known))
+
+
+def test_a_deposed_controller_that_hears_of_its_successor_has_no_say() -> None:
+    decisions = Decisions()
+    deposed, successor = Deciding(14, 14), Deciding(15, 15)
+    for each in (deposed, successor):
+        list(decisions.look(each))  # type: ignore[arg-type]
+        assert decisions.image is each.image
+    deposed.known = 15
+    list(decisions.look(deposed))  # type: ignore[arg-type]
+    assert decisions.image is successor.image
 
 
 @pytest.mark.parametrize("seed", range(4))
