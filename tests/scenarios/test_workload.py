@@ -124,6 +124,13 @@ def test_compacted_copies_agree_about_offsets_and_last_values(
     assert [each[0] for each in differences({0: "k:a", 1: "k:b"}, there)] == complaints
 
 
+def test_a_key_is_absent_where_it_was_cleaned_for_a_record_that_was_lost() -> None:
+    here, there = {0: "k:a", 1: "other:b"}, {1: "other:b"}
+    assert [*differences(here, there)] == [("the last of k", "k:a", "absent")]
+    assert not [*differences(here, there, may_have_lost=True)]
+    assert [*differences(here, {1: "other:c"}, may_have_lost=True)]
+
+
 @pytest.mark.parametrize(
     ("there", "complaint"),
     [

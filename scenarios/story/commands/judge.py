@@ -258,7 +258,8 @@ def compare_copies(stage: ClientStage, partition: TopicPartition) -> list[Outcom
 def _differences(stage: Stage, partition: TopicPartition, begins: Offset) -> list[str]:
     """Return where the copies differ in what they must agree on."""
     if partition.topic in stage.compacted:
-        return differing_latest(stage, partition)
+        lost = stage.checkers.may_have_lost(partition)
+        return differing_latest(stage, partition, may_have_lost=lost)
     if partition.topic in stage.trimmed:
         return differing_from(stage, partition, begins)
     return [str(each) for each in compare_copies(stage, partition) if isinstance(each, Different)]
@@ -303,15 +304,17 @@ def _on_all(
     return [(name, look(name)) for name in map(node_name, registration.replicas)]
 
 
-def differing_latest(stage: Stage, partition: TopicPartition) -> list[str]:
+def differing_latest(stage: Stage, partition: TopicPartition, *, may_have_lost: bool) -> list[str]:
     """Return where replicas of a compacted topic differ: in a record that both have, or in the last
     one of a key. Each replica compacts its own log.
+
+    A replica may have cleaned away a key's record for a later one, which an election then lost.
     """
     first, *others = _on_all(stage, partition, partial(_records_on, stage, partition))
     return [
         f"{partition}: {of} is {one} on {first[0]} and {another} on {name}"
         for name, records in others
-        for of, one, another in differences(first[1], records)
+        for of, one, another in differences(first[1], records, may_have_lost=may_have_lost)
     ]
 
 
@@ -325,7 +328,7 @@ def _records_on(stage: Stage, partition: TopicPartition, name: str) -> dict[Offs
 
 
 def differences(
-    one: Mapping[Offset, str], other: Mapping[Offset, str]
+    one: Mapping[Offset, str], other: Mapping[Offset, str], *, may_have_lost: bool = False
 ) -> Iterator[tuple[str, str, str]]:
     for offset in sorted(one.keys() & other.keys()):
         if one[offset] != other[offset]:
@@ -333,7 +336,8 @@ def differences(
     latest, latest_of_other = (
         {key_of(value): value for _, value in sorted(each.items())} for each in (one, other)
     )
-    for key in sorted(map(str, latest.keys() | latest_of_other.keys())):
+    either, both = latest.keys() | latest_of_other.keys(), latest.keys() & latest_of_other.keys()
+    for key in sorted(map(str, both if may_have_lost else either)):
         here, there = latest.get(key, "absent"), latest_of_other.get(key, "absent")
         if here != there:
             yield f"the last of {key}", here, there
