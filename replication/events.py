@@ -169,6 +169,19 @@ class PeerContradicted(Event):
     left_out: int = 0  # such claims since the last one reported: one in ten seconds is
 
 
+@attrs.frozen(kw_only=True)
+class QuorumMisconfigured(Event):
+    """A controller cannot work with another one until somebody mends the configuration of a node.
+
+    One of the two is of another cluster, has another log directory than the voter set names, or
+    has a node id that is in use.
+    """
+
+    name: ClassVar[str] = "quorum_misconfigured"
+    cause: str  # what the other one said, or did
+    left_out: int = 0  # such causes since the last one reported: one in ten seconds is
+
+
 # Topics and partitions: leaders, followers and the ISR.
 
 

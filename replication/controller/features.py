@@ -9,7 +9,10 @@ support. A controller alone knows what it supports itself. (Kafka's registers th
 Rule 2: it registers again where the log names another incarnation of it, and never before the log
 has a `metadata.version` with such records. (ControllerRegistrationManager.)
 
-Rule 3: a change of `kraft.version` is written once all that UpdateFeatures asks for is found right.
+Rule 3: where the log names another incarnation after its own, another process has its id. Two such
+processes register less and less often, so that they do not fill the log. (Kafka's do not wait.)
+
+Rule 4: a change of `kraft.version` is written once all that UpdateFeatures asks for is found right.
 """
 
 from collections.abc import Awaitable, Callable
@@ -74,23 +77,33 @@ class OwnRegistration:
     decide: Callable[[ControllerRegistrationRequest], Awaitable[ControllerRegistrationResponse]]
     """Registers with this controller; raises KafkaError NOT_CONTROLLER if it is not active."""
     _incarnation_id: bytes | None = attrs.field(default=None, init=False)
+    _backoff_seconds: float = attrs.field(default=FIRST_BACKOFF_SECONDS, init=False)
 
     async def run(self) -> None:
         """Register whenever the log does not name this incarnation, until cancelled."""
         await self.node.wait_until_others_vote()
         self._incarnation_id = self.node.seams.chance.randbytes(16)
-        backoff_seconds = FIRST_BACKOFF_SECONDS
         with suppress(PeerUnavailableError):  # this controller has stopped
+            while not await self._register():
+                await self._back_off()
+            self._backoff_seconds = FIRST_BACKOFF_SECONDS
             while True:
-                if not self._is_due:
-                    await self.node.log.wait_for_movement()
-                elif await self._register():
-                    backoff_seconds = FIRST_BACKOFF_SECONDS
-                    while self._is_due:
-                        await self.node.log.wait_for_movement()
-                else:
-                    await self.node.seams.clock.sleep(backoff_seconds)
-                    backoff_seconds = min(2 * backoff_seconds, LONGEST_BACKOFF_SECONDS)
+                await self._wait_until(due=False)
+                await self._wait_until(due=True)
+                self.node.report_misconfiguration(
+                    f"another process registers as controller {self.node.config.node_id}"
+                )
+                await self._back_off()
+                while not await self._register():
+                    await self._back_off()
+
+    async def _wait_until(self, *, due: bool) -> None:
+        while self._is_due is not due:
+            await self.node.log.wait_for_movement()
+
+    async def _back_off(self) -> None:
+        await self.node.seams.clock.sleep(self._backoff_seconds)
+        self._backoff_seconds = min(2 * self._backoff_seconds, LONGEST_BACKOFF_SECONDS)
 
     @property
     def _is_due(self) -> bool:
@@ -103,8 +116,9 @@ class OwnRegistration:
         )
 
     async def _register(self) -> bool:
-        """Return whether the active controller has taken the registration."""
+        """Return whether the active controller has taken the registration, once it is due."""
         assert self._incarnation_id is not None, "it runs"
+        await self._wait_until(due=True)
         where = self.node.listener
         request = ControllerRegistrationRequest(
             controller_id=self.node.config.node_id,

@@ -12,6 +12,7 @@ from replication.events import (
     LogRepaired,
     PartitionFailed,
     PeerContradicted,
+    QuorumMisconfigured,
     RegistrationRefused,
 )
 from replication.visible import visible_line
@@ -23,6 +24,7 @@ _GRAVE: dict[type[Event], str] = {
     LogRepaired: "warning",
     PartitionFailed: "warning",
     PeerContradicted: "warning",
+    QuorumMisconfigured: "warning",
     RegistrationRefused: "warning",
 }
 

@@ -41,6 +41,7 @@ from replication.events import (
     PartitionFailed,
     PartitionOffline,
     PeerContradicted,
+    QuorumMisconfigured,
     RegistrationRefused,
     TopicCreated,
     TopicDeleted,
@@ -63,6 +64,7 @@ _KINDS: dict[type[Event], str] = {
     PartitionFailed: FAULT,
     BugCaught: FAULT,
     PeerContradicted: FAULT,
+    QuorumMisconfigured: FAULT,
     LeaderElected: DECISION,
     PartitionOffline: DECISION,
     RegistrationRefused: DECISION,
@@ -218,6 +220,9 @@ def _about_controllers(event: Event) -> str:
         case PeerContradicted():
             others = f"; {event.left_out} more such claims before" if event.left_out else ""
             return f"does not believe another controller: {event.claim}{others}"
+        case QuorumMisconfigured():
+            others = f"; {event.left_out} more such causes before" if event.left_out else ""
+            return f"cannot work with another controller: {event.cause}{others}"
         case _:
             return ""
 

@@ -37,7 +37,13 @@ import trio
 
 from replication.config import BrokerConfig
 from replication.errors import ErrorCode, KafkaError, OnBug, PeerUnavailableError, ProtocolError
-from replication.events import EventSink, PeerContradicted, RareReporter, ignore
+from replication.events import (
+    EventSink,
+    PeerContradicted,
+    QuorumMisconfigured,
+    RareReporter,
+    ignore,
+)
 from replication.follower.fetcher import FetcherConfig, ReplicaFetcher
 from replication.follower.partitions import FetcherStats
 from replication.follower.rules.fetch_state import BrokerEndPoint, InitialFetchState
@@ -77,6 +83,7 @@ from replication.raft.rules.messages import (
     Lead,
     LeaderChanged,
     LogChanged,
+    Misconfiguration,
     Persist,
     RemoveVoterReceived,
     Reply,
@@ -185,6 +192,7 @@ class RaftNode:
     _ending: set[int] = attrs.field(factory=set, init=False)
     """The voters that an EndQuorumEpoch of this node is on its way to."""
     _contradictions: RareReporter = attrs.field(init=False)
+    _misconfigurations: RareReporter = attrs.field(init=False)
     _stopped: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -194,6 +202,7 @@ class RaftNode:
             log=log, cache=self.cache, sink=self.sink, on_failure=self._fail
         )
         self._contradictions = RareReporter(self.sink, self.seams.clock.now_ms)
+        self._misconfigurations = RareReporter(self.sink, self.seams.clock.now_ms)
         log.voters = attrs.evolve(log.voters, static=self._configured_voters())
         self.quorum = fresh(
             ReplicaKey(config.node_id, self.directory_id),
@@ -332,6 +341,12 @@ class RaftNode:
         if quorum.leader_id is None:
             return None
         return await self._asked(quorum.leader_id, quorum.leader_endpoints, request)
+
+    def report_misconfiguration(self, cause: str) -> None:
+        """Report that another controller stands in the way of this one, once in ten seconds."""
+        self._misconfigurations.report(
+            lambda left_out: QuorumMisconfigured(cause=cause, left_out=left_out)
+        )
 
     def resign(self, leader_epoch: LeaderEpoch) -> None:
         """Give up the leadership of `leader_epoch`: this node cannot go on as the leader."""
@@ -514,6 +529,8 @@ class RaftNode:
                 self._contradictions.report(
                     lambda left_out: PeerContradicted(claim=claim, left_out=left_out)
                 )
+            case Misconfiguration(cause):
+                self.report_misconfiguration(cause)
             case _:
                 pass  # the task that brought the event does the rest
 

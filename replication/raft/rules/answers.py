@@ -4,6 +4,9 @@ An answer first tells of an epoch and a leader. The rest of it counts only for t
 kind of vote, that it was asked for. (Kafka: KafkaRaftClient, maybeHandleCommonResponse.)
 """
 
+from collections.abc import Mapping
+from typing import Final
+
 import attrs
 
 from replication.errors import ErrorCode
@@ -14,6 +17,7 @@ from replication.raft.rules.messages import (
     Call,
     FetchAnswered,
     LevelsAnswered,
+    Misconfiguration,
     Reply,
     ReportAnswered,
     Send,
@@ -28,6 +32,12 @@ from replication.raft.rules.states import (
 )
 from replication.raft.rules.turn import QuorumTurn
 from replication.raft.rules.voter_requests import levels_answered
+
+REFUSED_FOR_GOOD: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.INCONSISTENT_CLUSTER_ID: "this node is of another cluster",
+    ErrorCode.INVALID_VOTER_KEY: "its directory is not the one that the voter set names",
+}
+"""What a voter says that stays so until somebody mends the configuration of one of the two."""
 
 
 def take_answer(
@@ -46,6 +56,8 @@ def take_answer(
 
 def _answered(turn: QuorumTurn, sent: Send, reply: Reply) -> None:
     was = turn.quorum.state
+    if reply.error in REFUSED_FOR_GOOD:
+        _report_refusal(turn, f"controller {sent.to.id}", reply.error)
     if reply.error == ErrorCode.UNSUPPORTED_VERSION:
         # The peer is too old for a pre-vote, so there is none.
         if isinstance(was, Prospective) and _is_current(turn, sent.call):
@@ -89,7 +101,13 @@ def _hear_answer(turn: QuorumTurn, reply: Reply) -> bool:
     return reply.leader_epoch == epoch
 
 
+def _report_refusal(turn: QuorumTurn, peer: str, error: ErrorCode) -> None:
+    turn.effects.append(Misconfiguration(f"{peer} says that {REFUSED_FOR_GOOD[error]}"))
+
+
 def _fetch_answered(turn: QuorumTurn, reply: Reply) -> None:
+    if reply.error in REFUSED_FOR_GOOD:
+        _report_refusal(turn, "the controller that was asked for records", reply.error)
     is_heard = _hear_answer(turn, reply)
     state = turn.quorum.state
     # The leader may have deleted the snapshot meanwhile: it is there, and is asked again.

@@ -223,6 +223,16 @@ class Disagreement:
     sentence: str
 
 
+@attrs.frozen
+class Misconfiguration:
+    """A peer refuses this node until somebody mends the configuration of one of the two.
+
+    The sentence is for the log. Nothing changed; the requests go on, since the peer may be mended.
+    """
+
+    sentence: str
+
+
 @attrs.frozen(kw_only=True)
 class AskLevels:
     """Send ApiVersions to a replica that is to become a voter, then step with LevelsAnswered."""
@@ -281,6 +291,7 @@ Effect = (
     | AskLeader
     | LeaderChanged
     | Disagreement
+    | Misconfiguration
     | ShutdownComplete
 )
 

@@ -66,6 +66,7 @@ from replication.raft.rules.messages import (
     LeaderChanged,
     LevelsAnswered,
     LogChanged,
+    Misconfiguration,
     Persist,
     RemoveVoterReceived,
     Reply,
@@ -125,6 +126,7 @@ _ORDER: Final[tuple[type[Effect], ...]] = (
     HighWatermark,
     AnswerChange,
     Disagreement,
+    Misconfiguration,
     Reply,
     ShutdownComplete,
 )

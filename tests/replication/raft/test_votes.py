@@ -7,10 +7,14 @@ import pytest
 
 from replication.errors import ErrorCode
 from replication.raft.rules.messages import (
+    Answered,
     Event,
     FetchAnswered,
     FetchReceived,
+    Misconfiguration,
     Reply,
+    Send,
+    VoteCall,
 )
 from replication.raft.rules.states import (
     Prospective,
@@ -189,6 +193,32 @@ def test_a_request_to_another_disk_of_this_node_is_refused() -> None:
             assert not answer.vote_granted
             assert one.quorum.leader_epoch == EPOCH + 1
     assert unattached().step(attrs.evolve(begin(1), voter=ReplicaKey(0))) is not None
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (ErrorCode.INCONSISTENT_CLUSTER_ID, "this node is of another cluster"),
+        (ErrorCode.INVALID_VOTER_KEY, "its directory is not the one that the voter set names"),
+    ],
+)
+def test_a_refusal_that_only_an_operator_can_end_is_reported(error: ErrorCode, why: str) -> None:
+    refused = Reply(error=error, leader_epoch=0)
+    one = candidate()
+    before = one.state
+    one.step(
+        Answered(
+            Send(key(1), VoteCall(leader_epoch=EPOCH, last_epoch=0, end_offset=0, pre_vote=False)),
+            refused,
+        )
+    )
+    assert Misconfiguration(f"controller 1 says that {why}") in one.effects
+    assert one.state == before
+    one = follower()
+    one.step(FetchAnswered(refused))
+    assert one.effects == (
+        Misconfiguration(f"the controller that was asked for records says that {why}"),
+    )
 
 
 @pytest.mark.conformance("KR-94")
