@@ -19,6 +19,7 @@ for, as in Kafka. (Kafka: FileRawSnapshotWriter, KafkaRaftLog.recoverSnapshots.)
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from errno import EIO
 from typing import Final
 
 import attrs
@@ -65,11 +66,19 @@ class Snapshot:
         return self.image.offset + 1
 
     def region(self, position: int, max_bytes: int) -> FileRegion:
-        """Return the bytes of the file from `position` on; the file stays open until it is released."""
-        pins = Pins(self.file_system.open_for_reading(self.path))
-        region = pins.pin(position, min(max_bytes, self.size - position))
-        pins.close()
-        return region
+        """Return the bytes of the file from `position` on; the file stays open until it is released.
+
+        Raise OSError where the file has become shorter: what is sent of it would be cut off.
+        """
+        file = self.file_system.open_for_reading(self.path)
+        pins = Pins(file)
+        try:
+            found = file.size()
+            if found < self.size:
+                raise OSError(EIO, f"{found} bytes are left of {self.size}", self.path)
+            return pins.pin(position, min(max_bytes, self.size - position))
+        finally:
+            pins.close()
 
 
 @attrs.define
