@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import attrs
 
 from replication.errors import MetadataError
-from replication.metadata.rules.levels import FEATURES, UNUSED_FEATURES
+from replication.metadata.rules.levels import FEATURES, check_level
 from replication.metadata.rules.records import LeaderRecoveryState
 from replication.metadata.rules.security_image import (
     SECURITY_RECORDS,
@@ -422,17 +422,7 @@ class _Draft:
         name, level = record.name, record.feature_level
         if name == KRAFT_VERSION:
             return  # Kafka 4.0 may have written one; control records have the level (KAFKA-18979)
-        bounds = FEATURES.get(name) or UNUSED_FEATURES.get(name)
-        if bounds is None:
-            if level == 0:
-                return
-            raise MetadataError(f"feature {name}: a newer version wrote this log")
-        lowest, highest = bounds
-        if not lowest <= level <= highest:
-            raise MetadataError(
-                f"feature {name} of level {level}, but this release knows"
-                f" {lowest} to {highest}: a newer version wrote this log"
-            )
+        check_level(record)
         others = {key: each for key, each in self._feature_levels.items() if key != name}
         self._feature_levels = others | ({name: level} if level else {})
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from replication.errors import MetadataError
 from replication.raft.rules.voters import SUPPORTED
 from replication.wire.api_versions import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
@@ -28,6 +29,7 @@ from replication.wire.api_versions import (
 from replication.wire.broker_registration import Feature
 from replication.wire.metadata_records import (
     BrokerRegistrationChangeRecord,
+    FeatureLevelRecord,
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -114,6 +116,24 @@ def named_features() -> list[Feature]:
     """
     known = {**SUPPORTED_FEATURES, **UNUSED_FEATURES}
     return [Feature(name, *levels) for name, levels in sorted(known.items())]
+
+
+def check_level(record: FeatureLevelRecord) -> None:
+    """Raise MetadataError for a level that this release does not support."""
+    name, level = record.name, record.feature_level
+    if name == KRAFT_VERSION:
+        return  # Kafka 4.0 may have written one; control records have the level (KAFKA-18979)
+    bounds = FEATURES.get(name) or UNUSED_FEATURES.get(name)
+    if bounds is None:
+        if level:
+            raise MetadataError(f"feature {name}: a newer version wrote this log")
+        return
+    lowest, highest = bounds
+    if not lowest <= level <= highest:
+        raise MetadataError(
+            f"feature {name} of level {level}, but this release knows"
+            f" {lowest} to {highest}: a newer version wrote this log"
+        )
 
 
 def changes_records(current: int, wanted: int) -> bool:

@@ -9,10 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from replication.errors import MetadataError
-from replication.metadata.rules.levels import version_of
+from replication.metadata.rules.levels import check_level, version_of
 from replication.wire.api_versions import KAFKA_4_4
 from replication.wire.control_records import control_records_in
 from replication.wire.metadata_records import (
+    API_KEYS,
+    FeatureLevelRecord,
     MetadataRecord,
     check_known,
     decode_record,
@@ -64,7 +66,8 @@ def batch_of(
 
 
 def refuse_unknown(batches: Buffer) -> None:
-    """Raise MetadataError, with its offset, for a record that this release cannot read.
+    """Raise MetadataError, with its offset, for a record that this release cannot read, or a level
+    that it does not support.
 
     A batch that is partial or fails its checksum is left to the log, which refuses it.
     """
@@ -79,6 +82,14 @@ def refuse_unknown(batches: Buffer) -> None:
         columns = decode_columns(batch)
         for offset, value in zip(columns.offsets, columns.values, strict=False):
             try:
-                check_known(value or b"")
+                _check_readable(value or b"")
             except MetadataError as error:
                 raise MetadataError(f"offset {offset} of {METADATA_PARTITION}: {error}") from None
+
+
+def _check_readable(value: bytes) -> None:
+    check_known(value)
+    if value[1] == API_KEYS[FeatureLevelRecord]:
+        record = decode_record(value)
+        assert isinstance(record, FeatureLevelRecord), "the key says so"
+        check_level(record)

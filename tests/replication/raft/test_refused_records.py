@@ -11,6 +11,8 @@ from replication.errors import ErrorCode, MetadataError
 from replication.metadata.log import Prepared
 from replication.metadata.rules.records import METADATA_PARTITION
 from replication.raft.quorum_state import QUORUM_STATE
+from replication.wire.api_versions import METADATA_VERSION
+from replication.wire.metadata_records import FeatureLevelRecord, encode_record
 from scenarios.world.world import World
 from storage.batch.records import Record, encode_batch
 from storage.filesystem import FileSystem
@@ -21,6 +23,11 @@ from tests.replication.raft.running_quorum import IDS, config_of, create, join, 
 UNKNOWN = [
     pytest.param(b"\x01\x7f\x00", "unknown metadata record 127", id="type"),
     pytest.param(b"\x01\x0c\x09", "FeatureLevelRecord of version 9", id="version"),
+    pytest.param(
+        encode_record(FeatureLevelRecord(name=METADATA_VERSION, feature_level=99), version=0),
+        "feature metadata.version of level 99, but this release knows",
+        id="level",
+    ),
 ]
 LOG = f"/controller/{METADATA_PARTITION}"
 SEGMENT = f"{LOG}/{0:020}.log"
