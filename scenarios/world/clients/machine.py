@@ -9,16 +9,40 @@ not Kafka's is a mistake of ours, and ends the run.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 import trio
 
 from replication.errors import KafkaError
+from replication.events import EventSink
 from replication.net.seams import Seams
-from scenarios.world.world import World
 
 RETRY_SECONDS = 0.3
+
+
+class Time(Protocol):
+    @property
+    def now(self) -> float:
+        """The time in seconds, by which what happened is ordered."""
+
+
+class Machines(Protocol):
+    """Where programs run: a simulated world, or the machine of a test with real brokers."""
+
+    @property
+    def time(self) -> Time: ...
+
+    def node(self, name: str, /) -> Seams:
+        """Return what a program of this name runs on; begin its life."""
+
+    def sink(self, name: str, /) -> EventSink: ...
+
+    def kill(self, name: str, /) -> None:
+        """Detach a program that is about to be cancelled from its network."""
+
+    def stopped(self, name: str, /) -> None:
+        """Note that a program has ended in good order."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -26,7 +50,7 @@ class Program(ABC):
     """A program on a machine. It is started once."""
 
     name: str
-    world: World
+    world: Machines
     servers: list[str]
     config: Mapping[str, str]
     errors: list[str] = attrs.field(factory=list, init=False)
