@@ -22,9 +22,11 @@ T = TypeVar("T")
 SECONDS = 60.0
 
 
-async def asked_until(ask: Callable[[], Awaitable[T]], holds: Callable[[T], bool]) -> T:
+async def asked_until(
+    ask: Callable[[], Awaitable[T]], holds: Callable[[T], bool], *, seconds: float = SECONDS
+) -> T:
     """Ask until the answer holds: brokers learn later what their controller has done."""
-    with trio.fail_after(SECONDS):
+    with trio.fail_after(seconds):
         while True:
             with suppress(KafkaError):
                 if holds(answer := await ask()):
