@@ -300,8 +300,8 @@ def whole(situation: Situation) -> Roles | None:
 
 
 def settled(situation: Situation) -> Roles | None:
-    """Require that running brokers are well, and that one is neither starting nor stopping, which
-    then has the first replica: the others may be fenced.
+    """Require that running brokers are well, and that one stays, which then has the first replica: it
+    is neither starting nor stopping, and its disk does not fail. The others may be fenced.
     """
     stage = situation.stage
     brokers = [each for each in situation.brokers if stage.cluster.is_running(each)]
@@ -309,7 +309,7 @@ def settled(situation: Situation) -> Roles | None:
     may_fail = any(stage.world.disk(each).faults for each in situation.controllers)
     if "t" in stage.compacted or not are_well or (may_fail and len(situation.controllers) > 1):
         return None
-    staying = list(filter(stage.stays, brokers))
+    staying = [each for each in brokers if stage.stays(each) and not stage.world.disk(each).faults]
     if not staying:
         return None
     assigned = []

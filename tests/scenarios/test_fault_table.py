@@ -236,12 +236,13 @@ def test_no_topic_is_made_again_while_the_last_broker_is_on_its_way_down() -> No
     assert found == [{"assigned": "b1"}, None]
 
 
-def test_a_topic_is_not_made_again_on_a_broker_alone_that_stops() -> None:
+@pytest.mark.parametrize("leaves", ["stop b2 &", "fail b2 write names=*.log error=ENOSPC skip=3"])
+def test_a_topic_is_not_made_again_on_a_broker_alone_that_leaves(leaves: str) -> None:
     found: set[str] = set()
 
     def plot(stage: Stage) -> Iterator[str]:
         situation = Situation(stage, random.Random(1))
-        yield from ("cluster brokers=2", "topic t replicas=b2", "stop b2 &")
+        yield from ("cluster brokers=2", "topic t replicas=b2", leaves)
         found.update(roles["assigned"] for _ in range(20) if (roles := settled(situation)))
 
     assert not play(plot, seed=1).wrong
