@@ -33,7 +33,7 @@ import trio
 from replication.broker.alter_partition_manager import AlterPartitionManager
 from replication.broker.assignments import Assignments
 from replication.broker.certificates import NO_CERTIFICATES, read_certificates
-from replication.broker.lifecycle import BrokerLifecycle
+from replication.broker.lifecycle import BrokerLifecycle, BrokerReplacedError
 from replication.broker.wiring import Wiring
 from replication.config import BrokerConfig
 from replication.config.listeners import HostPort
@@ -272,6 +272,7 @@ class Broker:
         await self.lifecycle.register(previous_broker_epoch=logs.previous_broker_epoch)
         epoch = self.lifecycle.broker_epoch
         await followed.wait_for(lambda image: image.offset >= epoch)
+        nursery.start_soon(self._end_when_replaced, followed)
         if logs.cluster_id is None:
             cluster_id = await self.lifecycle.find_cluster()
             await self.seams.offload(partial(logs.join_cluster, cluster_id))
@@ -328,6 +329,14 @@ class Broker:
             self.sink(BrokerStarted(broker=self.broker_id, host=endpoint.host, port=endpoint.port))
         nursery.start_soon(self.lifecycle.run)
         await self.metadata.wait_for(self._is_member)
+
+    async def _end_when_replaced(self, followed: MetadataCache) -> None:
+        await followed.wait_for(self.lifecycle.is_replaced_in)
+        self._fail(
+            BrokerReplacedError(
+                f"another process has registered as broker {self.broker_id}, which this one was"
+            )
+        )
 
     def _is_member(self, image: MetadataImage) -> bool:
         """Return whether this incarnation, and no earlier one, is unfenced."""

@@ -20,6 +20,10 @@ again, and the next broker that shuts down would wait for one that is gone.
 Rule 4: the next heartbeat names a log directory that is lost. As long as the controller does not
 know of it, this broker remains the leader of the partitions there; so after
 `log.dir.failure.timeout.ms` the broker stops (KIP-858).
+
+Rule 5: a broker ends where another process has registered with its id after it, as one may while
+this one was frozen: its epoch is stale for good, so nothing that it does counts any more. (Kafka's
+goes on, fenced, with heartbeats that are refused.)
 """
 
 import enum
@@ -29,6 +33,7 @@ import attrs
 import trio
 
 from replication.errors import ErrorCode, PeerUnavailableError, UnderstudyError
+from replication.metadata.rules.image import MetadataImage
 from replication.metadata.rules.levels import named_features
 from replication.net.controller_channel import ControllerCalls
 from replication.net.seams import NodeClock
@@ -63,6 +68,10 @@ class UnreportedDirectoryError(UnderstudyError):
 
 class RegistrationRefusedError(UnderstudyError):
     """The error for a broker that the controller refuses for good."""
+
+
+class BrokerReplacedError(UnderstudyError):
+    """Another process has registered with the id of this broker, after it."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -171,6 +180,15 @@ class BrokerLifecycle:
                 continue
             cluster_id: str = answer.cluster_id
             return cluster_id
+
+    def is_replaced_in(self, image: MetadataImage) -> bool:
+        """Return whether another process has registered with this broker's id, after it (rule 5)."""
+        newest = image.broker(self.broker_id)
+        return (
+            newest is not None
+            and newest.incarnation_id != self.incarnation_id
+            and newest.broker_epoch > self.broker_epoch
+        )
 
     async def run(self) -> None:
         """Send heartbeats until cancelled or shut down; start it once the registration is
