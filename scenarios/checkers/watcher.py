@@ -520,7 +520,11 @@ class Checkers:
     ) -> None:
         wrongs = list(committed.may_lead(log, now, watched.held, standing=standing))
         if not wrongs:
-            if self.contract.is_unproven(now.partition, now.node) and not self._is_overrated(now):
+            if (
+                self.contract.is_unproven(now.partition, now.node)
+                and not self._is_overrated(now)
+                and not self._has_a_member_of_before(log, now.partition)
+            ):
                 self.contract.caught_up(now.partition, now.node)
         elif not self._is_excused(now.partition, now.node):
             self._judge(wrongs)
@@ -531,6 +535,16 @@ class Checkers:
         leaders = [each.replica.leadership for each in self.replicas.of(replica.partition)]
         counted = [each.followers.get(broker_id) for each in leaders if each is not None]
         return any(each is not None and each.log_end_offset > replica.log_end for each in counted)
+
+    def _has_a_member_of_before(self, log: CommittedLog, partition: TopicPartition) -> bool:
+        """Return whether a member of the ISR has not heard of the leader that lost records, or has not
+        truncated to it: it may lead next, and show more.
+        """
+        decided = self.decisions.of(partition)
+        isr = () if decided is None else decided.registration.isr
+        members = [self.replicas.get(node_name(each), partition) for each in isr]
+        seen = [each.last for each in members if each is not None and each.last is not None]
+        return any(each.leader_epoch < log.since or each.log_end > log.end for each in seen)
 
     def _is_excused(self, partition: TopicPartition, node: str) -> bool:
         unsure = self._may_be_unsure and self.contract.is_unsure(partition, node)
