@@ -250,6 +250,10 @@ class PeerUnavailableError(UnderstudyError):
     """No connection to a peer, a lost one, or no answer in time."""
 
 
+class BrokenOffError(PeerUnavailableError):
+    """The peer closed the connection in the middle of a message."""
+
+
 NO_ANSWER = (PeerUnavailableError, ProtocolError)
 """The errors of a request without a response; the peer may or may not have carried it out."""
 

@@ -371,6 +371,19 @@ class FetchRefused(Event):
 
 
 @attrs.frozen(kw_only=True)
+class FetchResponseUnusable(Event):
+    """A leader broke off in the middle of a response to a fetch, or sent what is no such response.
+
+    All partitions of the fetch are asked for again after a backoff.
+    """
+
+    name: ClassVar[str] = "fetch_response_unusable"
+    leader: int
+    cause: str
+    left_out: int = 0  # such responses since the last one reported: one in ten seconds is
+
+
+@attrs.frozen(kw_only=True)
 class LogTruncated(Event):
     """A follower has truncated its log to where it agrees with its leader's."""
 

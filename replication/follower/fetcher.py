@@ -151,7 +151,8 @@ class ReplicaFetcher:
             while not self._stopping:
                 try:
                     await self.do_work()
-                except NO_ANSWER:
+                except NO_ANSWER as error:
+                    self.partitions.report_unusable(error)
                     self.partitions.delay(self.partitions.states.partitions())
         except Exception as bug:  # noqa: BLE001 - the boundary at which a fetcher's bug stops
             self.is_dead = True
@@ -283,9 +284,10 @@ class ReplicaFetcher:
             response = await self.leader.fetch(
                 data.to_wire(self._params(), version=version), version=version
             )
-        except NO_ANSWER:
+        except NO_ANSWER as error:
             self.session.handle_error()
             if not self._stopping:
+                self.partitions.report_unusable(error)
                 self.partitions.delay(self.partitions.states.partitions())
             return
         if self._stopping:

@@ -14,8 +14,15 @@ from collections.abc import Iterable, Iterator, Mapping
 import attrs
 import trio
 
-from replication.errors import ErrorCode, OnBug, UnderstudyError
-from replication.events import EventSink, FetchRefused, FollowerFetching, PartitionFailed
+from replication.errors import BrokenOffError, ErrorCode, OnBug, ProtocolError, UnderstudyError
+from replication.events import (
+    EventSink,
+    FetchRefused,
+    FetchResponseUnusable,
+    FollowerFetching,
+    PartitionFailed,
+    RareReporter,
+)
 from replication.follower.followed_replicas import FollowedReplicas
 from replication.follower.leader_endpoint import LeaderEndpoint
 from replication.follower.rules.fetch_state import (
@@ -132,6 +139,10 @@ class FollowedPartitions:
     """Whether the leader answers as to a consumer: LATEST is its high watermark, not its end."""
     states: PartitionStates = attrs.field(init=False, factory=PartitionStates)
     _changed: trio.Event = attrs.field(init=False, factory=trio.Event)
+    _unusable: RareReporter = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._unusable = RareReporter(self.sink, self.clock.now_ms)
 
     def add(self, initial_states: Mapping[TopicPartition, InitialFetchState]) -> None:
         """Follow these partitions, or follow them on at a new leader epoch.
@@ -244,6 +255,15 @@ class FollowedPartitions:
                 error=ErrorCode.of(error_code).name,
             )
         )
+
+    def report_unusable(self, error: Exception) -> None:
+        """Report a response that came, and cannot be used; a leader that is away is no news."""
+        if isinstance(error, (ProtocolError, BrokenOffError)):
+            self._unusable.report(
+                lambda left_out: FetchResponseUnusable(
+                    leader=self.leader.broker.id, cause=str(error), left_out=left_out
+                )
+            )
 
     def report_fetching(self, partition: TopicPartition, state: PartitionFetchState) -> None:
         if state.phase is FetchPhase.FETCHING:

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from replication.errors import PeerUnavailableError, ProtocolError
+from replication.errors import BrokenOffError, ProtocolError
 from replication.net.regions import region_bytes
 from replication.net.seams import Connection
 from replication.wire.schema import Part
@@ -114,8 +114,8 @@ class FrameReader:
             return ProtocolError(announced)
         return FrameTooLargeError(f"{announced}; the limit is {self.max_frame_bytes}")
 
-    def _cut_short(self, where: str) -> PeerUnavailableError:
-        return PeerUnavailableError(f"{self.connection.peer} closed the connection {where}")
+    def _cut_short(self, where: str) -> BrokenOffError:
+        return BrokenOffError(f"{self.connection.peer} closed the connection {where}")
 
 
 def _allocate(size: int) -> memoryview:

@@ -28,6 +28,7 @@ from replication.events import (
     DuplicateRecognised,
     Event,
     FetchRefused,
+    FetchResponseUnusable,
     FollowerFetching,
     FollowersBehind,
     HighWatermarkAdvanced,
@@ -148,6 +149,12 @@ def _about_logs(event: Event) -> str:
             return (
                 f"{broker_name(event.leader)} refuses its fetch of {event.partition} in epoch"
                 f" {event.leader_epoch}: {event.error}; it asks again after a backoff"
+            )
+        case FetchResponseUnusable():
+            others = f"; {event.left_out} more such responses before" if event.left_out else ""
+            return (
+                f"cannot use what {broker_name(event.leader)} answers to its fetch: {event.cause};"
+                f" it asks again after a backoff{others}"
             )
         case LogTruncated():
             return (

@@ -1,5 +1,6 @@
 """The way to a leader, over loopback TCP and Kafka's protocol, with a fake leader behind it."""
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -9,6 +10,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
+from replication.events import Event, FetchResponseUnusable
 from replication.follower.fetcher import FetcherConfig
 from replication.follower.fetcher_manager import RemoteFetcherFactory, ReplicaFetcherManager
 from replication.follower.leader_endpoint import (
@@ -26,6 +28,7 @@ from replication.net.clock import TrioClock
 from replication.net.framing import FrameReader, send_parts
 from replication.net.seams import Connection, Listener
 from replication.net.tcp import TcpTransport
+from replication.observe.sentences import sentence
 from replication.wire import list_offsets
 from replication.wire.apis import API, ApiKey
 from replication.wire.fetch import FetchRequest, FetchResponse
@@ -350,14 +353,21 @@ def test_a_model_log_compares_by_what_it_holds() -> None:
 
 
 @pytest.mark.parametrize(
-    "spoilt", [{"cuts_answers": True}, {"answers_in": 11}, {"answers_in": 12}], ids=str
+    ("spoilt", "cause"),
+    [
+        ({"cuts_answers": True}, r"b1:9092 closed the connection after \d+ of \d+ bytes"),
+        ({"answers_in": 11}, "responses is null, with"),
+        ({"answers_in": 12}, "partitions is of length 40, with"),
+    ],
+    ids=str,
 )
 @played
 async def test_a_leader_that_breaks_off_or_answers_in_another_version_is_asked_after_a_backoff(
-    world: World, spoilt: dict[str, int]
+    world: World, spoilt: dict[str, int], cause: str
 ) -> None:
     seams, replicas = world.node("b2"), FakeReplicas()
     bugs: list[BaseException] = []
+    events: list[Event] = []
     there = drawn((0, 0, 40))
     there.high_watermark = there.log_end_offset
     leader = FakeLeader(topic_ids={"t": b"t" * 16}, clock=seams.clock)
@@ -377,6 +387,7 @@ async def test_a_leader_that_breaks_off_or_answers_in_another_version_is_asked_a
                 clock=seams.clock,
                 metrics=metrics,
                 on_bug=bugs.append,
+                sink=events.append,
             ),
             metrics=metrics,
             nursery=nursery,
@@ -386,6 +397,10 @@ async def test_a_leader_that_breaks_off_or_answers_in_another_version_is_asked_a
         )
         manager.add_fetcher_for_partitions({T0: followed})
         await seams.clock.sleep(4.5)
+        (said,) = [each for each in events if isinstance(each, FetchResponseUnusable)]
+        assert said.leader == it.broker.id
+        assert re.search(cause, said.cause)
+        assert sentence(said).startswith("cannot use what b1 answers to its fetch: ")
         assert len(it.requests) == len(it.connections) == 5, "one in each second"
         assert (here.log_end_offset, manager.failed) == (0, set())
         it.cuts_answers, it.answers_in = False, None
