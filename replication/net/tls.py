@@ -263,7 +263,11 @@ class TlsTransport:
 
     async def connect(self, host: str, port: int) -> TlsConnection:
         connection = TlsConnection(await self.inner.connect(host, port), self.connecting, host)
-        await connection.shake_hands()
+        try:
+            await connection.shake_hands()
+        except BaseException:  # it may have been cancelled before it began
+            connection.close()
+            raise
         return connection
 
 

@@ -15,8 +15,14 @@ import trio
 
 from replication.config.tls import TlsKeys, check_tls, overridden
 from replication.errors import AuthenticationError, ConfigError, PeerUnavailableError
-from replication.net.tcp import TcpTransport
-from replication.net.tls import TlsConnection, TlsListener, client_context, server_context
+from replication.net.tcp import TcpConnection, TcpTransport
+from replication.net.tls import (
+    TlsConnection,
+    TlsListener,
+    TlsTransport,
+    client_context,
+    server_context,
+)
 from tests.replication.net.certificates import (
     HOST,
     broker_keys,
@@ -155,6 +161,31 @@ async def test_a_peer_that_leaves_inside_the_handshake_is_a_lost_connection() ->
         with pytest.raises(PeerUnavailableError, match="closed the connection inside") as raised:
             await there.receive_into(memoryview(bytearray(10)))
     assert not isinstance(raised.value, AuthenticationError)
+
+
+@attrs.frozen
+class CancellingTransport(TcpTransport):
+    """A transport whose caller is cancelled just when its connection is made."""
+
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, kw_only=True)
+
+    async def connect(self, host: str, port: int) -> TcpConnection:
+        connected = await TcpTransport.connect(self, host, port)
+        self.scope.cancel()
+        return connected
+
+
+async def test_a_connection_that_is_given_up_before_its_handshake_is_closed() -> None:
+    listener = await TcpTransport().listen(HOST, 0)
+    inner = CancellingTransport()
+    transport = TlsTransport(inner, client_context(certificates().trusting))
+    with inner.scope:
+        await transport.connect(HOST, listener.port)
+    assert inner.scope.cancelled_caught
+    there = await listener.accept()
+    assert await there.receive_into(memoryview(bytearray(10))) == 0
+    there.close()
+    listener.close()
 
 
 async def test_a_peer_that_says_goodbye_after_its_last_bytes_is_read_to_the_end() -> None:
