@@ -135,6 +135,11 @@ class KafkaProcesses:
         """`log.dirs` of each broker."""
         return {node_id: self._directory(node_id) / "log" for node_id in self.broker_ids}
 
+    @property
+    def journals(self) -> dict[int, Path]:
+        """The event journal of each node of ours."""
+        return {node_id: self._directory(node_id) / "events.journal" for node_id in self.ours}
+
     def output(self, node_id: int) -> str:
         """Return all that a node has said so far, over all its starts."""
         return (self._directory(node_id) / "output.log").read_text(errors="replace")
@@ -281,7 +286,8 @@ class KafkaProcesses:
         config = str(self._directory(node_id) / "server.properties")
         if node_id in self.ours:
             ours = [sys.executable, "-m", "replication.cli", "broker", "--config", config]
-            self._processes[node_id] = self._spawn(node_id, ours)
+            journal = f"--journal={self.journals[node_id]}"
+            self._processes[node_id] = self._spawn(node_id, [*ours, journal])
         else:
             self._processes[node_id] = self._run(node_id, "kafka.Kafka", config)
 
