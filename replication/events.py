@@ -210,12 +210,14 @@ class LeaderElected(Event):
     """The controller has elected a leader for a partition."""
 
     name: ClassVar[str] = "leader_elected"
+    version: ClassVar[int] = 2
     partition: TopicPartition
     leader: int
     leader_epoch: LeaderEpoch
     isr: tuple[int, ...]
     cause: str  # "clean", "eligible", "last known", "unclean" (`election.py`), or "created"
     previous_leader: int = -1  # the leader before; -1 if there was none
+    reason: str = ""  # why there was an election: "created", "leader fenced", "preferred", ...
 
 
 @attrs.frozen(kw_only=True)

@@ -56,9 +56,33 @@ NEWS: Final = "news"
 ELECTIONS = {
     "clean": "the first live replica of the in-sync set leads: it has every committed record",
     "created": "the first replica of a new partition leads",
-    "preferred": "the preferred replica is in sync again and leads",
     "unclean": "no replica in sync is alive, and unclean.leader.election.enable lets another one"
     " lead: committed records may be lost",
+    "eligible": "no replica in sync is alive, and an eligible one leads (KIP-966): it has every"
+    " committed record",
+    "last known": "no replica is known to have every committed record, and the last leader leads"
+    " again (KIP-966): it may have lost what it had not synced",
+}
+# Why there was an election; {leader} is the new one, {previous} the one before.
+REASONS: Final = {
+    "created": "",  # the cause says it
+    "no leader before": "it had no leader, and {leader} may lead again",
+    "leader registered again": "{previous} was started again",
+    "leader unregistered": "{previous} was removed from the cluster",
+    "leader fenced": "{previous} is fenced",
+    "leader shuts down": "{previous} shuts down",
+    "leader moved away": "{previous} has no replica any more",
+    "log directory of leader lost": "the log directory of {previous} is lost",
+    "leader out of sync": "{previous} is not in sync any more",
+    "preferred": "{leader} is the preferred replica, and in sync again",
+    "replicas changed": "it has other replicas, which learn a new leader epoch",
+    "leader epoch raised": "its leader stays, with a new leader epoch",
+}
+TRUNCATIONS: Final = {
+    "diverging epoch": "its leader has other records from there on (KIP-595)",
+    "leader epoch": "there the last leader epoch that both logs have ends (KIP-101)",
+    "no leader epoch": "its log names no leader epoch, and was committed up to there",
+    "offset out of range": "its leader's log does not reach the offset that it asked for",
 }
 _KINDS: dict[type[Event], str] = {
     LogDirectoryFailed: FAULT,
@@ -157,9 +181,11 @@ def _about_logs(event: Event) -> str:
                 f" it asks again after a backoff{others}"
             )
         case LogTruncated():
+            epoch = f" in leader epoch {event.leader_epoch}" if event.leader_epoch >= 0 else ""
             return (
-                f"truncates {event.partition} from {event.from_offset} to {event.to_offset}:"
-                f" {event.cause}; its high watermark was {event.high_watermark}"
+                f"truncates {event.partition} from {event.from_offset} to {event.to_offset}{epoch}:"
+                f" {TRUNCATIONS.get(event.cause, event.cause)};"
+                f" its high watermark was {event.high_watermark}"
             )
         case HighWatermarkAdvanced():
             return (
@@ -235,7 +261,10 @@ def _about_controllers(event: Event) -> str:
 
 
 def elected_because(event: LeaderElected) -> str:
-    return ELECTIONS.get(event.cause, event.cause)
+    """Return why there was an election, as far as it is known, and why this replica leads."""
+    names = {"leader": broker_name(event.leader), "previous": broker_name(event.previous_leader)}
+    known = REASONS.get(event.reason, event.reason).format(**names)
+    return "; ".join(filter(None, (known, ELECTIONS.get(event.cause, event.cause))))
 
 
 def after_previous_leader(event: LeaderElected) -> str:

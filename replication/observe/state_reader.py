@@ -60,7 +60,6 @@ from replication.observe.cluster_state import (
     Status,
 )
 from replication.observe.sentences import (
-    after_previous_leader,
     broker_name,
     elected_because,
     fenced_because,
@@ -110,11 +109,7 @@ class IsrReasons:
             case IsrChanged():
                 self._changed(event)
             case LeaderElected():
-                previous = after_previous_leader(event).strip()
-                why = (
-                    f"{previous}, {elected_because(event)}" if previous else elected_because(event)
-                )
-                self._leaders[event.partition] = Reason(why, self.now_ms())
+                self._leaders[event.partition] = Reason(elected_because(event), self.now_ms())
             case PartitionOffline():
                 text = f"no replica may lead: {event.cause}"
                 self._leaders[event.partition] = Reason(text, self.now_ms())

@@ -91,7 +91,8 @@ def test_every_decision_says_why(recorded_run: tuple[StoryRun, Scene]) -> None:
     assert why["leader_elected"].startswith("b2 leads t-0 in epoch 1 after b1")
     assert "first live replica of the in-sync set" in why["leader_elected"]
     assert why["log_truncated"] == (
-        "truncates t-0 from 5 to 3: diverging epoch; its high watermark was 3"
+        "truncates t-0 from 5 to 3 in leader epoch 1: its leader has other records from there on"
+        " (KIP-595); its high watermark was 3"
     )
     assert "it has reached the high watermark" in why["isr_change_proposed"]
 

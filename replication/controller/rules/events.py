@@ -75,6 +75,7 @@ def events_of(
                     leader_epoch=record.leader_epoch,
                     isr=tuple(record.isr),
                     cause="created",
+                    reason="created",
                 )
             case PartitionChangeRecord():
                 yield from _partition_changed(record, before, after, cause)
@@ -124,6 +125,7 @@ def _partition_changed(
             isr=now.isr,
             cause=_cause(was, now, _surely_whole(was, now, before, after)),
             previous_leader=was.leader,
+            reason=_reason(was, now, before, after),
         )
     if record.isr is not None:
         yield IsrChanged(
@@ -169,3 +171,30 @@ def _cause(
     if now.leader_recovery_state is LeaderRecoveryState.RECOVERED:
         return "clean"  # it joined the ISR by the same change, which completed a reassignment
     return "last known" if now.leader in was.last_known_elr and not eligible else "unclean"
+
+
+def _reason(
+    was: PartitionRegistration,
+    now: PartitionRegistration,
+    before: MetadataImage,
+    after: MetadataImage,
+) -> str:
+    """Return why there was an election: what had become of the leader before."""
+    leader = was.leader
+    if leader == NO_LEADER:
+        return "no leader before"
+    if _epoch(leader, before) != _epoch(leader, after):
+        return "leader registered again" if after.broker(leader) else "leader unregistered"
+    if not after.is_alive(leader):
+        return "leader fenced"
+    if not after.may_join_isr(leader):
+        return "leader shuts down"
+    if leader not in now.replicas:
+        return "leader moved away"
+    if not after.is_in_place(now, leader):
+        return "log directory of leader lost"
+    if leader not in now.isr:
+        return "leader out of sync"
+    if now.leader != leader:
+        return "preferred"
+    return "replicas changed" if was.replicas != now.replicas else "leader epoch raised"

@@ -124,6 +124,7 @@ async def test_a_silent_broker_is_fenced_and_its_leaderships_move(world: World) 
             isr=(2, 3),
             cause="clean",
             previous_leader=1,
+            reason="leader fenced",
         )
     ]
 

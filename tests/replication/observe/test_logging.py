@@ -32,6 +32,7 @@ def test_an_event_is_a_line_with_its_name_and_fields() -> None:
             "isr": [2, 3],
             "cause": "clean",
             "previous_leader": -1,
+            "reason": "",
         },
         {
             "event": "bug_caught",

@@ -95,7 +95,7 @@ async def test_a_failover_is_shown_as_it_happens(world: World) -> None:
         after = await partition_of(state)
         assert (after.leader, after.leader_epoch) == (successor, 1)
         assert after.is_under_replicated
-        assert after.why.startswith(f"after {name_of(victim)}, ")
+        assert after.why.startswith(f"{name_of(victim)} is fenced; ")
         dead = await replica_of(state, victim)
         assert dead.why.startswith(
             f"left the ISR: {name_of(victim)} was fenced: session expired, silent for "
