@@ -35,6 +35,7 @@ from replication.raft.rules.voter_requests import levels_answered
 
 REFUSED_FOR_GOOD: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: "this node is of another cluster",
+    ErrorCode.DUPLICATE_BROKER_REGISTRATION: "another process has the node id of this one",
     ErrorCode.INVALID_VOTER_KEY: "its directory is not the one that the voter set names",
 }
 """What a voter says that stays so until somebody mends the configuration of one of the two."""
@@ -107,7 +108,9 @@ def _report_refusal(turn: QuorumTurn, peer: str, error: ErrorCode) -> None:
 
 def _fetch_answered(turn: QuorumTurn, reply: Reply) -> None:
     if reply.error in REFUSED_FOR_GOOD:
-        _report_refusal(turn, "the controller that was asked for records", reply.error)
+        knows_leader = reply.leader_id is not None
+        asked = f"{reply.leader_id}, which leads," if knows_leader else "that was asked for records"
+        _report_refusal(turn, f"the controller {asked}", reply.error)
     is_heard = _hear_answer(turn, reply)
     state = turn.quorum.state
     # The leader may have deleted the snapshot meanwhile: it is there, and is asked again.

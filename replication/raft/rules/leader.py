@@ -18,7 +18,12 @@ Rule 2: the high watermark does not go back: a majority of another voter set may
 Rule 3: a leader from which no majority has fetched for one and a half fetch timeouts resigns:
 another one may lead by now (check quorum). A change of the voter set does not bring this forward.
 
-Rule 4: a replica is a voter or an observer by the newest voter set, and keeps what is known of it
+Rule 4: where the voter set names no directories, one process at a time fetches in the name of a
+voter. Another one with the same node id, but another directory, would be counted for what the first
+has flushed; it is refused until the first has been silent for as long as in rule 3. (Kafka's leader
+counts both.)
+
+Rule 5: a replica is a voter or an observer by the newest voter set, and keeps what is known of it
 when that changes. An observer that has not fetched for five minutes is forgotten.
 (Kafka: LeaderState.)
 """
@@ -28,7 +33,7 @@ from typing import Final
 
 import attrs
 
-from replication.raft.rules.types import ReplicaKey
+from replication.raft.rules.types import NO_DIRECTORY_ID, ReplicaKey
 from replication.raft.rules.voters import VoterSet
 from storage.types import Offset
 
@@ -38,15 +43,24 @@ NOTHING_FLUSHED: Final = -1
 
 @attrs.frozen(kw_only=True)
 class ReplicaProgress:
-    """How far a replica has come; everything is None until it is known."""
+    """How far a replica has come; everything is None until it is known.
 
+    `directory_id` is that of its last fetch, zeros if it named none.
+    """
+
+    directory_id: bytes = NO_DIRECTORY_ID
     end_offset: Offset | None = None
     last_fetch_ms: int | None = None
     last_caught_up_ms: int | None = None
     leader_end_at_fetch: Offset | None = None
 
     def fetched(
-        self, fetch_offset: Offset, *, leader_end: Offset | None, now_ms: int
+        self,
+        fetch_offset: Offset,
+        *,
+        leader_end: Offset | None,
+        now_ms: int,
+        directory_id: bytes = NO_DIRECTORY_ID,
     ) -> "ReplicaProgress":
         """Return the progress after a fetch from `fetch_offset`.
 
@@ -59,6 +73,7 @@ class ReplicaProgress:
         elif self.leader_end_at_fetch is not None and fetch_offset >= self.leader_end_at_fetch > 0:
             caught_up_ms = self.last_fetch_ms
         return ReplicaProgress(
+            directory_id=directory_id,
             end_offset=fetch_offset,
             last_fetch_ms=now_ms,
             last_caught_up_ms=caught_up_ms,
@@ -122,7 +137,12 @@ class LeaderProgress:
     ) -> "LeaderProgress":
         """Return what is known after a replica has fetched from a valid offset."""
         leader_end = self.of(self.me).end_offset
-        progress = self.of(replica).fetched(fetch_offset, leader_end=leader_end, now_ms=now_ms)
+        progress = self.of(replica).fetched(
+            fetch_offset,
+            leader_end=leader_end,
+            now_ms=now_ms,
+            directory_id=replica.directory_id,
+        )
         replicas = {**_kept(self, replica, now_ms), self.name(replica): progress}
         known = attrs.evolve(self, replicas=replicas)
         return _committed(_followed(known)) if self.voters.is_voter(replica) else known
@@ -131,8 +151,21 @@ class LeaderProgress:
         """Return what is known after a voter has fetched a snapshot, or reported its endpoints."""
         if not self.voters.is_voter(voter):
             return self
-        progress = attrs.evolve(self.of(voter), last_fetch_ms=now_ms)
+        progress = attrs.evolve(
+            self.of(voter), last_fetch_ms=now_ms, directory_id=voter.directory_id
+        )
         return _followed(attrs.evolve(self, replicas={**self.replicas, self.name(voter): progress}))
+
+    def has_another(self, voter: ReplicaKey, *, now_ms: int) -> bool:
+        """Return whether a process with another directory fetches in the name of this voter."""
+        known = self.of(voter)
+        return (
+            self.voters.is_voter(voter)
+            and NO_DIRECTORY_ID not in {known.directory_id, voter.directory_id}
+            and known.directory_id != voter.directory_id
+            and known.last_fetch_ms is not None
+            and now_ms - known.last_fetch_ms < self.check_quorum_timeout_ms
+        )
 
     def among(self, voters: VoterSet) -> "LeaderProgress":
         """Return the same with another set of voters, of which this node may be none."""

@@ -14,6 +14,7 @@ from replication.raft.rules.messages import (
     BeginReceived,
     EndReceived,
     FetchReceived,
+    Misconfiguration,
     VoteReceived,
 )
 from replication.raft.rules.states import (
@@ -165,7 +166,14 @@ def _fetch_refusal(turn: QuorumTurn, event: FetchReceived) -> ErrorCode:
     )
     if not is_possible:
         return ErrorCode.INVALID_REQUEST
-    return turn.leader_refusal(event.leader_epoch)
+    error, state = turn.leader_refusal(event.leader_epoch), quorum.state
+    if error != ErrorCode.NONE or not isinstance(state, Leading) or event.has_waited:
+        return error
+    if not state.progress.has_another(event.replica, now_ms=turn.now_ms):
+        return ErrorCode.NONE
+    cause = f"two processes fetch as controller {event.replica.id}"
+    turn.effects.append(Misconfiguration(cause))
+    return ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
 def _refusal(

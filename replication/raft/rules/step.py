@@ -141,6 +141,7 @@ def start(
     """
     turn = QuorumTurn(quorum, log, now_ms, jitter_ms)
     _restore(turn, election or ElectionState(leader_epoch=0))
+    _look_for_former_disk(turn)
     return _finish(turn, None, election)
 
 
@@ -241,6 +242,7 @@ def _handle(turn: QuorumTurn, event: Event) -> None:
                 turn.quorum, voters_offset=offset, kraft_version=kraft_version
             )
             _voters_changed(turn, voters)
+            _look_for_former_disk(turn)
         case AddVoterReceived() | RemoveVoterReceived() | UpdateVoterReceived() | UpgradeAsked():
             change_voters(turn, event)
         case ResignAsked(leader_epoch):
@@ -329,6 +331,18 @@ def _voters_changed(turn: QuorumTurn, voters: VoterSet) -> None:
             turn.take_progress(state.progress.among(voters))
         case _:
             pass
+
+
+def _look_for_former_disk(turn: QuorumTurn) -> None:
+    """Report that the voter of this id has another directory, unless the node mends that itself."""
+    quorum = turn.quorum
+    is_named = quorum.me.id in quorum.voters.ids
+    if is_named and not (quorum.is_voter or quorum.settings.auto_join):
+        turn.effects.append(
+            Misconfiguration(
+                f"voter {quorum.me.id} has another directory than this node, which only observes"
+            )
+        )
 
 
 def _lose_leader(turn: QuorumTurn, state: Follower) -> None:

@@ -8,13 +8,14 @@ import attrs
 import trio
 
 from replication.config import BrokerConfig, ListenerConfig
-from replication.config.listeners import Voter
+from replication.config.listeners import HostPort, Voter
 from replication.controller.controller import Controller
 from replication.errors import ErrorCode, MetadataError
 from replication.metadata.formatter import NodeFormat, format_directories
 from replication.metadata.rules.formatting import feature_levels
 from replication.metadata.rules.records import METADATA_TOPIC_ID
-from replication.raft.rules.voters import VoterSet
+from replication.raft.rules.types import Endpoints, ListenerAddress, ReplicaKey
+from replication.raft.rules.voters import SUPPORTED, VoterNode, VoterSet
 from replication.wire.create_topics import CreatableTopic, CreateTopicsRequest
 from replication.wire.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from scenarios.world.world import World
@@ -41,6 +42,16 @@ def config_of(node_id: int, *, snapshot_bytes: int) -> BrokerConfig:
         log_dirs=("/controller",),
         log_index_size_max_bytes=4096,
         metadata_log_max_record_bytes_between_snapshots=snapshot_bytes,
+    )
+
+
+def dynamic_config(node_id: int) -> BrokerConfig:
+    """Return a configuration that names no voters: the log does (KIP-853)."""
+    return attrs.evolve(
+        config_of(node_id, snapshot_bytes=20 << 20),
+        controller_quorum_voters=(),
+        controller_quorum_bootstrap_servers=tuple(HostPort(name_of(each), 9093) for each in IDS),
+        cluster_id=None,
     )
 
 
@@ -151,6 +162,15 @@ async def running(
 
 def directory_id(node_id: int) -> bytes:
     return node_id.to_bytes(16, "big")
+
+
+def voter(node_id: int, *, disk: int | None = None) -> VoterNode:
+    """Return the entry of a controller in a voter set; `disk` is another node's, if given."""
+    return VoterNode(
+        ReplicaKey(node_id, directory_id(disk or node_id)),
+        Endpoints((ListenerAddress("CONTROLLER", name_of(node_id), 9093),)),
+        SUPPORTED,
+    )
 
 
 def format_controller(

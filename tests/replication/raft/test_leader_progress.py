@@ -6,23 +6,26 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
+from replication.errors import ErrorCode
 from replication.raft.rules.leader import OBSERVER_SESSION_MS, LeaderProgress, lead
 from replication.raft.rules.messages import (
     EndCall,
     FetchReceived,
     HighWatermark,
     LogChanged,
+    Misconfiguration,
     TimerExpired,
     VotersChanged,
 )
 from replication.raft.rules.states import Leading, Resigned
-from replication.raft.rules.types import ReplicaKey
+from replication.raft.rules.types import NO_DIRECTORY_ID, ReplicaKey
 from replication.raft.rules.voters import VoterSet, static_voters
 from tests.replication.raft.quorums import SETTINGS, Node, endpoints, key, log_to, node, voter_set
 
 conformance = pytest.mark.conformance
 ME = key(1)
 CHECK_MS = 3_000
+ANOTHER_DISK = bytes([99]) * 16
 MakeVoters = Callable[..., VoterSet]
 
 
@@ -291,6 +294,40 @@ def test_a_consumer_is_no_replica() -> None:
     one.step(attrs.evolve(fetch_of(2, 3), replica=ReplicaKey(-1)))
     assert isinstance(one.state, Leading)
     assert one.state.progress.replicas.keys() == {key(1)}
+
+
+@pytest.mark.parametrize("reads_a_snapshot", [False, True])
+def test_of_two_processes_with_the_id_of_a_voter_one_counts(*, reads_a_snapshot: bool) -> None:
+    """The other one counts after the first has been silent for as long as check quorum takes."""
+    one, patience_ms = leader_of_three(), SETTINGS.fetch_timeout_ms * 3 // 2
+    one.step(VotersChanged(unnamed(1, 2, 3)))
+    one.step(LogChanged())
+    one.step(fetch_of(2, None if reads_a_snapshot else 2))
+    second = attrs.evolve(fetch_of(2, 3), replica=ReplicaKey(2, ANOTHER_DISK))
+    reply = one.step(second, after_ms=patience_ms - 1)
+    assert reply is not None
+    assert reply.error == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert Misconfiguration("two processes fetch as controller 2") in one.effects
+    assert one.quorum.high_watermark == (None if reads_a_snapshot else 2)
+    for waiting in (fetch_of(2, 2), attrs.evolve(second, has_waited=True)):
+        reply = one.step(waiting)
+        assert reply is not None
+        assert reply.error == ErrorCode.NONE
+    reply = one.step(second, after_ms=patience_ms)
+    assert reply is not None
+    assert reply.error == ErrorCode.NONE
+    assert one.quorum.high_watermark == 3
+
+
+def test_a_fetch_without_a_directory_counts_for_its_voter() -> None:
+    """Replicas before Fetch version 17 name none."""
+    one = leader_of_three()
+    one.step(VotersChanged(unnamed(1, 2, 3)))
+    one.step(LogChanged())
+    for directory_id in (key(2).directory_id, NO_DIRECTORY_ID, ANOTHER_DISK):
+        reply = one.step(attrs.evolve(fetch_of(2, 2), replica=ReplicaKey(2, directory_id)))
+        assert reply is not None
+        assert reply.error == ErrorCode.NONE
 
 
 @conformance("KR-136", "KR-156")

@@ -6,17 +6,15 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from replication.config import BrokerConfig, ListenerConfig
-from replication.config.listeners import HostPort
 from replication.controller.controller import Controller
 from replication.errors import ErrorCode
 from replication.metadata.rules.checkpoint import BOOTSTRAP_SNAPSHOT_ID, checkpoint_name
 from replication.metadata.rules.formatting import initial_voters
 from replication.metadata.rules.records import METADATA_PARTITION
-from replication.raft.rules.types import Endpoints, ListenerAddress, ReplicaKey
-from replication.raft.rules.voters import NO_VOTERS, VoterNode, VoterSet
+from replication.raft.rules.types import ReplicaKey
+from replication.raft.rules.voters import NO_VOTERS, VoterSet
 from replication.wire.add_raft_voter import AddRaftVoterRequest
-from replication.wire.control_records import KRaftVersionFeature, VoterEndpoint
+from replication.wire.control_records import VoterEndpoint
 from replication.wire.fetch import NO_SNAPSHOT
 from replication.wire.remove_raft_voter import RemoveRaftVoterRequest
 from scenarios.world.world import World
@@ -28,41 +26,23 @@ from tests.replication.raft.running_quorum import (
     RunningQuorum,
     create,
     directory_id,
+    dynamic_config,
     fetch_metadata,
     format_controller,
     join,
     name_of,
     running,
+    voter,
 )
-
-
-def node(node_id: int) -> VoterNode:
-    return VoterNode(
-        ReplicaKey(node_id, directory_id(node_id)),
-        Endpoints((ListenerAddress("CONTROLLER", name_of(node_id), 9093),)),
-        KRaftVersionFeature(min_supported_version=0, max_supported_version=1),
-    )
-
-
-def config_of(node_id: int) -> BrokerConfig:
-    return BrokerConfig(
-        node_id=node_id,
-        process_roles=("controller",),
-        listeners=(ListenerConfig("CONTROLLER", name_of(node_id), 9093),),
-        controller_listener_names=("CONTROLLER",),
-        controller_quorum_bootstrap_servers=tuple(HostPort(name_of(each), 9093) for each in IDS),
-        log_dirs=("/controller",),
-        log_index_size_max_bytes=4096,
-    )
 
 
 @asynccontextmanager
 async def standalone(world: World) -> AsyncIterator[RunningQuorum]:
     """One voter, and two controllers that only observe."""
     for each in IDS:
-        voters = VoterSet((node(IDS[0]),)) if each == IDS[0] else None
+        voters = VoterSet((voter(IDS[0]),)) if each == IDS[0] else None
         format_controller(world, each, voters, is_dynamic=True)
-    async with running(world, config_of) as opened:
+    async with running(world, dynamic_config) as opened:
         yield opened
 
 
@@ -72,7 +52,7 @@ async def test_three_initial_controllers_elect_one(world: World) -> None:
     voters = initial_voters(text, listener="CONTROLLER")
     for each in IDS:
         format_controller(world, each, voters, is_dynamic=True)
-    async with running(world, config_of) as three:
+    async with running(world, dynamic_config) as three:
         first = await three.leader()
         assert first.node.quorum.voters == voters
         assert first.node.quorum.kraft_version == 1
@@ -133,7 +113,7 @@ async def test_a_controller_whose_directory_names_no_voters_leads_nobody(world: 
     disk = world.node(name_of(IDS[0])).file_system
     disk.remove(f"/controller/{METADATA_PARTITION}/{checkpoint_name(BOOTSTRAP_SNAPSHOT_ID)}")
     async with trio.open_nursery() as nursery:
-        alone = RunningQuorum(world, nursery, config_of)
+        alone = RunningQuorum(world, nursery, dynamic_config)
         controller = await alone.start(IDS[0])
         await world.node("client").clock.sleep(60)
         assert not controller.is_active

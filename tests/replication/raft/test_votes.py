@@ -199,6 +199,10 @@ def test_a_request_to_another_disk_of_this_node_is_refused() -> None:
     ("error", "why"),
     [
         (ErrorCode.INCONSISTENT_CLUSTER_ID, "this node is of another cluster"),
+        (
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            "another process has the node id of this one",
+        ),
         (ErrorCode.INVALID_VOTER_KEY, "its directory is not the one that the voter set names"),
     ],
 )
@@ -219,6 +223,8 @@ def test_a_refusal_that_only_an_operator_can_end_is_reported(error: ErrorCode, w
     assert one.effects == (
         Misconfiguration(f"the controller that was asked for records says that {why}"),
     )
+    one.step(FetchAnswered(attrs.evolve(refused, leader_epoch=EPOCH, leader_id=1)))
+    assert one.effects == (Misconfiguration(f"the controller 1, which leads, says that {why}"),)
 
 
 @pytest.mark.conformance("KR-94")
