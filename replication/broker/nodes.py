@@ -28,10 +28,17 @@ def loopback(_: int) -> str:
     return HOST
 
 
-def controller_ids(controllers: int) -> list[int]:
-    """Return the ids of so many controllers."""
+def controller_ids(controllers: int, *, among: Sequence[int] | None = None) -> list[int]:
+    """Return the ids of so many controllers: the first `among` brokers, or nodes of their own."""
     if type(controllers) is not int or controllers < 1:
         raise ConfigError(f"controllers={controllers!r}: expected a whole number of at least 1")
+    if among is not None:
+        if controllers > len(among):
+            raise ConfigError(
+                f"controllers={controllers}: expected at most {len(among)}, as many as there are"
+                " brokers, where a node has both roles"
+            )
+        return [*among[:controllers]]
     if controllers == 1:
         return [CONTROLLER_ID]
     return [FIRST_CONTROLLER_ID + each for each in range(controllers)]
@@ -67,14 +74,8 @@ def node_configs(
     The ports of controllers are 0: the nodes get them once they are known.
     """
     given = {key: str(value) for key, value in properties.items()}
-    every_broker, every_controller = broker_ids(brokers), controller_ids(controllers)
-    if combined:
-        if controllers > brokers:
-            raise ConfigError(
-                f"controllers={controllers}: expected at most {brokers}, as many as there are brokers,"
-                " where a node has both roles"
-            )
-        every_controller = every_broker[:controllers]
+    every_broker = broker_ids(brokers)
+    every_controller = controller_ids(controllers, among=every_broker if combined else None)
     voters = [Voter(each, host_of(each), 0) for each in every_controller]
     common = {
         "cluster.id": "understudy",

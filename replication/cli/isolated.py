@@ -3,7 +3,7 @@
     DATA/controller/{server.properties, log/, events.journal, output.log}
     DATA/broker-1/{server.properties, log/, events.journal, output.log}
 
-Every node is `understudy broker --config` with a `server.properties` that stays there, to be read,
+Where the first brokers are the controllers (`combined`), there is no DATA/controller. Every node is `understudy broker --config` with a `server.properties` that stays there, to be read,
 changed and used by hand. `kill` is SIGKILL: what the process has not yet given to the kernel is
 lost, as when the machine runs out of memory.
 
@@ -41,7 +41,6 @@ from replication.broker.nodes import (
     HOST,
     broker_ids,
     controller_ids,
-    is_controller,
     node_directory,
     node_name,
 )
@@ -171,6 +170,7 @@ class IsolatedCluster:
         data_dir: created if needed; nodes that have data there continue with it.
         brokers: the number of brokers; their ids are 1 to `brokers`.
         controllers: the number of controllers; a single one is node 0, several are 3001, 3002, ...
+        combined: the controllers are the first of the brokers, each a node with both roles.
         ports: the brokers' ports and then the controllers'; free ones by default.
         config: further `server.properties` entries for every node.
         node_config: entries for one node, by its id, which override all others.
@@ -184,6 +184,7 @@ class IsolatedCluster:
     data_dir: Path
     brokers: int = 3
     controllers: int = 1
+    combined: bool = False
     ports: list[int] = attrs.field(factory=list)
     config: dict[str, str] = attrs.field(factory=dict)
     node_config: dict[int, dict[str, str]] = attrs.field(factory=dict)
@@ -205,7 +206,7 @@ class IsolatedCluster:
 
     def __attrs_post_init__(self) -> None:
         nodes = self.node_ids
-        self.ports = self.ports or free_ports(len(nodes))
+        self.ports = self.ports or free_ports(self.brokers + self.controllers)
         if self.metrics is not None:
             first = self.metrics.port
             ports = [*range(first, first + len(nodes))] if first else free_ports(len(nodes))
@@ -229,11 +230,11 @@ class IsolatedCluster:
     @property
     def node_ids(self) -> list[int]:
         """The ids of all nodes, the controllers' first."""
-        return [*self.controller_ids, *self.broker_ids]
+        return list(dict.fromkeys([*self.controller_ids, *self.broker_ids]))
 
     @property
     def controller_ids(self) -> list[int]:
-        return controller_ids(self.controllers)
+        return controller_ids(self.controllers, among=self.broker_ids if self.combined else None)
 
     @property
     def broker_ids(self) -> list[int]:
@@ -241,7 +242,12 @@ class IsolatedCluster:
 
     def port(self, node_id: int) -> int:
         """Return the port of a node's first listener."""
-        return self.ports[[*self.broker_ids, *self.controller_ids].index(node_id)]
+        return self.listeners(node_id)[0]
+
+    def listeners(self, node_id: int) -> list[int]:
+        """Return the ports of a node's listeners: a broker's first, then a controller's."""
+        owners = [*self.broker_ids, *self.controller_ids]
+        return [port for port, owner in zip(self.ports, owners, strict=True) if owner == node_id]
 
     def directory(self, node_id: int) -> Path:
         return self.data_dir / node_directory(node_id)
@@ -341,7 +347,7 @@ class IsolatedCluster:
 
     def stop(self) -> None:
         """Shut down every broker and then the controllers; kill them after the time limit."""
-        self._terminate([each for each in self._processes if not is_controller(each)])
+        self._terminate([each for each in self._processes if each not in self.controller_ids])
         self._terminate([*self._processes])
 
     def wait_until_ready(self, timeout_seconds: float = 60.0) -> None:
@@ -379,17 +385,22 @@ class IsolatedCluster:
                 )
 
     def _properties(self, node_id: int) -> str:
-        voters = [f"{each}@{HOST}:{self.port(each)}" for each in self.controller_ids]
+        voters = [f"{each}@{HOST}:{self.listeners(each)[-1]}" for each in self.controller_ids]
+        roles = ["broker"] * (node_id in self.broker_ids)
+        roles += ["controller"] * (node_id in self.controller_ids)
+        names = ["PLAINTEXT" if role == "broker" else "CONTROLLER" for role in roles]
+        ports = self.listeners(node_id)
         entries = {
             "node.id": str(node_id),
             "cluster.id": self.cluster_id,
             "controller.quorum.voters": ",".join(voters),
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self.log_dir(node_id).resolve()),
+            "process.roles": ",".join(roles),
+            "listeners": ",".join(
+                f"{name}://{HOST}:{port}" for name, port in zip(names, ports, strict=True)
+            ),
         }
-        role, listener = ("controller",) * 2 if is_controller(node_id) else ("broker", "plaintext")
-        entries["process.roles"] = role
-        entries["listeners"] = f"{listener.upper()}://{HOST}:{self.port(node_id)}"
         entries |= self.config | self.node_config.get(node_id, {})
         return "".join(f"{key}={value}\n" for key, value in entries.items())
 

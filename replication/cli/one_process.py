@@ -53,6 +53,7 @@ class OneProcess:
         return node_configs(
             brokers=plan.brokers,
             controllers=plan.controllers,
+            combined=plan.combined,
             data_dir=str(plan.data_dir),
             properties=plan.properties,
         )
@@ -63,6 +64,7 @@ class OneProcess:
         opened = open_cluster(
             brokers=self.plan.brokers,
             controllers=self.plan.controllers,
+            combined=self.plan.combined,
             data_dir=str(self.plan.data_dir),
             base_port=self.plan.first_port,
             properties=self.plan.properties,

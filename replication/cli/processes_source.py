@@ -133,10 +133,12 @@ def _quorum(
     def node(node_id: int, status: Status) -> ObservedQuorumNode:
         return ObservedQuorumNode(id=node_id, status=status, log_end_offset=ends.get(node_id))
 
+    voters = {each.id: _STATUSES[each.status] for each in controllers}
+    observers = {each: status for each, status in brokers.items() if each not in voters}
     return attrs.evolve(
         described,
-        voters=tuple(node(each.id, _STATUSES[each.status]) for each in controllers),
-        observers=tuple(node(*each) for each in brokers.items()),
+        voters=tuple(node(*each) for each in voters.items()),
+        observers=tuple(node(*each) for each in observers.items()),
     )
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import attrs
 import trio
 
-from replication.broker.nodes import HOST, is_controller, node_name
+from replication.broker.nodes import HOST, node_name
 from replication.cli.interruptions import STOP_SIGNALS
 from replication.cli.isolated import IsolatedCluster, NodeFailedError
 from replication.cli.probe import broker_ids, fetch_metadata
@@ -177,7 +177,8 @@ class SteeredProcesses:
                 id=node_id,
                 status=self._status(node_id),
                 address=f"{HOST}:{self.cluster.port(node_id)}",
-                roles=["controller" if is_controller(node_id) else "broker"],
+                roles=["controller"] * (node_id in self.cluster.controller_ids)
+                + ["broker"] * (node_id in self.cluster.broker_ids),
             )
             for node_id in self.cluster.node_ids
         ]
@@ -299,7 +300,7 @@ class SteeredProcesses:
         with TrioClock().move_on_after(timeout_ms / 1000):
             async with trio.open_nursery() as nursery:
                 for node_id, conversation in self._conversations.items():
-                    if not is_controller(node_id) and node_id not in self._frozen:
+                    if node_id in self.cluster.broker_ids and node_id not in self._frozen:
                         nursery.start_soon(self._look, node_id, conversation, partitions, seen)
         return seen
 
@@ -339,7 +340,11 @@ class SteeredProcesses:
     def _send_state(self, line: SteeringLine) -> None:
         """Send the whole state: rules, cuts and ports."""
         rules = [(number, rule_to_json(each.rule)) for number, each in self.faults.rules.items()]
-        ports = [(self.cluster.port(node_id), node_id) for node_id in self.cluster.node_ids]
+        ports = [
+            (port, node_id)
+            for node_id in self.cluster.node_ids
+            for port in self.cluster.listeners(node_id)
+        ]
         wants_events = self.on_event is not None
         line.send(SteeringWord.STATE, self._sequence, rules, self.cuts(), ports, wants_events)
 
@@ -406,7 +411,7 @@ class SteeredProcesses:
         return NodeStatus.FROZEN if node_id in self._frozen else NodeStatus.RUNNING
 
     def _serves(self, node_id: int) -> bool:
-        if is_controller(node_id):
+        if node_id not in self.cluster.broker_ids:
             with socket.socket() as probing:
                 return probing.connect_ex((HOST, self.cluster.port(node_id))) == 0
         return node_id in broker_ids(HOST, self.cluster.port(node_id))

@@ -45,7 +45,9 @@ if TYPE_CHECKING:
 BASE_PORT = 9092
 LOOK_SECONDS = 0.5
 DEFAULT_BROKERS = 3
-COPY_STATE = "mirror.json"  # importing `replication.mirror` for it would delay every start
+# Importing `replication.mirror` and `replication.raft` for these would delay every start.
+COPY_STATE = "mirror.json"
+QUORUM_STATE = "__cluster_metadata-0/quorum-state"
 
 
 @click.command(name="up")
@@ -60,6 +62,12 @@ COPY_STATE = "mirror.json"  # importing `replication.mirror` for it would delay 
     type=AT_LEAST_ONE,
     help="The number of controllers; three elect another leader when one dies.  [default: as many as"
     " DATA-DIR has, or 1]",
+)
+@click.option(
+    "--combined",
+    is_flag=True,
+    help="Make the controllers the first of the brokers, each a node with both roles, as DATA-DIR may"
+    " have them.",
 )
 @click.option(
     "--data-dir",
@@ -104,6 +112,7 @@ def command(
     data_dir: Path | None,
     base_port: int | None,
     *,
+    combined: bool,
     any_port: bool,
     isolated: bool,
     config_file: Path | None,
@@ -127,10 +136,12 @@ def command(
             brokers, properties = _settings_of_copy(data_dir, brokers, properties)
         known = _brokers_with_data(data_dir)
         brokers = brokers or max(known, default=DEFAULT_BROKERS)
+        number, combined = _controllers_of(data_dir, controllers, combined=combined)
         plan = ClusterPlan(
             data_dir=data_dir,
             brokers=brokers,
-            controllers=_number_of_controllers(data_dir, controllers),
+            controllers=number,
+            combined=combined,
             first_port=first_port,
             properties=properties,
             warnings=[
@@ -156,6 +167,7 @@ class ClusterPlan:
     data_dir: Path
     brokers: int
     controllers: int
+    combined: bool
     first_port: int
     """The port of broker 1; 0 for free ports."""
     properties: dict[str, str]
@@ -206,16 +218,21 @@ def _settings_of_copy(
     return brokers or 1, own | properties
 
 
-def _number_of_controllers(data_dir: Path, asked: int | None) -> int:
-    """Return how many controllers to run; as many as have data, for they are the voters."""
-    several = len([*data_dir.glob("controller-*/log/meta.properties")])
-    single = (data_dir / "controller" / "log" / "meta.properties").exists()
-    known = several or int(single)
-    if asked is not None and known and asked != known:
+def _controllers_of(data_dir: Path, asked: int | None, *, combined: bool) -> tuple[int, bool]:
+    """Return how many controllers to run, and whether they are brokers too.
+
+    They are those that have data, for they are the voters.
+    """
+    separate = len([*data_dir.glob("controller*/log/meta.properties")])
+    both = len([*data_dir.glob(f"broker-*/log/{QUORUM_STATE}")])
+    known = separate or both
+    if known and (asked not in (None, known) or (separate and combined)):
+        flags = "--combined " * (not separate) + f"--controllers {known}"
+        wrong = ", without --combined" * (separate > 0 and combined)
         raise click.UsageError(
-            f"{data_dir} has the data of {known} controller{'s' * (known > 1)}: --controllers {known}"
+            f"{data_dir} has the data of {known} controller{'s' * (known > 1)}: {flags}{wrong}"
         )
-    return asked or known or 1
+    return asked or known or 1, combined or both > 0
 
 
 def _brokers_with_data(data_dir: Path) -> list[int]:
@@ -301,6 +318,7 @@ def _run_isolated(plan: ClusterPlan) -> None:
             plan.data_dir,
             plan.brokers,
             plan.controllers,
+            combined=plan.combined,
             ports=ports,
             config=config,
             forked=True,

@@ -336,7 +336,7 @@ def simulated_configs(
 ) -> dict[int, BrokerConfig]:
     """Return what each node's server.properties would say, by id."""
     every_broker = range(1, brokers + 1)
-    ids = every_broker[:controllers] if combined else controller_ids(controllers)
+    ids = controller_ids(controllers, among=every_broker if combined else None)
     voters = [Voter(each, node_name(each), CONTROLLER_PORT) for each in ids]
     common = {
         "cluster.id": "understudy",

@@ -33,6 +33,7 @@ class Protocol:
 @attrs.define
 class Processes:
     frozen: set[int] = attrs.field(factory=set)
+    controllers: Sequence[int] = (0,)
 
     def nodes(self) -> list[NodeSummary]:
         return [
@@ -40,9 +41,9 @@ class Processes:
                 id=each,
                 status=NodeStatus.FROZEN if each in self.frozen else NodeStatus.RUNNING,
                 address="h:1",
-                roles=["broker" if each else "controller"],
+                roles=["controller"] * (each in self.controllers) + ["broker"] * (each > 0),
             )
-            for each in range(3)
+            for each in sorted({1, 2, *self.controllers})
         ]
 
     def cuts(self) -> list[tuple[int, int]]:
@@ -85,3 +86,11 @@ async def test_a_silent_node_keeps_its_last_figures_until_its_topic_is_gone() ->
     assert (await reader.read()).partitions == ()
     protocol.partitions = [without_replica_2(partition("t"))]
     assert (await replica()).high_watermark is None
+
+
+async def test_a_node_with_both_roles_votes_and_does_not_observe() -> None:
+    doubles: dict[str, Any] = {"processes": Processes(controllers=[1]), "protocol": Protocol()}
+    quorum = (await StateReader(source=ProcessesSource(**doubles)).read()).quorum
+    assert quorum is not None
+    assert [each.id for each in quorum.voters] == [1]
+    assert [each.id for each in quorum.observers] == [2]

@@ -135,6 +135,29 @@ def test_up_runs_several_controllers_and_as_many_when_it_comes_back(
     other = ended(*arguments, "--controllers", "1")
     assert other.returncode == 2
     assert "has the data of 3 controllers: --controllers 3" in other.stderr
+    both = ended(*arguments, "--combined")
+    assert both.returncode == 2
+    assert "--controllers 3, without --combined" in both.stderr
+
+
+@IN_BOTH_WAYS
+def test_up_runs_nodes_with_both_roles_and_again_when_it_comes_back(
+    tmp_path: Path, flags: list[str]
+) -> None:
+    arguments = ["up", "-n", "4", "--any-port", "--data-dir", str(tmp_path), *flags]
+    with running(*arguments, "--combined", "--controllers", "3") as process:
+        table_of(process, 4)
+        assert stopped(process, signal.SIGTERM) == 0
+    names = {each.name for each in tmp_path.iterdir() if each.is_dir()}
+    assert names == {"broker-1", "broker-2", "broker-3", "broker-4"}
+    with running(*arguments) as process:
+        *_, (_, _, address) = table_of(process, 4)
+        shown = ended("top", "--once", "-b", address).stdout.replace("*", "")
+        assert "voters 1 2 3 · observers 4 · both roles 1 2 3" in shown
+        assert stopped(process, signal.SIGTERM) == 0
+    other = ended(*arguments, "--controllers", "1")
+    assert other.returncode == 2
+    assert "has the data of 3 controllers: --combined --controllers 3" in other.stderr
 
 
 @IN_BOTH_WAYS
