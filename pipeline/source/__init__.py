@@ -1,7 +1,8 @@
 """A Spark data source of Kafka's records, which reads brokers and log directories and writes topics.
 
     data_source            the class for Spark
-    options  offsets       the options, and offsets as Spark writes them
+    options  given  format_options         the options
+    offsets                offsets as Spark writes them
     columns  filters       the columns and the records that are wanted
     reader  plan           from offsets to tasks
     stream  limited_stream the next offsets of a stream, and what counts as a loss

@@ -11,6 +11,7 @@ r"""`spark.read.format("understudy")`: Kafka's records as Spark tables.
 Heavy modules are imported where they are needed: Spark makes this object in many short processes.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
@@ -23,7 +24,15 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pipeline.source.columns import check_schema, ddl, names_for
+from pipeline.source.columns import (
+    FormatColumns,
+    check_schema,
+    ddl,
+    formats_for,
+    kinds_for,
+    names_for,
+    spark_schema,
+)
 from pipeline.source.errors import OptionError
 from pipeline.source.options import parse_read_options
 from pipeline.source.reader import reader_class
@@ -40,17 +49,22 @@ class UnderstudyDataSource(DataSource):
     def name(cls) -> str:
         return "understudy"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType | str:
         # Spark does not say here whether it is a stream; the reader parses the options again.
-        return ddl(names_for(parse_read_options(self.options, streaming=None)))
+        options = parse_read_options(self.options, streaming=None)
+        formats = formats_for(options)
+        names = names_for(options, formats)
+        return spark_schema(names, formats) if formats else ddl(names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_read_options(self.options, streaming=False)
-        return reader_class()(options, names_of(schema))
+        formats = formats_for(options)
+        return reader_class()(options, names_of(schema, formats), formats)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         options = parse_read_options(self.options, streaming=True)
-        return stream_class()(options, names_of(schema))
+        formats = formats_for(options)
+        return stream_class()(options, names_of(schema, formats), formats)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
         from pipeline.source.sink import RecordsWriter  # noqa: PLC0415 - brings the client
@@ -77,9 +91,10 @@ class UnderstudyDataSource(DataSource):
         return parse_sink_options(self.options, kinds)
 
 
-def names_of(schema: StructType) -> list[str]:
+def names_of(schema: StructType, formats: Sequence[FormatColumns] = ()) -> list[str]:
     """Return the names of a schema's columns, in order; raise OptionError for an unknown one."""
-    return check_schema([(each.name, each.dataType.simpleString()) for each in schema.fields])
+    given = [(each.name, each.dataType.simpleString()) for each in schema.fields]
+    return check_schema(given, kinds_for(formats))
 
 
 def register(spark: SparkSession) -> None:

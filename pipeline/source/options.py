@@ -1,6 +1,7 @@
 """The options of a read: those of Spark's Kafka source, and a few of our own.
 
     what    subscribe | subscribePattern | assign         files: all topics if none is given
+    as      value.format, value.*, key.*, schema.*        fields of values and keys as columns
     where   kafka.bootstrap.servers, kafka.*  |  path
     from    startingTimestamp > startingOffsetsByTimestamp > startingOffsets
     to      endingTimestamp   > endingOffsetsByTimestamp   > endingOffsets       batch only
@@ -20,6 +21,8 @@ from typing import Final
 import attrs
 
 from pipeline.source.errors import OptionError
+from pipeline.source.format_options import FORMAT, FormatOptions, parse_formats
+from pipeline.source.given import KAFKA, GivenOptions, lowered
 from pipeline.source.offsets import parse_numbers, parse_partitions
 from replication.client.config import ClientConfig
 from replication.config.known import nearest
@@ -34,11 +37,11 @@ COMMON: Final = (
     *("failOnDataLoss", "groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries"),
     *("fetchOffset.retryIntervalMs", "replicas", "stopAtHighWatermark", "onCorruptBatch"),
     "checkCrc",
+    *FORMAT,
 )
 BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 
-KAFKA: Final = "kafka."
 BOOTSTRAP: Final = "bootstrap.servers"
 # Consumer properties that this reader decides (KafkaSourceProvider.validateGeneralOptions).
 OURS_TO_DECIDE: Final = (
@@ -53,7 +56,6 @@ _FETCH_DEFAULTS: Final = {
     "fetch.min.bytes": "1",
     "group.id": "",
 }
-_TRUTHS: Final = {"true": True, "false": False}
 _DELAY: Final = re.compile(r"(\d+)\s*(ms|s|m|min|h)?")
 _DELAY_MS: Final = {None: 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
 
@@ -136,49 +138,7 @@ class ReadOptions:
     stop_at_high_watermark: bool
     skip_corrupt: bool
     check_crcs: bool
-
-
-@attrs.frozen
-class _Given:
-    """Options as Spark hands them over: text under lower-case names."""
-
-    values: Mapping[str, str]
-
-    def text(self, name: str) -> str | None:
-        return self.values.get(name.lower())
-
-    def flag(self, name: str, *, default: bool) -> bool:
-        text = self.text(name)
-        if text is None:
-            return default
-        if text.lower() not in _TRUTHS:
-            raise OptionError(f"option {name}: {text!r} is neither true nor false")
-        return _TRUTHS[text.lower()]
-
-    def number(self, name: str, *, default: int, at_least: int = 1) -> int:
-        found = self.number_if_given(name, at_least=at_least)
-        return default if found is None else found
-
-    def number_if_given(self, name: str, *, at_least: int = 1) -> int | None:
-        text = self.text(name)
-        if text is None:
-            return None
-        if not text.strip().isdecimal() or int(text) < at_least:
-            raise OptionError(f"option {name}: {text!r} is no whole number from {at_least} up")
-        return int(text)
-
-    def choice(self, name: str, *choices: str) -> str:
-        text = (self.text(name) or choices[0]).lower()
-        if text not in choices:
-            raise OptionError(f"option {name}: {text!r} is none of {', '.join(choices)}")
-        return text
-
-    def kafka(self) -> dict[str, str]:
-        return {
-            name.removeprefix(KAFKA): value
-            for name, value in self.values.items()
-            if name.startswith(KAFKA)
-        }
+    formats: tuple[FormatOptions, ...]
 
 
 def parse_read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
@@ -186,7 +146,7 @@ def parse_read_options(given: Mapping[str, str], *, streaming: bool | None) -> R
 
     With None for `streaming`, which is not known yet, options of batches and streams are allowed.
     """
-    options = _Given(lowered(given))
+    options = GivenOptions(lowered(given))
     known: tuple[str, ...] = COMMON
     known += () if streaming else BATCH_ONLY
     known += () if streaming is False else STREAM_ONLY
@@ -229,12 +189,8 @@ def parse_read_options(given: Mapping[str, str], *, streaming: bool | None) -> R
         stop_at_high_watermark=options.flag("stopAtHighWatermark", default=bool(streaming)),
         skip_corrupt=options.choice("onCorruptBatch", "fail", "skip") == "skip",
         check_crcs=options.flag("checkCrc", default=True),
+        formats=parse_formats(options, selection.topics or ()),
     )
-
-
-def lowered(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options under lower-case names: rule 2."""
-    return {name.lower(): value for name, value in given.items()}
 
 
 def check_known(given: Mapping[str, str], known: tuple[str, ...]) -> None:
@@ -255,7 +211,7 @@ def parse_paths(path: str | None, paths: str | None) -> tuple[str, ...]:
     return tuple(each.strip().removeprefix("file://") for each in found if each.strip())
 
 
-def _selection(options: _Given, *, needed: bool) -> TopicSelection:
+def _selection(options: GivenOptions, *, needed: bool) -> TopicSelection:
     names = ("subscribe", "subscribePattern", "assign")
     given = {name: text for name in names if (text := options.text(name)) is not None}
     if len(given) > 1 or (needed and not given):
@@ -276,12 +232,12 @@ def _selection(options: _Given, *, needed: bool) -> TopicSelection:
     return TopicSelection()
 
 
-def _columns(options: _Given) -> tuple[str, ...] | None:
+def _columns(options: GivenOptions) -> tuple[str, ...] | None:
     text = options.text("columns")
     return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _starting(options: _Given, *, streaming: bool) -> Bound:
+def _starting(options: GivenOptions, *, streaming: bool) -> Bound:
     strict = options.choice("startingOffsetsByTimestampStrategy", "error", "latest") == "error"
     bound = _by_time(options, "startingTimestamp", "startingOffsetsByTimestamp", strict=strict)
     if bound is None:
@@ -293,7 +249,7 @@ def _starting(options: _Given, *, streaming: bool) -> Bound:
     return bound
 
 
-def _ending(options: _Given) -> Bound:
+def _ending(options: GivenOptions) -> Bound:
     bound = _by_time(options, "endingTimestamp", "endingOffsetsByTimestamp", strict=False)
     if bound is None:
         bound = _by_offset(options, "endingOffsets", default="latest")
@@ -307,7 +263,7 @@ def _refuse(bound: Bound, number: int, why: str) -> None:
         raise OptionError(f"option {bound.option}: {why}")
 
 
-def _by_time(options: _Given, everywhere: str, each: str, *, strict: bool) -> Bound | None:
+def _by_time(options: GivenOptions, everywhere: str, each: str, *, strict: bool) -> Bound | None:
     number = options.number_if_given(everywhere, at_least=0)
     if number is not None:
         return Bound(option=everywhere, everywhere=number, are_timestamps=True, strict=strict)
@@ -317,7 +273,7 @@ def _by_time(options: _Given, everywhere: str, each: str, *, strict: bool) -> Bo
     return None
 
 
-def _by_offset(options: _Given, name: str, *, default: str) -> Bound:
+def _by_offset(options: GivenOptions, name: str, *, default: str) -> Bound:
     text = (options.text(name) or default).strip()
     if text.lower() in ("earliest", "latest"):
         return Bound(option=name, everywhere=EARLIEST if text.lower() == "earliest" else LATEST)
@@ -327,7 +283,7 @@ def _by_offset(options: _Given, name: str, *, default: str) -> Bound:
     return Bound(option=name, each=numbers)
 
 
-def _delay(options: _Given, name: str, default: str) -> int:
+def _delay(options: GivenOptions, name: str, default: str) -> int:
     text = options.text(name) or default
     found = _DELAY.fullmatch(text.strip().lower())
     if found is None:
@@ -335,7 +291,7 @@ def _delay(options: _Given, name: str, default: str) -> int:
     return int(found[1]) * _DELAY_MS[found[2]]
 
 
-def _fetching(options: _Given, kafka: Mapping[str, str]) -> Fetching:
+def _fetching(options: GivenOptions, kafka: Mapping[str, str]) -> Fetching:
     for name in OURS_TO_DECIDE:
         if name in kafka:
             raise OptionError(f"option {KAFKA}{name} cannot be set: the source decides that")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import attrs
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pipeline.source.columns import Projection, SourceReadSettings
+from pipeline.source.columns import FormatColumns, Projection, SourceReadSettings
 from pipeline.source.errors import OptionError
 from pipeline.source.filters import Narrowing, narrow
 from pipeline.source.offsets import check_same_partitions
@@ -87,9 +87,12 @@ def logs_of(options: ReadOptions) -> Logs:
 
 
 def settings_of(
-    options: ReadOptions, names: Sequence[str], narrowing: Narrowing | None = None
+    options: ReadOptions,
+    names: Sequence[str],
+    formats: tuple[FormatColumns, ...] = (),
+    narrowing: Narrowing | None = None,
 ) -> SourceReadSettings:
-    return SourceReadSettings(Projection(tuple(names)), narrowing or Narrowing(), options)
+    return SourceReadSettings(Projection(tuple(names), formats), narrowing or Narrowing(), options)
 
 
 def resolve(
@@ -126,6 +129,7 @@ class RecordsReader(DataSourceReader):
 
     options: ReadOptions
     names: Sequence[str]
+    formats: tuple[FormatColumns, ...] = ()
     narrowing: Narrowing = attrs.field(factory=Narrowing)
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -138,7 +142,7 @@ class RecordsReader(DataSourceReader):
         return [Task(parts) for parts in logs.tasks(ranges, self.narrowing)]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
-        settings = settings_of(self.options, self.names, self.narrowing)
+        settings = settings_of(self.options, self.names, self.formats, self.narrowing)
         return read_task(partition, settings)
 
 

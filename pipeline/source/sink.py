@@ -39,7 +39,8 @@ from pyspark.sql.datasource import (
 )
 
 from pipeline.source.errors import OptionError, SourceError
-from pipeline.source.options import KAFKA, OURS_TO_DECIDE, check_known, lowered
+from pipeline.source.given import KAFKA, lowered
+from pipeline.source.options import OURS_TO_DECIDE, check_known
 from replication.client.admin import Admin
 from replication.client.config import ClientConfig, keys_of
 from replication.client.producer import Producer

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import attrs
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from pipeline.source.columns import FormatColumns
 from pipeline.source.errors import (
     DataLossError,
     OptionError,
@@ -219,6 +220,7 @@ class RecordsStream(DataSourceStreamReader):
 
     options: ReadOptions
     names: Sequence[str]
+    formats: tuple[FormatColumns, ...] = ()
     _progress: Progress | None = attrs.field(init=False, default=None)
 
     @property
@@ -235,7 +237,7 @@ class RecordsStream(DataSourceStreamReader):
         return self.progress.tasks(Position.from_json(start), Position.from_json(end))
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
-        return read_task(partition, settings_of(self.options, self.names))
+        return read_task(partition, settings_of(self.options, self.names, self.formats))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: Spark keeps the checkpoint."""

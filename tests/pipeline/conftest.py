@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.pipeline.registry import RegistryStandIn, registry_stand_in
 from tests.pipeline.sessions import session_for_tests
 
 if TYPE_CHECKING:
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with session_for_tests(tmp_path_factory.mktemp("installed")) as session:
         yield session
+
+
+@pytest.fixture
+def registry() -> Iterator[RegistryStandIn]:
+    with registry_stand_in() as stand_in:
+        yield stand_in
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.source.columns import names_for
+from pipeline.source.columns import formats_for, names_for
 from pipeline.source.options import parse_read_options
 from pipeline.source.reader import RecordsReader
 from storage.batch.compression import Codec
@@ -115,8 +115,9 @@ def read_tasks(
     options: Mapping[str, str], columns: str | None = None
 ) -> list[list[dict[str, Any]]]:
     parsed = parse_read_options(options, streaming=False)
-    names = columns.split() if columns else names_for(parsed)
-    return rows_of(RecordsReader(parsed, names))
+    formats = formats_for(parsed)
+    names = columns.split() if columns else names_for(parsed, formats)
+    return rows_of(RecordsReader(parsed, names, formats))
 
 
 def rows_of(reader: RecordsReader) -> list[list[dict[str, Any]]]:
