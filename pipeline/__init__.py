@@ -4,8 +4,9 @@
     java.py       Java from JAVA_HOME, the PATH or PyPI; class_data.py makes it start sooner
     shipping.py   this code on the executors of a cluster
     source/       records as Spark tables: `spark.read.format("understudy")`
+    formats/      values in the Confluent wire format as columns: Avro, Protobuf, JSON Schema
     audit/        whether the replicas hold the same batches, by their headers
-    export/       topics as Parquet or Delta, each record once
+    export/       topics as Parquet, Delta or Iceberg, each record once
     journals/     ISR and lag over time, and failovers; from the brokers' event journals
     reports/      the results of jobs, as one HTML file each
 

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
-import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction
@@ -84,8 +83,7 @@ class DeltaTarget:
             )
 
     def _schema(self) -> Any:
-        fields = [*self.format.schema(), pa.field("topic", pa.string())]
-        return pa.schema([*fields, pa.field("date", pa.date32())])
+        return attrs.evolve(self.format, partition_columns=True).schema()
 
 
 def _version(table: DeltaTable, of: str) -> int | None:

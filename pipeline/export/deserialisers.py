@@ -112,8 +112,9 @@ _FIXED: Final = {
     "float": (">f", pa.float32()),
     "double": (">d", pa.float64()),
 }
+UNCHANGED: Final = "bytes"
 KNOWN: Final[dict[str, Convert]] = {
-    "bytes": _as_is,
+    UNCHANGED: _as_is,
     "string": _string,
     "uuid": partial(_each, _uuid, pa.string(), "uuid"),
     "boolean": partial(_each, _boolean, pa.bool_(), "boolean"),

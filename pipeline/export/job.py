@@ -58,6 +58,9 @@ def export(
     """
     for deserialiser in (made.key, made.value):
         deserialiser.check()
+    for each in made.formats:
+        if each.part in made.deserialised:
+            raise ExportError(f"give either a deserialiser or {each.part}.format, not both")
     # Records that are not committed may be truncated, and an export removes nothing.
     read = attrs.evolve(parse_read_options(options, streaming=False), stop_at_high_watermark=True)
     on_step("asking what is there")

@@ -14,21 +14,25 @@ Readers such as Spark and pyarrow ignore names that begin with an underscore.
 """
 
 import json
-import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
 
-from pipeline.export.target import ExportError, ExportRun, topic_made_again
+from pipeline.export.target import (
+    ExportRun,
+    check_topics,
+    directory_held,
+    merged_position,
+    sync_file,
+)
 from pipeline.export.writing import WrittenFile
 from pipeline.source.offsets import Position
 from storage.checkpoint import replace_file
-from storage.errors import LogDirectoryLockedError
 from storage.filesystem import OsFileSystem
 from storage.types import TopicPartition
 
@@ -46,18 +50,9 @@ class ParquetTarget:
     def _state(self) -> Path:
         return self.directory / STATE
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> AbstractContextManager[None]:
         """Hold the directory's lock; raise ExportError if another export has it."""
-        self._state.mkdir(parents=True, exist_ok=True)
-        try:
-            lock = OsFileSystem().lock(str(self._state / ".lock"))
-        except LogDirectoryLockedError as error:
-            raise ExportError(f"another export to {self.directory} is running") from error
-        try:
-            yield
-        finally:
-            lock.release()
+        return directory_held(self.directory, self._state / ".lock")
 
     def begin(
         self,
@@ -75,18 +70,16 @@ class ParquetTarget:
         directory = self._staging(number)
         directory.mkdir()
         position = Position.from_json(kept["position"])
-        for topic, topic_id in position.topic_ids.items():
-            if topic_ids.get(topic, topic_id) != topic_id:
-                raise topic_made_again(topic)
+        check_topics(position, topic_ids)
         return ExportRun(name=f"{number:08d}", directory=directory, position=position)
 
     def commit(self, run: ExportRun, files: Sequence[WrittenFile], position: Position) -> None:
         commit = {
-            "position": _merged(run.position, position).to_json(),
+            "position": merged_position(run.position, position).to_json(),
             "files": [attrs.asdict(file) for file in files],
         }
         for file in files:
-            _sync(run.directory / file.path)
+            sync_file(run.directory / file.path)
         data = json.dumps(commit, indent=1).encode()
         replace_file(OsFileSystem(), str(self._state / f"{run.name}.json"), data)
         self._move_into_place(int(run.name))
@@ -107,17 +100,3 @@ class ParquetTarget:
             if staged.exists():
                 place.parent.mkdir(parents=True, exist_ok=True)
                 staged.rename(place)
-
-
-def _merged(kept: Position, now: Position) -> Position:
-    """Return the positions after a run; partitions that it did not see keep theirs."""
-    return Position({**kept.offsets, **now.offsets}, {**kept.topic_ids, **now.topic_ids})
-
-
-def _sync(path: Path) -> None:
-    """Write a file from the operating system's cache to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from pipeline.source.columns import FormatColumns, formats_for
 from pipeline.source.options import ReadOptions, parse_read_options
 from pipeline.source.reader import RecordsReader, Task
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from pipeline.export.writing import Format
 
 OPTION: Final = "export"
+# Names that no field of a value can have in the files.
+RESERVED: Final = ("date",)
 DECLARED: Final = "path string, topic string, date string, rows bigint, size bigint"
 
 
@@ -51,7 +54,8 @@ class ExportDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
         options = {name: self.options[name] for name in self.options}
         plan = json.loads(options.pop(OPTION))
-        return ExportReader(parse_read_options(options, streaming=False), plan)
+        read = parse_read_options(options, streaming=False)
+        return ExportReader(read, plan, formats_for(read, reserved=RESERVED))
 
 
 @attrs.frozen
@@ -60,6 +64,7 @@ class ExportReader(DataSourceReader):
 
     options: ReadOptions
     plan: Mapping[str, Any]
+    formats: tuple[FormatColumns, ...] = ()
 
     def partitions(self) -> Sequence[InputPartition]:
         planned = RecordsReader(self.options, []).partitions()
@@ -73,10 +78,10 @@ class ExportReader(DataSourceReader):
 
         if not isinstance(partition, NumberedTask):  # None stands for a plan without tasks
             return
-        made = format_of(self.plan)
+        made = format_of(self.plan, self.formats)
         name = f"{self.plan['name']}-{partition.number:05d}"
         writer = TaskWriter(Path(self.plan["directory"]), name, made)
-        reader = RecordsReader(self.options, made.read_columns())
+        reader = RecordsReader(self.options, made.read_columns(), self.formats)
         for batch in reader.read(partition.task):
             writer.write(batch)
         rows = [attrs.asdict(written) for written in writer.close()]
@@ -86,7 +91,7 @@ class ExportReader(DataSourceReader):
         yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
-def format_of(plan: Mapping[str, Any]) -> "Format":
+def format_of(plan: Mapping[str, Any], formats: tuple[FormatColumns, ...]) -> "Format":
     """Return the format of the files in a plan."""
     from pipeline.export.deserialisers import Deserialiser  # noqa: PLC0415 - needs pyarrow
     from pipeline.export.writing import Format  # noqa: PLC0415 - as above
@@ -96,6 +101,8 @@ def format_of(plan: Mapping[str, Any]) -> "Format":
         value=Deserialiser(plan["value"]),
         headers=plan["headers"],
         compression=plan["compression"],
+        formats=formats,
+        partition_columns=plan["partition_columns"],
     )
 
 
@@ -111,6 +118,7 @@ def write_files(
         "value": made.value.name,
         "headers": made.headers,
         "compression": made.compression,
+        "partition_columns": made.partition_columns,
     }
     reader = session.read.format(ExportDataSource.name()).options(**options)
     return reader.option(OPTION, json.dumps(plan)).load()

@@ -14,8 +14,9 @@ Rule 3: offsets belong to one topic, by its id where that is known. A topic that
 created again is refused, because its offsets have nothing to do with the old topic's.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +25,8 @@ import attrs
 from pipeline.export.writing import WrittenFile
 from pipeline.source.offsets import Position
 from replication.errors import UnderstudyError
+from storage.errors import LogDirectoryLockedError
+from storage.filesystem import OsFileSystem
 from storage.types import TopicPartition
 
 
@@ -63,3 +66,38 @@ def topic_made_again(topic: str) -> ExportError:
         f"topic {topic} is not the one that was exported before: it was deleted and made again."
         " Export it to another place"
     )
+
+
+def check_topics(kept: Position, topic_ids: Mapping[str, str]) -> None:
+    """Raise ExportError if a topic was deleted and created again since the last run."""
+    for topic, topic_id in kept.topic_ids.items():
+        if topic_ids.get(topic, topic_id) != topic_id:
+            raise topic_made_again(topic)
+
+
+def merged_position(kept: Position, now: Position) -> Position:
+    """Return the positions after a run; partitions that it did not see keep theirs."""
+    return Position({**kept.offsets, **now.offsets}, {**kept.topic_ids, **now.topic_ids})
+
+
+@contextmanager
+def directory_held(directory: Path, lock: Path) -> Iterator[None]:
+    """Hold the lock of a target's directory; raise ExportError if another export has it."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        held = OsFileSystem().lock(str(lock))
+    except LogDirectoryLockedError as error:
+        raise ExportError(f"another export to {directory} is running") from error
+    try:
+        yield
+    finally:
+        held.release()
+
+
+def sync_file(path: Path) -> None:
+    """Write a file from the operating system's cache to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -21,6 +21,7 @@ no statistics: nearly every search would lie between the least and the greatest.
 import os
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,14 +30,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.export.deserialisers import Deserialiser
-from pipeline.source.columns import HEADERS
+from pipeline.export.deserialisers import UNCHANGED, Deserialiser
+from pipeline.source.columns import HEADERS, FormatColumns
 
 NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
 ROWS_PER_GROUP: Final = 131_072
 
-# The columns that are read, in the order of the files' columns; topic and date name directories.
-READ: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+# The columns that are read beside keys and values; topic and date name directories.
+READ: Final = ("topic", "partition", "offset", "timestamp", "timestampType")
 
 
 @attrs.frozen(kw_only=True)
@@ -47,17 +48,36 @@ class Format:
     value: Deserialiser
     headers: bool
     compression: str
+    formats: tuple[FormatColumns, ...] = ()
+    """Keys or values whose fields are columns, instead of a deserialiser."""
+    partition_columns: bool = False
+    """Whether the files have the columns topic and date, which name their directories, too."""
+
+    @property
+    def deserialised(self) -> set[str]:
+        """The parts of a record that a deserialiser converts: `key`, `value`."""
+        named = {"key": self.key, "value": self.value}
+        return {part for part, deserialiser in named.items() if deserialiser.name != UNCHANGED}
 
     def read_columns(self) -> list[str]:
-        return [*READ, *([HEADERS] if self.headers else [])]
+        return [*self._payload(), *READ, *([HEADERS] if self.headers else [])]
+
+    def _payload(self) -> dict[str, pa.DataType]:
+        """Return the columns of keys and values."""
+        instead = {each.part: each.types for each in self.formats}
+        own = {"key": self.key.type, "value": self.value.type}
+        parts = [instead.get(part, {part: kind}) for part, kind in own.items()]
+        return parts[0] | parts[1]
 
     def schema(self) -> pa.Schema:
-        fields = [("key", self.key.type), ("value", self.value.type), ("partition", pa.int32())]
+        fields = [*self._payload().items(), ("partition", pa.int32())]
         fields += [("offset", pa.int64()), ("timestamp", pa.timestamp("us", tz="UTC"))]
         fields += [("timestampType", pa.int32())]
         if self.headers:
             header = pa.struct([("key", pa.string()), ("value", pa.binary())])
             fields.append((HEADERS, pa.list_(header)))
+        if self.partition_columns:
+            fields += [("topic", pa.string()), ("date", pa.date32())]
         return pa.schema(fields)
 
     def parquet(self) -> dict[str, Any]:
@@ -66,7 +86,7 @@ class Format:
         columns = _leaves(schema)
         rising = dict.fromkeys(("offset", "timestamp"), "DELTA_BINARY_PACKED")
         bulky = {}
-        if schema.field("value").type in (pa.binary(), pa.string()):
+        if "value" in schema.names and schema.field("value").type in (pa.binary(), pa.string()):
             bulky["value"] = "DELTA_LENGTH_BYTE_ARRAY"
         return {
             "compression": self.compression,
@@ -119,15 +139,17 @@ class TaskWriter:
 
     def _decoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         def where(what: str, row: int) -> str:
-            column = {name: batch.column(name)[row].as_py() for name in READ[2:5]}
+            column = {name: batch.column(name)[row].as_py() for name in READ[:3]}
             return f"{column['topic']}-{column['partition']} offset {column['offset']}, its {what}"
 
+        decoded = {each.part for each in self.format.formats}
         made = {
-            "key": self.format.key.convert(batch.column("key"), lambda row: where("key", row)),
-            "value": self.format.value.convert(
-                batch.column("value"), lambda row: where("value", row)
-            ),
+            part: deserialiser.convert(batch.column(part), partial(where, part))
+            for part, deserialiser in (("key", self.format.key), ("value", self.format.value))
+            if part not in decoded
         }
+        if self.format.partition_columns:
+            made["date"] = _dates(batch.column("timestamp"))
         schema = self.format.schema()
         columns = [made[n] if n in made else batch.column(n) for n in schema.names]
         return pa.RecordBatch.from_arrays(

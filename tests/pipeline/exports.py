@@ -68,9 +68,15 @@ def made(key: str = "bytes", value: str = "bytes", *, headers: bool = False) -> 
     )
 
 
+def format_for(target: Target) -> Format:
+    """Return the format that a target has, or the plainest one."""
+    found: Format | None = getattr(target, "format", None)
+    return found or made()
+
+
 def run(options: Mapping[str, str], target: Target, format_: Format | None = None) -> Exported:
     session: Any = InProcess()
-    return export(session, options, target, format_ or made())
+    return export(session, options, target, format_ or format_for(target))
 
 
 def exported(directory: Path) -> list[dict[str, Any]]:

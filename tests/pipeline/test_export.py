@@ -1,6 +1,7 @@
 """Exports: each record once, wherever a run was killed; most of it without Spark."""
 
 import contextlib
+import io
 import itertools
 import json
 import os
@@ -15,12 +16,16 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the Spark extra is not installed: understudy[spark]")
 
+import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.export.deserialisers import DeserialiseError, Deserialiser
 from pipeline.export.parquet import STATE, ParquetTarget
+from pipeline.export.source import RESERVED
 from pipeline.export.target import ExportError, Target
+from pipeline.source.columns import formats_for
+from pipeline.source.options import parse_read_options
 from storage.batch.records import Record, encode_batch
 from storage.checkpoint import HIGH_WATERMARK_CHECKPOINT, OffsetCheckpoint
 from storage.filesystem import OsFileSystem
@@ -77,9 +82,37 @@ def in_delta(directory: Path) -> list[int]:
     return sorted(found["offset"].to_pylist())
 
 
-FORMS = pytest.mark.parametrize(
-    ("target", "found"), [(parquet, offsets), (delta, in_delta)], ids=["parquet", "delta"]
-)
+def iceberg(directory: Path) -> Target:
+    pytest.importorskip("pyiceberg", reason="the iceberg extra is not installed")
+    from pipeline.export.iceberg import IcebergTarget
+
+    return IcebergTarget(directory, attrs.evolve(made(), partition_columns=True))
+
+
+def in_iceberg(directory: Path) -> list[int]:
+    return sorted(row["offset"] for row in iceberg_rows(directory))
+
+
+def iceberg_rows(directory: Path, **scan: Any) -> list[dict[str, Any]]:
+    from pipeline.export.iceberg import TABLE, open_catalog
+
+    with open_catalog(directory) as catalog:
+        rows: list[dict[str, Any]] = catalog.load_table(TABLE).scan(**scan).to_arrow().to_pylist()
+    return sorted(rows, key=lambda row: (row["partition"], row["offset"]))
+
+
+def forms(*iceberg_marks: pytest.MarkDecorator) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(
+        ("target", "found"),
+        [
+            pytest.param(parquet, offsets, id="parquet"),
+            pytest.param(delta, in_delta, id="delta"),
+            pytest.param(iceberg, in_iceberg, id="iceberg", marks=iceberg_marks),
+        ],
+    )
+
+
+FORMS = forms()
 Make = Callable[[Path], Target]
 Find = Callable[[Path], list[int]]
 
@@ -165,10 +198,14 @@ def killed_at(step: int) -> Iterator[None]:
 
             real = DeltaTable.create_write_transaction
             patch.setattr(DeltaTable, "create_write_transaction", counted("commit", real))
+        with contextlib.suppress(ImportError):
+            from pyiceberg.catalog.sql import SqlCatalog
+
+            patch.setattr(SqlCatalog, "commit_table", counted("commit", SqlCatalog.commit_table))
         yield
 
 
-@FORMS
+@forms(pytest.mark.deep)
 def test_killed_at_any_point_and_run_again_each_record_is_there_once(
     tmp_path: Path, target: Make, found: Find
 ) -> None:
@@ -287,7 +324,7 @@ def test_what_is_none_of_the_kind_is_said_with_its_place(tmp_path: Path) -> None
 
 @pytest.mark.spark
 @pytest.mark.client
-@pytest.mark.parametrize("kind", ["parquet", "delta"])
+@pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
 def test_the_command_exports_what_a_failover_left_each_record_once(
     spark: Any, failed_over: FailoverRun, tmp_path: Path, kind: str
 ) -> None:
@@ -302,7 +339,8 @@ def test_the_command_exports_what_a_failover_left_each_record_once(
     printed = json.loads(first.stdout)
     again = json.loads(CliRunner().invoke(group, arguments).stdout)
     assert (again["records"], again["files"]) == (0, [])
-    keys = [row["key"] for row in exported(tmp_path / "out")]
+    rows = (iceberg_rows if kind == "iceberg" else exported)(tmp_path / "out")
+    keys = [row["key"] for row in rows]
     assert {file["topic"] for file in printed["files"]} == {TOPIC}
     assert printed["records"] == failed_over.acked == RECORDS
     assert sorted(keys) == sorted(f"key-{number}" for number in range(RECORDS))
@@ -310,3 +348,67 @@ def test_the_command_exports_what_a_failover_left_each_record_once(
         read = spark.read.parquet(str(tmp_path / "out")).select("offset", "value").collect()
         values = [(row["offset"], row["value"]) for row in exported(tmp_path / "out")]
         assert sorted(map(tuple, read)) == sorted(values)
+
+
+def test_an_iceberg_table_has_partitions_and_every_column(tmp_path: Path) -> None:
+    log_dir, out = log_of(tmp_path / "log", batches=8), tmp_path / "out"
+    add(log_dir, [Record(timestamp=FIRST_MS - DAY_MS, value=b"late"), Record(timestamp=-1)])
+    wider = attrs.evolve(made(headers=True, value="string"), partition_columns=True)
+    table: Any = iceberg(out)
+    done = run({"path": str(log_dir)}, attrs.evolve(table, format=wider))
+    rows = iceberg_rows(out)
+    records = [record for _, record in every_record(log_dir)]
+    assert done.records == len(rows) == len(records)
+    assert [(row["key"], row["offset"]) for row in rows] == [(r.key, r.offset) for r in records]
+    assert [str(row["date"]) for row in rows[-2:]] == ["2023-11-13", "None"]
+    assert rows[-2]["value"] == "late"
+    assert [r["offset"] for r in iceberg_rows(out, row_filter="date = '2023-11-13'")] == [24]
+    assert [r["offset"] for r in iceberg_rows(out, row_filter="date is null")] == [25]
+    # pyiceberg reads a list that is null as an empty one.
+    assert [len(row["headers"] or ()) for row in rows] == [len(r.headers) for r in records]
+
+
+def test_another_commit_to_the_iceberg_table_is_not_overtaken(tmp_path: Path) -> None:
+    log_dir, out = log_of(tmp_path / "log", batches=2), tmp_path / "out"
+    target = iceberg(out)
+    run({"path": str(log_dir)}, target)
+    begun = target.begin([TP], {})
+    add(log_dir, [Record(timestamp=5, value=b"new")])
+    run({"path": str(log_dir)}, target)
+    with pytest.raises(ExportError, match=r"another export to .* was faster"):
+        target.commit(begun, [], begun.position)
+    assert in_iceberg(out) == list(range(7))
+    left = out / "data" / "run-00000003"
+    left.mkdir()
+    (left / "half.parquet").write_bytes(b"half")
+    run({"path": str(log_dir)}, target)
+    assert not left.exists(), "and the files of a run that died are gone"
+
+
+def test_fields_of_a_format_are_columns_of_the_files(tmp_path: Path) -> None:
+    fastavro = pytest.importorskip("fastavro", reason="the formats extra is not installed")
+    schema = {"type": "record", "name": "R", "fields": [
+        {"name": "id", "type": "long"}, {"name": "date", "type": "string"}]}  # fmt: skip
+    (tmp_path / "schemas").mkdir()
+    (tmp_path / "schemas" / "7.avsc").write_text(json.dumps(schema))
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, schema, {"id": 1, "date": "today"})
+    log_dir = log_of(tmp_path / "log", batches=0)
+    values = [b"\0\0\0\0\7" + stream.getvalue(), b"none"]
+    add(log_dir, [Record(timestamp=FIRST_MS, value=value) for value in values])
+    options = {"path": str(log_dir), "value.format": "avro", "value.schema.id": "7"}
+    options |= {"schema.directory": str(tmp_path / "schemas")}
+    formats = formats_for(parse_read_options(options, streaming=False), reserved=RESERVED)
+    for target, rows_of in ((parquet, exported), (delta, exported), (iceberg, iceberg_rows)):
+        wide = attrs.evolve(made(), formats=formats, partition_columns=target is iceberg)
+        place: Any = target(tmp_path / target.__name__)
+        place = place if target is parquet else attrs.evolve(place, format=wide)
+        run(options, place, wide)
+        rows = rows_of(tmp_path / target.__name__)
+        assert [(row["id"], row["value_date"], row["valueBytes"]) for row in rows] == [
+            (1, "today", None),
+            (None, None, b"none"),
+        ]
+        assert [str(row["date"]) for row in rows] == ["2023-11-14"] * 2
+    with pytest.raises(ExportError, match=r"or value\.format, not both"):
+        run(options, parquet(tmp_path / "x"), attrs.evolve(made(value="long"), formats=formats))

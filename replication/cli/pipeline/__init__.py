@@ -1,7 +1,7 @@
 """`understudy pipeline`: jobs on Spark over the files of brokers.
 
 audit.py      whether the replicas hold the same batches
-export.py     topics as Parquet or Delta
+export.py     topics as Parquet, Delta or Iceberg
 journals.py   what each outage of a broker did; ISR and replication lag over time
 jobs.py       where a job's answer goes, how far it is, and what spark-submit needs
 submit.py     the entry point of spark-submit
@@ -20,7 +20,7 @@ JOBS = {
     "bundle": ("replication.cli.pipeline.jobs:bundle", "Write the files that spark-submit needs."),
     "export": (
         "replication.cli.pipeline.export",
-        "Export topics as Parquet or Delta, each record once.",
+        "Export topics as Parquet, Delta or Iceberg, each record once.",
     ),
     "failover": (
         "replication.cli.pipeline.journals:failover",

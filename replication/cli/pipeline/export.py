@@ -1,4 +1,4 @@
-"""`understudy pipeline export`: topics as Parquet files or a Delta table, each record once."""
+"""`understudy pipeline export`: topics as Parquet, Delta or Iceberg, each record once."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,10 +37,10 @@ DESERIALISER = "bytes, string, int, long, ..., or module:function"
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["parquet", "delta"]),
+    type=click.Choice(["parquet", "delta", "iceberg"]),
     default="parquet",
     show_default=True,
-    help="Whether to write Parquet files or a Delta table.",
+    help="Whether to write Parquet files, a Delta table or an Iceberg table.",
 )
 @click.option(
     "--key", default="bytes", show_default=True, help=f"How to read keys: {DESERIALISER}."
@@ -80,7 +80,7 @@ def command(
     properties: tuple[str, ...],
     output: str,
 ) -> None:
-    """Export topics as Parquet files or a Delta table, by topic and date.
+    """Export topics as Parquet files, a Delta table or an Iceberg table, by topic and date.
 
     Each run adds the records that were committed since the previous one. Each record is there
     once, even if a run was killed. LOG_DIRS are the log directories of one or more brokers.
@@ -88,14 +88,22 @@ def command(
     with extra("spark", "understudy pipeline export"):
         from pipeline.export.deserialisers import Deserialiser
         from pipeline.export.job import export
+        from pipeline.export.source import RESERVED
         from pipeline.export.writing import Format
         from pipeline.session import get_session
+        from pipeline.source.columns import formats_for
+        from pipeline.source.options import parse_read_options
     options = dict(_option(each) for each in properties)
     options |= _source_options(log_dirs, bootstrap_servers, topics)
     isolation = "read_uncommitted" if read_uncommitted else "read_committed"
     options.setdefault("kafka.isolation.level", isolation)
     made = Format(
-        key=Deserialiser(key), value=Deserialiser(value), headers=headers, compression=compression
+        key=Deserialiser(key),
+        value=Deserialiser(value),
+        headers=headers,
+        compression=compression,
+        formats=formats_for(parse_read_options(options, streaming=False), reserved=RESERVED),
+        partition_columns=kind == "iceberg",
     )
     target = _target(kind, directory.resolve(), made)
     session, progress = get_session(master=master), SparkProgress()
@@ -134,6 +142,11 @@ def _target(kind: str, directory: Path, made: "Format") -> "Target":
         from pipeline.export.parquet import ParquetTarget
 
         return ParquetTarget(directory)
+    if kind == "iceberg":
+        with extra("iceberg", "--format iceberg"):
+            from pipeline.export.iceberg import IcebergTarget
+
+        return IcebergTarget(directory, made)
     with extra("delta", "--format delta"):
         from pipeline.export.delta import DeltaTarget
     return DeltaTarget(directory, made)
