@@ -17,7 +17,7 @@ answer says so (KIP-227).
 
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 import trio
@@ -269,9 +269,10 @@ class FetchedLog(Protocol):
 
 
 def describe_quorum(
-    node: RaftNode, *, brokers: Iterable[int], fetched: Callable[[int], FetchedLog | None]
+    node: RaftNode, *, brokers: Collection[int], fetched: Callable[[int], FetchedLog | None]
 ) -> quorum.DescribeQuorumResponse:
-    """Describe the quorum as its leader sees it: the voters, and the brokers, which observe.
+    """Describe the quorum as its leader sees it: the voters, and what observes, which are brokers and
+    controllers that do not vote.
 
     Its log has the name of Kafka's, which clients ask for.
     """
@@ -280,7 +281,7 @@ def describe_quorum(
         leader_id=node.config.node_id,
         leader_epoch=node.quorum.leader_epoch,
         high_watermark=node.log.high_watermark,
-        current_voters=[_voter(node, each) for each in node.quorum.voters.nodes],
+        current_voters=[_replica(node, each.key) for each in node.quorum.voters.nodes],
         observers=[
             quorum.QuorumReplica(
                 replica_id=broker_id,
@@ -290,7 +291,8 @@ def describe_quorum(
             )
             for broker_id in sorted(brokers)
             if (last := fetched(broker_id)) is not None
-        ],
+        ]
+        + [_replica(node, key) for key in _observers(node) if key.id not in brokers],
     )
     nodes = [
         quorum.QuorumNode(node_id=voter.key.id, listeners=to_wire(_where(node, voter)))
@@ -331,17 +333,24 @@ def _where(node: RaftNode, voter: VoterNode) -> Endpoints:
     return node.endpoints if voter.key.id == node.config.node_id else voter.endpoints
 
 
-def _voter(node: RaftNode, voter: VoterNode) -> quorum.QuorumReplica:
+def _observers(node: RaftNode) -> list[ReplicaKey]:
+    state = node.quorum.state
+    if not isinstance(state, Leading):
+        return []
+    return sorted(state.progress.observers(node.seams.clock.now_ms()))
+
+
+def _replica(node: RaftNode, key: ReplicaKey) -> quorum.QuorumReplica:
     clock, state = node.seams.clock, node.quorum.state
     to_wall_ms = clock.wall_ms() - clock.now_ms()
     described = quorum.QuorumReplica(
-        replica_id=voter.key.id, replica_directory_id=voter.key.directory_id, log_end_offset=-1
+        replica_id=key.id, replica_directory_id=key.directory_id, log_end_offset=-1
     )
-    if voter.key.id == node.config.node_id:
+    if key.id == node.config.node_id:
         described.log_end_offset = node.log.log_end_offset
         described.last_fetch_timestamp = described.last_caught_up_timestamp = clock.wall_ms()
     elif isinstance(state, Leading):
-        progress = state.progress.of(voter.key)
+        progress = state.progress.of(key)
         if progress.end_offset is not None:
             described.log_end_offset = progress.end_offset
         if progress.last_fetch_ms is not None:
