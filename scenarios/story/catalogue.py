@@ -22,7 +22,7 @@ GROUPS: Final = {
     87: "Producers",
     95: "Clients",
     101: "The metadata log",
-    103: "Transactions",
+    104: "Transactions",
 }
 TO_START_WITH: Final = frozenset(
     {

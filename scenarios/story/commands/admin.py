@@ -8,6 +8,9 @@ grow t 2 b2,b3                  add a second partition on these brokers; `&` as 
 reassign t-0 b2,b3              move it there; `back` cancels a move
 elect t-0 preferred             or unclean
 offsets t-0                     its first and last offset, as a consumer receives them
+finalize kraft.version=1        finalize the level of a feature
+quorum                          who leads the controllers, who votes, and who observes
+add-voter c3003                 let a controller that observes vote (KIP-853); or remove-voter
 
 Any broker forwards a request to the controller, except `alter b1`, which b1 has to approve of and
 forwards. The leader of the partition answers `delete-records` and `offsets`.
@@ -23,6 +26,8 @@ from typing import Any
 from replication.config import ConfigOperation
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.net.rpc import RpcClient
+from replication.raft.rules.voters import to_wire
+from replication.wire.add_raft_voter import AddRaftVoterRequest
 from replication.wire.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -42,6 +47,12 @@ from replication.wire.delete_records import (
 )
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from replication.wire.describe_configs import ConfigResourceType
+from replication.wire.describe_quorum import (
+    QUORUM_TOPIC,
+    DescribeQuorumRequest,
+    QuorumPartition,
+    QuorumTopic,
+)
 from replication.wire.elect_leaders import PREFERRED, UNCLEAN, ElectionTopic, ElectLeadersRequest
 from replication.wire.incremental_alter_configs import (
     IncrementalAlterableConfig,
@@ -49,12 +60,15 @@ from replication.wire.incremental_alter_configs import (
     IncrementalAlterConfigsResource,
 )
 from replication.wire.list_offsets import EARLIEST, LATEST
+from replication.wire.remove_raft_voter import RemoveRaftVoterRequest
+from replication.wire.update_features import FeatureUpdate, UpdateFeaturesRequest
 from scenarios.story.arguments import (
     Options,
     Words,
     background,
     broker_id_of,
     exactly,
+    nodes,
     number_of,
     partition_of,
     refuse_any,
@@ -64,7 +78,7 @@ from scenarios.story.client_stage import ClientStage
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
 from scenarios.world.client import PATIENCE_MS, Address, closing
-from scenarios.world.cluster import BROKER_PORT
+from scenarios.world.cluster import BROKER_PORT, node_id_of
 from storage.types import Offset, TopicId, TopicPartition
 
 ALTER_CONFIGS_VERSION = 1
@@ -73,6 +87,10 @@ DELETE_TOPICS_VERSION = 6
 DELETE_RECORDS_VERSION = 2
 REASSIGN_VERSION = 1
 ELECT_VERSION = 2
+UPDATE_FEATURES_VERSION = 1
+DESCRIBE_QUORUM_VERSION = 2
+ADD_VOTER_VERSION = 0
+REMOVE_VOTER_VERSION = 0
 # An administrator waits less long for the controller than a story does for its records.
 ADMIN_PATIENCE_MS = 2_000
 _ELECTIONS = {"preferred": PREFERRED, "unclean": UNCLEAN}
@@ -264,6 +282,73 @@ async def offsets(stage: ClientStage, words: Words, options: Options) -> list[st
         error, offset = await stage.client.list_offset(partition_of(where), timestamp)
         found.append(f"{name} {error.name if error else offset}")
     return [f"{where}: {', '.join(found)}"]
+
+
+async def finalize(stage: ClientStage, words: Words, options: Options) -> list[str]:
+    refuse_any(words)
+    updates = [
+        FeatureUpdate(feature=name, max_version_level=number_of(level))
+        for name, level in options.items()
+    ]
+
+    async def ask() -> ErrorCode:
+        request = UpdateFeaturesRequest(feature_updates=updates)
+        return ErrorCode.of((await _ask(stage, request, UPDATE_FEATURES_VERSION)).error_code)
+
+    return await _answer(ask())
+
+
+async def quorum(stage: ClientStage, words: Words, options: Options) -> list[str]:
+    """Show the quorum as its leader describes it: an observer may be a controller, too."""
+    refuse_any(words, options)
+    topics = [QuorumTopic(topic_name=QUORUM_TOPIC, partitions=[QuorumPartition()])]
+    response = await _ask(stage, DescribeQuorumRequest(topics=topics), DESCRIBE_QUORUM_VERSION)
+    (found,) = response.topics[0].partitions
+    names = {node_id_of(name): name for name in stage.cluster.names}
+    voters, observers = (
+        " ".join(names[each.replica_id] for each in replicas)
+        for replicas in (found.current_voters, found.observers)
+    )
+    leads = f"{names[found.leader_id]} leads in epoch {found.leader_epoch}"
+    return [f"{leads}, voters {voters}, observers {observers}"]
+
+
+async def add_voter(stage: Stage, words: Words, options: Options) -> list[str]:
+    (name,) = nodes(stage, exactly(words, 1, options), {})
+    running = stage.cluster.nodes.controllers.get(node_id_of(name))
+    if running is None:
+        raise ScriptError(f"{name} is down: its directory is not known")
+    me = running.node.quorum
+    request = AddRaftVoterRequest(
+        cluster_id=me.cluster_id,
+        timeout_ms=ADMIN_PATIENCE_MS,
+        voter_id=me.me.id,
+        voter_directory_id=me.me.directory_id,
+        listeners=to_wire(me.endpoints),
+    )
+    return await _change_voters(stage, request, ADD_VOTER_VERSION)
+
+
+async def remove_voter(stage: Stage, words: Words, options: Options) -> list[str]:
+    """Remove the voter of this id, on whichever disk it was."""
+    (name,) = nodes(stage, exactly(words, 1, options), {})
+    leader = stage.cluster.controller
+    voter = None if leader is None else leader.node.quorum.voters.node(node_id_of(name))
+    if leader is None or voter is None:
+        raise ScriptError(f"{name} is no voter of a controller that decides")
+    request = RemoveRaftVoterRequest(
+        cluster_id=leader.cluster_id,
+        voter_id=voter.key.id,
+        voter_directory_id=voter.key.directory_id,
+    )
+    return await _change_voters(stage, request, REMOVE_VOTER_VERSION)
+
+
+async def _change_voters(stage: Stage, request: object, version: int) -> list[str]:
+    async def ask() -> ErrorCode:
+        return ErrorCode.of((await _ask(stage, request, version)).error_code)
+
+    return await _answer(ask())
 
 
 async def _ask(

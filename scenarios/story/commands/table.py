@@ -21,7 +21,8 @@
     produce   produce, again, answers, load, loaded
     consume   read, poll, fetch, epoch-end, sessions, commit, commits, committed
     clients   producer, send, transact, reader, member, copier, and what becomes of them
-    admin     alter, delete-topic, remake, grow, reassign, elect, delete-records, offsets
+    admin     alter, delete-topic, remake, grow, reassign, elect, delete-records, offsets;
+              finalize, quorum, add-voter, remove-voter
     faults    kill, stop, start, pause, power-cut, cut, hold, tear, slow, ..., recover
     disks     wipe, image, restore, swap, lie, fail, rot, spoil; jump, drift
     judge     ledger, verify, judge, judge-controllers
@@ -354,6 +355,7 @@ COMMANDS: Mapping[str, Command] = {
         *(clients.drain, clients.judge_clients),
         *(admin.alter, admin.delete_topic, admin.remake, admin.delete_records, admin.grow),
         *(admin.reassign, admin.elect, admin.offsets),
+        *(admin.finalize, admin.quorum, admin.add_voter, admin.remove_voter),
         *(faults.kill, faults.power_cut, faults.stop, faults.start, faults.pause, faults.resume),
         *(faults.cut, faults.mute, faults.unmute, faults.hold, faults.heal, faults.tear),
         *(faults.slow, faults.late, faults.recover),
