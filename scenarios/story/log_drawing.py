@@ -97,7 +97,11 @@ def runs_of(batches: Iterable[BatchHeader]) -> list[EpochRun]:
 
 def draw(batches: Iterable[BatchHeader], epochs: Sequence[EpochEntry] = ()) -> str:
     """Draw the runs of records, and those of `epochs` that have none."""
-    runs = runs_of(batches)
+    return draw_runs(runs_of(batches), epochs)
+
+
+def draw_runs(runs: Sequence[EpochRun], epochs: Sequence[EpochEntry] = ()) -> str:
+    """Draw runs of records, and the epochs that have none."""
     written = {run.leader_epoch for run in runs}
     drawn = [(first, f"[e{epoch}: {first}-{last}]") for epoch, first, last in runs]
     drawn += [

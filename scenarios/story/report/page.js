@@ -1,5 +1,5 @@
-"use strict";
-// The scene is plain data (scenarios/report/scene.py); nothing here knows Kafka's rules.
+// The scene is plain data (scenarios/story/report/scene.py); drawing.js stands before this script. Nothing here
+// knows Kafka's rules.
 window.faults = [];
 window.addEventListener("error", (event) => {
   window.faults.push(event.message);
@@ -9,32 +9,13 @@ window.addEventListener("error", (event) => {
 const scene = JSON.parse(document.getElementById("scene").textContent);
 const byId = (id) => document.getElementById(id);
 const KINDS = { data: true, control: true, metadata: false, idle: false };
-const LAST_OFFSETS = 60; // cells in a drawn log; a longer one shows its end
-
-const epochColour = (epoch, alpha = 1) =>
-  `hsl(${(205 + epoch * 137.5) % 360} 62% 58% / ${alpha})`;
 const shown = { ...KINDS };
 let partition = scene.partitions[0] || null;
 let moments = [];
 let place = new Map(); // a moment's height in the drawing
 let current = 0;
 
-function svg(name, attributes, parent, text) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  if (text !== undefined) element.textContent = text;
-  if (parent) parent.append(element);
-  return element;
-}
-
-function html(name, properties, ...children) {
-  const element = Object.assign(document.createElement(name), properties);
-  element.append(...children);
-  return element;
-}
-
 const visibleArrows = () => scene.arrows.filter((arrow) => shown[arrow.kind]);
-const seconds = (at) => `${at.toFixed(4)} s`;
 
 // Time runs downwards. Moments keep their order; long waits are drawn short, and say so.
 function layOut() {
@@ -196,51 +177,9 @@ function draw() {
   byId("scrubber").max = moments.length - 1;
 }
 
-// The replicas of one partition at one time: the last standing of each.
-function standings(at) {
-  const found = new Map();
-  for (const log of scene.logs) {
-    if (log.at > at) break;
-    if (log.partition === partition) found.set(log.node, log);
-  }
-  return scene.lanes.filter((lane) => found.has(lane)).map((lane) => found.get(lane));
-}
-
-function drawLog(log, first, last) {
-  const cell = 18, height = 24, columns = Math.max(1, last - first);
-  const picture = svg("svg", { width: columns * cell + 32, height: height + 12 });
-  const x = (offset) => 4 + (Math.max(first, offset) - first) * cell;
-  for (const [epoch, from, to] of log.runs) {
-    for (let offset = Math.max(from, first); offset <= to; offset++) {
-      const box = svg("rect", { x: x(offset), y: 2, width: cell - 1, height: height - 4,
-        fill: epochColour(epoch, offset < log.high_watermark ? 0.95 : 0.4), rx: 2 }, picture);
-      svg("title", {}, box, `offset ${offset}, leader epoch ${epoch}`);
-      svg("text", { x: x(offset) + cell / 2 - 0.5, y: 16, "text-anchor": "middle", "font-size": 9 },
-        picture, offset % 1000);
-    }
-  }
-  const mark = (offset, colour, name, y) => {
-    svg("line", { x1: x(offset) - 0.5, x2: x(offset) - 0.5, y1: 0, y2: height, stroke: colour,
-      "stroke-width": 2 }, picture);
-    svg("text", { x: x(offset) + 2, y, "font-size": 9, style: `fill:${colour}` }, picture, name);
-  };
-  mark(log.log_end_offset, "var(--leo)", log.log_end_offset === log.high_watermark ? "" : "LEO", height + 9);
-  mark(log.high_watermark, "var(--hw)", "HW", height + 9);
-  return picture;
-}
-
 function showLogs(at) {
-  const replicas = standings(at);
-  const last = Math.max(0, ...replicas.map((log) => log.log_end_offset));
-  const first = Math.max(0, last - LAST_OFFSETS);
-  const rows = replicas.map((log) => {
-    const role = log.role === "leads" ? `leads, epoch ${log.leader_epoch}, isr ${log.isr.map((b) => `b${b}`).join(" ")}`
-      : log.role;
-    return html("tr", { className: log.role === "down" ? "down" : "" },
-      html("td", {}, html("b", {}, log.node)), html("td", {}, drawLog(log, first, last)),
-      html("td", { className: "role" }, `HW ${log.high_watermark} LEO ${log.log_end_offset} ${role}`));
-  });
-  byId("logs").replaceChildren(html("table", {}, html("tbody", {}, ...rows)));
+  const past = scene.logs.filter((log) => log.at <= at);
+  byId("logs").replaceChildren(logTable(lastStates(past, partition, scene.lanes)));
 }
 
 function showWhy(at) {

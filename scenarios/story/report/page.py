@@ -30,15 +30,14 @@ _PLACE = re.compile(r"\{\{(\w+)\}\}")
 
 def page(scene: Scene) -> str:
     """Return a scene as one self-contained HTML page."""
-    template, style, script = map(_file, ("page.html", "page.css", "page.js"))
     parts = {
         "title": html.escape(scene.title),
-        "style": style,
+        "style": _file("drawing.css") + _file("page.css"),
         "scene": _as_json(scene),
-        "script": script,
+        "script": _file("drawing.js") + _file("page.js"),
     }
     # In one pass: a story's own words, once inserted, are not searched for places.
-    return _PLACE.sub(lambda place: parts[place[1]], template)
+    return _PLACE.sub(lambda place: parts[place[1]], _file("page.html"))
 
 
 def _file(name: str) -> str:

@@ -16,6 +16,7 @@ import attrs
 
 from replication.metadata.rules.records import METADATA_TOPIC
 from replication.observe.sentences import FAULT, kind, sentence
+from scenarios.story.log_drawing import draw_runs
 from scenarios.story.report.messages import Message
 from scenarios.story.report.recording import Recording, ReplicaStatus
 from scenarios.story.script import Step
@@ -154,4 +155,7 @@ def _kind(message: Message) -> str:
 
 
 def _log(standing: ReplicaStatus) -> Facts:
-    return attrs.asdict(standing, recurse=False) | {"partition": str(standing.partition)}
+    return attrs.asdict(standing, recurse=False) | {
+        "partition": str(standing.partition),
+        "drawn": draw_runs(standing.runs),
+    }
