@@ -12,6 +12,8 @@ with an error code are plain integers, because a newer peer may send an unknown 
     ├── ProtocolError              bytes that are not the protocol: the connection is closed
     └── PeerUnavailableError       no connection, a lost one, or no answer in time
         ├── AuthenticationError    one side refuses the login of the other
+        ├── BrokenOffError         the peer closed the connection in the middle of a message
+        ├── UnansweredError        the peer closed the connection instead of answering
         └── TooManyConnectionsError  a new connection was closed for lack of room
 """
 
@@ -256,6 +258,10 @@ class BrokenOffError(PeerUnavailableError):
 
 NO_ANSWER = (PeerUnavailableError, ProtocolError)
 """The errors of a request without a response; the peer may or may not have carried it out."""
+
+
+class UnansweredError(PeerUnavailableError):
+    """The peer closed the connection instead of answering: it died, or does not serve the request."""
 
 
 class TooManyConnectionsError(PeerUnavailableError):

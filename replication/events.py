@@ -182,6 +182,18 @@ class QuorumMisconfigured(Event):
     left_out: int = 0  # such causes since the last one reported: one in ten seconds is
 
 
+@attrs.frozen(kw_only=True)
+class MetadataNotServed(Event):
+    """Controllers close the connection of a broker that fetches metadata, again and again.
+
+    Most likely they do not serve its version of Fetch. The broker goes on asking.
+    """
+
+    name: ClassVar[str] = "metadata_not_served"
+    cause: str
+    left_out: int = 0  # such fetches since the last one reported: one in ten seconds is
+
+
 # Topics and partitions: leaders, followers and the ISR.
 
 

@@ -15,7 +15,8 @@ high watermark that is known here, so that the leader answers once it knows a hi
 Rule 3: the fetch of a broker, an observer, is how it finds the leader, for its channels too (`Controllers`). A controller
 that does not lead names the leader, which is asked at once, or says that it knows none: then the next
 address is tried by the next fetch. A leader that does not answer in
-`controller.quorum.request.timeout.ms` is left in the same way.
+`controller.quorum.request.timeout.ms` is left in the same way. One that closes the connection
+instead of answering may have died; where that happens UNSERVED times in a row, it is reported.
 
 Rule 4: a broker names the largest leader epoch that it knows: of the last record of its copy, and of
 the refusals. The leader of an earlier epoch refuses it, and no copy is truncated to such a log.
@@ -27,7 +28,14 @@ import attrs
 import trio
 
 from replication.config.listeners import HostPort
-from replication.errors import ErrorCode, MetadataError, PeerUnavailableError, ProtocolError
+from replication.errors import (
+    ErrorCode,
+    MetadataError,
+    PeerUnavailableError,
+    ProtocolError,
+    UnansweredError,
+)
+from replication.events import MetadataNotServed, RareReporter
 from replication.follower.leader_endpoint import RemoteLeaderEndpoint
 from replication.metadata.rules.records import METADATA_PARTITION, METADATA_TOPIC
 from replication.metadata.snapshots import SnapshotWriter
@@ -47,6 +55,7 @@ from storage.types import NO_TOPIC_ID, LeaderEpoch, Offset, OffsetAndEpoch, Topi
 
 FETCH_SNAPSHOT_VERSION = 1
 FETCH_VERSION = 18  # the first that names a high watermark
+UNSERVED = 3
 ELSEWHERE = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_LEADER_EPOCH,
@@ -191,13 +200,26 @@ class ObserverEndpoint(MetadataEndpoint):
     """The leader as a broker finds it, among the controllers that it knows (rule 3)."""
 
     controllers: Controllers
+    not_served: RareReporter
+    _unanswered: int = attrs.field(default=0, init=False)
+    """How many fetches in a row ended with the connection."""
 
     async def fetch_log(self, request: wire.FetchRequest, version: int) -> wire.FetchResponse:
         try:
-            return await self._fetch_from_leader(request, version)
-        except (PeerUnavailableError, ProtocolError):
+            response = await self._fetch_from_leader(request, version)
+        except (PeerUnavailableError, ProtocolError) as error:
             self.controllers.not_at(self._address)
+            self._note_unanswered(error)
             raise
+        self._unanswered = 0
+        return response
+
+    def _note_unanswered(self, error: Exception) -> None:
+        self._unanswered = self._unanswered + 1 if isinstance(error, UnansweredError) else 0
+        if self._unanswered >= UNSERVED:
+            self.not_served.report(
+                lambda left_out: MetadataNotServed(cause=str(error), left_out=left_out)
+            )
 
     @property
     def _address(self) -> HostPort:

@@ -24,7 +24,7 @@ import attrs
 
 from replication.config import BrokerConfig
 from replication.errors import ErrorCode, KafkaError, MetadataError, PeerUnavailableError
-from replication.events import EventSink, MetadataApplied
+from replication.events import EventSink, MetadataApplied, RareReporter
 from replication.follower.fetcher import FetcherConfig, ReplicaFetcher
 from replication.follower.partitions import FetcherStats
 from replication.follower.rules.fetch_state import (
@@ -199,6 +199,7 @@ def metadata_fetcher(
         leader=ObserverEndpoint(
             follower=follower,
             controllers=controllers,
+            not_served=RareReporter(follower.sink, seams.clock.now_ms),
             broker=leader,
             replica_id=config.node_id,
             client_id=f"broker-{config.node_id}-metadata",

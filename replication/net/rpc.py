@@ -22,7 +22,7 @@ from typing import Any, NoReturn, Self
 import attrs
 import trio
 
-from replication.errors import PeerUnavailableError
+from replication.errors import PeerUnavailableError, UnansweredError
 from replication.net.exchange import Exchange, SentRequest
 from replication.net.framing import DEFAULT_MAX_FRAME_BYTES, FrameReader, send_parts
 from replication.net.pace import Turns, in_steps
@@ -192,7 +192,7 @@ class RpcClient:
         assert self._in_flight[0] is waiting, "the first in line reads first"
 
     def _fail_unanswered(self, call: SentRequest) -> NoReturn:
-        raise PeerUnavailableError(
+        raise UnansweredError(
             f"{self.connection.peer} closed the connection instead of answering {call}"
         )
 

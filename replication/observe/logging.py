@@ -10,6 +10,7 @@ from replication.events import (
     LogDirectoryFailed,
     LogDirectoryWarned,
     LogRepaired,
+    MetadataNotServed,
     PartitionFailed,
     PeerContradicted,
     QuorumMisconfigured,
@@ -24,6 +25,7 @@ _GRAVE: dict[type[Event], str] = {
     LogRepaired: "warning",
     PartitionFailed: "warning",
     PeerContradicted: "warning",
+    MetadataNotServed: "warning",
     QuorumMisconfigured: "warning",
     RegistrationRefused: "warning",
 }

@@ -39,6 +39,7 @@ from replication.events import (
     LogDirectoryFailed,
     LogRecovered,
     LogTruncated,
+    MetadataNotServed,
     PartitionFailed,
     PartitionOffline,
     PeerContradicted,
@@ -89,6 +90,7 @@ _KINDS: dict[type[Event], str] = {
     PartitionFailed: FAULT,
     BugCaught: FAULT,
     PeerContradicted: FAULT,
+    MetadataNotServed: FAULT,
     QuorumMisconfigured: FAULT,
     LeaderElected: DECISION,
     PartitionOffline: DECISION,
@@ -253,6 +255,9 @@ def _about_controllers(event: Event) -> str:
         case PeerContradicted():
             others = f"; {event.left_out} more such claims before" if event.left_out else ""
             return f"does not believe another controller: {event.claim}{others}"
+        case MetadataNotServed():
+            others = f"; {event.left_out} more such fetches before" if event.left_out else ""
+            return f"gets no metadata: {event.cause}, again and again{others}"
         case QuorumMisconfigured():
             others = f"; {event.left_out} more such causes before" if event.left_out else ""
             return f"cannot work with another controller: {event.cause}{others}"

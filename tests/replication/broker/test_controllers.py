@@ -4,7 +4,7 @@ The active controller is a real one; a standby is a real server that refuses eve
 standby does.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,10 +17,10 @@ from replication.config import BrokerConfig, ListenerConfig
 from replication.config.listeners import HostPort
 from replication.controller.controller import Controller
 from replication.errors import ErrorCode, PeerUnavailableError
-from replication.events import ignore
+from replication.events import MetadataNotServed, ignore
 from replication.metadata.rules.records import METADATA_PARTITION
 from replication.net.controller_channel import Controllers
-from replication.server.server import Handler, RequestContext, Server
+from replication.observe.sentences import sentence
 from replication.wire.allocate_producer_ids import (
     AllocateProducerIdsRequest,
 )
@@ -31,112 +31,16 @@ from replication.wire.create_topics import CreatableTopic, CreateTopicsRequest, 
 from replication.wire.describe_quorum import (
     QUORUM_TOPIC,
     DescribeQuorumRequest,
-    DescribeQuorumResponse,
     QuorumPartition,
     QuorumTopic,
 )
-from replication.wire.fetch import FetchRequest, FetchResponse, PartitionData
-from replication.wire.metadata import LeaderIdAndEpoch, NodeEndpoint
-from replication.wire.refusals import error_of_whole, refused, refused_whole
+from replication.wire.metadata import NodeEndpoint
+from replication.wire.refusals import error_of_whole, refused_whole
 from scenarios.world.world import World
 from tests.replication.broker.clients import Client
 from tests.replication.broker.stage import QUICK, played
+from tests.replication.broker.standbys import PORT, Standby, standing_by
 from tests.replication.controller.running_controller import CONFIG, fail, running
-
-PORT = 9093
-ASKED = (
-    ApiKey.BROKER_REGISTRATION,
-    ApiKey.BROKER_HEARTBEAT,
-    ApiKey.CREATE_TOPICS,
-    ApiKey.ALLOCATE_PRODUCER_IDS,
-)
-
-
-@attrs.define
-class Standby:
-    """What a controller that does not lead says, and the requests that it was sent."""
-
-    leader: NodeEndpoint | None = None
-    leader_epoch: int = -1
-    answers: bool = True
-    serves: Sequence[ApiKey] = ASKED
-    """What it refuses, beside what it says of the quorum; any other request ends the connection."""
-    asked: list[ApiKey] = attrs.field(factory=list)
-    version: int = -1
-    """The version of the last request."""
-
-    async def refuse(self, context: RequestContext, request: Any) -> Any:
-        self.asked.append(context.api_key)
-        self.version = context.version
-        await self._stay_silent()
-        return refused_whole(context.api_key, context.version, request, ErrorCode.NOT_CONTROLLER)
-
-    async def describe(self, context: RequestContext, request: DescribeQuorumRequest) -> Any:
-        """Refuse as Apache Kafka's controllers do: by the errors of the partitions."""
-        self.asked.append(context.api_key)
-        await trio.lowlevel.checkpoint()
-        response = refused(DescribeQuorumResponse, request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return attrs.evolve(response, error_code=ErrorCode.NONE)
-
-    async def fetch(self, context: RequestContext, request: FetchRequest) -> FetchResponse:
-        self.asked.append(context.api_key)
-        await self._stay_silent()
-        response: FetchResponse = refused(FetchResponse, request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        response.error_code = ErrorCode.NONE
-        for topic, asked in zip(response.responses, request.topics, strict=True):
-            topic.topic_id = asked.topic_id
-            # Apache Kafka's controller refuses a negative one, whatever else is in the request.
-            assert all(each.last_fetched_epoch >= 0 for each in asked.partitions)
-            topic.partitions = [
-                PartitionData(
-                    partition_index=each.partition,
-                    error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                    high_watermark=-1,
-                    current_leader=LeaderIdAndEpoch(
-                        leader_id=-1 if self.leader is None else self.leader.node_id,
-                        leader_epoch=self.leader_epoch,
-                    ),
-                )
-                for each in asked.partitions
-            ]
-        response.node_endpoints = [] if self.leader is None else [self.leader]
-        return response
-
-    async def _stay_silent(self) -> None:
-        if not self.answers:
-            await trio.sleep_forever()
-
-    async def serve(
-        self,
-        world: World,
-        name: str,
-        *,
-        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
-    ) -> None:
-        seams = world.node(name)
-        handlers: dict[ApiKey, Handler] = dict.fromkeys(self.serves, self.refuse)
-        server = Server(
-            handlers={
-                **handlers,
-                ApiKey.FETCH: self.fetch,
-                ApiKey.DESCRIBE_QUORUM: self.describe,
-            },
-            clock=seams.clock,
-            sink=world.sink(name),
-            on_bug=fail,
-        )
-        listener = await seams.transport.listen(name, PORT)
-        task_status.started()
-        await server.serve(listener, name="CONTROLLER")
-
-
-@asynccontextmanager
-async def standing_by(world: World, **standbys: Standby) -> AsyncIterator[None]:
-    async with trio.open_nursery() as nursery:
-        for name, standby in standbys.items():
-            await nursery.start(standby.serve, world, name)
-        yield
-        nursery.cancel_scope.cancel()
 
 
 def broker_config(*controllers: str) -> BrokerConfig:
@@ -424,3 +328,25 @@ async def test_a_broker_says_what_a_controller_of_an_older_release_does_not_serv
             r"c1:9093 closed the connection instead of answering BROKER_REGISTRATION v4$",
         ):
             await broker.run()
+
+
+@played
+async def test_a_broker_says_that_no_controller_serves_its_fetch_of_the_metadata(
+    world: World,
+) -> None:
+    config = broker_config("c1", "c2")
+    broker = Broker(config=config, seams=world.node("b1"), sink=world.sink("b1"), on_bug=fail)
+    old = Standby(serves_fetch=False)
+    async with standing_by(world, c1=old, c2=old), trio.open_nursery() as nursery:
+        nursery.start_soon(broker.run)
+        await world.clock("b1").sleep(25)
+        nursery.cancel_scope.cancel()
+    said = [
+        each.event
+        for each in world.trace.entries
+        if each.node == "b1" and isinstance(each.event, MetadataNotServed)
+    ]
+    assert len(said) == 3, "one in ten seconds"
+    assert "closed the connection instead of answering FETCH v18" in said[0].cause
+    assert sentence(said[0]).startswith("gets no metadata: c")
+    assert said[1].left_out > 0
