@@ -4,5 +4,7 @@ rows.py        the events of journal files as rows
 source.py      these rows as a Spark data source
 timeline.py    one partition's ISR over time, and its failovers
 lag.py         the job: lag by quantile, time under-replicated
+metadata_log.py  the metadata log as such rows: the journal of controllers of any kind
+changes.py     one partition's elections and truncations, each with its cause
 failover.py    the job: detected, fenced, elected, first write, ISR whole again, lost
 """

@@ -1,9 +1,10 @@
 """The failover job: what each outage of a broker did to the partitions that it led.
 
-A controlled shutdown is reported, too, as planned.
+A controlled shutdown is reported, too, as planned. Every election and truncation is listed with its
+cause, whether it belongs to an outage or not.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from pyspark.sql import DataFrame
 
+from pipeline.journals.changes import Change, changes
 from pipeline.journals.gathered import find_outages, fold, gather, shown_order
 from pipeline.journals.timeline import Failover, Outage, failovers
 from storage.types import TopicPartition
@@ -39,6 +41,19 @@ SCHEMA: Final = pa.schema(
         ("chain", pa.list_(pa.string())),
     ]
 )
+
+CHANGE_SCHEMA: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("at_ms", pa.int64()),
+        ("node", pa.int32()),
+        ("name", pa.string()),
+        ("cause", pa.string()),
+        ("text", pa.string()),
+    ]
+)
+MOST_CHANGES: Final = 20_000
 
 
 @attrs.frozen
@@ -75,32 +90,67 @@ class OutageReport:
         return sum(each.failover.truncated for each in self.partitions)
 
 
+@attrs.frozen
+class FailoverReport:
+    """Every outage in order of time, and every election and truncation by partition."""
+
+    outages: tuple[OutageReport, ...] = ()
+    changes: Mapping[TopicPartition, tuple[Change, ...]] = attrs.field(factory=dict)
+    left_out: int = 0
+    """The number of elections and truncations beyond the first `MOST_CHANGES`."""
+
+
 def failover_report(
     events: DataFrame, *, on_step: Callable[[str], None] = lambda _: None
-) -> list[OutageReport]:
-    """Run the job, and return every outage in order of time."""
+) -> FailoverReport:
+    """Run the job."""
     events = events.persist()
+    gathered = gather(events).persist()
     try:
         on_step("reading journals")
         known = find_outages(events)
-        if not known:
-            return []
         on_step(f"following {len(known)} outages")
-        rows = failover_rows(events, known).collect()
-        found = [_from_row(row.asDict()) for row in rows]
+        found = [_from_row(row.asDict()) for row in failover_rows(gathered, known).collect()]
+        on_step("explaining elections and truncations")
+        rows = change_rows(gathered).persist()
+        count = rows.count()
+        first = rows.orderBy("at_ms", "topic", "partition").limit(MOST_CHANGES).collect()
+        rows.unpersist()
     finally:
+        gathered.unpersist()
         events.unpersist()
     found.sort(key=lambda each: shown_order(each.topic_partition))
-    return [OutageReport(outage, tuple(_of(outage, found))) for outage in known]
+    return FailoverReport(
+        tuple(OutageReport(outage, tuple(_of(outage, found))) for outage in known),
+        _by_partition(row.asDict() for row in first),
+        count - len(first),
+    )
 
 
-def failover_rows(events: DataFrame, known: Sequence[Outage]) -> DataFrame:
+def _by_partition(rows: Iterable[dict[str, Any]]) -> dict[TopicPartition, tuple[Change, ...]]:
+    found: dict[TopicPartition, list[Change]] = {}
+    for row in rows:
+        where = TopicPartition(row.pop("topic"), row.pop("partition"))
+        found.setdefault(where, []).append(Change(**row))
+    return {where: tuple(found[where]) for where in sorted(found, key=shown_order)}
+
+
+def failover_rows(gathered: DataFrame, known: Sequence[Outage]) -> DataFrame:
     """Return one row for each outage and each partition that its broker led."""
-    return fold(gather(events), partial(_failovers, known=tuple(known)), SCHEMA)
+    return fold(gathered, partial(_failovers, known=tuple(known)), SCHEMA)
 
 
 def _failovers(row: dict[str, Any], *, known: Sequence[Outage]) -> list[Any]:
     return list(failovers(row["facts"], known))
+
+
+def change_rows(gathered: DataFrame) -> DataFrame:
+    """Return one row for each election and truncation."""
+    return fold(gathered, _changes, CHANGE_SCHEMA)
+
+
+def _changes(row: dict[str, Any]) -> list[Any]:
+    return list(changes(row["facts"], row["topic_partition"]))
 
 
 def _from_row(row: dict[str, Any]) -> PartitionFailover:
@@ -114,13 +164,13 @@ def _of(outage: Outage, found: Sequence[PartitionFailover]) -> list[PartitionFai
     return [each for each in found if (each.failover.broker, each.failover.began_ms) == mine]
 
 
-def to_json(reports: Sequence[OutageReport]) -> list[dict[str, Any]]:
+def to_json(found: FailoverReport) -> list[dict[str, Any]]:
     """Return each outage with its partitions; times are milliseconds since 1970."""
     return [
         attrs.asdict(report.outage)
         | {"lost_committed": report.lost_committed, "truncated": report.truncated}
         | {"partitions": [_to_row(each) for each in report.partitions]}
-        for report in reports
+        for report in found.outages
     ]
 
 
@@ -129,11 +179,11 @@ def _to_row(each: PartitionFailover) -> dict[str, Any]:
     return {"topic": where.topic, "partition": where.partition} | attrs.asdict(each.failover)
 
 
-def lines(reports: Sequence[OutageReport]) -> Iterator[str]:
+def lines(found: FailoverReport) -> Iterator[str]:
     """Yield each outage, and its chain of events in each partition, for people to read."""
-    if not reports:
+    if not found.outages:
         yield "the journals have no broker that was fenced or shut down"
-    for report in reports:
+    for report in found.outages:
         outage = report.outage
         began = datetime.fromtimestamp(outage.began_ms / 1000, UTC)
         yield (
@@ -151,7 +201,7 @@ def cause_of(outage: Outage) -> str:
     return f"{outage.cause} (planned)" if outage.planned else outage.cause
 
 
-def write_parquet(reports: Sequence[OutageReport], path: str) -> None:
+def write_parquet(found: FailoverReport, path: str) -> None:
     """Write a Parquet file with a row for each outage and partition."""
-    rows = [_to_row(each) for report in reports for each in report.partitions]
+    rows = [_to_row(each) for report in found.outages for each in report.partitions]
     pa.parquet.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), path)

@@ -104,7 +104,13 @@ def fold(
         found = [
             [
                 {"topic": topic.as_py(), "partition": number.as_py(), **attrs.asdict(value)}
-                for value in rule({"replication_factor": factor.as_py(), "facts": fact.as_py()})
+                for value in rule(
+                    {
+                        "topic_partition": TopicPartition(topic.as_py(), number.as_py()),
+                        "replication_factor": factor.as_py(),
+                        "facts": fact.as_py(),
+                    }
+                )
             ]
             for topic, number, factor, fact in groups
         ]

@@ -3,22 +3,29 @@
 One row for each event, with the fields that reports use as columns: null where an event has
 no such field. `node` is the node that reported it, `broker` the broker that it is about.
 
+The decisions in a metadata log become rows, too: a controller of Apache Kafka has no other journal
+(`metadata_log.py`).
+
 Events that this program cannot read become rows of two names that no event has:
 
     journal_skipped   an event of a newer version, or one whose name is unknown
-    journal_damaged   a file that is not the last of its journal, and does not read to its end
+    journal_damaged   a file that is not the last of its journal, and does not read to its end; or
+                      a metadata log
 """
 
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+import attrs
 import pyarrow as pa
 
-from replication.errors import UnderstudyError
+from pipeline.journals.metadata_log import DIRECTORY_NAME, read_metadata_log
+from replication.errors import MetadataError, UnderstudyError
 from replication.events import EVENTS
 from replication.observe.journal import journal_files, read_records, read_whole
 from storage.filesystem import FileSystem
+from storage.types import TopicPartition
 
 JOURNAL_NAME: Final = "events.journal"
 SKIPPED: Final = "journal_skipped"
@@ -49,11 +56,13 @@ SCHEMA: Final = pa.schema(
         ("since_heartbeat_ms", _LONG),
         ("replication_factor", _INT),
         ("cause", pa.string()),
+        ("reason", pa.string()),
     ]
 )
 
 _VERSIONS: Final = {event.name: event.version for event in EVENTS}
 _FIELDS: Final = frozenset(SCHEMA.names[6:])
+_TEXTS: Final = frozenset({"cause", "reason"})
 _MOST_ROWS: Final = 65_536
 
 
@@ -65,10 +74,14 @@ def find_journals(files: FileSystem, paths: Sequence[str]) -> list[str]:
     """Return every journal file at `paths`, each a journal or a directory with some.
 
     Journals are looked for in a directory and one level below: a path may be a broker's data
-    directory, that of a whole cluster, or `events.journal` itself.
+    directory, that of a whole cluster, or `events.journal` itself. A metadata log counts where it is
+    named itself, by its directory: most clusters have their controller's journal.
     """
     found: list[str] = []
     for path in paths:
+        if _is_metadata_log(path):
+            found.append(path)
+            continue
         if not files.is_directory(path):
             if not files.exists(path):
                 raise NoJournalError(f"{path} is not there")
@@ -82,11 +95,16 @@ def find_journals(files: FileSystem, paths: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def _is_metadata_log(path: str) -> bool:
+    return os.path.basename(path.rstrip("/")) == DIRECTORY_NAME  # noqa: PTH119 - a string here
+
+
 def rows_of(files: FileSystem, paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield the events of journal files in the columns of `SCHEMA`."""
     rows: list[dict[str, Any]] = []
     for path in paths:
-        for row in _rows_of_file(files, path):
+        of_path = _rows_of_metadata_log if _is_metadata_log(path) else _rows_of_file
+        for row in of_path(files, path):
             rows.append(row)
             if len(rows) == _MOST_ROWS:
                 yield _batch(rows)
@@ -121,6 +139,18 @@ def _rows_of_file(files: FileSystem, path: str) -> Iterator[dict[str, Any]]:
         yield row | {"cause": cause}
 
 
+def _rows_of_metadata_log(files: FileSystem, path: str) -> Iterator[dict[str, Any]]:
+    number = 0
+    try:
+        for number, entry in enumerate(read_metadata_log(files, path)):
+            row = {"at_ms": entry.at_ms, "node": entry.broker, "number": number}
+            fields = attrs.asdict(entry.event, recurse=False)
+            yield row | {"name": entry.event.name} | _columns(fields)
+    except (MetadataError, OSError) as error:
+        cause = f"{path} cannot be read: {error}"
+        yield {"at_ms": 0, "node": -1, "number": number + 1, "name": DAMAGED, "cause": cause}
+
+
 def _contents(files: FileSystem, path: str) -> bytes:
     file = files.open_for_reading(path)
     try:
@@ -130,9 +160,14 @@ def _contents(files: FileSystem, path: str) -> bytes:
 
 
 def _columns(fields: dict[str, Any]) -> dict[str, Any]:
-    row = {name: value for name, value in fields.items() if name in _FIELDS}
+    # The leader of a group is a text: the id of a member, not of a broker.
+    row = {
+        name: value
+        for name, value in fields.items()
+        if name in _FIELDS and isinstance(value, str) == (name in _TEXTS)
+    }
     where = fields.get("partition")
-    if isinstance(where, list):
+    if isinstance(where, list | TopicPartition):
         row["topic"], row["partition"] = where
     elif "topic" in fields:
         row["topic"] = fields["topic"]

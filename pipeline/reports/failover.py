@@ -1,10 +1,18 @@
 """Failovers as a page: each outage with its phases, partition by partition, and its causes."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import plotly.graph_objects as go
 
-from pipeline.journals.failover import OutageReport, PartitionFailover, cause_of
+from pipeline.journals.changes import Change
+from pipeline.journals.failover import (
+    FailoverReport,
+    OutageReport,
+    PartitionFailover,
+    cause_of,
+)
 from pipeline.journals.timeline import Failover
 from pipeline.reports.page import (
     MOST_BARS,
@@ -18,6 +26,7 @@ from pipeline.reports.page import (
     tiles,
     utc,
 )
+from replication.events import LeaderElected, LogTruncated, PartitionOffline
 
 BAR_HEIGHT = 20
 
@@ -28,15 +37,22 @@ PHASES = {
     "to the first write": ("elected_ms", "first_write_ms", "#d0603a"),
     "to the whole ISR": ("first_write_ms", "isr_whole_ms", "#d79a2b"),
 }
+CHANGES = {
+    LeaderElected.name: "election",
+    PartitionOffline.name: "no leader",
+    LogTruncated.name: "truncation",
+}
 MOMENTS = ("elected_ms", "leading_ms", "first_write_ms", "isr_whole_ms")
 
 
-def failover_page(reports: Sequence[OutageReport]) -> str:
+def failover_page(found: FailoverReport) -> str:
+    reports = found.outages
     if not reports:
-        return page("Failovers", "The journals have no broker that was fenced or shut down.", [])
+        none = "The journals have no broker that was fenced or shut down."
+        return page("Failovers", none, _changes(found))
     first, last = reports[0].outage.began_ms, reports[-1].outage.began_ms
     span = f"{_counted(reports)}, {utc(first):%Y-%m-%d %H:%M:%S} to {utc(last):%H:%M:%S} UTC"
-    return page("Failovers", span, _parts(reports))
+    return page("Failovers", span, chain(_parts(reports), _changes(found)))
 
 
 def _counted(reports: Sequence[OutageReport]) -> str:
@@ -85,6 +101,26 @@ def _parts(reports: Sequence[OutageReport]) -> Iterator[str]:
         yield _table(report)
         for each in shown:
             yield details(f"{each.topic_partition}: what led to what", each.failover.chain)
+
+
+def _changes(found: FailoverReport) -> Iterator[str]:
+    """Yield every election and truncation with its cause, by partition, and how many had which."""
+    if not found.changes:
+        return
+    yield heading("Elections and truncations")
+    counted = Counter(
+        (CHANGES[each.name], each.cause) for some in found.changes.values() for each in some
+    )
+    rows = [(what, cause, count) for (what, cause), count in counted.most_common()]
+    yield table(("what", "cause", "times"), rows)
+    if found.left_out:
+        yield paragraph(f"{found.left_out:,} later ones are left out.", "bad")
+    for partition, some in found.changes.items():
+        yield details(f"{partition}: {len(some):,} elections and truncations", map(_line, some))
+
+
+def _line(change: Change) -> str:
+    return f"{utc(change.at_ms):%Y-%m-%d %H:%M:%S.%f}"[:-3] + f"  b{change.node}: {change.text}"
 
 
 def _outages(reports: Sequence[OutageReport]) -> str:

@@ -136,12 +136,18 @@ class Snapshots:
     def newest(self) -> Snapshot | None:
         """Return the newest snapshot; None without one. Raise MetadataError if it cannot be read."""
         ids = self._ids()
-        if not ids:
-            return None
-        path = f"{self.directory}/{checkpoint_name(ids[-1])}"
+        return self._at(ids[-1]) if ids else None
+
+    def oldest(self) -> Snapshot | None:
+        """Return the oldest snapshot, as `newest` does the newest: the log goes on where it ends."""
+        ids = self._ids()
+        return self._at(ids[0]) if ids else None
+
+    def _at(self, end: OffsetAndEpoch) -> Snapshot:
+        path = f"{self.directory}/{checkpoint_name(end)}"
         file = self.file_system.open_for_reading(path)
         try:
-            return _read(self.file_system, file, path, ids[-1])
+            return _read(self.file_system, file, path, end)
         finally:
             file.close()
 

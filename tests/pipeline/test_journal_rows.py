@@ -10,10 +10,11 @@ import pytest
 pytest.importorskip("pyarrow", reason="the Arrow extra is not installed: understudy[arrow]")
 
 from pipeline.journals.rows import DAMAGED, SKIPPED, NoJournalError, find_journals, rows_of
-from replication.events import BrokerFenced, Event, IsrChanged, TopicDeleted
+from replication.events import EVENTS, BrokerFenced, Event, IsrChanged, TopicDeleted
 from replication.observe.journal import FILE_HEADER, MOST_BYTES, JournalWriter, frame
 from storage.filesystem import OsFileSystem
 from storage.types import TopicPartition
+from tests.replication.observe.golden import sample
 
 DISK = OsFileSystem()
 CHANGED = IsrChanged(
@@ -104,3 +105,13 @@ def test_a_file_that_is_no_journal_is_damage_with_its_cause(tmp_path: Path) -> N
     ]
     with pytest.raises(OSError, match="a journal has at most"):
         write(tmp_path / "d", FENCED)
+
+
+def test_every_event_is_a_row_whatever_its_fields_are_called(tmp_path: Path) -> None:
+    """The leader of a group is a member, not a broker."""
+    write(tmp_path, *map(sample, EVENTS))
+    found = rows(tmp_path)
+    assert [row["name"] for row in found] == [event.name for event in EVENTS]
+    by_name = {row["name"]: row for row in found}
+    assert by_name["group_stabilized"]["leader"] is None
+    assert by_name["leader_elected"]["leader"] is not None

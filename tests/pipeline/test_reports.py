@@ -16,12 +16,14 @@ import pyarrow.parquet
 
 from pipeline.audit.judging import Finding, Pair
 from pipeline.audit.results import PartitionAudit
-from pipeline.journals.failover import OutageReport, PartitionFailover
+from pipeline.journals.changes import NOT_SAID, Change
+from pipeline.journals.failover import FailoverReport, OutageReport, PartitionFailover
 from pipeline.journals.lag import LagPoint, LagReport, LagState, PartitionLag
 from pipeline.journals.timeline import Failover, Interval, Outage
 from pipeline.reports.audit import audit_page
 from pipeline.reports.failover import failover_page
 from pipeline.reports.lag import lag_page
+from pipeline.reports.page import utc
 from replication.verify.results import CopyAt
 from storage.types import TopicPartition
 from tests.browser import needs_browser, root_of
@@ -81,7 +83,7 @@ def lag_report() -> LagReport:
     return LagReport(partitions, states, points, {EVIL: 3})
 
 
-def failover_reports() -> list[OutageReport]:
+def failover_report() -> FailoverReport:
     outage = Outage(
         broker=1,
         began_ms=BEGAN,
@@ -114,14 +116,23 @@ def failover_reports() -> list[OutageReport]:
         outage, broker=2, cause="controlled shutdown", silent_ms=-1, planned=True
     )
     slow = attrs.evolve(failover, first_write_ms=BEGAN + 99_000)
-    return [
-        OutageReport(
-            outage,
-            (PartitionFailover(TP, failover), PartitionFailover(TopicPartition("idle", 0), idle)),
+    elected = Change(at_ms=BEGAN, node=100, name="leader_elected", cause="preferred", text=EVIL)
+    cut = Change(at_ms=BEGAN + 5, node=1, name="log_truncated", cause=NOT_SAID, text="it was cut")
+    return FailoverReport(
+        (
+            OutageReport(
+                outage,
+                (
+                    PartitionFailover(TP, failover),
+                    PartitionFailover(TopicPartition("idle", 0), idle),
+                ),
+            ),
+            OutageReport(outage, ()),
+            OutageReport(shutdown, (PartitionFailover(TP, slow),)),
         ),
-        OutageReport(outage, ()),
-        OutageReport(shutdown, (PartitionFailover(TP, slow),)),
-    ]
+        {TP: (elected, elected, cut)},
+        left_out=7,
+    )
 
 
 def audits() -> list[PartitionAudit]:
@@ -154,7 +165,7 @@ def audits() -> list[PartitionAudit]:
 PAGES = {
     "audit": lambda: audit_page(audits()),
     "lag": lambda: lag_page(lag_report()),
-    "failover": lambda: failover_page(failover_reports()),
+    "failover": lambda: failover_page(failover_report()),
 }
 
 
@@ -168,7 +179,7 @@ def test_a_page_loads_nothing_and_escapes_what_others_named(name: str) -> None:
 
 
 def test_there_is_a_page_where_there_is_nothing_to_tell() -> None:
-    assert "have no broker" in failover_page([])
+    assert "have no broker" in failover_page(FailoverReport())
     assert "have no partition" in lag_page(LagReport((), (), (), {}))
     assert "0</b>" in audit_page([])
 
@@ -185,10 +196,21 @@ def test_the_headline_of_failovers_leaves_out_what_was_planned_and_what_had_no_t
     assert numbers["to the first write, at most"] == "800 ms"
     assert "2 outages, 1 planned shutdown, " in PAGES["failover"]()
     assert "800 ms, 1 of 2" in PAGES["failover"]()
-    only_planned = failover_page(failover_reports()[2:])
+    only_planned = failover_page(FailoverReport(failover_report().outages[2:]))
     assert headline(only_planned)["outages"] == "0"
     assert headline(only_planned)["to the first write, at most"] == "none"
     assert "All outages" not in only_planned
+
+
+def test_a_page_of_failovers_has_every_election_and_truncation_with_its_cause() -> None:
+    for report in (failover_report(), attrs.evolve(failover_report(), outages=())):
+        text = failover_page(report)
+        assert '<td>election</td><td>preferred</td><td class="number">2</td>' in text
+        assert f"<td>truncation</td><td>{NOT_SAID}</td>" in text
+        assert f"{TP}: 3 elections and truncations" in text
+        assert f"{utc(BEGAN + 5):%Y-%m-%d %H:%M:%S.%f}"[:-3] + "  b1: it was cut" in text
+        assert "7 later ones are left out" in text
+    assert "Elections and truncations" not in failover_page(FailoverReport())
 
 
 def test_the_headline_of_lag_is_the_most_of_any_partition() -> None:
@@ -196,7 +218,7 @@ def test_the_headline_of_lag_is_the_most_of_any_partition() -> None:
     assert (numbers["records behind, at most"], numbers["behind, at most"]) == ("4", "8 ms")
 
 
-REPORTS = {"audit": audits, "lag": lag_report, "failover": failover_reports}
+REPORTS = {"audit": audits, "lag": lag_report, "failover": failover_report}
 
 
 @pytest.mark.parametrize("job", REPORTS)

@@ -21,7 +21,9 @@ def failover(*, journals: tuple[str, ...], master: str | None, outputs: tuple[st
     """Report each outage of a broker: fencing, election, first write, full ISR, losses.
 
     JOURNALS are event journals, or directories with journals: a broker's data directory, or
-    that of a whole cluster. The controller's journal must be among them.
+    that of a whole cluster. The controller's journal must be among them, or in its place a
+    directory __cluster_metadata-0, which nodes of Apache Kafka have, too. A page (FILE.html)
+    also explains every election and truncation.
     """
     with extra("spark", "understudy pipeline failover"):
         from pipeline.journals.failover import failover_report

@@ -60,7 +60,7 @@ from replication.wire.metadata_records import (
     ZkMigrationStateRecord,
     decode_record,
 )
-from storage.batch.record_batch import walk
+from storage.batch.record_batch import Batch, walk
 from storage.batch.records import decode_batch
 from storage.types import (
     NO_LEADER_EPOCH,
@@ -612,14 +612,19 @@ def apply_batches(image: MetadataImage, batches: Buffer) -> MetadataImage:
         if header.is_control:
             control_records_in(batch)  # they change no metadata, but none may be unknown
         else:
-            records = [
-                decode_record(record.value)
-                for record in decode_batch(batch)
-                if record.offset > image.offset and record.value is not None
-            ]
+            records = records_beyond(image, batch)
         epoch: LeaderEpoch = header.leader_epoch
         image = image.apply_all(records, offset=header.last_offset, leader_epoch=epoch)
     return image
+
+
+def records_beyond(image: MetadataImage, batch: Batch) -> list[MetadataRecord]:
+    """Return the records of one batch that `image` does not contain; it is no control batch."""
+    return [
+        decode_record(record.value)
+        for record in decode_batch(batch)
+        if record.offset > image.offset and record.value is not None
+    ]
 
 
 @attrs.frozen
