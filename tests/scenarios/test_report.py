@@ -85,6 +85,26 @@ def test_the_logs_end_as_the_story_shows_them(recorded_run: tuple[StoryRun, Scen
         assert log["role"] == match[5]
 
 
+def test_the_quorum_has_replicas_of_the_metadata_log_in_the_report() -> None:
+    """Its leader, leader epoch, voters and observers, and how far each is."""
+    recording = Recording()
+    story = run_story(read_story(find_story("S76")), seed=1, recording=recording)
+    scene = scene_of(recording, title=story.actual.title, passages=story.actual.passages)
+    assert scene.partitions == ["t-0", "__cluster_metadata-0"]
+    logs = [each for each in scene.logs if each["partition"] == "__cluster_metadata-0"]
+    last = {each["node"]: each for each in logs}
+    assert last.keys() == {"c3001", "c3002", "c3003", "b1", "b2", "b3"}
+    assert {last[each]["role"] for each in ("b1", "b2", "b3")} == {"observes"}
+    voting = [last[each] for each in ("c3001", "c3002", "c3003")]
+    assert sorted(each["role"] for each in voting) == ["follows", "follows", "leads"]
+    (leads,) = [each for each in voting if each["role"] == "leads"]
+    assert leads["members"] == "voters c3001 c3002 c3003"
+    assert {each["leader_epoch"] for each in voting} == {leads["leader_epoch"]}
+    assert {each["log_end_offset"] for each in last.values()} == {leads["log_end_offset"]}
+    assert "down" in {each["role"] for each in logs}
+    assert [each for each in logs if each["log_end_offset"] > each["high_watermark"]]
+
+
 def test_every_decision_says_why(recorded_run: tuple[StoryRun, Scene]) -> None:
     _, scene = recorded_run
     why = {str(each["name"]): str(each["why"]) for each in scene.marks}

@@ -57,7 +57,7 @@ function logTable(replicas) {
   const first = Math.max(0, last - LAST_OFFSETS);
   const rows = replicas.map((log) => {
     const role = log.role === "leads"
-      ? `leads, epoch ${log.leader_epoch}, isr ${log.isr.map((b) => `b${b}`).join(" ")}` : log.role;
+      ? `leads, epoch ${log.leader_epoch}, ${log.members}` : log.role;
     return html("tr", { className: log.role === "down" ? "down" : "" },
       html("th", { scope: "row" }, log.node),
       html("td", {}, drawLog(log, first, last),

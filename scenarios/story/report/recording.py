@@ -7,29 +7,38 @@
 
 Rule: a recording only reads. A story has the same trace hash with and without one.
 
+Where several controllers vote, the metadata log has replicas too: those of the controllers, which
+vote, and those of the brokers, which observe.
+
 A replica is looked at after every event and after every message that arrived: nothing else that a
 reader could name changes its log.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
 from replication.events import Event, TopicCreated
 from replication.leader.partition import ReplicaSnapshot
-from replication.metadata.rules.records import METADATA_TOPIC, METADATA_TOPIC_ID
+from replication.metadata.rules.records import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
+from replication.raft.rules.states import Leading
 from scenarios.story.log_drawing import EpochRun, batches_of, runs_of
 from scenarios.story.report.messages import Message, Wiretap
-from scenarios.world.cluster import SimulatedCluster, partition_directory
+from scenarios.world.cluster import SimulatedCluster, node_name, partition_directory
 from scenarios.world.streams import Pipe
 from scenarios.world.trace import TraceEntry
 from scenarios.world.world import World
+from storage.log.log import Log
 from storage.types import LeaderEpoch, Offset, TopicPartition
 
 
 @attrs.frozen(kw_only=True)
 class ReplicaStatus:
-    """The state of one replica from a moment on; `role` is "leads", "follows", "waits" or "down"."""
+    """The state of one replica from a moment on.
+
+    `role` is "leads", "follows", "observes", "waits" or "down"; `members` is what a leader counts:
+    its ISR, or the voters.
+    """
 
     at: float = attrs.field(eq=False)
     node: str
@@ -39,7 +48,7 @@ class ReplicaStatus:
     log_start_offset: Offset
     high_watermark: Offset
     log_end_offset: Offset
-    isr: tuple[int, ...]
+    members: str = ""
     runs: tuple[EpochRun, ...] = attrs.field(default=(), eq=False)
     """The runs of its log, one for each leader epoch."""
 
@@ -130,9 +139,13 @@ class Recording:
             for partition, snapshot in manager.hosted.describe().items():
                 seen.add((name, partition))
                 self._note(_standing(name, partition, snapshot, now))
+        for standing in _of_metadata(self.cluster, now):
+            seen.add((standing.node, standing.partition))
+            if self._last.get((standing.node, standing.partition)) != standing:
+                self._put(standing)
         for key, last in list(self._last.items()):
             if key not in seen and last.role != "down":
-                self._put(attrs.evolve(last, at=now, role="down", isr=()))
+                self._put(attrs.evolve(last, at=now, role="down", members=""))
 
     def _note(self, standing: ReplicaStatus) -> None:
         key = standing.node, standing.partition
@@ -160,5 +173,56 @@ def _standing(
         log_start_offset=snapshot.log_start_offset,
         high_watermark=snapshot.high_watermark,
         log_end_offset=snapshot.log_end_offset,
-        isr=tuple(sorted(snapshot.isr)) if snapshot.is_leader else (),
+        members=_named("isr", sorted(snapshot.isr)) if snapshot.is_leader else "",
     )
+
+
+def _of_metadata(cluster: SimulatedCluster, now: float) -> Iterator[ReplicaStatus]:
+    """Yield the state of each replica of the metadata log; nothing where one controller votes."""
+    if len(cluster.controller_names) == 1:
+        return
+    for node_id, controller in cluster.nodes.controllers.items():
+        if controller.listener is None:
+            continue
+        quorum = controller.node.quorum
+        leads = isinstance(quorum.state, Leading)
+        follows = "follows" if quorum.is_voter else "observes"
+        own = controller.log
+        standing = _copy(node_name(node_id), own.log, own.high_watermark, now)
+        yield attrs.evolve(
+            standing,
+            role="leads" if leads else follows if quorum.leader_id is not None else "waits",
+            leader_epoch=quorum.leader_epoch,
+            members=_named("voters", sorted(quorum.voters.ids)) if leads else "",
+        )
+    for name in cluster.replica_managers:
+        broker = cluster.brokers[name]
+        log = broker.logs.get(METADATA_PARTITION)
+        if log is not None and name not in cluster.controller_names:
+            yield _copy(name, log, broker.metadata.image.offset + 1, now)
+
+
+def _copy(node: str, log: Log, high_watermark: Offset, now: float) -> ReplicaStatus:
+    """Return a copy of the metadata log as that of an observer."""
+    begun, end = log.leader_epoch_cache.entries, log.log_end_offset
+    ends = [*(each.start_offset for each in begun[1:]), end]
+    runs = [
+        EpochRun(each.epoch, each.start_offset, upto - 1)
+        for each, upto in zip(begun, ends, strict=True)
+        if each.start_offset < upto
+    ]
+    return ReplicaStatus(
+        at=now,
+        node=node,
+        partition=METADATA_PARTITION,
+        role="observes",
+        leader_epoch=begun[-1].epoch if begun else 0,
+        log_start_offset=log.log_start_offset,
+        high_watermark=high_watermark,
+        log_end_offset=end,
+        runs=tuple(runs),
+    )
+
+
+def _named(title: str, node_ids: Iterable[int]) -> str:
+    return f"{title} {' '.join(map(node_name, node_ids))}"

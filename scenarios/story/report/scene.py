@@ -23,6 +23,7 @@ from scenarios.story.script import Step
 from scenarios.world import trace
 from scenarios.world.client import CLIENT, BatchAnswered
 from scenarios.world.trace import SIMULATOR, LinkCut, LinkHealed, LinkHeld, PowerCut, TraceEntry
+from storage.types import TopicPartition
 
 cause: Final = sentence
 
@@ -105,7 +106,7 @@ def scene_of(
         trace_hash=world.trace_hash(),
         virtual_seconds=entries[-1].at if entries else 0.0,
         lanes=lanes,
-        partitions=sorted({str(each.partition) for each in recording.standings}),
+        partitions=_in_order({each.partition for each in recording.standings}),
         steps=[
             {"prose": prose, "commands": list(step.commands), "answer": list(step.answer)}
             for prose, step in passages
@@ -115,6 +116,13 @@ def scene_of(
         arrows=[_arrow(each) for each in recording.messages],
         logs=[_log(each) for each in recording.standings],
     )
+
+
+def _in_order(partitions: Iterable[TopicPartition]) -> list[str]:
+    """Return the names of partitions, that of the metadata log last."""
+    return [
+        str(each) for each in sorted(partitions, key=lambda it: (it.topic == METADATA_TOPIC, it))
+    ]
 
 
 def _marks(entry: TraceEntry, lanes: Sequence[str]) -> Iterable[Facts]:
