@@ -7,7 +7,8 @@
 
 In the end every acknowledged record is in `orders` once and in order, and `left` and `right` have the
 same records: a transaction that is torn, lost or done twice would show there. What a group committed
-never went back, and all replicas are equal, byte for byte and epoch for epoch.
+never went back, and all replicas are equal, byte for byte and epoch for epoch. The report of the run
+explains every election and every truncation.
 
 The clients are confluent-kafka, whose protocol is librdkafka's. `CHAOS_SEED` picks another run,
 `CHAOS_FAULTS` a longer one.
@@ -38,6 +39,7 @@ from replication.cli.demo_workload import DemoWorkload, create_topic, read_back
 from replication.verify.directories import verify_directories
 from storage.filesystem import OsFileSystem
 from tests.interop.bad_luck import PATIENCE_SECONDS, BadLuck
+from tests.interop.explained import check_explained
 from tests.interop.kafka import CONTROLLER_ALONE, Kafka
 
 pytestmark = pytest.mark.interop
@@ -244,3 +246,4 @@ def test_no_record_is_lost_and_no_transaction_is_torn(tmp_path: Path, ours: set[
         directories = list(map(str, kafka.log_dirs.values()))
         comparison = verify_directories(OsFileSystem(), directories, copies=3)
     assert comparison.same, f"{story}: {comparison}"
+    check_explained(kafka, tmp_path)
