@@ -176,7 +176,7 @@ def plan(log: Log, dirty: DirtyRange, wall_ms: int) -> CleaningPlan:
     segments = list(log.segments)
     first, end = dirty.first_dirty_offset, dirty.first_uncleanable_offset
     floor = log.segments.floor(first)
-    position = floor.offset_index.lookup(first).position if floor else 0
+    position = floor.start_before(first) if floor else 0
     return CleaningPlan(
         log=log,
         config=log.config,

@@ -16,6 +16,9 @@ Rule 2: nothing but headers is ever read here. What a reader gets is a `FileRegi
 Rule 3: files are opened when first needed, and `storage.log.open_segments` has them closed again.
 An idle partition costs no index, and ten thousand of them no descriptors.
 
+Rule 4: an index is not trusted, since its file may rot while it is open. Where an entry leads to no
+batch, or past the offset, the entries before it are asked. (Kafka skips records then.)
+
 Index files are preallocated (sparse) while the segment is active, and so is the `.log` where
 the topic asks for it (`preallocate`); both are trimmed when it is closed or rolled. A crash
 leaves the zeroes, which are no batches, and recovery cuts them off.
@@ -421,14 +424,34 @@ class Segment:
             return None
         if offset in self._recent:
             return self._recent[offset]
-        start = self.offset_index.lookup(offset).position
-        for position, header in self.headers(start):
+        for position, header in self.headers(self.start_before(offset)):
             if header.last_offset >= offset:
                 located = _located(position, header)
                 if header.base_offset == offset:
                     self._remember(offset, located)
                 return located
         return None
+
+    def start_before(self, offset: Offset) -> int:
+        """Return a byte at which a batch begins that does not begin past `offset`; 0 for the first.
+
+        It is what the index has, unless that has rotted (rule 4).
+        """
+        start = self.offset_index.lookup(offset).position
+        if start == 0 or self._begins_before(start, offset):
+            return start
+        others = (entry.position for entry in self.offset_index.before(offset))
+        return next((each for each in others if self._begins_before(each, offset)), 0)
+
+    def _begins_before(self, position: int, offset: Offset) -> bool:
+        """Return whether a batch begins at that byte, and not past `offset`."""
+        if not 0 <= position <= self.size - HEADER_SIZE:
+            return False
+        try:
+            header = read_header(self.pins.file.read(position, HEADER_SIZE), 0)
+        except CorruptRecordError:
+            return False
+        return header.base_offset <= offset
 
     def read(
         self, start_offset: Offset, max_bytes: int, *, max_position: int, min_one: bool
@@ -500,8 +523,7 @@ class Segment:
             self.time_index.entry_count or self.first_batch_timestamp == NO_TIMESTAMP
         ):
             return largest  # the closing entry, or none where no record carries a time
-        start = self.offset_index.lookup(largest.offset).position
-        for _, header in self.headers(start):
+        for _, header in self.headers(self.start_before(largest.offset)):
             if header.max_timestamp > largest.timestamp:
                 largest = TimestampOffset(header.max_timestamp, header.last_offset)
         return largest
@@ -514,15 +536,14 @@ class Segment:
         if self._end_offset is None:
             self._end_offset = self.base_offset
             if self.size:
-                start = self.offset_index.lookup(self.offset_index.last_offset).position
-                for _, header in self.headers(start):
+                for _, header in self.headers(self.start_before(self.offset_index.last_offset)):
                     self._end_offset = header.next_offset
         return self._end_offset
 
     def end_before(self, batch: LocatedBatch) -> Offset:
         """Return where the log would end if `batch` and all behind it were cut off."""
         end = self.base_offset
-        start = self.offset_index.lookup(batch.base_offset - 1).position
+        start = self.start_before(batch.base_offset - 1)
         for position, header in self.headers(start):  # pragma: no branch - `batch` is one of them
             if position >= batch.position:
                 break

@@ -98,7 +98,7 @@ def first_at_or_after(
         if segment.max_timestamp.timestamp >= timestamp:
             if not position:
                 known = segment.time_index.lookup(timestamp).offset
-                position = segment.offset_index.lookup(max(known, start_offset)).position
+                position = segment.start_before(max(known, start_offset))
             found = _find(segment, position, timestamp, start_offset, allowance)
             if found is not None:
                 return found
@@ -120,7 +120,7 @@ def youngest(
         return None
     segment = max(candidates, key=lambda each: each.max_timestamp.timestamp)
     timestamp, last_offset = segment.max_timestamp
-    for position, header in segment.headers(segment.offset_index.lookup(last_offset).position):
+    for position, header in segment.headers(segment.start_before(last_offset)):
         if header.last_offset >= last_offset and header.max_timestamp == timestamp:
             region = segment.region(position, header.size)
             return _first_in_batch(segment, region, timestamp, header.base_offset, allowance)

@@ -76,6 +76,12 @@ class OffsetIndex(IndexFile):
         count = self._count_while(lambda entry: entry[0] <= relative)
         return self.entry(count - 1) if count else OffsetPosition(self.base_offset, 0)
 
+    def before(self, offset: Offset) -> Iterator[OffsetPosition]:
+        """Yield the entries before the one that `lookup` returns, the last one first."""
+        relative = offset - self.base_offset
+        for index in range(self._count_while(lambda entry: entry[0] <= relative) - 2, -1, -1):
+            yield self.entry(index)
+
     def first_offset_from(self, position: int) -> Offset | None:
         """Return the offset of the first entry at `position` or behind it; None where there is
         none.
