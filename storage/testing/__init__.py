@@ -26,8 +26,8 @@ a failed write may have written half. A failed sync loses the pages that it was 
 as Linux does: the next sync succeeds and they are still not there, which shows when they
 are evicted. A disk that lies answers a sync with success and does nothing.
 
-Rule 5: some faults raise nothing: a bit flips at rest, a write lands elsewhere. A
-read finds out, or nothing does.
+Rule 5: some faults raise nothing: a bit flips at rest, a write lands elsewhere on the platter, which
+the page cache hides until a power cut. A read finds out, or nothing does.
 
 Rule 6: whatever is done costs seconds, which add up until somebody takes them: in a
 simulation the offload seam, which sleeps them on its node's clock.

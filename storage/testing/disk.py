@@ -29,8 +29,8 @@ class DiskCosts:
 class Fault:
     """Raise `error` when `operation` meets a file whose name matches `names`.
 
-    `partial`: half of a write is there. `misplaced`: nothing is raised, and a write lands
-    that many bytes from where it belongs.
+    `partial`: half of a write is there. `misplaced`: nothing is raised, and on the platter a write
+    lands that many bytes behind where it belongs. The page cache hides that until it drops the pages.
     """
 
     operation: str
@@ -128,10 +128,35 @@ class FileNode:
     durable: bytearray = attrs.field(factory=bytearray)
     unsynced: list[Write | Truncate] = attrs.field(factory=list)
     modified_ms: int = 0
+    misplaced: list[tuple[Write, Write]] = attrs.field(factory=list)
+    """The writes that land, or have landed, elsewhere on the platter: where each belongs, and where
+    it lands.
+    """
 
     def do(self, change: Write | Truncate) -> None:
         change.apply(self.content)
         self.unsynced.append(change)
+
+    def misplace(self, write: Write, moved_by: int) -> None:
+        """Write to where it belongs in the page cache, and elsewhere on the platter."""
+        lands = Write(max(0, write.position + moved_by), write.data)
+        write.apply(self.content)
+        self.unsynced.append(lands)
+        self.misplaced.append((write, lands))
+
+    def put_back(self) -> None:
+        """Move what was misplaced to where it belongs, unless something else is there by now."""
+        for write, lands in reversed(self.misplaced):
+            waiting = [number for number, each in enumerate(self.unsynced) if each is lands]
+            for number in waiting:
+                self.unsynced[number] = write
+            for content in (self.content, self.durable):
+                there = bytes(content[write.position : write.position + len(write.data)])
+                if there == _damaged(write, lands):
+                    write.apply(content)
+        self.misplaced.clear()
+        if not self.unsynced:
+            del self.durable[len(self.content) :]
 
     def sync(self) -> None:
         for change in self.unsynced:
@@ -162,6 +187,12 @@ class FileNode:
         self.unsynced.clear()
         self.content = bytearray(self.durable)
         return survived < len(truncations)
+
+
+def _damaged(write: Write, lands: Write) -> bytes:
+    """Return what a write that landed behind its place has left there: a hole, and its beginning."""
+    hole = bytes(min(lands.position - write.position, len(write.data)))
+    return hole + write.data[: len(write.data) - len(hole)]
 
 
 @attrs.define(eq=False, repr=False)
@@ -284,7 +315,8 @@ class SimulatedDisk:
 
 
 def matches(path: str, names: str) -> bool:
-    return fnmatch.fnmatch(os.path.basename(path), names)
+    """Return whether a file has one of `names`, or its path where these have a slash."""
+    return fnmatch.fnmatch(path if "/" in names else os.path.basename(path), names)
 
 
 @functools.lru_cache(maxsize=4096)  # a node asks for the same few again and again

@@ -77,12 +77,13 @@ class FaultyFile:
             if growth > room:
                 fault = Fault(operation="write", error=errno.ENOSPC, partial=True)
         if fault is not None and fault.misplaced:
-            position = max(0, position + fault.misplaced)
+            self._node.misplace(Write(position, data), fault.misplaced)
         elif fault is not None:
             if fault.partial:
                 self._node.do(Write(position, data[: len(data) // 2]))
             raise OSError(fault.error, os.strerror(fault.error), self.path)
-        self._node.do(Write(position, data))
+        else:
+            self._node.do(Write(position, data))
         self._node.modified_ms = disk.wall_ms()
 
     def truncate(self, size: int) -> None:

@@ -9,7 +9,14 @@ import pytest
 
 from storage.errors import LogDirectoryLockedError
 from storage.filesystem import Space
-from storage.testing import DetachedError, DiskCosts, Fate, Fault, FaultyFileSystem
+from storage.testing import (
+    DetachedError,
+    DiskCosts,
+    Fate,
+    Fault,
+    FaultyFile,
+    FaultyFileSystem,
+)
 
 
 @pytest.fixture
@@ -315,13 +322,51 @@ def test_a_full_disk_takes_more_once_something_has_gone(disk: FaultyFileSystem) 
     file.write(0, bytes(100))
 
 
-def test_a_misplaced_write_raises_nothing(disk: FaultyFileSystem) -> None:
-    put(disk, "/d/f", bytes(10))
-    disk.inject(Fault(operation="write", names="f", misplaced=4))
+def misplaced(disk: FaultyFileSystem, *, moved_by: int) -> FaultyFile:
+    """Return a file of ten bytes of which `efgh` was to be the middle, and landed elsewhere."""
+    put(disk, "/d/f", b"abcd")
+    disk.inject(Fault(operation="write", names="f", misplaced=moved_by))
     file = disk.open("/d/f")
-    file.write(0, b"ab")
-    file.write(0, b"cd")
-    assert get(disk, "/d/f") == b"cd\0\0ab\0\0\0\0"
+    file.write(4, b"efgh")
+    file.write(8, b"ij")
+    return file
+
+
+def test_a_misplaced_write_is_seen_once_the_pages_are_dropped(disk: FaultyFileSystem) -> None:
+    file = misplaced(disk, moved_by=3)
+    assert get(disk, "/d/f") == b"abcdefghij"
+    file.sync()
+    assert get(disk, "/d/f") == b"abcdefghij"
+    disk.crash()
+    assert get(disk.reopen(), "/d/f") == b"abcd\0\0\0eijh"
+
+
+@pytest.mark.parametrize("moved_by", [1, 3, 4, 100])
+@pytest.mark.parametrize("is_synced", [True, False])
+@pytest.mark.parametrize("crashes", [True, False])
+def test_a_misplaced_write_is_put_back(
+    disk: FaultyFileSystem, *, moved_by: int, is_synced: bool, crashes: bool
+) -> None:
+    file = misplaced(disk, moved_by=moved_by)
+    if is_synced:
+        file.sync()
+    if crashes:
+        disk.crash(Fate.WHOLE)
+    disk = disk.reopen()
+    disk.disk.file("/d/f").put_back()
+    disk.crash(Fate.WHOLE)
+    assert get(disk.reopen(), "/d/f")[:10] == b"abcdefghij"
+
+
+def test_nothing_is_put_back_over_what_has_come_since(disk: FaultyFileSystem) -> None:
+    misplaced(disk, moved_by=3).sync()
+    disk.crash()
+    disk = disk.reopen()
+    file = disk.open("/d/f")
+    file.truncate(4)
+    file.write(4, b"EFGHIJ")
+    disk.disk.file("/d/f").put_back()
+    assert get(disk, "/d/f") == b"abcdEFGHIJ"
 
 
 def test_a_bit_flips_at_rest(disk: FaultyFileSystem) -> None:

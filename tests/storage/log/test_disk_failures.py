@@ -205,11 +205,12 @@ def test_s53_a_misplaced_write_is_found_by_its_checksum() -> None:
     logs = started(disk)
     log = log_in(logs)
     fill(log, 10)
-    disk.inject(Fault(operation="write", names="*.log", misplaced=-40))
+    disk.inject(Fault(operation="write", names="*.log", misplaced=40))
     lead(log)
-    disk.detach()
+    log.flush()
+    disk.crash()
     log = log_in(started(disk.reopen()))
-    assert offsets(contents(log)) == list(range(9))
+    assert offsets(contents(log)) == list(range(10))
 
 
 # S54: a write that fails, for good or once.
