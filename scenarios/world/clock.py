@@ -12,15 +12,17 @@ they wake run in an order that trio draws.
 Rule 3: an alarm is a function call and no task. A task that waits for a moment is woken once, when
 it has come, which makes an hour cheap.
 
-All nodes share this monotonic time. Two things are a node's own:
+All nodes share this monotonic time. Four things are a node's own:
 
     paused    its wake-ups are withheld, and fall due together when it resumes, as after
               SIGSTOP, a stalled virtual machine or a long garbage collection
+    busy      the same for a moment: its processor works on what it has received
+    speed     the seconds that pass on both its clocks in a second: no two oscillators agree
     wall      its wall clock, which may jump and drift; lag, sessions and retries must not
               notice
 
 A pause holds back timers here and bytes in the network. A task that is running goes on to its
-next wait.
+next wait. A node whose processor is slow receives one message at a time: the others queue.
 
 Slow work is done at once, and paid for in the node's time: `fn` runs on the loop, between two
 checkpoints, so no other task sees it half done. Then its caller waits for as long as the disk says
@@ -152,6 +154,7 @@ class VirtualTime(trio.abc.Clock):
 
 
 EPOCH_MS = 1_735_689_600_000  # 2025-01-01T00:00:00Z
+_ROUNDING_SECONDS = 1e-9
 
 
 @attrs.define(eq=False, repr=False)
@@ -161,42 +164,83 @@ class SimulatedClock:
     time: VirtualTime
     wall_offset_ms: int = EPOCH_MS
     wall_drift: float = 0.0  # seconds gained in a second
+    processor_seconds: float = 0.0
+    """The time that the processor works on each piece of bytes that the node receives."""
     paused: bool = attrs.field(init=False, default=False)
+    holds_back: bool = attrs.field(init=False, default=False)
+    """Whether alarms and bytes wait: the node is paused, or its processor is busy."""
     withheld: list[VirtualAlarm] = attrs.field(init=False, factory=list)
-    """The alarms that fell due during this pause."""
+    """The alarms that fell due meanwhile."""
     _when_resumed: list[Callable[[], None]] = attrs.field(init=False, factory=list)
+    _work: VirtualAlarm | None = attrs.field(init=False, default=None)
+    """The end of what the processor works on."""
+    # From `_began` of virtual time on, which this clock showed as `_shown`, it runs at `_speed`.
+    _speed: float = attrs.field(init=False, default=1.0)
+    _began: float = attrs.field(init=False, default=0.0)
+    _shown: float = attrs.field(init=False, default=0.0)
+    _reached: float = attrs.field(init=False, default=0.0)
+    """The moment of the last alarm that has rung: no clock goes back by a rounding."""
+    _is_exact: bool = attrs.field(init=False, default=True)
+    """Whether the clock shows virtual time itself."""
 
     def now(self) -> float:
-        return self.time.now
+        if self._is_exact:
+            return self.time.now
+        return max(self._reached, self._shown + (self.time.now - self._began) * self._speed)
 
     def now_ms(self) -> int:
-        return int(self.time.now * 1000)
+        return int(self.now() * 1000)
 
     def wall_ms(self) -> int:
-        return self.wall_offset_ms + int(self.time.now * 1000 * (1 + self.wall_drift))
+        return self.wall_offset_ms + int(self.now() * 1000 * (1 + self.wall_drift))
 
     async def sleep(self, seconds: float) -> None:
-        await self.sleep_until(self.time.now + seconds)
+        await self.sleep_until(self.now() + seconds)
 
     async def sleep_until(self, deadline: float) -> None:
-        if deadline <= self.time.now and not self.paused:
+        if deadline <= self.now() and not self.holds_back:
             await trio.lowlevel.checkpoint()
         else:
             await sleep_until(self, deadline)
 
     async def sleep_through(self, seconds: float) -> None:
         """Sleep in a shielded scope, at less cost: a cancellation waits."""
-        if seconds <= 0 and not self.paused:
+        if seconds <= 0 and not self.holds_back:
             await trio.lowlevel.cancel_shielded_checkpoint()
         else:
-            await sleep_until(self, self.time.now + seconds, shielded=True)
+            await sleep_until(self, self.now() + seconds, shielded=True)
 
     def move_on_after(self, seconds: float) -> "_Scope":
-        return _Scope(self, self.time.now + seconds)
+        return _Scope(self, self.now() + seconds)
 
     def alarm(self, moment: float, act: Callable[[], object]) -> VirtualAlarm:
-        """Call `act` at `moment`, or at the end of the pause in which that falls."""
-        return self.time.put(moment, _NodeAlarm(act, self))
+        """Call `act` when this clock shows `moment`, or at the end of the pause in which that falls."""
+        return self.time.put(self._virtual(moment), _NodeAlarm(act, self, moment))
+
+    def put_again(self, alarm: "_NodeAlarm") -> None:
+        """Let an alarm ring once this clock, which has become slower, shows its moment."""
+        self.time.put(self._virtual(alarm.moment), alarm)
+
+    def run_at(self, speed: float) -> None:
+        """Let so many seconds pass on this clock in a second from now on, without a jump."""
+        if speed != self._speed:
+            self._shown, self._began = self.now(), self.time.now
+            self._speed, self._is_exact = speed, False
+
+    def has_reached(self, moment: float) -> bool:
+        """Return whether it shows `moment`; where its speed has fallen since, it may not yet."""
+        if self._is_exact:
+            return True
+        if self.now() < moment - _ROUNDING_SECONDS:
+            return False
+        self._reached = max(self._reached, moment)
+        return True
+
+    def _virtual(self, moment: float) -> float:
+        """Return the virtual time at which this clock shows `moment`."""
+        if self._is_exact:
+            return moment
+        return self._began + (moment - self._shown) / self._speed
 
     def jump_wall(self, milliseconds: int) -> None:
         self.wall_offset_ms += milliseconds
@@ -208,10 +252,33 @@ class SimulatedClock:
         self.wall_offset_ms += shown - self.wall_ms()
 
     def pause(self) -> None:
-        self.paused = True
+        self.paused = self.holds_back = True
 
     def resume(self) -> None:
         self.paused = False
+        if self._work is None:
+            self._go_on()
+
+    def work(self) -> None:
+        """Let the processor work on what has just been received; until then all else waits."""
+        if self.processor_seconds:
+            self.holds_back = True
+            assert self._work is None, "a node that works receives nothing"
+            self._work = self.time.alarm(self.time.now + self.processor_seconds, self._worked)
+
+    def stop_working(self) -> None:
+        """Drop the work of a process that has ended."""
+        if self._work is not None:
+            self._work.call_off()
+            self._worked()
+
+    def _worked(self) -> None:
+        self._work = None
+        if not self.paused:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        self.holds_back = False
         due, self.withheld = self.withheld, []
         for alarm in due:
             alarm.ring()
@@ -219,7 +286,7 @@ class SimulatedClock:
             wake()
 
     def when_resumed(self, wake: Callable[[], None]) -> None:
-        """Call `wake` at the end of each pause."""
+        """Call `wake` at the end of each pause, and of each piece of work."""
         self._when_resumed.append(wake)
 
 
@@ -228,12 +295,18 @@ class _NodeAlarm(VirtualAlarm):
     """An alarm of one node."""
 
     clock: SimulatedClock
+    moment: float
+    """The moment as the node's clock shows it."""
 
     def ring(self) -> None:
-        if self.clock.paused:
+        if self.clock.holds_back:
             self.clock.withheld.append(self)
-        elif self.act is not None:
+        elif self.act is None:
+            pass
+        elif self.clock.has_reached(self.moment):
             self.act()
+        else:
+            self.clock.put_again(self)
 
 
 class _Scope:
@@ -248,10 +321,10 @@ class _Scope:
 
     def __enter__(self) -> trio.CancelScope:
         clock, scope = self.clock, self._scope
-        if self.deadline <= clock.time.now and not clock.paused:
+        if self.deadline <= clock.now() and not clock.holds_back:
             scope.cancel()
         else:
-            self._alarm = clock.time.put(self.deadline, _NodeAlarm(scope.cancel, clock))
+            self._alarm = clock.alarm(self.deadline, scope.cancel)
         return scope.__enter__()
 
     def __exit__(

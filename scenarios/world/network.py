@@ -56,7 +56,7 @@ class SimulatedListener:
         return self._waiting.popleft()
 
     def _has_news(self) -> bool:
-        return self.closed or (bool(self._waiting) and not self._at.paused)
+        return self.closed or (bool(self._waiting) and not self._at.holds_back)
 
     def close(self) -> None:
         if self.closed:

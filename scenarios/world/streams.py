@@ -54,8 +54,9 @@ class Host:
     boots: int = 1
 
     @property
-    def paused(self) -> bool:
-        return self.clock.paused
+    def holds_back(self) -> bool:
+        """Whether what arrives here waits: the machine is paused, or its processor is busy."""
+        return self.clock.holds_back
 
 
 @attrs.define(eq=False, repr=False)
@@ -280,6 +281,7 @@ class SimulatedConnection:
             if self.superseded:
                 self._report_late_bytes()
             self.on_received(buffer[:size], self.incoming.link)
+            self.host.clock.work()
             if self.tap is not None:
                 self.tap.received(self.incoming, size, self.incoming.time.now)
             if self.other is not None:
@@ -290,7 +292,7 @@ class SimulatedConnection:
 
     def _has_news(self) -> bool:
         """Return whether a receiver at this end has something to do."""
-        return self.closed or (self.incoming.has_news and not self.host.paused)
+        return self.closed or (self.incoming.has_news and not self.host.holds_back)
 
     async def _wait_for_news(self) -> None:
         assert self._receiver is None, "two tasks may not receive on one connection at once"
@@ -355,7 +357,7 @@ class SimulatedConnection:
             self._senders.unpark_all()
 
     def _arrived(self) -> None:
-        if not self.host.paused:  # the end of a pause wakes all
+        if not self.host.holds_back:  # the end of that wakes all
             self._wake_receiver()
         if self.incoming.end is not None:
             self._senders.unpark_all()

@@ -263,6 +263,7 @@ class World:
         if node.file_system is not None:
             node.file_system.detach()
         node.seams = node.transport = node.file_system = None
+        node.clock.stop_working()
         if node.clock.paused:  # a killed process is not paused
             node.clock.resume()
 

@@ -7,8 +7,11 @@ import threading  # noqa: TID251 - another trio, in a thread of its own
 
 import pytest
 import trio
+from hypothesis import given, strategies as st
 
 from replication.errors import PeerUnavailableError
+from replication.net.seams import Connection
+from scenarios.world.clock import EPOCH_MS, sleep_until
 from scenarios.world.determinism import deterministic_scheduling
 from scenarios.world.trace import NodeKilled, NodeStarted, PowerCut
 from scenarios.world.world import World
@@ -211,6 +214,99 @@ def test_a_paused_nodes_wake_ups_are_withheld_and_fall_due_together() -> None:
             ("slept 30", 30.0),
             ("slept 4", 10.0),
         ]
+
+    World(1).run(story)
+
+
+def test_a_node_whose_processor_is_slow_reads_one_message_after_the_other() -> None:
+    async def story(world: World) -> None:
+        a, b = world.node("a"), world.node("b")
+        listener = await a.transport.listen("a", 9)
+        world.clock("a").processor_seconds = 0.5
+        done: list[tuple[str, float]] = []
+
+        async def read(connection: Connection) -> None:
+            await connection.receive_into(memoryview(bytearray(1)))
+            done.append(("read", round(world.time.now, 1)))
+
+        async def sleep(seconds: float) -> None:
+            await a.clock.sleep(seconds)
+            done.append((f"slept {seconds}", round(world.time.now, 1)))
+
+        async with trio.open_nursery() as nursery:
+            ends = [await b.transport.connect("a", 9) for _ in range(3)]
+            for _ in ends:
+                nursery.start_soon(read, await listener.accept())
+            nursery.start_soon(sleep, 0.2)
+            for end in ends:
+                await end.send_buffers([b"x"])
+        assert done == [("read", 0.0), ("slept 0.2", 0.5), ("read", 0.5), ("read", 1.0)]
+
+    World(1).run(story)
+
+
+def test_the_work_of_a_killed_process_keeps_the_next_one_from_nothing() -> None:
+    async def story(world: World) -> None:
+        a, b = world.node("a"), world.node("b")
+        listener = await a.transport.listen("a", 9)
+        world.clock("a").processor_seconds = 60.0
+        sending = await b.transport.connect("a", 9)
+        connection = await listener.accept()
+        await sending.send_buffers([b"x"])
+        await connection.receive_into(memoryview(bytearray(1)))
+        world.kill("a")
+        began = world.time.now
+        await world.node("a").clock.sleep(1)
+        assert world.time.now == pytest.approx(began + 1)
+
+    World(1).run(story)
+
+
+@given(
+    speeds=st.lists(st.tuples(st.floats(0.01, 5), st.floats(0.5, 2)), min_size=1, max_size=6),
+    seconds=st.floats(0.001, 20),
+)
+def test_a_clock_shows_the_sum_of_what_passed_on_it(
+    speeds: list[tuple[float, float]], seconds: float
+) -> None:
+    """The twin adds up virtual time by speed; a sleep never ends before the clock shows its end."""
+
+    async def story(world: World) -> None:
+        a = world.node("a")
+        ended: list[float] = []
+
+        async def sleep() -> None:
+            await a.clock.sleep(seconds)
+            ended.append(a.clock.now())
+
+        shown, latest = 0.0, 0.0
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(sleep)
+            for duration, speed in speeds:
+                world.clock("a").run_at(speed)
+                await sleep_until(world.time, world.time.now + duration)
+                shown += duration * speed
+                assert a.clock.now() == pytest.approx(shown)
+                assert a.clock.now() >= latest
+                latest = a.clock.now()
+        assert ended[0] >= seconds
+        assert a.clock.now_ms() == int(a.clock.now() * 1000)
+
+    World(1).run(story)
+
+
+def test_a_sleep_on_a_clock_that_runs_fast_is_short() -> None:
+    async def story(world: World) -> None:
+        world.node("a")
+        clock = world.clock("a")
+        clock.run_at(2.0)
+        await clock.sleep(10)
+        assert world.time.now == 5.0
+        with clock.move_on_after(10) as scope:
+            await trio.Event().wait()
+        assert scope.cancelled_caught
+        assert world.time.now == 10.0
+        assert clock.wall_ms() == EPOCH_MS + 20_000
 
     World(1).run(story)
 
