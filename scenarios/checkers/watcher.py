@@ -53,6 +53,7 @@ from scenarios.world.trace import (
     NodeStopped,
     PowerCut,
     TopicMadeAgain,
+    WriteMisdirected,
 )
 from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
 
@@ -134,7 +135,10 @@ class Checkers:
             case PowerCut(node=name) | DiskReplaced(node=name):
                 self.contract.lost_its_disk(name)
                 self.budget.ended.affect(name)
-            case BitFlipped(node=name, partition=partition):
+            case (
+                BitFlipped(node=name, partition=partition)
+                | WriteMisdirected(node=name, partition=partition)
+            ):
                 self.contract.rotted(partition, name)
                 self.budget.rotted(partition, name)
             case PartitionStopped(partition=partition, deleted=True) if (
@@ -180,7 +184,12 @@ class Checkers:
 
     def _on_disk_event(self, event: Event) -> None:
         match event:
-            case DiskLies(node=name) | DiskReplaced(node=name) | BitFlipped(node=name):
+            case (
+                DiskLies(node=name)
+                | DiskReplaced(node=name)
+                | BitFlipped(node=name)
+                | WriteMisdirected(node=name)
+            ):
                 self.replicas.untrusted(name)
                 if name in self._controller_names and not _is_of_a_partition(event):
                     self.controllers.untrusted()
@@ -573,5 +582,7 @@ class Checkers:
 
 
 def _is_of_a_partition(event: Event) -> bool:
-    """Return whether a bit has flipped in the records of a partition that brokers keep."""
-    return isinstance(event, BitFlipped) and event.partition != METADATA_PARTITION
+    """Return whether the records of a partition that brokers keep are damaged."""
+    if isinstance(event, BitFlipped | WriteMisdirected):
+        return event.partition != METADATA_PARTITION
+    return False

@@ -95,8 +95,8 @@ class StoryCluster(Protocol):
     def disks(self) -> FileSystem:
         """Return the disks of all nodes, to be read."""
 
-    def log_directory(self, name: str) -> str:
-        """Return the path of a node's log directory in `disks`."""
+    def log_directories(self, name: str) -> list[str]:
+        """Return the paths of a node's log directories in `disks`."""
 
     async def until(
         self,

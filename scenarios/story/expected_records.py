@@ -68,7 +68,7 @@ def _batches(stage: Stage, partition: TopicPartition) -> Iterator[tuple[BatchHea
         raise ScriptError(f"nobody leads {partition}")
     leader, snapshot = led
     disk = stage.cluster.disk(leader)
-    for header, batch in whole_batches(disk, partition_directory(leader, partition)):
+    for header, batch in whole_batches(disk, partition_directory(disk, leader, partition)):
         if header.last_offset >= snapshot.high_watermark:
             return
         yield header, batch

@@ -38,14 +38,15 @@ Command: TypeAlias = Callable[[ClientStage, Words, Options], Awaitable[list[str]
 _DISK = "a disk of Apache Kafka's nodes cannot be exchanged here"
 _FAULTY_DISK = "a disk that fails or lies on request is the simulator's"
 _CLOCK = "its processes have the clock of this machine, which no story sets"
+_PROCESSOR = "its processes have the processors of this machine"
 _PROGRAM = "our clients run as programs on machines of the simulator"
 _QUORUM = "it has one controller here"
 
 IMPOSSIBLE: Mapping[str, str] = {
     "power-cut": "a process can be killed, and its kernel keeps what it wrote: no power is cut",
     **dict.fromkeys(("wipe", "image", "restore", "swap"), _DISK),
-    **dict.fromkeys(("lie", "fail", "rot", "spoil"), _FAULTY_DISK),
-    **dict.fromkeys(("jump", "drift"), _CLOCK),
+    **dict.fromkeys(("lie", "fail", "misdirect", "rot", "spoil"), _FAULTY_DISK),
+    **dict.fromkeys(("jump", "drift", "speed"), _CLOCK),
     **dict.fromkeys(
         ("producer", "send", "transact", "reader", "member", "copier", "seek", "given"), _PROGRAM
     ),
@@ -102,6 +103,8 @@ def why_not(line: str) -> str | None:
             return _why_no_cluster(options)
         case "slow" if "disk" in options:
             return _FAULTY_DISK
+        case "slow" if "cpu" in options:
+            return _PROCESSOR
         case "wait" if words == ["controllers"]:
             return _QUORUM
         case _:

@@ -41,6 +41,8 @@ class Stage(ClientStage):
     recording: Recording | None = None
     rotten: list[tuple[str, TopicPartition, Offset]] = attrs.field(factory=list, init=False)
     """The places of flipped bits: the node of the replica, and an offset in the batch."""
+    rotten_checkpoints: list[tuple[str, str, int]] = attrs.field(factory=list, init=False)
+    """The places of flipped bits in checkpoints: node, path and byte."""
     images: dict[str, Node] = attrs.field(factory=dict, init=False)
     """The copies of disks, by the names that the story gave them."""
     programs: Programs = attrs.field(init=False)

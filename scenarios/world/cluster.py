@@ -45,6 +45,7 @@ from scenarios.world.clock import SimulatedClock
 from scenarios.world.trace import DiskReplaced, NodeKilled, NodeStopped, PowerCut
 from scenarios.world.world import World
 from storage.errors import KafkaStorageError
+from storage.filesystem import FileSystem
 from storage.testing import FaultyFileSystem, SimulatedDisk
 from storage.testing.disk import DirectoryNode, Fate
 from storage.types import TopicPartition
@@ -73,11 +74,21 @@ def node_id_of(name: str) -> int:
 
 
 def log_directory(name: str) -> str:
-    """Return the path of a node's log directory; no other disk has that path."""
+    """Return the path of a node's first log directory; no other disk has that path."""
     return f"/{name}/log"
 
 
-def partition_directory(name: str, partition: TopicPartition) -> str:
+def log_directories(disk: FileSystem, name: str) -> list[str]:
+    """Return the paths of a node's log directories, which lie side by side on its disk."""
+    home = f"/{name}"
+    return [f"{home}/{each}" for each in disk.list_directory(home)] if disk.exists(home) else []
+
+
+def partition_directory(disk: FileSystem, name: str, partition: TopicPartition) -> str:
+    """Return where a node has the partition, or would have it if it has one log directory."""
+    for directory in log_directories(disk, name):
+        if disk.is_directory(f"{directory}/{partition}"):
+            return f"{directory}/{partition}"
     return f"{log_directory(name)}/{partition}"
 
 
@@ -213,9 +224,9 @@ class SimulatedCluster:
             root.entries |= self.world.disk(name).root.entries
         return self._view(root)
 
-    def log_directory(self, name: str) -> str:
-        """Return the path of a node's log directory in `disks`."""
-        return log_directory(name)
+    def log_directories(self, name: str) -> list[str]:
+        """Return the paths of a node's log directories in `disks`."""
+        return log_directories(self.disk(name), name)
 
     def _view(self, root: DirectoryNode) -> FaultyFileSystem:
         chance = self.world.chance("nothing")

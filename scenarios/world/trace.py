@@ -90,6 +90,24 @@ class BitFlipped(Event):
 
 
 @attrs.frozen(kw_only=True)
+class WriteMisdirected(Event):
+    """The next write to a log lands elsewhere on the platter, which shows once the power was cut."""
+
+    name: ClassVar[str] = "write_misdirected"
+    node: str
+    partition: TopicPartition
+
+
+@attrs.frozen(kw_only=True)
+class FileRotted(Event):
+    """A bit of an index or a checkpoint has flipped, of which no record may be lost."""
+
+    name: ClassVar[str] = "file_rotted"
+    node: str
+    path: str
+
+
+@attrs.frozen(kw_only=True)
 class TopicMadeAgain(Event):
     """A topic was created under the name of a deleted one, and every running broker knows it."""
 

@@ -79,7 +79,8 @@ def is_marked_clean(cluster: SimulatedCluster, name: str) -> bool:
 
 
 def drawn(cluster: SimulatedCluster, name: str) -> str:
-    return draw(batches_of(cluster.disk(name), partition_directory(name, PARTITION)))
+    disk = cluster.disk(name)
+    return draw(batches_of(disk, partition_directory(disk, name, PARTITION)))
 
 
 def values(records: list[ReadRecord]) -> list[str]:

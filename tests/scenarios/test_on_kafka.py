@@ -27,6 +27,8 @@ def test_each_command_is_carried_out_or_passed_over_or_refused_with_a_reason() -
         ("power-cut b1", "no power is cut"),
         ("lie b1", "a disk that fails or lies"),
         ("slow b1 disk=200ms", "a disk that fails or lies"),
+        ("slow b1 cpu=5ms", "the processors of this machine"),
+        ("speed b1 1.1", "the clock of this machine"),
         ("slow b1 network=200ms", None),
         ("jump b1 1h", "the clock of this machine"),
         ("cluster brokers=3 controllers=3", "one controller"),

@@ -182,6 +182,9 @@ class KafkaCluster:
     def disks(self) -> OsFileSystem:
         return OsFileSystem()
 
+    def log_directories(self, name: str) -> list[str]:
+        return [self.log_directory(name)]
+
     def log_directory(self, name: str) -> str:
         return str(self.processes.data_dir / f"node-{node_id_of(name)}" / "log")
 

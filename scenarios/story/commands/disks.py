@@ -8,17 +8,21 @@
     lie b1 names=*.log            from now on a sync does nothing and reports success
     fail b1 write names=*.log error=ENOSPC times=1      the next such operation fails
     rot b1 t-0 17                 flip one bit of the batch that holds offset 17
+    rot b1 t-0/*.index            flip one bit of each of its files of that name
+    misdirect b1 t-0 512          its next write to that log lands so many bytes further on the platter
     spoil b1 t-0/leader-epoch-checkpoint  remove the second half of its files of that name
     jump b1 600s                  its wall clock jumps; -300s jumps back
     drift b1 100ms                its wall clock gains so much in a second
+    speed b1 1.05                 so many seconds pass on both its clocks in a second
 
-A node whose disk is taken away must be down. `recover` ends lies and failures, and flips bits
-back; lost writes stay lost. A lie that ends was no lie: what the disk had claimed is on it then.
+A node whose disk is taken away must be down. `recover` ends lies, failures and speeds, flips bits of
+batches and checkpoints back, and moves misdirected writes to their place; lost writes stay lost. A lie that ends was no lie: what the disk had claimed is on it then.
 """
 
 import copy
 import errno
 import fnmatch
+import math
 from collections.abc import Iterator
 
 from scenarios.story.arguments import (
@@ -33,7 +37,7 @@ from scenarios.story.arguments import (
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
 from scenarios.world.cluster import partition_directory
-from scenarios.world.trace import BitFlipped, DiskLies
+from scenarios.world.trace import BitFlipped, DiskLies, FileRotted, WriteMisdirected
 from storage.batch.batch_stream import BatchStream, DamagedLogError
 from storage.batch.record_batch import check_crc
 from storage.log.segment import LOG_SUFFIX
@@ -42,6 +46,10 @@ from storage.testing.disk import DirectoryNode, FileNode, Node
 from storage.types import Offset, TopicPartition
 
 ALWAYS = "always"
+CHECKPOINT = "checkpoint"
+HIGHEST_BIT = 7
+SLOWEST, FASTEST = 0.5, 2.0
+"""The speeds of a clock; oscillators differ by far less."""
 READING = ("open", "read")
 OPERATIONS = ("open", "read", "write", "truncate", "sync", "rename", "remove")
 
@@ -152,7 +160,26 @@ def reading_faults(stage: Stage, name: str, directory: str) -> Iterator[str]:
                 yield line
 
 
+async def misdirect(stage: Stage, words: Words, options: Options) -> list[str]:
+    name, where, moved_by = exactly(words, 3, options)
+    nodes(stage, [name], {})
+    partition, distance = partition_of(where), number_of(moved_by)
+    if distance < 1:
+        raise ScriptError("misdirect NODE PARTITION BYTES: by one byte at least")
+    names = f"*/{partition}/*{LOG_SUFFIX}"
+    stage.world.disk(name).faults.append(Fault(operation="write", names=names, misplaced=distance))
+    stage.tell(WriteMisdirected(node=name, partition=partition))
+    return []
+
+
+def put_back_misdirected(disk: SimulatedDisk) -> None:
+    for _, file in _files(disk.root, ""):
+        file.put_back()
+
+
 async def rot(stage: Stage, words: Words, options: Options) -> list[str]:
+    if len(words) == 2:
+        return _rot_files(stage, words, options)
     name, where, offset = exactly(words, 3, options)
     nodes(stage, [name], {})
     partition, wanted = partition_of(where), number_of(offset)
@@ -166,11 +193,58 @@ async def rot(stage: Stage, words: Words, options: Options) -> list[str]:
     return []
 
 
+def _rot_files(stage: Stage, words: Words, options: Options) -> list[str]:
+    """Flip the highest bit of the byte in the middle of what is written in each of these files."""
+    name, pattern = exactly(words, 2, options)
+    nodes(stage, [name], {})
+    disk = stage.world.disk(name)
+    for path, file in _named_files(stage, name, pattern):
+        if written := _written(file):
+            disk.flip_bit(path, written // 2, bit=HIGHEST_BIT)
+            if CHECKPOINT in path:
+                stage.rotten_checkpoints.append((name, path, written // 2))
+            stage.tell(FileRotted(node=name, path=path))
+    return []
+
+
+def repair_checkpoints(stage: Stage) -> None:
+    """Flip back the bits of checkpoints that have not been written anew: text has none of these."""
+    for name, path, position in stage.rotten_checkpoints:
+        disk = stage.world.disk(name)
+        node = disk.node(path)
+        if isinstance(node, FileNode) and node.content[position : position + 1] > b"\x7f":
+            disk.flip_bit(path, position, bit=HIGHEST_BIT)
+    stage.rotten_checkpoints.clear()
+
+
+def written_files(stage: Stage, name: str, pattern: str) -> list[str]:
+    """Return the paths of a node's files that match `pattern` and have any content."""
+    return [path for path, file in _matching(stage, name, pattern) if _written(file)]
+
+
+def _named_files(stage: Stage, name: str, pattern: str) -> list[tuple[str, FileNode]]:
+    found = _matching(stage, name, pattern)
+    if not found:
+        raise ScriptError(f"{name} has no file {pattern!r}")
+    return found
+
+
+def _matching(stage: Stage, name: str, pattern: str) -> list[tuple[str, FileNode]]:
+    files = _files(stage.world.disk(name).root, "")
+    return [(path, file) for path, file in files if fnmatch.fnmatch(path, f"*/{pattern}")]
+
+
+def _written(file: FileNode) -> int:
+    """Return the number of bytes before the room that a file has at its end."""
+    return len(bytes(file.content).rstrip(b"\0"))
+
+
 def _place_of(
     stage: Stage, name: str, partition: TopicPartition, offset: Offset
 ) -> tuple[str, int, int] | None:
     """Return the file and the first and last byte of the batch that holds `offset`."""
-    disk, directory = stage.cluster.disk(name), partition_directory(name, partition)
+    disk = stage.cluster.disk(name)
+    directory = partition_directory(disk, name, partition)
     if not disk.is_directory(directory):
         return None
     stream = BatchStream(disk, directory)
@@ -201,11 +275,7 @@ def repair_flipped_bits(stage: Stage) -> None:
 async def spoil(stage: Stage, words: Words, options: Options) -> list[str]:
     name, pattern = exactly(words, 2, options)
     _nodes_down(stage, [name], {})
-    files = _files(_contents(stage, name), f"/{name}")
-    found = [node for path, node in files if fnmatch.fnmatch(path, f"*/{pattern}")]
-    if not found:
-        raise ScriptError(f"{name} has no file {pattern!r}")
-    for node in found:
+    for _, node in _named_files(stage, name, pattern):
         node.content = node.content[: len(node.content) // 2]
         node.durable = bytearray(node.content)
         node.unsynced.clear()
@@ -225,6 +295,23 @@ async def drift(stage: Stage, words: Words, options: Options) -> list[str]:
     nodes(stage, [name], {})
     stage.world.clock(name).drift_wall(seconds_of(gained))
     return []
+
+
+async def speed(stage: Stage, words: Words, options: Options) -> list[str]:
+    name, rate = exactly(words, 2, options)
+    nodes(stage, [name], {})
+    stage.world.clock(name).run_at(_speed_of(rate))
+    return []
+
+
+def _speed_of(word: str) -> float:
+    try:
+        rate = float(word)
+    except ValueError:
+        rate = math.nan
+    if not SLOWEST <= rate <= FASTEST:
+        raise ScriptError(f"speed NODE {SLOWEST} to {FASTEST}: {word!r} is none")
+    return rate
 
 
 async def jump(stage: Stage, words: Words, options: Options) -> list[str]:

@@ -4,7 +4,7 @@
     power-cut b1   power-cut b1 leaving=nothing (of what was not synced)
     pause b1       resume b1        cut b1 b2 b3 (b1 from both)   heal
     mute b1 b2 (b2 no longer hears b1)        unmute b1 b2 (and again)
-    slow b1 disk=500ms network=200ms
+    slow b1 disk=500ms network=200ms cpu=5ms  (for each piece of bytes that it receives)
     late b1 b2 200ms                          messages from b1 to b2 take so long
     hold b1 c ALTER_PARTITION                 mute b1 to c, on connections for that API
     hold b1 b2 FETCH after=1                  the same, once one more message has passed
@@ -33,7 +33,12 @@ from scenarios.story.arguments import (
     seconds_of,
 )
 from scenarios.story.client_stage import ClientStage
-from scenarios.story.commands.disks import end_lie, repair_flipped_bits
+from scenarios.story.commands.disks import (
+    end_lie,
+    put_back_misdirected,
+    repair_checkpoints,
+    repair_flipped_bits,
+)
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
 from scenarios.world.client import CLIENT
@@ -164,14 +169,17 @@ async def heal(stage: ClientStage, words: Words, options: Options) -> list[str]:
 
 
 async def slow(stage: Stage, words: Words, options: Options) -> list[str]:
-    slowness = {key: seconds_of(options.pop(key)) for key in ("disk", "network") if key in options}
+    parts = ("disk", "network", "cpu")
+    slowness = {key: seconds_of(options.pop(key)) for key in parts if key in options}
     if not slowness:
-        raise ScriptError("slow NODE... disk=500ms network=200ms")
+        raise ScriptError("slow NODE... disk=500ms network=200ms cpu=5ms")
     for name in nodes(stage, words, options):
         if "disk" in slowness:
             stage.world.disk(name).costs = DiskCosts(sync=slowness["disk"])
         if "network" in slowness:
             slow_network(stage, name, slowness["network"])
+        if "cpu" in slowness:
+            stage.world.clock(name).processor_seconds = slowness["cpu"]
     return []
 
 
@@ -195,13 +203,17 @@ async def recover(stage: Stage, words: Words, options: Options) -> list[str]:
     cluster, world = stage.cluster, stage.world
     world.network.heal_all()
     repair_flipped_bits(stage)
+    repair_checkpoints(stage)
     for name in [*cluster.names, *stage.programs.running]:
         if world.clock(name).paused:
             world.resume(name)
     for name in cluster.names:
+        world.clock(name).processor_seconds = 0.0
+        world.clock(name).run_at(1.0)
         world.disk(name).costs = DiskCosts()
         end_lie(world.disk(name))
         world.disk(name).faults.clear()
+        put_back_misdirected(world.disk(name))
         least, mean_extra = world.network.least_delay, world.network.mean_extra_delay
         for other in _others(stage, name):
             world.network.set_delay(name, other, least=least, mean_extra=mean_extra)

@@ -248,10 +248,8 @@ def compare_copies(stage: ClientStage, partition: TopicPartition) -> list[Outcom
     """Compare the disks of all replicas; return one result, or none if there is no copy."""
     registration = stage.cluster.partition(partition)
     names = [] if registration is None else [node_name(each) for each in registration.replicas]
-    directories = [stage.cluster.log_directory(name) for name in names]
-    comparison = verify_directories(
-        stage.cluster.disks(), directories, copies=len(directories) or None
-    )
+    directories = [each for name in names for each in stage.cluster.log_directories(name)]
+    comparison = verify_directories(stage.cluster.disks(), directories, copies=len(names) or None)
     return [each for each in comparison.partitions if each.partition == partition]
 
 
@@ -292,7 +290,8 @@ def _drawn(batch: BatchHeader) -> str:
 def _batches_from(
     stage: Stage, partition: TopicPartition, begins: Offset, name: str
 ) -> list[BatchHeader]:
-    batches = batches_of(stage.cluster.disk(name), partition_directory(name, partition))
+    disk = stage.cluster.disk(name)
+    batches = batches_of(disk, partition_directory(disk, name, partition))
     return [each for each in batches if each.last_offset >= begins]
 
 
@@ -322,7 +321,7 @@ def _records_on(stage: Stage, partition: TopicPartition, name: str) -> dict[Offs
     disk = stage.cluster.disk(name)
     return {
         each.offset: (each.value or b"").decode()
-        for _, batch in whole_batches(disk, partition_directory(name, partition))
+        for _, batch in whole_batches(disk, partition_directory(disk, name, partition))
         for each in decode_batch(batch)
     }
 

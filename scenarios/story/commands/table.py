@@ -24,7 +24,7 @@
     admin     alter, delete-topic, remake, grow, reassign, elect, delete-records, offsets;
               finalize, quorum, add-voter, remove-voter
     faults    kill, stop, start, pause, power-cut, cut, hold, tear, slow, ..., recover
-    disks     wipe, image, restore, swap, lie, fail, rot, spoil; jump, drift
+    disks     wipe, image, restore, swap, lie, fail, misdirect, rot, spoil; jump, drift, speed
     judge     ledger, verify, judge, judge-controllers
 
 The name of a command is that of its function. What depends on the seed is left out of answers:
@@ -245,7 +245,8 @@ class _Look(NamedTuple):
 
 def _look_at_log(stage: Stage, name: str, partition: TopicPartition) -> _Look:
     """Draw what can be read of a node's log, and name what cannot be read, by us or by the node."""
-    disk, directory = stage.cluster.disk(name), partition_directory(name, partition)
+    disk = stage.cluster.disk(name)
+    directory = partition_directory(disk, name, partition)
     batches, damage = readable_batches(disk, directory)
     replica = stage.online(name).get(partition)
     if replica is None:
@@ -360,7 +361,7 @@ COMMANDS: Mapping[str, Command] = {
         *(faults.cut, faults.mute, faults.unmute, faults.hold, faults.heal, faults.tear),
         *(faults.slow, faults.late, faults.recover),
         *(disks.wipe, disks.image, disks.restore, disks.swap, disks.lie, disks.fail),
-        *(disks.rot, disks.spoil, disks.jump, disks.drift),
+        *(disks.misdirect, disks.rot, disks.spoil, disks.jump, disks.drift, disks.speed),
         *(judge.ledger, judge.verify, judge.judge, judge.judge_controllers),
     )
 }

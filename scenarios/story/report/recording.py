@@ -152,7 +152,8 @@ class Recording:
         if self._last.get(key) == standing:
             return
         assert self.cluster is not None, "only a cluster has replicas"
-        batches = batches_of(self.cluster.disk(standing.node), partition_directory(*key))
+        disk = self.cluster.disk(standing.node)
+        batches = batches_of(disk, partition_directory(disk, *key))
         self._put(attrs.evolve(standing, runs=tuple(runs_of(batches))))
 
     def _put(self, standing: ReplicaStatus) -> None:

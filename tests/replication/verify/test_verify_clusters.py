@@ -57,7 +57,8 @@ async def verify(
 
 
 def batches_of(on: Scene, broker: str) -> list[bytes]:
-    stream = BatchStream(on.cluster.disk(broker), partition_directory(broker, T0))
+    disk = on.cluster.disk(broker)
+    stream = BatchStream(disk, partition_directory(disk, broker, T0))
     batches = []
     while (header := stream.head()) is not None:
         batches.append(taken(stream, header.size))
