@@ -4,6 +4,7 @@ from tests.mutants.mutant import Edit, Mutant
 
 FLUSH = "storage.log.flush"
 LOG = "storage.log.log"
+SEGMENT = "storage.log.segment"
 EPOCHS = "storage.log.leader_epoch_cache"
 LOADER = "storage.log.recovery.loader"
 SCAN = "storage.log.recovery.scan"
@@ -407,5 +408,19 @@ MUTANTS = (
         source="LogLoader.load",
         caught_by="tests/storage/log/test_recovery.py"
         "::test_a_log_that_ends_below_its_start_begins_again_there",
+    ),
+    Mutant(
+        "an index that leads astray is passed over",
+        (
+            Edit(
+                SEGMENT,
+                "        if start == 0 or self._begins_before(start, offset):\n",
+                "        if start >= 0:\n",
+            ),
+        ),
+        without_it="records are skipped, or a replica fails, where an index has rotted",
+        source="docs/departures.md",
+        caught_by="tests/scenarios/test_stories.py::test_a_story_gives_its_recorded_answers"
+        "[an-index-that-rots]",
     ),
 )
