@@ -910,6 +910,65 @@ COMBINED_FAULTS = (
 )
 """The faults of runs whose controllers are brokers, too; all of these runs have all of them."""
 
+HARDWARE_FAULTS = (
+    # Clocks and processors: no two run alike.
+    FaultKind("clock-speed", need.anybody, "speed {node} {0.9|0.99|1.01|1.1|1.5}", (2, 1)),
+    FaultKind("busy-processor", need.anybody, "slow {node} cpu={1ms|1ms|5ms|20ms}", (2, 1)),
+    # Disks that fail where the others of the table do not.
+    FaultKind(
+        "read-fails",
+        need.broker,
+        "fail {node} read names={*|*.log|*.index} error=EIO skip={0|1|2|5}",
+        (1, 0),
+    ),
+    FaultKind(
+        "disk-stays-full",
+        need.broker,
+        """
+        fail {node} write names=*.log error=ENOSPC times=always
+        produce
+        run {100ms|3s}
+        30% start {node} &
+        """,
+        (1, 0.3),
+    ),
+    FaultKind(
+        "log-directory-fails",
+        need.broker,
+        "fail {node} {write|sync|read} names=/{node}/{log|spare|spare}/* error=EIO times=always",
+        (1, 0.3),
+    ),
+    # What no checksum guards: no record may be lost for an index or a checkpoint.
+    FaultKind(
+        "index-rots",
+        need.indexed,
+        "rot {node} {index}\npoll {partition} &\n50% lead {partition} last={node}",
+        (1.5, 1),
+        settings={"log.index.interval.bytes": (1, 100)},
+    ),
+    FaultKind(
+        "checkpoint-rots",
+        need.with_checkpoint,
+        "rot {node} {checkpoint}\nstart {node} &\nrun {30ms|1s}",
+        (2, 1),
+    ),
+    FaultKind(
+        "write-misdirected",
+        need.untrusted,
+        """
+        misdirect {untrusted} {partition} {20|512}
+        1-3x produce {partition} acks=all {values} &
+        run {30ms|100ms|300ms}
+        power-cut {untrusted}
+        start {untrusted} &
+        run {10ms|100ms|1s}
+        """,
+        (1, 1),
+        settings={"min.insync.replicas": (2,)},
+    ),
+)
+"""Faults of clocks, processors, log directories and files, which some runs have."""
+
 LAST_FAULTS = (
     # What an ISR was answered comes two leader epochs too late (KAFKA-12686).
     #

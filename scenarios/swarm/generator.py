@@ -26,7 +26,14 @@ import attrs
 from scenarios.story.arguments import Options, Words, partition_of, split
 from scenarios.story.stage import Stage
 from scenarios.swarm.faults import LAST_FAULTS, FaultKind
-from scenarios.swarm.settings import CONTROLLERS, PATIENCE, RunPlan, drawn_plan, with_controllers
+from scenarios.swarm.settings import (
+    CONTROLLERS,
+    PATIENCE,
+    RunPlan,
+    drawn_plan,
+    with_controllers,
+    with_hardware,
+)
 from scenarios.swarm.situation import START_VERBS, Roles, Situation, calm
 from scenarios.world.cluster import node_id_of
 from scenarios.world.world import World
@@ -69,7 +76,8 @@ def drawn_beginning(
 ) -> tuple[bool, RunPlan]:
     """Return what is drawn before a run begins: whether it has a loss budget, and its plan."""
     within_budget, plan = chance.random() < WITHIN_BUDGET, drawn_plan(chance)
-    return within_budget, with_controllers(plan, controllers, world.chance("controllers"))
+    plan = with_controllers(plan, controllers, world.chance("controllers"))
+    return within_budget, with_hardware(plan, world.chance("hardware"))
 
 
 @attrs.define(eq=False, repr=False)

@@ -34,6 +34,7 @@ from scenarios.swarm.faults import (
     COMBINED_FAULTS,
     FAULTS,
     GROUP_FAULTS,
+    HARDWARE_FAULTS,
     QUORUM_FAULTS,
     FaultKind,
 )
@@ -265,6 +266,11 @@ QUORUM: Mapping[str, Sequence[object]] = {
 }
 """The settings of a run with several controllers."""
 
+HAS_HARDWARE_FAULTS = 0.4
+"""The share of runs that have some of the faults of hardware."""
+SPARE = 0.4
+"""The share of the brokers of such a run that have a second log directory."""
+
 CONTESTS = 0.4
 """The share of runs that are contests."""
 HAS_FAULT = 0.4
@@ -274,7 +280,7 @@ A_CONTROLLER_FAILS = 0.85
 """The share of the runs with several controllers in which these fail."""
 MOST_STEPS_WITH_CLIENTS = 20
 """Clients of ours cost as much again as all the rest of a run."""
-NOT_WITH_CLIENTS = ("bit-rot", "topic-made-again")
+NOT_WITH_CLIENTS = ("bit-rot", "write-misdirected", "topic-made-again")
 """Faults under which the records of our clients are not judged."""
 ACKS = ("all", "{all|1}", "{all|all|1|0}")
 WAYS = (("once",), ("once", "again"), ("once", "numbered"), ("numbered",), ("again", "numbered"))
@@ -347,6 +353,25 @@ def with_controllers(plan: RunPlan, choices: Sequence[int], chance: random.Rando
         settings={**plan.settings, **settings},
         faults={**plan.faults, **faults},
     )
+
+
+def with_hardware(plan: RunPlan, chance: random.Random) -> RunPlan:
+    """Return the plan as it is, or with faults of hardware; the chance is not that of the plan."""
+    if chance.random() >= HAS_HARDWARE_FAULTS:
+        return plan
+    settings = dict(plan.settings)
+    for number in range(1, plan.brokers + 1):
+        if chance.random() < SPARE:
+            settings[f"b{number}.log.dirs"] = f"/b{number}/log,/b{number}/spare"
+    faults = dict(plan.faults)
+    for fault in HARDWARE_FAULTS:
+        wanted = {key: chance.choice(values) for key, values in fault.settings.items()}
+        left_out = plan.clients.kinds and fault.name in NOT_WITH_CLIENTS
+        agreed = all(settings.get(key, value) == value for key, value in wanted.items())
+        if chance.random() < HAS_FAULT and agreed and not left_out:
+            faults[fault] = fault.weight[plan.is_contest] * chance.randint(1, 3)
+            settings |= wanted
+    return attrs.evolve(plan, settings=settings, faults=faults)
 
 
 def drawn_plan(chance: random.Random) -> RunPlan:

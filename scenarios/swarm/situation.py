@@ -15,6 +15,7 @@ import attrs
 
 from replication.leader.rules.isr import CommittedIsr
 from scenarios.story.arguments import partition_of, split
+from scenarios.story.commands.disks import written_files
 from scenarios.story.expected_records import OFFSETS, TRANSACTIONS
 from scenarios.story.log_drawing import readable_batches
 from scenarios.story.stage import Stage
@@ -23,6 +24,7 @@ from scenarios.world.clients.reading import Reader
 from scenarios.world.clients.sending import SendingClient
 from scenarios.world.clients.witness import Given
 from scenarios.world.cluster import node_name, partition_directory
+from storage.log.segment import INDEX_SUFFIX
 from storage.types import TopicPartition
 
 Roles: TypeAlias = dict[str, str]
@@ -124,6 +126,10 @@ class Situation:
         return [
             each.name for each in senders if ("transactional.id" in each.config) == transactional
         ]
+
+    def files(self, name: str, pattern: str) -> list[str]:
+        """Return the paths of these files of a node, from its directory on, which have any content."""
+        return [path.removeprefix(f"/{name}/") for path in written_files(self.stage, name, pattern)]
 
     @property
     def log_end(self) -> str:
@@ -342,8 +348,8 @@ def written(situation: Situation) -> Roles | None:
     name = situation.untrusted
     if name not in situation.replicas():
         return None
-    directory = partition_directory(name, situation.partition)
-    batches, _ = readable_batches(situation.stage.cluster.disk(name), directory)
+    disk = situation.stage.cluster.disk(name)
+    batches, _ = readable_batches(disk, partition_directory(disk, name, situation.partition))
     offsets = [
         str(offset)
         for batch in batches
@@ -351,6 +357,35 @@ def written(situation: Situation) -> Roles | None:
     ]
     roles = _one_of(situation, "offset", offsets)
     return roles and roles | {"untrusted": name}
+
+
+# Files without a checksum.
+
+CHECKPOINTS = (
+    "log/replication-offset-checkpoint",
+    "log/recovery-point-offset-checkpoint",
+    "t-*/leader-epoch-checkpoint",
+)
+
+
+def indexed(situation: Situation) -> Roles | None:
+    """Require a replica that has an index with entries; its broker may be down."""
+    pattern = f"{situation.partition}/*{INDEX_SUFFIX}"
+    roles = _one_of(
+        situation, "node", [each for each in situation.replicas() if situation.files(each, pattern)]
+    )
+    return roles and roles | {
+        "index": situation.chance.choice(situation.files(roles["node"], pattern))
+    }
+
+
+def with_checkpoint(situation: Situation) -> Roles | None:
+    """Require a broker that is down, and has a checkpoint."""
+    roles = stopped_broker(situation)
+    if roles is None:
+        return None
+    found = [path for each in CHECKPOINTS for path in situation.files(roles["node"], each)]
+    return roles | {"checkpoint": situation.chance.choice(found)} if found else None
 
 
 # Our own clients.

@@ -14,6 +14,7 @@ from scenarios.swarm.faults import (
     COMBINED_FAULTS,
     FAULTS,
     GROUP_FAULTS,
+    HARDWARE_FAULTS,
     LAST_FAULTS,
     QUORUM_FAULTS,
     FaultKind,
@@ -39,6 +40,8 @@ IN_NO_FRACTION = {"brokers", "copies", "partitions", "racks", "throttle", "compa
 BEFORE = {
     "start": "kill b2",
     "disk-replaced": "kill b2",
+    "checkpoint-rots": "kill b2",
+    "index-rots": "produce t-0 acks=all more",
     "resume": "pause b2",
     "heal": "cut b1 b2",
     "client-starts": "kill r1",
@@ -46,6 +49,11 @@ BEFORE = {
     "kill-controller-asked": "hold b1 c ALTER_PARTITION;cut b1 b2;produce t-0 acks=1 x &;run 3s",
 }
 """What has to happen first, so that somebody is in the state for a fault."""
+
+
+WITH_SPARES = (
+    "b1.log.dirs=/b1/log,/b1/spare b3.log.dirs=/b3/log,/b3/spare log.index.interval.bytes=1 "
+)
 
 
 @cache
@@ -70,7 +78,9 @@ def with_all_clients() -> RunPlan:
 def test_names_are_unique() -> None:
     names = [
         fault.name
-        for fault in FAULTS + GROUP_FAULTS + QUORUM_FAULTS + COMBINED_FAULTS + LAST_FAULTS
+        for fault in (
+            FAULTS + GROUP_FAULTS + QUORUM_FAULTS + COMBINED_FAULTS + HARDWARE_FAULTS + LAST_FAULTS
+        )
     ]
     assert len(set(names)) == len(names)
 
@@ -80,6 +90,7 @@ def test_names_are_unique() -> None:
     [
         *one_in(9, [(each, "") for each in (*FAULTS, *LAST_FAULTS)]),
         *((each, "") for each in GROUP_FAULTS),
+        *((each, WITH_SPARES) for each in HARDWARE_FAULTS),
         *one_in(9, [(each, "controllers=3 ") for each in QUORUM_FAULTS]),
         *one_in(2, [(each, "combined=3 ") for each in COMBINED_FAULTS]),
     ],
