@@ -23,6 +23,8 @@ Settings are drawn anew for each life of a client. So the members of a mixed gro
 the one protocol or the other, and their coordinator upgrades and downgrades the group under way.
 
 What they do, and what happens to them, is in the table of faults (`scenarios.swarm.faults`).
+
+The file is long because it has the settings of every kind of cluster, client and run.
 """
 
 import random

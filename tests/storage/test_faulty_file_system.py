@@ -1,4 +1,7 @@
-"""The simulated disk loses what was not synced, and nothing that was."""
+"""The simulated disk loses what was not synced, and nothing that was.
+
+The file is long because each fault of a disk has its tests here.
+"""
 
 import contextlib
 import errno
