@@ -52,6 +52,7 @@ from replication.metadata.snapshots import (
     Snapshots,
     SnapshotWriter,
     batches_after,
+    batches_at,
     cut_below,
     timestamp_at,
 )
@@ -226,11 +227,7 @@ class MetadataLog:
         self._restart_voters()
         offset = self.log.log_start_offset
         while offset < self.log_end_offset:
-            found = self.log.read(
-                offset, REPLAY_BYTES, max_offset_exclusive=self.log_end_offset, min_one=True
-            )
-            assert found.records is not None, "below the log end there are records"
-            records = memoryview(found.records.read())
+            records = memoryview(batches_at(self.log, offset, end=self.log_end_offset))
             refuse_unknown(records)
             offset = self._note_voters(records)
 

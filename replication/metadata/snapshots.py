@@ -259,11 +259,18 @@ class SnapshotDue:
 
 def batches_after(log: Log, image: MetadataImage) -> Buffer:
     """Return the first megabyte of the committed log that `image` does not contain yet."""
-    found = log.read(
-        image.offset + 1, REPLAY_BYTES, max_offset_exclusive=log.high_watermark, min_one=True
-    )
-    assert found.records is not None, "below the high watermark there are records"
-    return found.records.read()
+    return batches_at(log, image.offset + 1, end=log.high_watermark)
+
+
+def batches_at(log: Log, offset: Offset, *, end: Offset) -> Buffer:
+    """Return a megabyte of the log from `offset` on, up to `end`, which is past it.
+
+    KafkaStorageError where the disk does not give it; the log has failed then.
+    """
+    found = log.read(offset, REPLAY_BYTES, max_offset_exclusive=end, min_one=True)
+    assert found.records is not None, "below its end a log has records"
+    with log.local.retryable():
+        return found.records.read()
 
 
 def timestamp_at(log: Log, offset: Offset) -> int:
@@ -271,7 +278,8 @@ def timestamp_at(log: Log, offset: Offset) -> int:
     found = log.read(offset, HEADER_SIZE, max_offset_exclusive=log.log_end_offset, min_one=True)
     assert found.records is not None, "below the log end there are records"
     header = bytearray(HEADER_SIZE)
-    found.records.read_into(memoryview(header))
+    with log.local.retryable():
+        found.records.read_into(memoryview(header))
     return read_header(header).max_timestamp
 
 

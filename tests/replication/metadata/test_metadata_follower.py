@@ -193,9 +193,11 @@ async def test_a_large_batch_that_cannot_be_applied_ends_the_broker(
     assert subject.follower.cache.image == MetadataImage()
 
 
-def test_a_disk_that_fails_ends_the_broker() -> None:
+@pytest.mark.parametrize("operation", ["write", "read"])
+def test_a_disk_that_fails_ends_the_broker(operation: str) -> None:
+    """What was appended is read again to be applied."""
     subject = copy()
-    subject.file_system.disk.faults.append(Fault(operation="write", names="*.log"))
+    subject.file_system.disk.faults.append(Fault(operation=operation, names="*.log"))
     with pytest.raises(KafkaStorageError):
         subject.receive(batch_at(0, NoOpRecord()))
     assert [type(failure) for failure in subject.failures] == [KafkaStorageError]
