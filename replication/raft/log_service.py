@@ -25,6 +25,7 @@ import trio
 from replication.errors import ErrorCode
 from replication.leader.rules.fetch_session import FINAL_EPOCH, INITIAL_EPOCH
 from replication.metadata.log import MetadataLog
+from replication.metadata.rules.checkpoint import BOOTSTRAP_SNAPSHOT_ID
 from replication.metadata.rules.records import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
 from replication.raft.envelopes import leader_id_of, node_endpoints
 from replication.raft.node import RaftNode
@@ -235,7 +236,8 @@ def _piece(
     if answer.error_code != ErrorCode.NONE:
         return answer
     wanted = OffsetAndEpoch(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
-    if log.snapshot is None or wanted != log.snapshot.id:
+    # Each node has the first one from its own formatting (KIP-630, KafkaRaftClient).
+    if log.snapshot is None or wanted != log.snapshot.id or wanted == BOOTSTRAP_SNAPSHOT_ID:
         answer.error_code = ErrorCode.SNAPSHOT_NOT_FOUND
         return answer
     answer.size = log.snapshot.size

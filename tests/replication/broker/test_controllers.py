@@ -278,6 +278,7 @@ def test_a_leader_of_an_earlier_epoch_is_no_news() -> None:
     assert controllers.address == TWO
 
 
+@pytest.mark.conformance("KR-565", "KR-568")
 def test_addresses_are_tried_in_turn_and_once_for_all_who_fail_at_one() -> None:
     controllers = Controllers([ONE, TWO, THREE], 2000)
     controllers.not_at(ONE)

@@ -426,6 +426,7 @@ def test_decisions_that_come_together_are_synced_together() -> None:
     assert World(seed=10).run(story) < 1.0
 
 
+@pytest.mark.conformance("KR-572")
 @played_in(running)
 async def test_nothing_is_served_before_it_is_synced(controller: Controller, world: World) -> None:
     await join(controller, 1)
@@ -468,6 +469,7 @@ async def _fetch(
     return response.responses[0].partitions[0]
 
 
+@pytest.mark.conformance("KR-558")
 @played
 async def test_an_observer_of_an_older_leader_epoch_learns_where_the_logs_diverge(
     world: World,

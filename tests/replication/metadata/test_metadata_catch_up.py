@@ -1,5 +1,7 @@
 """Brokers whose copy of the metadata ends before the controller's log begins."""
 
+import pytest
+
 from replication.metadata.rules.records import METADATA_PARTITION
 from storage.checkpoint import read_file, replace_file
 from storage.filesystem import FileSystem, make_lasting_directory
@@ -56,6 +58,7 @@ async def test_a_broker_that_was_away_for_long_is_sent_the_snapshot(stage: Stage
     await away_for_long(stage)
 
 
+@pytest.mark.conformance("KR-614")
 @played_in(
     staged,
     metadata_log_max_record_bytes_between_snapshots=OFTEN,

@@ -116,6 +116,7 @@ def test_a_restart_resumes_from_the_local_copy() -> None:
     assert list(after.follower.cache.image.topics) == ["a", "b", "c"]
 
 
+@pytest.mark.conformance("KR-538")
 def test_a_restart_shows_no_record_that_the_leader_has_not_called_committed() -> None:
     """Apache Kafka's leader sends observers what a majority may not have, and may never have."""
     before = copy()
@@ -363,6 +364,7 @@ async def test_a_snapshot_taken_meanwhile_leaves_the_one_that_is_being_received(
     assert not [name for name in names if name.endswith(".part")]
 
 
+@pytest.mark.conformance("KR-612", "KR-615")
 async def test_a_snapshot_replaces_no_log_that_has_moved_on(autojump_clock: MockClock) -> None:
     """What came meanwhile may be acknowledged by now: seed 21 of the swarm with three controllers."""
     subject = copy()

@@ -97,6 +97,7 @@ def log_files(file_system: FaultyFileSystem) -> list[str]:
     )
 
 
+@pytest.mark.conformance("KR-621")
 async def test_a_snapshot_stands_for_the_log_below_it(autojump_clock: MockClock) -> None:
     file_system = disk()
     log = await opened(file_system)
@@ -298,6 +299,7 @@ async def test_a_broker_behind_the_log_start_gets_the_id_of_the_snapshot(world: 
         assert (diverging.epoch, diverging.end_offset) == (2, start + 2)
 
 
+@pytest.mark.conformance("KR-602", "KR-604", "KR-605", "KR-607")
 @pytest.mark.conformance("KR-208")
 @played_in(running)
 async def test_a_snapshot_is_served_in_pieces(controller: Controller) -> None:
@@ -328,3 +330,24 @@ async def test_a_snapshot_is_served_in_pieces(controller: Controller) -> None:
         cluster_id="another", topics=[TopicSnapshotRequest(name=METADATA_TOPIC, partitions=[asked])]
     )
     assert (await fetch_snapshot(node, foreign)).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+@pytest.mark.conformance("KR-603", "KR-606", "KR-608", "KR-609")
+@played_in(running)
+async def test_a_piece_is_for_who_knows_the_leader_epoch(controller: Controller) -> None:
+    """And only the metadata log has snapshots; the first one, of the formatting, is not sent."""
+    node, epoch = controller.node, controller.node.quorum.leader_epoch
+    assert (await piece(node, (0, 0), 0, 100)).error_code == ErrorCode.SNAPSHOT_NOT_FOUND
+    for topic, asked_epoch, error in (
+        (METADATA_TOPIC, epoch - 1, ErrorCode.FENCED_LEADER_EPOCH),
+        (METADATA_TOPIC, epoch + 1, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        ("another", epoch, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ):
+        asked = PartitionSnapshotRequest(
+            current_leader_epoch=asked_epoch, snapshot_id=WantedSnapshot(end_offset=1, epoch=epoch)
+        )
+        request = FetchSnapshotRequest(
+            topics=[TopicSnapshotRequest(name=topic, partitions=[asked])]
+        )
+        (found,) = (await fetch_snapshot(node, request)).topics[0].partitions
+        assert found.error_code == error

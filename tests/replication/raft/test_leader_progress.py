@@ -59,6 +59,7 @@ NAMED_OR_NOT = pytest.mark.parametrize(
 )
 
 
+@conformance("KR-557")
 @conformance("KR-138", "KR-140", "KR-141")
 def test_a_leader_alone_commits_what_it_has_flushed_in_its_epoch() -> None:
     alone = leading(voter_set(1), start=15, end=15)
@@ -211,6 +212,7 @@ def test_a_change_of_the_voters_does_not_end_a_leader_sooner() -> None:
     assert without_me.deadline_ms == whole + half + CHECK_MS
 
 
+@conformance("KR-559")
 @conformance("KR-152")
 def test_a_leader_alone_never_resigns_for_want_of_followers() -> None:
     alone = leading(voter_set(1), end=0)
@@ -289,6 +291,17 @@ def test_what_a_follower_has_yet_to_truncate_does_not_count() -> None:
     assert one.quorum.high_watermark is None
 
 
+@conformance("KR-563")
+@conformance("KR-523")
+def test_a_follower_that_was_truncated_has_less() -> None:
+    one = leader_of_three()
+    for offset in (3, 1):
+        one.step(fetch_of(2, offset))
+        assert isinstance(one.state, Leading)
+        assert one.state.progress.of(key(2)).end_offset == offset
+    assert one.quorum.high_watermark == 3
+
+
 def test_a_consumer_is_no_replica() -> None:
     one = leader_of_three()
     one.step(attrs.evolve(fetch_of(2, 3), replica=ReplicaKey(-1)))
@@ -296,6 +309,7 @@ def test_a_consumer_is_no_replica() -> None:
     assert one.state.progress.replicas.keys() == {key(1)}
 
 
+@conformance("KR-560")
 @pytest.mark.parametrize("reads_a_snapshot", [False, True])
 def test_of_two_processes_with_the_id_of_a_voter_one_counts(*, reads_a_snapshot: bool) -> None:
     """The other one counts after the first has been silent for as long as check quorum takes."""
@@ -330,6 +344,7 @@ def test_a_fetch_without_a_directory_counts_for_its_voter() -> None:
         assert reply.error == ErrorCode.NONE
 
 
+@conformance("KR-530")
 @conformance("KR-136", "KR-156")
 def test_a_voter_that_fetches_need_not_be_told_of_the_epoch() -> None:
     one, interval_ms = leader_of_three(), SETTINGS.fetch_timeout_ms // 2
@@ -348,6 +363,7 @@ def test_an_observer_is_not_told_of_the_epoch() -> None:
     assert {each.to for each in one.sent} == {key(2), key(3)}
 
 
+@conformance("KR-527", "KR-623")
 @pytest.mark.parametrize("reads_a_snapshot", [False, True])
 def test_a_leader_resigns_one_and_a_half_fetch_timeouts_after_the_last_majority(
     *, reads_a_snapshot: bool

@@ -27,6 +27,7 @@ CUT = LogView(
 LATEST = BelowStart(OffsetAndEpoch(7, 3))
 
 
+@pytest.mark.conformance("KR-593", "KR-594", "KR-595", "KR-596", "KR-597", "KR-598", "KR-599")
 @pytest.mark.parametrize(
     ("log", "fetch_offset", "last_fetched_epoch", "position"),
     [
@@ -76,6 +77,7 @@ def two_logs(draw: st.DrawFn) -> tuple[list[int], list[int]]:
     return one[: draw(st.integers(0, len(one)))], two[: draw(st.integers(0, len(two)))]
 
 
+@pytest.mark.conformance("KR-533")
 @given(two_logs())
 def test_a_follower_that_does_what_it_is_answered_gets_the_leaders_log(
     both: tuple[list[int], list[int]],

@@ -37,6 +37,7 @@ from tests.replication.raft.quorums import (
 )
 
 
+@pytest.mark.conformance("KR-576")
 @pytest.mark.conformance("KR-29", "KR-42", "KR-92")
 @pytest.mark.parametrize("made", [unattached, follower])
 def test_an_observer_never_stands(made: Callable[..., Node]) -> None:
@@ -49,6 +50,7 @@ def test_an_observer_never_stands(made: Callable[..., Node]) -> None:
     assert one.stored.leader_epoch == EPOCH
 
 
+@pytest.mark.conformance("KR-546")
 @pytest.mark.conformance("KR-43")
 def test_an_observer_votes_when_it_is_asked() -> None:
     one = unattached(3)
@@ -59,6 +61,8 @@ def test_an_observer_votes_when_it_is_asked() -> None:
     assert one.quorum.deadline_ms is None
 
 
+@pytest.mark.conformance("KR-564", "KR-567", "KR-570")
+@pytest.mark.conformance("KR-552", "KR-566")
 @pytest.mark.conformance("KR-44", "KR-45")
 def test_an_observer_follows_from_epoch_to_epoch() -> None:
     one = follower(3)

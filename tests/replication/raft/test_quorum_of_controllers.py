@@ -1,10 +1,12 @@
 """Three controllers, each on a node of its own: they elect, replicate, and survive each other."""
 
 import pytest
+import trio
 
 from replication.controller.controller import Controller
 from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
 from replication.events import LogDirectoryFailed
+from replication.metadata.rules.records import METADATA_TOPIC_ID
 from replication.raft.quorum_state import read_quorum_state
 from replication.raft.rules.states import Leading
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest
@@ -14,6 +16,8 @@ from replication.wire.describe_quorum import (
     QuorumPartition,
     QuorumTopic,
 )
+from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic
+from replication.wire.refusals import error_of_whole
 from scenarios.world.world import World
 from storage.errors import KafkaStorageError
 from storage.testing import Fault
@@ -94,6 +98,7 @@ async def test_all_controllers_are_shut_down_together(world: World) -> None:
         assert await three.stop(leader) < 0.1
 
 
+@pytest.mark.conformance("KR-507")
 @pytest.mark.conformance("KR-202")
 @played
 async def test_a_leader_without_a_majority_decides_nothing(world: World) -> None:
@@ -264,6 +269,7 @@ async def test_a_vote_that_cannot_be_kept_ends_the_node(world: World) -> None:
         assert three.active == []
 
 
+@pytest.mark.conformance("KR-508")
 @played
 async def test_a_standby_answers_who_leads(world: World) -> None:
     async with quorum(world) as three:
@@ -287,6 +293,7 @@ async def test_a_standby_answers_who_leads(world: World) -> None:
         assert (where.host, where.port) == (name_of(leader.config.node_id), 9093)
 
 
+@pytest.mark.conformance("KR-525")
 @pytest.mark.conformance("KR-206")
 @played
 async def test_the_leader_describes_how_far_each_voter_is(world: World) -> None:
@@ -304,3 +311,63 @@ async def test_the_leader_describes_how_far_each_voter_is(world: World) -> None:
             leader.log.log_end_offset
         }
         assert [each.node_id for each in described.nodes] == list(IDS)
+
+
+@pytest.mark.conformance("KR-522", "KR-526", "KR-571", "KR-573", "KR-574")
+@played
+async def test_a_fetch_that_waits_is_answered_when_its_leader_resigns(world: World) -> None:
+    """Or when its time is over, without records; only the leader describes the quorum."""
+    async with quorum(world) as three:
+        leader = await three.leader()
+        await three.until_equal()
+        clock, client = world.node("client").clock, Client(world.node("client"))
+        await clock.sleep(2)
+        asked = FetchPartition(
+            current_leader_epoch=leader.node.quorum.leader_epoch,
+            fetch_offset=leader.log.log_end_offset,
+            last_fetched_epoch=leader.node.quorum.leader_epoch,
+            high_watermark=leader.log.high_watermark,
+        )
+        request = FetchRequest(
+            max_wait_ms=1000,
+            session_epoch=0,
+            topics=[FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[asked])],
+        )
+        address, began = f"{name_of(leader.config.node_id)}:9093", clock.now()
+        ((data,),) = [each.partitions for each in (await client.ask(address, request)).responses]
+        assert (data.error_code, bytes(data.records or b"")) == (ErrorCode.NONE, b"")
+        assert 1 <= clock.now() - began < 1.5
+
+        async def resign() -> None:
+            await clock.sleep(0.2)
+            leader.node.resign(leader.node.quorum.leader_epoch)
+
+        began = clock.now()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(resign)
+            response = await client.ask(address, request)
+        ((data,),) = [each.partitions for each in response.responses]
+        assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert clock.now() - began < 0.5
+        topic = QuorumTopic(topic_name=QUORUM_TOPIC, partitions=[QuorumPartition()])
+        refused = await client.ask(address, DescribeQuorumRequest(topics=[topic]))
+        assert error_of_whole(refused) != ErrorCode.NONE
+
+
+@pytest.mark.conformance("KR-561")
+@played
+async def test_the_metrics_say_who_leads(world: World) -> None:
+    async with quorum(world) as three:
+        leader = await three.leader()
+        await join(leader)
+        await three.until_equal()
+        for each in three.running.values():
+            found = {
+                name.name: value
+                for name, value in each.metrics.snapshot()
+                if name.type == "raft-metrics"
+            }
+            assert found["current-leader"] == leader.config.node_id
+            assert found["current-epoch"] == leader.node.quorum.leader_epoch
+            assert found["high-watermark"] <= found["log-end-offset"] == each.log.log_end_offset
+            assert found["number-of-voters"] == len(IDS)

@@ -133,6 +133,7 @@ def test_a_vote_request_without_an_answer_is_sent_again() -> None:
         assert one.sent == [lost]
 
 
+@pytest.mark.conformance("KR-537")
 @pytest.mark.parametrize(
     ("error", "leader_epoch"),
     [
@@ -202,6 +203,7 @@ def test_an_election_counts_the_voters_of_the_log() -> None:
     assert one.is_now(Leading)
 
 
+@pytest.mark.conformance("KR-529")
 @pytest.mark.conformance("KR-97")
 def test_an_answer_to_a_fetch_counts_only_for_a_follower_of_this_epoch() -> None:
     answer = FetchAnswered(Reply(error=ErrorCode.NONE, leader_epoch=EPOCH, leader_id=1))
@@ -294,6 +296,7 @@ def test_a_leader_ignores_the_end_of_an_older_epoch() -> None:
     assert one.is_now(Leading)
 
 
+@pytest.mark.conformance("KR-541")
 @pytest.mark.conformance("KR-85", "KR-86")
 @pytest.mark.parametrize(
     ("successors", "backoff_ms"),
@@ -341,6 +344,7 @@ def test_what_a_leader_answers_to_a_fetch(fetch: FetchReceived, error: ErrorCode
     assert (answer.position is not None) == (error == ErrorCode.NONE)
 
 
+@pytest.mark.conformance("KR-601")
 @pytest.mark.parametrize("made", [unattached, prospective, candidate, follower, resigned])
 def test_others_refuse_a_fetch_and_name_the_leader(made: Callable[[], Node]) -> None:
     one = made()
@@ -368,6 +372,7 @@ def test_a_leader_that_stops_leaves_once_another_leads() -> None:
     assert ShutdownComplete() in one.effects
 
 
+@pytest.mark.conformance("KR-531", "KR-532")
 @pytest.mark.conformance("KR-99")
 def test_nobody_waits_for_the_only_voter_an_observer_or_a_follower() -> None:
     for one in (node(voters=[0]), unattached(3), follower()):

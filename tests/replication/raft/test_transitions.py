@@ -81,6 +81,7 @@ def test_a_new_node_begins_in_epoch_0() -> None:
     assert one.quorum.deadline_ms == ELECTION_MS
 
 
+@pytest.mark.conformance("KR-549", "KR-550", "KR-551")
 @pytest.mark.parametrize(
     ("election", "state"),
     [
@@ -184,6 +185,7 @@ def test_a_higher_epoch_does_not_put_the_election_off(made: Callable[[], Node]) 
     assert one.quorum.state.deadline_ms == due_ms
 
 
+@pytest.mark.conformance("KR-536")
 @pytest.mark.parametrize(
     ("made", "voted"),
     [
@@ -206,6 +208,7 @@ def test_the_leader_of_this_epoch_is_followed(
     assert source in one.effects
 
 
+@pytest.mark.conformance("KR-535")
 @pytest.mark.conformance("KR-16", "KR-26", "KR-31", "KR-36")
 @pytest.mark.parametrize("made", EVERY_STATE)
 def test_the_leader_of_a_higher_epoch_is_followed(made: Callable[[], Node]) -> None:
@@ -226,6 +229,7 @@ def test_a_higher_epoch_without_a_leader_is_taken(made: Callable[[], Node]) -> N
     assert one.stored == ElectionState(leader_epoch=EPOCH + 3)
 
 
+@pytest.mark.conformance("KR-534")
 @pytest.mark.conformance("KR-13", "KR-18", "KR-39")
 @pytest.mark.parametrize("made", EVERY_STATE)
 def test_every_state_votes_in_a_higher_epoch(made: Callable[[], Node]) -> None:
@@ -236,6 +240,7 @@ def test_every_state_votes_in_a_higher_epoch(made: Callable[[], Node]) -> None:
     assert one.stored == ElectionState(leader_epoch=EPOCH + 1, voted=key(2))
 
 
+@pytest.mark.conformance("KR-528")
 @pytest.mark.conformance("KR-14", "KR-19", "KR-27", "KR-33", "KR-40")
 @pytest.mark.parametrize("event", [vote(2, epoch=4), begin(2, epoch=4), end(2, epoch=4)])
 @pytest.mark.parametrize("made", EVERY_STATE)
@@ -315,6 +320,7 @@ def test_a_leader_without_known_endpoints_is_looked_for() -> None:
 # --- Follower ------------------------------------------------------------------------------
 
 
+@pytest.mark.conformance("KR-578")
 @pytest.mark.conformance("KR-37", "KR-60")
 def test_a_follower_that_fetches_nothing_stands_and_goes_back() -> None:
     one = follower()
@@ -370,6 +376,7 @@ def test_a_candidate_without_a_majority_asks_again_before_it_raises_the_epoch() 
     assert one.stored == ElectionState(leader_epoch=EPOCH + 1, voted=key(0))
 
 
+@pytest.mark.conformance("KR-548")
 @pytest.mark.conformance("KR-9", "KR-82")
 def test_a_majority_makes_a_leader() -> None:
     one = candidate()
@@ -386,6 +393,7 @@ def test_a_majority_makes_a_leader() -> None:
     assert led in one.effects
 
 
+@pytest.mark.conformance("KR-577")
 @pytest.mark.conformance("KR-10")
 def test_votes_of_another_epoch_or_kind_do_not_count() -> None:
     asking = prospective()
@@ -410,6 +418,7 @@ def test_after_a_lost_election_a_node_waits_anew() -> None:
     assert one.quorum.deadline_ms == one.now_ms + ELECTION_MS
 
 
+@pytest.mark.conformance("KR-517")
 @pytest.mark.conformance("KR-15", "KR-79")
 def test_a_leader_resigns_from_the_epoch_that_it_leads_in() -> None:
     one = leading()

@@ -15,6 +15,12 @@ from replication.raft.rules.types import ReplicaKey
 from replication.raft.rules.voters import NO_VOTERS, VoterSet
 from replication.wire.add_raft_voter import AddRaftVoterRequest
 from replication.wire.control_records import VoterEndpoint
+from replication.wire.describe_quorum import (
+    QUORUM_TOPIC,
+    DescribeQuorumRequest,
+    QuorumPartition,
+    QuorumTopic,
+)
 from replication.wire.fetch import NO_SNAPSHOT
 from replication.wire.remove_raft_voter import RemoveRaftVoterRequest
 from scenarios.world.world import World
@@ -46,6 +52,7 @@ async def standalone(world: World) -> AsyncIterator[RunningQuorum]:
         yield opened
 
 
+@pytest.mark.conformance("KR-575")
 @played
 async def test_three_initial_controllers_elect_one(world: World) -> None:
     text = ",".join(f"{each}@{name_of(each)}:9093:{uuid_text(directory_id(each))}" for each in IDS)
@@ -81,6 +88,7 @@ async def remove(leader: Controller, node_id: int) -> ErrorCode:
     return ErrorCode.of((await leader.node.change_voters(request)).error_code)
 
 
+@pytest.mark.conformance("KR-524", "KR-569")
 @pytest.mark.conformance("KR-209")
 @played
 async def test_observers_become_voters_and_one_of_them_leads(world: World) -> None:
@@ -93,6 +101,12 @@ async def test_observers_become_voters_and_one_of_them_leads(world: World) -> No
         await join(leader)
         assert await create(leader, "before") is ErrorCode.NONE
         await three.until_equal()
+        topic = QuorumTopic(topic_name=QUORUM_TOPIC, partitions=[QuorumPartition()])
+        described = await leader.answer_client(DescribeQuorumRequest(topics=[topic]))
+        (partition,) = described.topics[0].partitions
+        observers = {each.replica_id: each.replica_directory_id for each in partition.observers}
+        assert observers.keys() == {1, *IDS[1:]}, "broker 1 has fetched"
+        assert observers[IDS[1]] == directory_id(IDS[1])
         for each in IDS[1:]:
             assert await add(leader, each) is ErrorCode.NONE
         assert leader.node.quorum.voters.ids == set(IDS)

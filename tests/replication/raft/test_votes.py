@@ -57,6 +57,7 @@ def knows_leader() -> Node:
 # --- Vote ----------------------------------------------------------------------------------
 
 
+@pytest.mark.conformance("KR-512", "KR-513", "KR-514")
 @pytest.mark.parametrize(
     ("made", "grants_vote", "grants_pre_vote"),
     [
@@ -127,11 +128,21 @@ def test_a_vote_is_given_again_to_the_same_disk() -> None:
             assert answer.vote_granted == grants
 
 
+@pytest.mark.conformance("KR-547")
 @pytest.mark.conformance("KR-75")
 def test_a_leader_that_resigned_votes_in_a_higher_epoch() -> None:
     answer = resigned().step(vote(2, epoch=EPOCH + 1))
     assert answer is not None
     assert answer.vote_granted
+
+
+def test_a_leader_votes_for_a_node_that_it_takes_for_an_observer() -> None:
+    """The log of that node may name it as a voter already."""
+    one = leading()
+    granted = one.step(vote(7, epoch=EPOCH + 1))
+    assert granted is not None
+    assert granted.vote_granted
+    assert one.stored == ElectionState(leader_epoch=EPOCH + 1, voted=key(7))
 
 
 def test_a_pre_vote_changes_nothing() -> None:
@@ -182,6 +193,7 @@ def test_an_old_vote_request_names_the_leader() -> None:
     )
 
 
+@pytest.mark.conformance("KR-553")
 @pytest.mark.conformance("KR-95")
 def test_a_request_to_another_disk_of_this_node_is_refused() -> None:
     for voter in (key(1), ReplicaKey(0, OTHER_DISK)):
@@ -227,6 +239,7 @@ def test_a_refusal_that_only_an_operator_can_end_is_reported(error: ErrorCode, w
     assert one.effects == (Misconfiguration(f"the controller 1, which leads, says that {why}"),)
 
 
+@pytest.mark.conformance("KR-509", "KR-510", "KR-511")
 @pytest.mark.conformance("KR-94")
 def test_a_request_of_another_cluster_changes_nothing() -> None:
     fetch = FetchReceived(replica=key(2), leader_epoch=EPOCH, fetch_offset=0)
