@@ -146,6 +146,8 @@ class MetadataEndpoint(RemoteLeaderEndpoint):
 
     async def _fetch_snapshot(self, wanted: wire.FetchSnapshotId) -> None:
         end = OffsetAndEpoch(wanted.end_offset, wanted.epoch)
+        if wanted.end_offset < 0 or wanted.epoch < 0:
+            raise ProtocolError(f"the controller names a snapshot that cannot be: {end}")
         try:
             received = self.follower.receive_snapshot(end)
             try:
@@ -192,7 +194,12 @@ class MetadataEndpoint(RemoteLeaderEndpoint):
         if error is not ErrorCode.NONE:
             # Most likely a newer snapshot has replaced it: the next fetch names that one.
             raise PeerUnavailableError(f"no snapshot up to {wanted.end_offset}: {error.name}")
-        return pieces[0]
+        found = pieces[0]
+        if (found.snapshot_id, found.position) != (asked.snapshot_id, position):
+            raise ProtocolError(
+                "the controller sends another piece of a snapshot than is asked for"
+            )
+        return found
 
 
 @attrs.define(kw_only=True)

@@ -266,6 +266,23 @@ MUTANTS = (
         source="ReplicatedLog.validateOffsetAndEpoch",
     ),
     QuorumMutant(
+        "a follower truncates what differs, and nothing below the high watermark",
+        (
+            Edit(
+                LOG_VIEW,
+                "        return Diverging(end)\n",
+                "        return Diverging(OffsetAndEpoch(max(end.offset - 1, 0), end.leader_epoch))\n",
+            ),
+            Edit(
+                ANSWERS,
+                "    if isinstance(position, Diverging) and position.end.offset < committed:",
+                "    if isinstance(position, Diverging) and position.end.offset < 0:",
+            ),
+        ),
+        without_it="a follower cuts off entries that are committed, and may elect a leader without",
+        source="KIP-279, ReplicatedLog.truncateToEndOffset",
+    ),
+    QuorumMutant(
         "what is committed is not truncated",
         (
             Edit(

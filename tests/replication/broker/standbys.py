@@ -8,10 +8,17 @@ import attrs
 import trio
 
 from replication.errors import ErrorCode
+from replication.metadata.rules.records import METADATA_TOPIC
 from replication.server.server import Handler, RequestContext, Server
 from replication.wire.apis import ApiKey
 from replication.wire.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
-from replication.wire.fetch import FetchRequest, FetchResponse, PartitionData
+from replication.wire.fetch import FetchRequest, FetchResponse, FetchSnapshotId, PartitionData
+from replication.wire.fetch_snapshot import (
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    PartitionSnapshot,
+    TopicSnapshot,
+)
 from replication.wire.metadata import LeaderIdAndEpoch, NodeEndpoint
 from replication.wire.refusals import refused, refused_whole
 from scenarios.world.world import World
@@ -34,6 +41,10 @@ class Standby:
     leader_epoch: int = -1
     answers: bool = True
     serves_fetch: bool = True
+    snapshot: FetchSnapshotId | None = None
+    """The snapshot that it names, as a leader; None where it does not lead."""
+    piece: PartitionSnapshot = attrs.field(factory=PartitionSnapshot)
+    """What it sends of that."""
     serves: Sequence[ApiKey] = ASKED
     """What it refuses, beside what it says of the quorum; any other request ends the connection."""
     asked: list[ApiKey] = attrs.field(factory=list)
@@ -75,7 +86,18 @@ class Standby:
                 for each in asked.partitions
             ]
         response.node_endpoints = [] if self.leader is None else [self.leader]
+        if self.snapshot is not None:
+            for data in [each for topic in response.responses for each in topic.partitions]:
+                data.error_code, data.snapshot_id = ErrorCode.NONE, self.snapshot
         return response
+
+    async def fetch_snapshot(
+        self, context: RequestContext, _: FetchSnapshotRequest
+    ) -> FetchSnapshotResponse:
+        self.asked.append(context.api_key)
+        await trio.lowlevel.checkpoint()
+        topic = TopicSnapshot(name=METADATA_TOPIC, partitions=[self.piece])
+        return FetchSnapshotResponse(topics=[topic])
 
     async def _stay_silent(self) -> None:
         if not self.answers:
@@ -94,6 +116,7 @@ class Standby:
             handlers={
                 **handlers,
                 **({ApiKey.FETCH: self.fetch} if self.serves_fetch else {}),
+                ApiKey.FETCH_SNAPSHOT: self.fetch_snapshot,
                 ApiKey.DESCRIBE_QUORUM: self.describe,
             },
             clock=seams.clock,

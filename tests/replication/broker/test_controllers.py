@@ -34,6 +34,8 @@ from replication.wire.describe_quorum import (
     QuorumPartition,
     QuorumTopic,
 )
+from replication.wire.fetch import FetchSnapshotId
+from replication.wire.fetch_snapshot import PartitionSnapshot, SnapshotId
 from replication.wire.metadata import NodeEndpoint
 from replication.wire.refusals import error_of_whole, refused_whole
 from scenarios.world.world import World
@@ -351,3 +353,45 @@ async def test_a_broker_says_that_no_controller_serves_its_fetch_of_the_metadata
     assert "closed the connection instead of answering FETCH v18" in said[0].cause
     assert sentence(said[0]).startswith("gets no metadata: c")
     assert said[1].left_out > 0
+
+
+@pytest.mark.parametrize(
+    ("named", "sent"),
+    [
+        pytest.param(
+            FetchSnapshotId(end_offset=-7, epoch=3),
+            PartitionSnapshot(),
+            marks=pytest.mark.conformance("KR-600"),
+            id="an id that cannot be",
+        ),
+        pytest.param(
+            FetchSnapshotId(end_offset=90, epoch=4),
+            PartitionSnapshot(error_code=ErrorCode.SNAPSHOT_NOT_FOUND),
+            marks=pytest.mark.conformance("KR-613"),
+            id="a snapshot that is gone",
+        ),
+        pytest.param(
+            FetchSnapshotId(end_offset=90, epoch=4),
+            PartitionSnapshot(
+                snapshot_id=SnapshotId(end_offset=91, epoch=4), size=9, unaligned_records=b"123"
+            ),
+            marks=pytest.mark.conformance("KR-616"),
+            id="another one",
+        ),
+    ],
+)
+@played
+async def test_a_snapshot_that_is_not_the_one_that_was_named_leaves_nothing(
+    world: World, named: FetchSnapshotId, sent: PartitionSnapshot
+) -> None:
+    seams = world.node("b1")
+    broker = Broker(config=broker_config("c1"), seams=seams, sink=world.sink("b1"), on_bug=fail)
+    standby = Standby(snapshot=named, piece=sent)
+    async with standing_by(world, c1=standby), trio.open_nursery() as nursery:
+        nursery.start_soon(broker.run)
+        await seams.clock.sleep(10)
+        nursery.cancel_scope.cancel()
+    assert standby.asked.count(ApiKey.FETCH) > 2, "it asks again"
+    assert (ApiKey.FETCH_SNAPSHOT in standby.asked) == (named.end_offset > 0)
+    names = seams.file_system.list_directory(f"/b1/{METADATA_PARTITION}")
+    assert not [each for each in names if "checkpoint" in each and each[0] in "0123456789-"]
