@@ -278,7 +278,8 @@ def _tasks() -> Mapping[str, int]:
 def _resources_of(cluster: SimulatedCluster, name: str, broker: Broker) -> BrokerResources:
     manager, ends = broker.replica_manager, cluster.world.network.open_ends(name)
     config = cluster.nodes.configs[node_id_of(name)]
-    count = config.num_replica_fetchers
+    # As it was altered last: a request that the network held up may have come after the next one.
+    count = manager.config.current.num_replica_fetchers
     followed = {
         (replica.leader, fetcher_id_for(partition, count))
         for partition, replica in manager.hosted.online.items()
