@@ -48,7 +48,10 @@ def nodes(stage: ClientStage, words: Words, options: Options) -> Words:
     refuse_any([], options)
     unknown = [word for word in words if word not in stage.cluster.names]
     if unknown or not words:
-        raise ScriptError(f"there is no node {' '.join(unknown)}".rstrip())
+        raise ScriptError(
+            f"there is no node {' '.join(unknown)}".rstrip()
+            + f"; there are {', '.join(stage.cluster.names)}"
+        )
     return words
 
 
@@ -71,7 +74,8 @@ def running_nodes(stage: ClientStage, words: Words, options: Options) -> Words:
 
 def broker_id_of(stage: ClientStage, name: str) -> int:
     if name not in stage.cluster.broker_names:
-        raise ScriptError(f"there is no broker {name!r}")
+        brokers = ", ".join(stage.cluster.broker_names)
+        raise ScriptError(f"there is no broker {name!r}; there are {brokers}")
     return node_id_of(name)
 
 

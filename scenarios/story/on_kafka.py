@@ -18,7 +18,6 @@ from typing import TypeAlias
 
 import attrs
 
-from replication.config.known import nearest
 from scenarios.story.arguments import (
     Options,
     Words,
@@ -126,9 +125,7 @@ async def run_command(stage: ClientStage, line: str) -> list[str] | None:
     verb, words, options = split(line)
     if verb in UNSEEN:
         return None
-    if verb not in COMMANDS:
-        near = nearest(verb, COMMANDS)
-        raise ScriptError(f"unknown command {verb!r}{near}; there are {', '.join(COMMANDS)}")
+    table.refuse_unknown_command(line, COMMANDS)
     return await COMMANDS[verb](stage, words, options)
 
 

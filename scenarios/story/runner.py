@@ -8,18 +8,19 @@ The invariants of `scenarios.checkers` are checked all along; a violation ends t
 error, whatever its answers are.
 """
 
-from contextlib import AsyncExitStack
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
 
 import attrs
 
 from replication.errors import UnderstudyError
 from replication.net.raising import raising_only_one
 from scenarios.checkers import Checkers
-from scenarios.story.commands.table import run_command
+from scenarios.story.commands.table import COMMANDS, refuse_unknown_command, run_command
 from scenarios.story.report.recording import Recording
 from scenarios.story.script import Script, ScriptError, StoryChangedError, difference
 from scenarios.story.stage import Stage
-from scenarios.world.world import World
+from scenarios.world.world import VIRTUAL_HOUR, World
 from storage.errors import StorageError
 
 
@@ -52,9 +53,20 @@ class StoryRun:
 
 
 def run_story(
-    script: Script, *, seed: int | None = None, recording: Recording | None = None
+    script: Script,
+    *,
+    seed: int | None = None,
+    recording: Recording | None = None,
+    limit: float = VIRTUAL_HOUR,
 ) -> StoryRun:
-    """Run a story in a world grown from `seed`, or from its own; compare nothing yet."""
+    """Run a story in a world grown from `seed`, or from its own; compare nothing yet.
+
+    A command that does not exist is refused before the first one runs. StuckError is raised after
+    `limit` virtual seconds.
+    """
+    for number, command in script.commands:
+        with _blaming(command, number):
+            refuse_unknown_command(command, COMMANDS)
     seed = script.seed if seed is None else seed
     world = World(seed)
     answers: list[tuple[str, ...]] = []
@@ -69,14 +81,17 @@ def run_story(
                     answer: list[str] = []
                     for number, command in enumerate(step.commands, start=step.line):
                         if recording is not None:
-                            recording.carried_out(command)
-                        of_commands.append(tuple(await _carry_out(stage, command, number)))
+                            recording.carried_out(command, number)
+                        with _blaming(command, number):
+                            of_commands.append(tuple(await run_command(stage, command)))
                         answer += of_commands[-1]
+                        if recording is not None:
+                            recording.answered(of_commands[-1])
                         checkers.look()
                     answers.append(tuple(answer))
 
     try:
-        world.run(story)
+        world.run(story, limit=limit)
     except Exception:
         # A violation may cause other errors; the violation itself is the better one.
         if checkers.violation is not None:
@@ -94,11 +109,13 @@ def run_story(
     )
 
 
-async def _carry_out(stage: Stage, command: str, number: int) -> list[str]:
+@contextmanager
+def _blaming(command: str, number: int) -> Iterator[None]:
+    """Let an error name the command and its line."""
     try:
-        return await run_command(stage, command)
+        yield
     except (UnderstudyError, StorageError, OSError) as error:
-        raise ScriptError(f"line {number}, {command}: {error}") from error
+        raise ScriptError(f"line {number}, {command}: {error}", line=number) from error
     except Exception as error:
         error.add_note(f"line {number} of the story: {command}")
         raise

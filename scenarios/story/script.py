@@ -42,6 +42,11 @@ _FIELD = re.compile(r"#\s*(shows|rules|seed):\s*(.*)")
 class ScriptError(UnderstudyError):
     """A story that cannot be read, or that asks for something that does not exist."""
 
+    def __init__(self, message: str, *, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+        """The number of the line at fault, if it is known."""
+
 
 class StoryChangedError(UnderstudyError):
     """The answers of a story differ from the recorded ones."""
@@ -74,6 +79,15 @@ class Script:
     def steps(self) -> list[Step]:
         """The commands and answers, in order."""
         return [block for block in self.blocks if isinstance(block, Step)]
+
+    @property
+    def commands(self) -> list[tuple[int, str]]:
+        """Return each command with the number of its line."""
+        return [
+            numbered
+            for step in self.steps
+            for numbered in enumerate(step.commands, start=step.line)
+        ]
 
     @property
     def passages(self) -> list[tuple[str, Step]]:
@@ -170,7 +184,7 @@ def _block(number: int, lines: list[str]) -> Block:
         return Comment(tuple(lines))
     divider = lines.index(DIVIDER) if DIVIDER in lines else len(lines)
     if divider == 0:
-        raise ScriptError(f"line {number}: an answer without a command")
+        raise ScriptError(f"line {number}: an answer without a command", line=number)
     return Step(tuple(lines[:divider]), tuple(lines[divider + 1 :]), number)
 
 

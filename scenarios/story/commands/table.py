@@ -68,12 +68,17 @@ Command: TypeAlias = Callable[[Stage, Words, Options], Awaitable[list[str]]]
 
 async def run_command(stage: Stage, line: str) -> list[str]:
     """Run one command; return its answer. Raises ScriptError if there is no such command."""
+    refuse_unknown_command(line, COMMANDS)
     verb, words, options = split(line)
-    command = COMMANDS.get(verb)
-    if command is None:
-        near = nearest(verb, COMMANDS)
-        raise ScriptError(f"unknown command {verb!r}{near}; there are {', '.join(COMMANDS)}")
-    return await command(stage, words, options)
+    return await COMMANDS[verb](stage, words, options)
+
+
+def refuse_unknown_command(line: str, known: Iterable[str]) -> None:
+    """Raise ScriptError, with the nearest command that is known, unless the command of `line` is."""
+    verb, _, _ = split(line)
+    if verb not in known:
+        near = nearest(verb, known) or f"; there are {', '.join(known)}"
+        raise ScriptError(f"unknown command {verb!r}{near}")
 
 
 # The cluster and its topics.
@@ -120,6 +125,8 @@ async def run(stage: ClientStage, words: Words, options: Options) -> list[str]:
 
 
 # Waiting.
+
+_AWAITED = ("leader", "moved", "whole", "equal", "isr", "controllers")
 
 
 async def wait(stage: Stage, words: Words, options: Options) -> list[str]:
@@ -173,7 +180,7 @@ async def wait_for(stage: ClientStage, words: Words, options: Options) -> list[s
         case _:
             raise ScriptError(
                 "wait leader, moved, whole or equal PARTITION, isr PARTITION BROKER,..., or"
-                " controllers"
+                f" controllers{nearest(' '.join(words[:1]), _AWAITED)}"
             )
     return [led_line(stage, partition)]
 

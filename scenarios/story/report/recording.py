@@ -55,8 +55,18 @@ class ReplicaStatus:
 
 @attrs.frozen
 class CarriedOut:
+    """A command that began at a time, and what there was when it was answered."""
+
     at: float
     line: str
+    number: int
+    """The number of its line; 0 in a run without a file."""
+    answer: tuple[str, ...] | None = None
+    """None if it was never answered."""
+    standings: int = 0
+    """The number of states of replicas that had been noted by then."""
+    entries: int = 0
+    """The number of entries that the trace had by then."""
 
 
 @attrs.define(eq=False)
@@ -117,10 +127,21 @@ class Recording:
             self._wiretap.names[event.topic_id] = event.topic
         self.look()
 
-    def carried_out(self, line: str) -> None:
+    def carried_out(self, line: str, number: int = 0) -> None:
         """Note that a line of the story begins now."""
-        self.commands.append(CarriedOut(self._now, line))
+        self.commands.append(CarriedOut(self._now, line, number))
         self.look()
+
+    def answered(self, answer: tuple[str, ...]) -> None:
+        """Note the answer of the line that began last."""
+        assert self.world is not None, "what is answered has begun"
+        self.look()
+        self.commands[-1] = attrs.evolve(
+            self.commands[-1],
+            answer=answer,
+            standings=len(self.standings),
+            entries=len(self.world.trace.entries),
+        )
 
     def end(self) -> None:
         """End the recording with the story, before its cluster goes down."""
