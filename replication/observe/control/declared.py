@@ -277,7 +277,7 @@ class ControlOperation:
                     )
                 )
             except (UnderstudyError, StorageError, OSError) as error:
-                return _refusal(error)
+                return refusal(error)
             if self.answer is None:
                 return Response(status_code=self.answered_with)
             return JSONResponse(answer, status_code=self.answered_with)
@@ -294,28 +294,38 @@ class ControlOperation:
         return request.query_params
 
     async def _body_of(self, request: Request) -> Mapping[str, Any]:
-        data = b""
-        async with aclosing(request.stream()) as chunks:
-            async for chunk in chunks:
-                data += chunk
-                if len(data) > MOST_BYTES:
-                    raise FieldError("body", f"longer than {MOST_BYTES} bytes")
-        if not data and self.body is None:
-            return {}
-        try:
-            body = json.loads(data)
-        except (ValueError, RecursionError) as error:
-            raise FieldError("body", f"not JSON: {error}") from error
-        if not isinstance(body, dict):
-            raise FieldError("body", "not an object")
-        known = [] if self.body is None else sorted(resolved(self.body)["properties"])
-        for word in sorted(body.keys() - known):
-            can = ", ".join(known) or "none"
-            raise FieldError(word, f"unknown; the fields are {can}")
-        return body
+        known = None if self.body is None else resolved(self.body)["properties"]
+        return await read_body(request, known)
 
 
-def _refusal(error: Exception) -> JSONResponse:
+async def read_body(request: Request, fields: Iterable[str] | None) -> Mapping[str, Any]:
+    """Return the JSON object in a request's body, which may have these fields; raise FieldError.
+
+    If `fields` is None, there may be no body.
+    """
+    data = b""
+    async with aclosing(request.stream()) as chunks:
+        async for chunk in chunks:
+            data += chunk
+            if len(data) > MOST_BYTES:
+                raise FieldError("body", f"longer than {MOST_BYTES} bytes")
+    if not data and fields is None:
+        return {}
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise FieldError("body", f"not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise FieldError("body", "not an object")
+    known = sorted(fields or ())
+    for word in sorted(body.keys() - known):
+        can = ", ".join(known) or "none"
+        raise FieldError(word, f"unknown; the fields are {can}")
+    return body
+
+
+def refusal(error: Exception) -> JSONResponse:
+    """Return the response for a request that failed: one line, and the field that is wrong."""
     message = " ".join(str(error).split())
     answer = {"error": message}
     if isinstance(error, FieldError | FaultRuleError):

@@ -53,6 +53,8 @@ FILES: Final = {
     "/page.js": ("page.js", "text/javascript"),
 }
 
+TABS: Final = b"<!-- tabs -->"
+
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 READ_SECONDS = 0.2
@@ -65,7 +67,19 @@ _STATUS_NEWS = {
 }
 
 
-def page_routes(board: Board, look: Callable[[], Awaitable[ClusterState]]) -> Sequence[BaseRoute]:
+@attrs.frozen(kw_only=True)
+class Tab:
+    """Another page at the same address, to which the page of the cluster links."""
+
+    title: str
+    path: str
+    """The path, relative to the page of the cluster."""
+    routes: Sequence[BaseRoute]
+
+
+def page_routes(
+    board: Board, look: Callable[[], Awaitable[ClusterState]], tabs: Sequence[Tab] = ()
+) -> Sequence[BaseRoute]:
     async def state(_: Request) -> Response:
         return Response(to_json(await look()), media_type="application/json")
 
@@ -73,7 +87,11 @@ def page_routes(board: Board, look: Callable[[], Awaitable[ClusterState]]) -> Se
         return EventStream(feed_of(board))
 
     return [
-        *(Route(path, _file(*file)) for path, file in FILES.items()),
+        *(
+            Route(path, page_file(__package__, *file, links=links(tabs)))
+            for path, file in FILES.items()
+        ),
+        *(route for tab in tabs for route in tab.routes),
         Route("/state", state),
         Route("/stream", stream),
     ]
@@ -91,8 +109,21 @@ def feed_of(board: Board) -> Feed:
     return feed
 
 
-def _file(name: str, media_type: str) -> Endpoint:
-    content = files(__package__).joinpath(name).read_bytes()
+def links(tabs: Sequence[Tab], current: str = "./") -> bytes:
+    """Return the links to the pages at this address, if there are several."""
+    if not tabs:
+        return b""
+    pages = [("./", "Cluster"), *((tab.path, tab.title) for tab in tabs)]
+    found = (
+        f'<a href="{path}"{" aria-current=page" if path == current else ""}>{title}</a>'
+        for path, title in pages
+    )
+    return f'<nav aria-label="Pages">{"".join(found)}</nav>'.encode()
+
+
+def page_file(package: str, name: str, media_type: str, *, links: bytes = b"") -> Endpoint:
+    """Return the endpoint of a file of a package; `links` take the place of TABS in it."""
+    content = files(package).joinpath(name).read_bytes().replace(TABS, links)
     headers = {
         "content-security-policy": POLICY,
         "cache-control": "no-cache",
@@ -128,12 +159,18 @@ class LivePage:
         self.sink(entry.broker)(entry.event)
 
     def site(
-        self, reader: StateReader, cluster: AnyCluster, *, port: int, host: str = LOOPBACK
+        self,
+        reader: StateReader,
+        cluster: AnyCluster,
+        *,
+        port: int,
+        host: str = LOOPBACK,
+        tabs: Sequence[Tab] = (),
     ) -> Site:
-        """Return the page, together with the control API that its buttons use."""
+        """Return the page, with the control API that its buttons use and the pages beside it."""
         board = Board(self._timeline)
         self._watch = PageWatch(reader=reader, board=board, clock=self.clock)
-        routes = [*page_routes(board, reader.read), *control_routes(cluster)]
+        routes = [*page_routes(board, reader.read, tabs), *control_routes(cluster)]
         return Site(purpose="page", host=host, port=port, routes=routes)
 
     async def run(self) -> None:
