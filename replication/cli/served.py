@@ -147,7 +147,10 @@ class PageServer:
     ) -> "list[Site]":
         if self.where is None or self.page is None:
             return []
-        site = self.page.site(reader, cluster, port=self.where.port, host=self.where.host)
+        from scenarios.classroom.routes import stories_tab
+
+        port, host = self.where.port, self.where.host
+        site = self.page.site(reader, cluster, port=port, host=host, tabs=[stories_tab()])
         nursery.start_soon(self.page.run)
         return [site]
 

@@ -68,6 +68,20 @@ def test_the_state_is_served_as_json_and_top_agrees(served: tuple[str, str]) -> 
     assert ends == [(each["broker"], each["log_end_offset"]) for each in same["replicas"]]
 
 
+def test_the_page_has_a_tab_that_runs_stories(served: tuple[str, str]) -> None:
+    url, _ = served
+    for path, link in (
+        ("", '<a href="stories">Stories</a>'),
+        ("stories", '<a href="./">Cluster</a>'),
+    ):
+        with urllib.request.urlopen(f"{url}{path}") as answer:
+            assert link in answer.read().decode()
+    with urllib.request.urlopen(f"{url}stories/run", b'{"text": "cluster brokers=1"}') as answer:
+        found = json.load(answer)
+    assert found["wrong"] is None
+    assert found["commands"][0]["answer"] == [["same", "c b1 are up"]]
+
+
 @pytest.mark.deep
 @needs_browser
 def test_a_leader_is_killed_by_its_button_and_another_one_is_shown(
