@@ -70,7 +70,8 @@ deep: setup
 interop: setup
 	$(BIN)/python -m pytest tests/interop -m interop $(ARGS)
 
-## make card   what stock clients can do with our brokers, from runs: docs/conformance-card.md
+## make card   what stock clients and applications can do with our brokers, from runs:
+##             docs/conformance-card.md; ARGS="--only bytewax" for one application
 card: setup
 	$(BIN)/python -m tests.interop.card $(ARGS)
 

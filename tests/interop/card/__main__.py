@@ -1,9 +1,11 @@
 """The conformance card: stock clients against features, from runs against three of our brokers.
 
-    python -m tests.interop.card [--client NAME]... [--output FILE] [--proxy]
+    python -m tests.interop.card [--client NAME]... [--only NAME]... [--clients-only]
+                                 [--output FILE] [--proxy]
 
 Each probe is a process of its own with a time limit; what fails is listed under the table, with the
-last line that it said.
+last line that it said. Applications (`applications/`) run after the clients; `--only` runs some of
+them and no client. What is not run keeps the rows that the card has.
 """
 
 import importlib
@@ -11,6 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
@@ -29,6 +32,8 @@ from replication.wire.describe_acls import DescribeAclsRequest
 from tests import conformance
 from tests.clients.proxied import proxy_process
 from tests.interop import tools
+from tests.interop.card.applications import table
+from tests.interop.card.applications.application import APPLICATIONS
 from tests.interop.card.features import CLIENTS, FEATURES
 from tests.interop.card.secured import WAYS, SecuredCluster, rights_of
 from tests.interop.own_clients import asked_until
@@ -191,8 +196,14 @@ def not_served(servers: str) -> list[str]:
     return sorted(set(re.findall(r"(\w+)\(\d+\): UNSUPPORTED", said)))
 
 
-def page(columns: list[Column], missing: list[str], *, day: str) -> str:
-    """The table, the failures, and what is not served at all."""
+def page(
+    columns: list[Column],
+    missing: list[str],
+    *,
+    day: str,
+    applications: Mapping[table.Key, str] | None = None,
+) -> str:
+    """The table, the failures, the applications, and what is not served at all."""
     lines = [
         "# Conformance card",
         "",
@@ -220,6 +231,7 @@ def page(columns: list[Column], missing: list[str], *, day: str) -> str:
     ]
     lines += ["", "## What fails", ""]
     lines += ["| client | feature | last words | why |", "|---|---|---|---|", *failures]
+    lines += table.section(applications or {})
     if missing:
         lines += ["", "## What our brokers do not serve", ""]
         lines += [
@@ -266,7 +278,30 @@ def try_ways(columns: list[Column]) -> None:
 @click.option(
     "--proxy", is_flag=True, help="Through `understudy proxy`; without the ways to log in."
 )
-def main(clients: tuple[str, ...], output: Path, *, proxy: bool) -> None:
+@click.option("--only", multiple=True, type=click.Choice([*APPLICATIONS]), help="An application.")
+@click.option("--clients-only", is_flag=True, help="Run no application.")
+def main(
+    clients: tuple[str, ...],
+    output: Path,
+    only: tuple[str, ...],
+    *,
+    proxy: bool,
+    clients_only: bool,
+) -> None:
+    before = output.read_text() if output.exists() else ""
+    rows = table.rows_in(before)
+    columns, missing = ([], []) if only else try_clients(clients, proxy=proxy)
+    if not (clients or clients_only or proxy):
+        rows |= table.run_applications(only or APPLICATIONS)
+    if only:
+        output.write_text(table.with_section(before, rows))
+        return
+    today = datetime.now(tz=UTC).date().isoformat()
+    output.write_text(page(columns, missing, day=today, applications=rows))
+
+
+def try_clients(clients: tuple[str, ...], *, proxy: bool) -> tuple[list[Column], list[str]]:
+    """Return a column for each client that is here, and the APIs that are not served."""
     columns: list[Column] = []
     for name in clients or CLIENTS:
         version = importlib.import_module(CLIENTS[name]).VERSION
@@ -290,8 +325,7 @@ def main(clients: tuple[str, ...], output: Path, *, proxy: bool) -> None:
         missing = not_served(servers) if java else []
     if not proxy:
         try_ways(columns)
-    today = datetime.now(tz=UTC).date().isoformat()
-    output.write_text(page(columns, missing, day=today))
+    return columns, missing
 
 
 if __name__ == "__main__":
