@@ -1,11 +1,9 @@
 """AddOffsetsToTxn (KIP-98): adds the offsets of a group to a transaction."""
 
-import attrs
-
-from replication.wire.schema import int16, int32, int64, string
+from replication.wire.schema import define, int16, int32, int64, string
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AddOffsetsToTxnRequest:
     transactional_id: str = string()
     producer_id: int = int64()
@@ -13,7 +11,7 @@ class AddOffsetsToTxnRequest:
     group_id: str = string()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AddOffsetsToTxnResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16()

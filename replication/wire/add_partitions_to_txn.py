@@ -4,18 +4,16 @@ Up to version 3 a producer asks, for its one transaction. From 4 on brokers ask,
 once, also only whether a partition is in (`verify_only`).
 """
 
-import attrs
-
-from replication.wire.schema import Kind, array, boolean, int16, int32, int64, string
+from replication.wire.schema import Kind, array, boolean, define, int16, int32, int64, string
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AddPartitionsToTxnTopic:
     name: str = string()
     partitions: list[int] = array(Kind.INT32)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AddPartitionsToTxnTransaction:
     transactional_id: str = string()
     producer_id: int = int64()
@@ -24,7 +22,7 @@ class AddPartitionsToTxnTransaction:
     topics: list[AddPartitionsToTxnTopic] = array(AddPartitionsToTxnTopic)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AddPartitionsToTxnRequest:
     transactions: list[AddPartitionsToTxnTransaction] = array(AddPartitionsToTxnTransaction, "4+")
     v3_and_below_transactional_id: str = string("0-3")
@@ -33,13 +31,13 @@ class AddPartitionsToTxnRequest:
     v3_and_below_topics: list[AddPartitionsToTxnTopic] = array(AddPartitionsToTxnTopic, "0-3")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AddPartitionsToTxnPartitionResult:
     partition_index: int = int32()
     partition_error_code: int = int16()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AddPartitionsToTxnTopicResult:
     name: str = string()
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = array(
@@ -47,13 +45,13 @@ class AddPartitionsToTxnTopicResult:
     )
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AddPartitionsToTxnResult:
     transactional_id: str = string()
     topic_results: list[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AddPartitionsToTxnResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16("4+")

@@ -4,13 +4,11 @@ Version 1 lets the leader answer once it has written the change, before it is co
 controller that adds itself must go on fetching for its own addition to be committed.
 """
 
-import attrs
-
 from replication.wire.control_records import VoterEndpoint
-from replication.wire.schema import array, boolean, int16, int32, string, uuid
+from replication.wire.schema import array, boolean, define, int16, int32, string, uuid
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AddRaftVoterRequest:
     cluster_id: str | None = string(nullable="0+")
     timeout_ms: int = int32()
@@ -20,7 +18,7 @@ class AddRaftVoterRequest:
     ack_when_committed: bool = boolean("1+", default=True)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AddRaftVoterResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,17 +1,15 @@
 """AllocateProducerIds (KIP-730): a broker fetches a block of producer ids to hand out."""
 
-import attrs
-
-from replication.wire.schema import int16, int32, int64
+from replication.wire.schema import define, int16, int32, int64
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AllocateProducerIdsRequest:
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AllocateProducerIdsResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -4,18 +4,16 @@ Keys that are not named get their defaults. IncrementalAlterConfigs has replaced
 still send it.
 """
 
-import attrs
-
-from replication.wire.schema import array, boolean, int8, int16, int32, string
+from replication.wire.schema import array, boolean, define, int8, int16, int32, string
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AlterableConfig:
     name: str = string()
     value: str | None = string(nullable="0+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AlterConfigsResource:
     """`resource_type` is a `describe_configs.ResourceType`."""
 
@@ -24,13 +22,13 @@ class AlterConfigsResource:
     configs: list[AlterableConfig] = array(AlterableConfig)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AlterConfigsRequest:
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AlterConfigsResourceResponse:
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
@@ -38,7 +36,7 @@ class AlterConfigsResourceResponse:
     resource_name: str = string()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AlterConfigsResponse:
     throttle_time_ms: int = int32()
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

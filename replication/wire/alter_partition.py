@@ -4,21 +4,19 @@ Version 3 names each member with the broker epoch the leader saw it fetch under,
 a controller does not readmit an incarnation that is gone.
 """
 
-import attrs
-
-from replication.wire.schema import Kind, array, int8, int16, int32, int64, uuid
+from replication.wire.schema import Kind, array, define, int8, int16, int32, int64, uuid
 
 RECOVERED = 0
 RECOVERING = 1
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class BrokerIdAndEpoch:
     broker_id: int = int32("3+")
     broker_epoch: int = int64("3+", default=-1)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AlterPartitionData:
     partition_index: int = int32()
     leader_epoch: int = int32()
@@ -28,20 +26,20 @@ class AlterPartitionData:
     partition_epoch: int = int32()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AlterPartitionTopic:
     topic_id: bytes = uuid("2+")
     partitions: list[AlterPartitionData] = array(AlterPartitionData)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AlterPartitionRequest:
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)
     topics: list[AlterPartitionTopic] = array(AlterPartitionTopic)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class PartitionAnswer:
     """PartitionData of Kafka's AlterPartitionResponse; AlterPartitionData is the request's."""
 
@@ -54,7 +52,7 @@ class PartitionAnswer:
     partition_epoch: int = int32()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class TopicAnswer:
     """TopicData of Kafka's AlterPartitionResponse."""
 
@@ -62,7 +60,7 @@ class TopicAnswer:
     partitions: list[PartitionAnswer] = array(PartitionAnswer)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AlterPartitionResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16()

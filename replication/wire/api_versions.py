@@ -5,9 +5,7 @@ and the range we do know for this one API; the client then asks again (KIP-511).
 header of the response is always the old one, since its reader cannot know better yet.
 """
 
-import attrs
-
-from replication.wire.schema import array, boolean, int16, int32, int64, string
+from replication.wire.schema import array, boolean, define, int16, int32, int64, string
 
 ANY_NODE = -1
 """The `node_id` of a client that does not know which node it has reached."""
@@ -22,7 +20,7 @@ EPOCH_BUMPING_VERSION = 2
 """The level of this feature at which each end of a transaction bumps the producer epoch."""
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ApiVersionsRequest:
     client_software_name: str = string("3+")
     client_software_version: str = string("3+")
@@ -30,28 +28,28 @@ class ApiVersionsRequest:
     node_id: int = int32("5+", default=ANY_NODE)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ApiVersion:
     api_key: int = int16()
     min_version: int = int16()
     max_version: int = int16()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class SupportedFeatureKey:
     name: str = string("3+")
     min_version: int = int16("3+")
     max_version: int = int16("3+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class FinalizedFeatureKey:
     name: str = string("3+")
     max_version_level: int = int16("3+")
     min_version_level: int = int16("3+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ApiVersionsResponse:
     error_code: int = int16()
     api_keys: list[ApiVersion] = array(ApiVersion)

@@ -1,13 +1,11 @@
 """BeginQuorumEpoch (KIP-595, KIP-853): a new leader of the quorum tells the voters of its epoch."""
 
-import attrs
-
 from replication.wire.control_records import VoterEndpoint
-from replication.wire.schema import array, int16, int32, string, uuid
+from replication.wire.schema import array, define, int16, int32, string, uuid
 from replication.wire.vote import QuorumEndpoint
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class BegunPartition:
     partition_index: int = int32()
     voter_directory_id: bytes = uuid("1+")
@@ -15,13 +13,13 @@ class BegunPartition:
     leader_epoch: int = int32()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class BegunTopic:
     topic_name: str = string()
     partitions: list[BegunPartition] = array(BegunPartition)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class BeginQuorumEpochRequest:
     """`voter_id` is the id of the receiver."""
 
@@ -31,7 +29,7 @@ class BeginQuorumEpochRequest:
     leader_endpoints: list[VoterEndpoint] = array(VoterEndpoint, "1+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class QuorumEpochPartition:
     """The leader and the epoch that the receiver knows after the request."""
 
@@ -41,13 +39,13 @@ class QuorumEpochPartition:
     leader_epoch: int = int32()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class QuorumEpochTopic:
     topic_name: str = string()
     partitions: list[QuorumEpochPartition] = array(QuorumEpochPartition)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class BeginQuorumEpochResponse:
     error_code: int = int16()
     topics: list[QuorumEpochTopic] = array(QuorumEpochTopic)

@@ -1,11 +1,9 @@
 """BrokerHeartbeat (KIP-631, 858, 1066): keeps a broker registered, and requests its shutdown."""
 
-import attrs
-
-from replication.wire.schema import Kind, array, boolean, int16, int32, int64
+from replication.wire.schema import Kind, array, boolean, define, int16, int32, int64
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class BrokerHeartbeatRequest:
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)
@@ -18,7 +16,7 @@ class BrokerHeartbeatRequest:
     )
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class BrokerHeartbeatResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16()

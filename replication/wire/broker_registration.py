@@ -6,7 +6,18 @@ tell a broker that may have lost its tail from one that cannot have.
 
 import attrs
 
-from replication.wire.schema import Kind, array, boolean, int16, int32, int64, string, uint16, uuid
+from replication.wire.schema import (
+    Kind,
+    array,
+    boolean,
+    define,
+    int16,
+    int32,
+    int64,
+    string,
+    uint16,
+    uuid,
+)
 
 
 @attrs.frozen
@@ -28,7 +39,7 @@ class Feature:
     max_supported_version: int = int16()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class BrokerRegistrationRequest:
     broker_id: int = int32()
     cluster_id: str = string()
@@ -41,7 +52,7 @@ class BrokerRegistrationRequest:
     previous_broker_epoch: int = int64("3+", default=-1)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class BrokerRegistrationResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -12,6 +12,7 @@ from replication.wire.schema import (
     Kind,
     array,
     boolean,
+    define,
     int8,
     int16,
     int32,
@@ -25,13 +26,13 @@ CLASSIC_MEMBER: Final = 0
 CONSUMER_MEMBER: Final = 1
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ConsumerGroupDescribeRequest:
     group_ids: list[str] = array(Kind.STRING)
     include_authorized_operations: bool = boolean()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribedTopicPartitions:
     topic_id: bytes = uuid()
     topic_name: str = string()
@@ -43,7 +44,7 @@ class DescribedAssignment:
     topic_partitions: list[DescribedTopicPartitions] = array(DescribedTopicPartitions)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribedConsumer:
     """One member of a group of the consumer protocol."""
 
@@ -62,7 +63,7 @@ class DescribedConsumer:
     member_type: int = int8("1+", default=UNKNOWN_MEMBER_TYPE)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribedConsumerGroup:
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
@@ -75,7 +76,7 @@ class DescribedConsumerGroup:
     authorized_operations: int = int32(default=UNKNOWN_OPERATIONS)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ConsumerGroupDescribeResponse:
     throttle_time_ms: int = int32()
     groups: list[DescribedConsumerGroup] = array(DescribedConsumerGroup)

@@ -5,9 +5,7 @@ A member that has nothing new to say leaves a field null, or -1; so does the coo
 
 from typing import Final
 
-import attrs
-
-from replication.wire.schema import Kind, array, int16, int32, string, struct, uuid
+from replication.wire.schema import Kind, array, define, int16, int32, string, struct, uuid
 
 JOIN_EPOCH: Final = 0
 """The member epoch of a request to join."""
@@ -19,7 +17,7 @@ UNCHANGED: Final = -1
 """A rebalance time limit that is the one of the request before."""
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class HeartbeatTopicPartitions:
     """The partitions of one topic that a member has, or may have."""
 
@@ -27,7 +25,7 @@ class HeartbeatTopicPartitions:
     partitions: list[int] = array(Kind.INT32)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ConsumerGroupHeartbeatRequest:
     group_id: str = string()
     member_id: str = string()
@@ -45,14 +43,14 @@ class ConsumerGroupHeartbeatRequest:
     )
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class HeartbeatAssignment:
     """The partitions that a member may read now."""
 
     topic_partitions: list[HeartbeatTopicPartitions] = array(HeartbeatTopicPartitions)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ConsumerGroupHeartbeatResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -15,8 +15,6 @@ ConsumerProtocolSubscription, ConsumerProtocolAssignment, StickyAssignorUserData
 from collections.abc import Iterable
 from typing import Final, TypeVar
 
-import attrs
-
 from replication.errors import ProtocolError
 from replication.wire.codec import (
     decode,
@@ -26,7 +24,7 @@ from replication.wire.codec import (
     version_of,
 )
 from replication.wire.join_group import NO_GENERATION
-from replication.wire.schema import Kind, array, int32, octets, string
+from replication.wire.schema import Kind, array, define, int32, octets, string
 from storage.types import TopicPartition
 
 PROTOCOL_TYPE: Final = "consumer"
@@ -36,13 +34,13 @@ LATEST_ASSIGNMENT: Final = 3
 Message = TypeVar("Message")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class TopicPartitions:
     topic: str = string()
     partitions: list[int] = array(Kind.INT32)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class Subscription:
     topics: list[str] = array(Kind.STRING)
     user_data: bytes | None = octets(nullable="0+", default=None)
@@ -51,13 +49,13 @@ class Subscription:
     rack_id: str | None = string("3+", nullable="3+", default=None)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class Assignment:
     assigned_partitions: list[TopicPartitions] = array(TopicPartitions)
     user_data: bytes | None = octets(nullable="0+", default=None)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class StickyUserData:
     """The last assignment of a member with the eager sticky assignor; it has no version."""
 

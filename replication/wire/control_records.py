@@ -15,7 +15,17 @@ import attrs
 
 from replication.errors import MetadataError, ProtocolError
 from replication.wire.codec import decode, encode_whole
-from replication.wire.schema import array, int16, int32, int64, string, struct, uint16, uuid
+from replication.wire.schema import (
+    array,
+    define,
+    int16,
+    int32,
+    int64,
+    string,
+    struct,
+    uint16,
+    uuid,
+)
 from storage.batch.record_batch import Batch
 from storage.batch.records import (
     ControlRecordType,
@@ -31,13 +41,13 @@ VERSION: Final = 0
 """The version in which Kafka writes and reads each of these messages."""
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class LeaderChangeVoter:
     voter_id: int = int32()
     voter_directory_id: bytes = uuid("1+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class LeaderChangeMessage:
     """The first record of an epoch: its leader, the voters, and those that voted for it."""
 
@@ -47,19 +57,19 @@ class LeaderChangeMessage:
     granting_voters: list[LeaderChangeVoter] = array(LeaderChangeVoter)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class SnapshotHeaderRecord:
     version: int = int16()
     last_contained_log_timestamp: int = int64()
     """The time of the last record of the log that the snapshot contains."""
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class SnapshotFooterRecord:
     version: int = int16()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class KRaftVersionRecord:
     """The level of the feature `kraft.version`: from 1 on, voters can be changed (KIP-853)."""
 
@@ -67,7 +77,7 @@ class KRaftVersionRecord:
     kraft_version: int = int16()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class VoterEndpoint:
     name: str = string()
     host: str = string()
@@ -82,7 +92,7 @@ class KRaftVersionFeature:
     max_supported_version: int = int16()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class VotersRecordVoter:
     voter_id: int = int32()
     voter_directory_id: bytes = uuid()
@@ -92,7 +102,7 @@ class VotersRecordVoter:
     )
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class VotersRecord:
     """The whole set of voters, from here on."""
 

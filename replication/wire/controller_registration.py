@@ -1,12 +1,10 @@
 """ControllerRegistration (KIP-919): registers a controller with the active controller."""
 
-import attrs
-
 from replication.wire.broker_registration import Endpoint, Feature
-from replication.wire.schema import array, boolean, int16, int32, string, uuid
+from replication.wire.schema import array, boolean, define, int16, int32, string, uuid
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ControllerRegistrationRequest:
     controller_id: int = int32()
     incarnation_id: bytes = uuid()
@@ -15,7 +13,7 @@ class ControllerRegistrationRequest:
     features: list[Feature] = array(Feature)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ControllerRegistrationResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,12 +1,10 @@
 """CreateAcls (KIP-140, 290): creates ACLs."""
 
-import attrs
-
 from replication.wire.describe_acls import LITERAL
-from replication.wire.schema import array, int8, int16, int32, string
+from replication.wire.schema import array, define, int8, int16, int32, string
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AclCreation:
     resource_type: int = int8()
     resource_name: str = string()
@@ -17,18 +15,18 @@ class AclCreation:
     permission_type: int = int8()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class CreateAclsRequest:
     creations: list[AclCreation] = array(AclCreation)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AclCreationResult:
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class CreateAclsResponse:
     throttle_time_ms: int = int32()
     results: list[AclCreationResult] = array(AclCreationResult)

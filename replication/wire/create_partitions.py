@@ -4,17 +4,15 @@
 brokers of the new ones.
 """
 
-import attrs
-
-from replication.wire.schema import Kind, array, boolean, int16, int32, string
+from replication.wire.schema import Kind, array, boolean, define, int16, int32, string
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class CreatePartitionsAssignment:
     broker_ids: list[int] = array(Kind.INT32)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class CreatePartitionsTopic:
     name: str = string()
     count: int = int32()
@@ -23,21 +21,21 @@ class CreatePartitionsTopic:
     )
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class CreatePartitionsRequest:
     topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic)
     timeout_ms: int = int32()
     validate_only: bool = boolean()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class CreatePartitionsTopicResult:
     name: str = string()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class CreatePartitionsResponse:
     throttle_time_ms: int = int32()
     results: list[CreatePartitionsTopicResult] = array(CreatePartitionsTopicResult)

@@ -4,24 +4,22 @@
 are -1 too where `assignments` says which broker holds which partition.
 """
 
-import attrs
-
-from replication.wire.schema import Kind, array, boolean, int8, int16, int32, string, uuid
+from replication.wire.schema import Kind, array, boolean, define, int8, int16, int32, string, uuid
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class CreatableReplicaAssignment:
     partition_index: int = int32()
     broker_ids: list[int] = array(Kind.INT32)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class CreatableTopicConfig:
     name: str = string()
     value: str | None = string(nullable="0+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class CreatableTopic:
     name: str = string()
     num_partitions: int = int32()
@@ -30,14 +28,14 @@ class CreatableTopic:
     configs: list[CreatableTopicConfig] = array(CreatableTopicConfig)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class CreateTopicsRequest:
     topics: list[CreatableTopic] = array(CreatableTopic)
     timeout_ms: int = int32(default=60_000)
     validate_only: bool = boolean("1+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class CreatableTopicConfigs:
     name: str = string("5+")
     value: str | None = string("5+", nullable="5+")
@@ -46,7 +44,7 @@ class CreatableTopicConfigs:
     is_sensitive: bool = boolean("5+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class CreatableTopicResult:
     name: str = string()
     topic_id: bytes = uuid("7+")
@@ -58,7 +56,7 @@ class CreatableTopicResult:
     configs: list[CreatableTopicConfigs] | None = array(CreatableTopicConfigs, "5+", nullable="5+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class CreateTopicsResponse:
     throttle_time_ms: int = int32("2+")
     topics: list[CreatableTopicResult] = array(CreatableTopicResult)

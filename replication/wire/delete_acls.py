@@ -1,22 +1,20 @@
 """DeleteAcls (KIP-140, 290): deletes the ACLs that match any of several filters."""
 
-import attrs
-
 from replication.wire.describe_acls import LITERAL, AclBindingFilter
-from replication.wire.schema import array, int8, int16, int32, string
+from replication.wire.schema import array, define, int8, int16, int32, string
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DeleteAclsFilter(AclBindingFilter):
     """One filter of a request."""
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DeleteAclsRequest:
     filters: list[DeleteAclsFilter] = array(DeleteAclsFilter)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DeleteAclsMatchingAcl:
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
@@ -29,14 +27,14 @@ class DeleteAclsMatchingAcl:
     permission_type: int = int8()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DeleteAclsFilterResult:
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
     matching_acls: list[DeleteAclsMatchingAcl] = array(DeleteAclsMatchingAcl)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DeleteAclsResponse:
     throttle_time_ms: int = int32()
     filter_results: list[DeleteAclsFilterResult] = array(DeleteAclsFilterResult)

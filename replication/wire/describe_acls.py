@@ -1,14 +1,12 @@
 """DescribeAcls (KIP-140, 290): returns the ACLs that match a filter."""
 
-import attrs
-
-from replication.wire.schema import array, int8, int16, int32, string
+from replication.wire.schema import array, define, int8, int16, int32, string
 
 ANY = 1
 LITERAL = 3
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AclBindingFilter:
     """A filter of bindings, which DeleteAcls uses too."""
 
@@ -21,12 +19,12 @@ class AclBindingFilter:
     permission_type: int = int8()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeAclsRequest(AclBindingFilter):
     """The request, whose fields are one filter."""
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AclDescription:
     principal: str = string()
     host: str = string()
@@ -34,7 +32,7 @@ class AclDescription:
     permission_type: int = int8()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeAclsResource:
     resource_type: int = int8()
     resource_name: str = string()
@@ -42,7 +40,7 @@ class DescribeAclsResource:
     acls: list[AclDescription] = array(AclDescription)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeAclsResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16()

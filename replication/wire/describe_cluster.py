@@ -1,22 +1,20 @@
 """DescribeCluster (KIP-700, 919, 1073): returns the brokers and the controller of a cluster."""
 
-import attrs
-
 from replication.wire.metadata import UNKNOWN_OPERATIONS
-from replication.wire.schema import array, boolean, int8, int16, int32, string
+from replication.wire.schema import array, boolean, define, int8, int16, int32, string
 
 BROKERS = 1
 CONTROLLERS = 2
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeClusterRequest:
     include_cluster_authorized_operations: bool = boolean()
     endpoint_type: int = int8("1+", default=BROKERS)
     include_fenced_brokers: bool = boolean("2+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeClusterBroker:
     broker_id: int = int32()
     host: str = string()
@@ -25,7 +23,7 @@ class DescribeClusterBroker:
     is_fenced: bool = boolean("2+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeClusterResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16()

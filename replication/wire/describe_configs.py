@@ -6,9 +6,7 @@ ConfigSource and ConfigType.
 
 import enum
 
-import attrs
-
-from replication.wire.schema import Kind, array, boolean, int8, int16, int32, string
+from replication.wire.schema import Kind, array, boolean, define, int8, int16, int32, string
 
 
 class ConfigResourceType(enum.IntEnum):
@@ -20,7 +18,7 @@ class ConfigResourceType(enum.IntEnum):
     GROUP = 32
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeConfigsResource:
     """`configuration_keys` null asks for every key."""
 
@@ -29,21 +27,21 @@ class DescribeConfigsResource:
     configuration_keys: list[str] | None = array(Kind.STRING, nullable="0+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeConfigsRequest:
     resources: list[DescribeConfigsResource] = array(DescribeConfigsResource)
     include_synonyms: bool = boolean("1+")
     include_documentation: bool = boolean("3+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeConfigsSynonym:
     name: str = string("1+")
     value: str | None = string("1+", nullable="0+")
     source: int = int8("1+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeConfigsResourceResult:
     name: str = string()
     value: str | None = string(nullable="0+")
@@ -55,7 +53,7 @@ class DescribeConfigsResourceResult:
     documentation: str | None = string("3+", nullable="0+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeConfigsResult:
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
@@ -64,7 +62,7 @@ class DescribeConfigsResult:
     configs: list[DescribeConfigsResourceResult] = array(DescribeConfigsResourceResult)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeConfigsResponse:
     throttle_time_ms: int = int32()
     results: list[DescribeConfigsResult] = array(DescribeConfigsResult)

@@ -4,19 +4,17 @@ Up to version 5 a group that does not exist is a dead one without an error; from
 GROUP_ID_NOT_FOUND, with a message.
 """
 
-import attrs
-
 from replication.wire.metadata import UNKNOWN_OPERATIONS
-from replication.wire.schema import Kind, array, boolean, int16, int32, octets, string
+from replication.wire.schema import Kind, array, boolean, define, int16, int32, octets, string
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeGroupsRequest:
     groups: list[str] = array(Kind.STRING)
     include_authorized_operations: bool = boolean("3+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribedGroupMember:
     member_id: str = string()
     group_instance_id: str | None = string("4+", nullable="4+", default=None)
@@ -26,7 +24,7 @@ class DescribedGroupMember:
     member_assignment: bytes = octets()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribedGroup:
     error_code: int = int16()
     error_message: str | None = string("6+", nullable="6+", default=None)
@@ -38,7 +36,7 @@ class DescribedGroup:
     authorized_operations: int = int32("3+", default=UNKNOWN_OPERATIONS)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeGroupsResponse:
     throttle_time_ms: int = int32("1+")
     groups: list[DescribedGroup] = array(DescribedGroup)

@@ -5,26 +5,24 @@ With null topics all replicas are returned.
 
 from typing import Final
 
-import attrs
-
-from replication.wire.schema import Kind, array, boolean, int16, int32, int64, string
+from replication.wire.schema import Kind, array, boolean, define, int16, int32, int64, string
 
 UNKNOWN_SPACE: Final = -1
 NO_OFFSET_LAG: Final = -1
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribableLogDirTopic:
     topic: str = string()
     partitions: list[int] = array(Kind.INT32)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeLogDirsRequest:
     topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable="0+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeLogDirsPartition:
     partition_index: int = int32()
     partition_size: int = int64()
@@ -32,13 +30,13 @@ class DescribeLogDirsPartition:
     is_future_key: bool = boolean()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeLogDirsTopic:
     name: str = string()
     partitions: list[DescribeLogDirsPartition] = array(DescribeLogDirsPartition)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeLogDirsResult:
     error_code: int = int16()
     log_dir: str = string()
@@ -48,7 +46,7 @@ class DescribeLogDirsResult:
     is_cordoned: bool = boolean("5+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeLogDirsResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16("3+")

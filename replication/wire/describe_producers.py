@@ -1,22 +1,20 @@
 """DescribeProducers (KIP-664): returns the producers whose state a partition keeps."""
 
-import attrs
-
-from replication.wire.schema import Kind, array, int16, int32, int64, string
+from replication.wire.schema import Kind, array, define, int16, int32, int64, string
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeProducersTopic:
     name: str = string()
     partition_indexes: list[int] = array(Kind.INT32)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeProducersRequest:
     topics: list[DescribeProducersTopic] = array(DescribeProducersTopic)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ActiveProducerState:
     producer_id: int = int64()
     producer_epoch: int = int32()
@@ -26,7 +24,7 @@ class ActiveProducerState:
     current_txn_start_offset: int = int64(default=-1)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class PartitionResponse:
     partition_index: int = int32()
     error_code: int = int16()
@@ -34,13 +32,13 @@ class PartitionResponse:
     active_producers: list[ActiveProducerState] = array(ActiveProducerState)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class TopicResponse:
     name: str = string()
     partitions: list[PartitionResponse] = array(PartitionResponse)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeProducersResponse:
     throttle_time_ms: int = int32()
     topics: list[TopicResponse] = array(TopicResponse)

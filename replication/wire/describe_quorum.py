@@ -1,31 +1,29 @@
 """DescribeQuorum (KIP-595, KIP-836, KIP-853): the controller, and how far each node has read its log."""
 
-import attrs
-
 from replication.wire.control_records import VoterEndpoint
-from replication.wire.schema import array, int16, int32, int64, string, uuid
+from replication.wire.schema import array, define, int16, int32, int64, string, uuid
 
 QUORUM_TOPIC = "__cluster_metadata"
 """The name of Kafka's metadata log, which clients ask for."""
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class QuorumPartition:
     partition_index: int = int32()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class QuorumTopic:
     topic_name: str = string()
     partitions: list[QuorumPartition] = array(QuorumPartition)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeQuorumRequest:
     topics: list[QuorumTopic] = array(QuorumTopic)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class QuorumReplica:
     """A node that has a copy of the metadata log."""
 
@@ -36,7 +34,7 @@ class QuorumReplica:
     last_caught_up_timestamp: int = int64("1+", default=-1)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribedQuorum:
     partition_index: int = int32()
     error_code: int = int16()
@@ -48,19 +46,19 @@ class DescribedQuorum:
     observers: list[QuorumReplica] = array(QuorumReplica)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribedQuorumTopic:
     topic_name: str = string()
     partitions: list[DescribedQuorum] = array(DescribedQuorum)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class QuorumNode:
     node_id: int = int32("2+")
     listeners: list[VoterEndpoint] = array(VoterEndpoint, "2+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeQuorumResponse:
     error_code: int = int16()
     error_message: str | None = string("2+", nullable="2+", default=None)

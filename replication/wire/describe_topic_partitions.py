@@ -4,31 +4,39 @@ Without topics all are returned. A page begins at `cursor`, and the next one at 
 are null if there is none.
 """
 
-import attrs
-
 from replication.wire.metadata import UNKNOWN_OPERATIONS
-from replication.wire.schema import Kind, array, boolean, int16, int32, string, struct, uuid
+from replication.wire.schema import (
+    Kind,
+    array,
+    boolean,
+    define,
+    int16,
+    int32,
+    string,
+    struct,
+    uuid,
+)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class TopicRequest:
     name: str = string()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class Cursor:
     topic_name: str = string()
     partition_index: int = int32()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeTopicPartitionsRequest:
     topics: list[TopicRequest] = array(TopicRequest)
     response_partition_limit: int = int32(default=2000)
     cursor: Cursor | None = struct(Cursor, nullable="0+", default=None)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeTopicPartitionsResponsePartition:
     error_code: int = int16()
     partition_index: int = int32()
@@ -43,7 +51,7 @@ class DescribeTopicPartitionsResponsePartition:
     offline_replicas: list[int] = array(Kind.INT32)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeTopicPartitionsResponseTopic:
     error_code: int = int16()
     name: str | None = string(nullable="0+")
@@ -55,7 +63,7 @@ class DescribeTopicPartitionsResponseTopic:
     topic_authorized_operations: int = int32(default=UNKNOWN_OPERATIONS)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeTopicPartitionsResponse:
     throttle_time_ms: int = int32()
     topics: list[DescribeTopicPartitionsResponseTopic] = array(DescribeTopicPartitionsResponseTopic)

@@ -1,22 +1,20 @@
 """DescribeTransactions (KIP-664): returns the state of transactions, by their ids."""
 
-import attrs
-
-from replication.wire.schema import Kind, array, int16, int32, int64, string
+from replication.wire.schema import Kind, array, define, int16, int32, int64, string
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeTransactionsRequest:
     transactional_ids: list[str] = array(Kind.STRING)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class TransactionTopic:
     topic: str = string()
     partitions: list[int] = array(Kind.INT32)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribedTransaction:
     error_code: int = int16()
     transactional_id: str = string()
@@ -28,7 +26,7 @@ class DescribedTransaction:
     topics: list[TransactionTopic] = array(TransactionTopic)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeTransactionsResponse:
     throttle_time_ms: int = int32()
     transaction_states: list[DescribedTransaction] = array(DescribedTransaction)

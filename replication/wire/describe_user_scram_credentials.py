@@ -1,27 +1,25 @@
 """DescribeUserScramCredentials (KIP-554): returns the SCRAM mechanisms of users, never a secret."""
 
-import attrs
-
-from replication.wire.schema import array, int8, int16, int32, string
+from replication.wire.schema import array, define, int8, int16, int32, string
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class UserName:
     name: str = string()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeUserScramCredentialsRequest:
     users: list[UserName] | None = array(UserName, nullable="0+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class CredentialInfo:
     mechanism: int = int8()
     iterations: int = int32()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeUserScramCredentialsResult:
     user: str = string()
     error_code: int = int16()
@@ -29,7 +27,7 @@ class DescribeUserScramCredentialsResult:
     credential_infos: list[CredentialInfo] = array(CredentialInfo)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DescribeUserScramCredentialsResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16()

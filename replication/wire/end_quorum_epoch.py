@@ -4,21 +4,19 @@ It names the voters in the order in which they should try: the further a voter's
 sooner. Version 0 names them by id, version 1 by id and directory.
 """
 
-import attrs
-
 from replication.wire.begin_quorum_epoch import QuorumEpochTopic
 from replication.wire.control_records import VoterEndpoint
-from replication.wire.schema import Kind, array, int16, int32, string, uuid
+from replication.wire.schema import Kind, array, define, int16, int32, string, uuid
 from replication.wire.vote import QuorumEndpoint
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class PreferredCandidate:
     candidate_id: int = int32("1+")
     candidate_directory_id: bytes = uuid("1+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class EndedPartition:
     partition_index: int = int32()
     leader_id: int = int32()
@@ -27,20 +25,20 @@ class EndedPartition:
     preferred_candidates: list[PreferredCandidate] = array(PreferredCandidate, "1+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class EndedTopic:
     topic_name: str = string()
     partitions: list[EndedPartition] = array(EndedPartition)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class EndQuorumEpochRequest:
     cluster_id: str | None = string(nullable="0+", default=None)
     topics: list[EndedTopic] = array(EndedTopic)
     leader_endpoints: list[VoterEndpoint] = array(VoterEndpoint, "1+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class EndQuorumEpochResponse:
     error_code: int = int16()
     topics: list[QuorumEpochTopic] = array(QuorumEpochTopic)

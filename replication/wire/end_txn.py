@@ -3,12 +3,10 @@
 From version 5 on the response holds the producer's next epoch.
 """
 
-import attrs
-
-from replication.wire.schema import boolean, int16, int32, int64, string
+from replication.wire.schema import boolean, define, int16, int32, int64, string
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class EndTxnRequest:
     transactional_id: str = string()
     producer_id: int = int64()
@@ -16,7 +14,7 @@ class EndTxnRequest:
     committed: bool = boolean()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class EndTxnResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16()

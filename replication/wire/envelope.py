@@ -3,12 +3,10 @@
 The controller decides as the client, and the broker hands the response on unread.
 """
 
-import attrs
-
-from replication.wire.schema import boolean, int16, octets, string
+from replication.wire.schema import boolean, define, int16, octets, string
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class EnvelopeRequest:
     """`request_data` is a request with its header, in the client's version."""
 
@@ -17,7 +15,7 @@ class EnvelopeRequest:
     client_host_address: bytes = octets()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class EnvelopeResponse:
     """`response_data` is the response with its header; None beside an error."""
 
@@ -25,7 +23,7 @@ class EnvelopeResponse:
     error_code: int = int16()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DefaultPrincipalData:
     """A client's principal, as `request_principal` has it behind two bytes for its version."""
 

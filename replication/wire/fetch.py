@@ -20,6 +20,7 @@ from replication.wire.schema import (
     Kind,
     Part,
     array,
+    define,
     int8,
     int16,
     int32,
@@ -46,7 +47,7 @@ class ReplicaState:
     replica_epoch: int = int64(default=-1)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class FetchPartition:
     partition: int = int32()
     current_leader_epoch: int = int32("9+", default=-1)
@@ -58,21 +59,21 @@ class FetchPartition:
     high_watermark: int = int64("18+", default=NO_HIGH_WATERMARK_ASKED, tag=1)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class FetchTopic:
     topic: str = string("0-12")
     topic_id: bytes = uuid("13+")
     partitions: list[FetchPartition] = array(FetchPartition)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ForgottenTopic:
     topic: str = string("7-12")
     topic_id: bytes = uuid("13+")
     partitions: list[int] = array(Kind.INT32, "7+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class FetchRequest:
     """A follower sets `replica_id` and `replica_state` both; the version takes its own."""
 
@@ -118,13 +119,13 @@ NO_DIVERGENCE = DivergingEpoch()
 NO_SNAPSHOT = FetchSnapshotId()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AbortedTransactionData:
     producer_id: int = int64("4+")
     first_offset: int = int64("4+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class PartitionData:
     partition_index: int = int32()
     error_code: int = int16()
@@ -144,14 +145,14 @@ class PartitionData:
     records: Part | None = records(default=b"")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class FetchableTopicResponse:
     topic: str = string("0-12")
     topic_id: bytes = uuid("13+")
     partitions: list[PartitionData] = array(PartitionData)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class FetchResponse:
     throttle_time_ms: int = int32("1+")
     error_code: int = int16("7+")

@@ -10,6 +10,7 @@ import attrs
 from replication.wire.schema import (
     Part,
     array,
+    define,
     int16,
     int32,
     int64,
@@ -35,7 +36,7 @@ class SnapshotLeader:
     leader_epoch: int = int32()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class PartitionSnapshotRequest:
     partition: int = int32()
     current_leader_epoch: int = int32()
@@ -44,13 +45,13 @@ class PartitionSnapshotRequest:
     replica_directory_id: bytes = uuid("1+", tag=0)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class TopicSnapshotRequest:
     name: str = string()
     partitions: list[PartitionSnapshotRequest] = array(PartitionSnapshotRequest)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class FetchSnapshotRequest:
     cluster_id: str | None = string("0+", nullable="0+", default=None, tag=0)
     replica_id: int = int32(default=-1)
@@ -58,7 +59,7 @@ class FetchSnapshotRequest:
     topics: list[TopicSnapshotRequest] = array(TopicSnapshotRequest)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class PartitionSnapshot:
     index: int = int32()
     error_code: int = int16()
@@ -69,13 +70,13 @@ class PartitionSnapshot:
     unaligned_records: Part = records(nullable="", default=b"")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class TopicSnapshot:
     name: str = string()
     partitions: list[PartitionSnapshot] = array(PartitionSnapshot)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class FetchSnapshotResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16()

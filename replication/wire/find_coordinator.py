@@ -3,22 +3,20 @@
 Up to version 3 one key is asked for and answered at the top level; from 4 on a list.
 """
 
-import attrs
-
-from replication.wire.schema import Kind, array, int8, int16, int32, string
+from replication.wire.schema import Kind, array, define, int8, int16, int32, string
 
 GROUP = 0
 TRANSACTION = 1
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class FindCoordinatorRequest:
     key: str = string("0-3")
     key_type: int = int8("1+", default=GROUP)
     coordinator_keys: list[str] = array(Kind.STRING, "4+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class Coordinator:
     key: str = string("4+")
     node_id: int = int32("4+")
@@ -28,7 +26,7 @@ class Coordinator:
     error_message: str | None = string("4+", nullable="4+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class FindCoordinatorResponse:
     throttle_time_ms: int = int32("1+")
     error_code: int = int16("0-3")

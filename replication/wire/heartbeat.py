@@ -1,11 +1,9 @@
 """Heartbeat (KIP-345): keeps a member in its group; the response announces a rebalance."""
 
-import attrs
-
-from replication.wire.schema import int16, int32, string
+from replication.wire.schema import define, int16, int32, string
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class HeartbeatRequest:
     group_id: str = string()
     generation_id: int = int32()
@@ -13,7 +11,7 @@ class HeartbeatRequest:
     group_instance_id: str | None = string("3+", nullable="3+", default=None)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class HeartbeatResponse:
     throttle_time_ms: int = int32("1+")
     error_code: int = int16()

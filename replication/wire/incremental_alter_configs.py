@@ -1,12 +1,10 @@
 """IncrementalAlterConfigs (KIP-339): changes some keys of topics or brokers, one operation each."""
 
-import attrs
-
 from replication.wire.alter_configs import AlterConfigsResourceResponse
-from replication.wire.schema import array, boolean, int8, int32, string
+from replication.wire.schema import array, boolean, define, int8, int32, string
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class IncrementalAlterableConfig:
     """`config_operation` is a `replication.config.ConfigOperation`."""
 
@@ -15,7 +13,7 @@ class IncrementalAlterableConfig:
     value: str | None = string(nullable="0+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class IncrementalAlterConfigsResource:
     """`resource_type` is a `describe_configs.ResourceType`."""
 
@@ -24,13 +22,13 @@ class IncrementalAlterConfigsResource:
     configs: list[IncrementalAlterableConfig] = array(IncrementalAlterableConfig)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class IncrementalAlterConfigsRequest:
     resources: list[IncrementalAlterConfigsResource] = array(IncrementalAlterConfigsResource)
     validate_only: bool = boolean()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class IncrementalAlterConfigsResponse:
     throttle_time_ms: int = int32()
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

@@ -1,11 +1,9 @@
 """InitProducerId (KIP-98, 360, 890, 939): gives a producer its id and epoch, for idempotence."""
 
-import attrs
-
-from replication.wire.schema import boolean, int16, int32, int64, string
+from replication.wire.schema import boolean, define, int16, int32, int64, string
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class InitProducerIdRequest:
     transactional_id: str | None = string(nullable="0+", default=None)
     transaction_timeout_ms: int = int32()
@@ -15,7 +13,7 @@ class InitProducerIdRequest:
     keep_prepared_txn: bool = boolean("6+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class InitProducerIdResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -5,22 +5,20 @@ new member is first sent away with an id to come back with, and from 5 on it may
 static one, which keeps its place under `group_instance_id` over a restart.
 """
 
-import attrs
-
-from replication.wire.schema import array, boolean, int16, int32, octets, string
+from replication.wire.schema import array, boolean, define, int16, int32, octets, string
 
 NO_MEMBER = ""
 NO_GENERATION = -1
 NULL_PROTOCOL_SINCE = 7
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class JoinGroupProtocol:
     name: str = string()
     metadata: bytes = octets()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class JoinGroupRequest:
     group_id: str = string()
     session_timeout_ms: int = int32()
@@ -32,14 +30,14 @@ class JoinGroupRequest:
     reason: str | None = string("8+", nullable="8+", default=None)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class JoinGroupMember:
     member_id: str = string()
     group_instance_id: str | None = string("5+", nullable="5+", default=None)
     metadata: bytes = octets()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class JoinGroupResponse:
     throttle_time_ms: int = int32("2+")
     error_code: int = int16()

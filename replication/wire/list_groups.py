@@ -2,21 +2,19 @@
 
 from typing import Final
 
-import attrs
-
-from replication.wire.schema import Kind, array, int16, int32, string
+from replication.wire.schema import Kind, array, define, int16, int32, string
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ListGroupsRequest:
     states_filter: list[str] = array(Kind.STRING, "4+")
     types_filter: list[str] = array(Kind.STRING, "5+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ListedGroupData:
     group_id: str = string()
     protocol_type: str = string()
@@ -24,7 +22,7 @@ class ListedGroupData:
     group_type: str = string("5+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ListGroupsResponse:
     throttle_time_ms: int = int32("1+")
     error_code: int = int16()

@@ -4,10 +4,8 @@ Version 0 asked for up to `max_num_offsets` segment bounds and got them in
 `old_style_offsets`; from 1 on there is one offset for one timestamp.
 """
 
-import attrs
-
 from replication.wire.fetch import CONSUMER_REPLICA_ID
-from replication.wire.schema import Kind, array, int8, int16, int32, int64, string
+from replication.wire.schema import Kind, array, define, int8, int16, int32, int64, string
 
 LATEST = -1
 EARLIEST = -2
@@ -17,7 +15,7 @@ LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ListOffsetsPartition:
     partition_index: int = int32()
     current_leader_epoch: int = int32("4+", default=-1)
@@ -25,13 +23,13 @@ class ListOffsetsPartition:
     max_num_offsets: int = int32("0", default=1)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ListOffsetsTopic:
     name: str = string()
     partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ListOffsetsRequest:
     replica_id: int = int32(default=CONSUMER_REPLICA_ID)
     isolation_level: int = int8("2+")
@@ -40,7 +38,7 @@ class ListOffsetsRequest:
     """How long the broker may wait for tiered storage (KIP-1075)."""
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ListOffsetsPartitionResponse:
     partition_index: int = int32()
     error_code: int = int16()
@@ -50,13 +48,13 @@ class ListOffsetsPartitionResponse:
     leader_epoch: int = int32("4+", default=-1)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ListOffsetsTopicResponse:
     name: str = string()
     partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ListOffsetsResponse:
     throttle_time_ms: int = int32("2+")
     topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)

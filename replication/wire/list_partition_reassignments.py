@@ -3,18 +3,16 @@
 With `topics` null all of them are returned.
 """
 
-import attrs
-
-from replication.wire.schema import Kind, array, int16, int32, string
+from replication.wire.schema import Kind, array, define, int16, int32, string
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ListPartitionReassignmentsTopics:
     name: str = string()
     partition_indexes: list[int] = array(Kind.INT32)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ListPartitionReassignmentsRequest:
     timeout_ms: int = int32(default=60_000)
     topics: list[ListPartitionReassignmentsTopics] | None = array(
@@ -22,7 +20,7 @@ class ListPartitionReassignmentsRequest:
     )
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class OngoingPartitionReassignment:
     partition_index: int = int32()
     replicas: list[int] = array(Kind.INT32)
@@ -30,13 +28,13 @@ class OngoingPartitionReassignment:
     removing_replicas: list[int] = array(Kind.INT32)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class OngoingTopicReassignment:
     name: str = string()
     partitions: list[OngoingPartitionReassignment] = array(OngoingPartitionReassignment)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ListPartitionReassignmentsResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,11 +1,9 @@
 """ListTransactions (KIP-664, 994, 1152): returns the transactions that a broker coordinates."""
 
-import attrs
-
-from replication.wire.schema import Kind, array, int16, int32, int64, string
+from replication.wire.schema import Kind, array, define, int16, int32, int64, string
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ListTransactionsRequest:
     state_filters: list[str] = array(Kind.STRING)
     producer_id_filters: list[int] = array(Kind.INT64)
@@ -14,14 +12,14 @@ class ListTransactionsRequest:
     """A regular expression that the whole id matches; null or empty for any id."""
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ListedTransaction:
     transactional_id: str = string()
     producer_id: int = int64()
     transaction_state: str = string()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ListTransactionsResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16()

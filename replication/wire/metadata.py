@@ -6,7 +6,7 @@ With `topics` null all topics are returned; at version 0, which has no null, wit
 
 import attrs
 
-from replication.wire.schema import Kind, array, boolean, int16, int32, string, uuid
+from replication.wire.schema import Kind, array, boolean, define, int16, int32, string, uuid
 
 UNKNOWN_OPERATIONS = -(2**31)
 """The authorized operations of a request that did not ask for them."""
@@ -17,13 +17,13 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 """Topics that a broker marks as internal (org.apache.kafka.common.internals.Topic)."""
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class MetadataRequestTopic:
     topic_id: bytes = uuid("10+")
     name: str | None = string(nullable="10+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class MetadataRequest:
     topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable="1+")
     allow_auto_topic_creation: bool = boolean("4+", default=True)
@@ -31,7 +31,7 @@ class MetadataRequest:
     include_topic_authorized_operations: bool = boolean("8+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class MetadataResponseBroker:
     node_id: int = int32()
     host: str = string()
@@ -39,7 +39,7 @@ class MetadataResponseBroker:
     rack: str | None = string("1+", nullable="1+", default=None)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class MetadataResponsePartition:
     error_code: int = int16()
     partition_index: int = int32()
@@ -50,7 +50,7 @@ class MetadataResponsePartition:
     offline_replicas: list[int] = array(Kind.INT32, "5+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class MetadataResponseTopic:
     error_code: int = int16()
     name: str | None = string(nullable="12+")
@@ -60,7 +60,7 @@ class MetadataResponseTopic:
     topic_authorized_operations: int = int32("8+", default=UNKNOWN_OPERATIONS)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class MetadataResponse:
     throttle_time_ms: int = int32("3+")
     brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker)
@@ -80,7 +80,7 @@ class LeaderIdAndEpoch:
     leader_epoch: int = int32(default=-1)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class NodeEndpoint:
     node_id: int = int32()
     host: str = string()

@@ -23,8 +23,6 @@ The file is long because Kafka has this many records.
 from types import MappingProxyType
 from typing import Final, TypeAlias, get_args
 
-import attrs
-
 from replication.errors import MetadataError, ProtocolError
 from replication.wire.broker_registration import Endpoint, Feature
 from replication.wire.codec import decode, encode_whole
@@ -34,6 +32,7 @@ from replication.wire.schema import (
     Kind,
     array,
     boolean,
+    define,
     float64,
     int8,
     int16,
@@ -51,7 +50,7 @@ NO_RECOVERY_CHANGE: Final = -1
 """The recovery state of a partition change that leaves it as it was (LeaderRecoveryState)."""
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class RegisterBrokerRecord:
     """A broker's new incarnation; its epoch is the offset of this record."""
 
@@ -72,19 +71,19 @@ class RegisterBrokerRecord:
     """The ids of the cordoned log directories (KIP-1066); None before the broker has said."""
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class UnregisterBrokerRecord:
     broker_id: int = int32()
     broker_epoch: int = int64()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class TopicRecord:
     name: str = string()
     topic_id: bytes = uuid()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class PartitionRecord:
     """A whole partition."""
 
@@ -108,7 +107,7 @@ class PartitionRecord:
     )
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ConfigRecord:
     """A configuration key of a resource; a value of None removes the key."""
 
@@ -118,7 +117,7 @@ class ConfigRecord:
     value: str | None = string(nullable="0+", default="")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class PartitionChangeRecord:
     """The changed fields of a partition.
 
@@ -150,7 +149,7 @@ class PartitionChangeRecord:
     )
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class FenceBrokerRecord:
     """A fenced broker, as Kafka wrote it before BrokerRegistrationChangeRecord (KIP-841)."""
 
@@ -158,7 +157,7 @@ class FenceBrokerRecord:
     epoch: int = int64()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class UnfenceBrokerRecord:
     """An unfenced broker, as Kafka wrote it before BrokerRegistrationChangeRecord (KIP-841)."""
 
@@ -166,12 +165,12 @@ class UnfenceBrokerRecord:
     epoch: int = int64()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class RemoveTopicRecord:
     topic_id: bytes = uuid()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DelegationTokenRecord:
     owner: str = string()
     requester: str = string()
@@ -182,7 +181,7 @@ class DelegationTokenRecord:
     token_id: str = string()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class UserScramCredentialRecord:
     name: str = string()
     mechanism: int = int8()
@@ -192,7 +191,7 @@ class UserScramCredentialRecord:
     iterations: int = int32()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class FeatureLevelRecord:
     """The finalized level of a feature (KIP-584); 0 removes it."""
 
@@ -200,7 +199,7 @@ class FeatureLevelRecord:
     feature_level: int = int16()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ClientQuotaRecord:
     """One quota of an entity (KIP-546)."""
 
@@ -210,7 +209,7 @@ class ClientQuotaRecord:
     remove: bool = boolean()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ProducerIdsRecord:
     """A block of producer ids was handed to a broker; the next block begins here."""
 
@@ -219,7 +218,7 @@ class ProducerIdsRecord:
     next_producer_id: int = int64()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class BrokerRegistrationChangeRecord:
     """The changed fields of a registered broker."""
 
@@ -236,7 +235,7 @@ class BrokerRegistrationChangeRecord:
     )
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AccessControlEntryRecord:
     id_: bytes = uuid()
     resource_type: int = int8()
@@ -248,54 +247,54 @@ class AccessControlEntryRecord:
     permission_type: int = int8()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class RemoveAccessControlEntryRecord:
     id_: bytes = uuid()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class NoOpRecord:
     """A record that changes nothing: it moves the log's end on (KIP-835)."""
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ZkMigrationStateRecord:
     """The state of a migration from ZooKeeper (KIP-866)."""
 
     zk_migration_state: int = int8()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class RemoveUserScramCredentialRecord:
     name: str = string()
     mechanism: int = int8()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class BeginTransactionRecord:
     """The beginning of records that count together, in several batches (KIP-868)."""
 
     name: str | None = string(nullable="0+", default=None, tag=0)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class EndTransactionRecord:
     """The end of a transaction: all its records count from here on."""
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class AbortTransactionRecord:
     """The end of a transaction none of whose records count."""
 
     reason: str | None = string(nullable="0+", default=None, tag=0)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class RemoveDelegationTokenRecord:
     token_id: str = string()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class RegisterControllerRecord:
     """A controller's incarnation and its addresses (KIP-919)."""
 
@@ -306,14 +305,14 @@ class RegisterControllerRecord:
     features: list[Feature] = array(Feature)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ClearElrRecord:
     """The eligible leader replicas of a topic are none; of every topic, where the name is empty."""
 
     topic_name: str = string()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class UnregisterControllerRecord:
     controller_id: int = int32()
 

@@ -6,12 +6,10 @@ A generation below 0 without a member id commits for a group without members, wh
 assign partitions by hand.
 """
 
-import attrs
-
-from replication.wire.schema import array, int16, int32, int64, string, uuid
+from replication.wire.schema import array, define, int16, int32, int64, string, uuid
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class OffsetCommitPartition:
     partition_index: int = int32()
     committed_offset: int = int64()
@@ -19,14 +17,14 @@ class OffsetCommitPartition:
     committed_metadata: str | None = string(nullable="2+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class OffsetCommitTopic:
     name: str = string("0-9")
     topic_id: bytes = uuid("10+")
     partitions: list[OffsetCommitPartition] = array(OffsetCommitPartition)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class OffsetCommitRequest:
     group_id: str = string()
     generation_id_or_member_epoch: int = int32(default=-1)
@@ -36,20 +34,20 @@ class OffsetCommitRequest:
     topics: list[OffsetCommitTopic] = array(OffsetCommitTopic)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class OffsetCommitResponsePartition:
     partition_index: int = int32()
     error_code: int = int16()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class OffsetCommitResponseTopic:
     name: str = string("0-9")
     topic_id: bytes = uuid("10+")
     partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class OffsetCommitResponse:
     throttle_time_ms: int = int32("3+")
     topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic)

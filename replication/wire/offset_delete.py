@@ -1,40 +1,38 @@
 """OffsetDelete (KIP-496): deletes committed offsets of a group."""
 
-import attrs
-
-from replication.wire.schema import array, int16, int32, string
+from replication.wire.schema import array, define, int16, int32, string
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class OffsetDeletePartition:
     partition_index: int = int32()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class OffsetDeleteTopic:
     name: str = string()
     partitions: list[OffsetDeletePartition] = array(OffsetDeletePartition)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class OffsetDeleteRequest:
     group_id: str = string()
     topics: list[OffsetDeleteTopic] = array(OffsetDeleteTopic)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class OffsetDeleteResponsePartition:
     partition_index: int = int32()
     error_code: int = int16()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class OffsetDeleteResponseTopic:
     name: str = string()
     partitions: list[OffsetDeleteResponsePartition] = array(OffsetDeleteResponsePartition)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class OffsetDeleteResponse:
     error_code: int = int16()
     throttle_time_ms: int = int32()

@@ -4,19 +4,17 @@ Up to version 7 one group is asked for and answered at the top level; from 8 on 
 No topics (null) means all of them. From version 10 on they have ids instead of names (KIP-848).
 """
 
-import attrs
-
-from replication.wire.schema import Kind, array, boolean, int16, int32, int64, string, uuid
+from replication.wire.schema import Kind, array, boolean, define, int16, int32, int64, string, uuid
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class OffsetFetchTopic:
     name: str = string("0-9")
     topic_id: bytes = uuid("10+")
     partition_indexes: list[int] = array(Kind.INT32)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class OffsetFetchGroup:
     group_id: str = string("8+")
     member_id: str | None = string("9+", nullable="9+", default=None)
@@ -24,7 +22,7 @@ class OffsetFetchGroup:
     topics: list[OffsetFetchTopic] | None = array(OffsetFetchTopic, "8+", nullable="8+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class OffsetFetchRequest:
     group_id: str = string("0-7")
     topics: list[OffsetFetchTopic] | None = array(OffsetFetchTopic, "0-7", nullable="2-7")
@@ -32,7 +30,7 @@ class OffsetFetchRequest:
     require_stable: bool = boolean("7+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class OffsetFetchResponsePartition:
     partition_index: int = int32()
     committed_offset: int = int64()
@@ -41,21 +39,21 @@ class OffsetFetchResponsePartition:
     error_code: int = int16()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class OffsetFetchResponseTopic:
     name: str = string("0-9")
     topic_id: bytes = uuid("10+")
     partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class OffsetFetchResponseGroup:
     group_id: str = string("8+")
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, "8+")
     error_code: int = int16("8+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class OffsetFetchResponse:
     throttle_time_ms: int = int32("3+")
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, "0-7")

@@ -13,29 +13,38 @@ version   what it brought
 
 from typing import Final
 
-import attrs
-
 from replication.wire.metadata import NO_CURRENT_LEADER, LeaderIdAndEpoch, NodeEndpoint
-from replication.wire.schema import Part, array, int16, int32, int64, records, string, struct, uuid
+from replication.wire.schema import (
+    Part,
+    array,
+    define,
+    int16,
+    int32,
+    int64,
+    records,
+    string,
+    struct,
+    uuid,
+)
 
 ACKS_ALL: Final = -1
 """The `acks` of a producer that waits for every replica in sync."""
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class PartitionProduceData:
     index: int = int32()
     records: Part | None = records()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class TopicProduceData:
     name: str = string("0-12")
     topic_id: bytes = uuid("13+")
     partition_data: list[PartitionProduceData] = array(PartitionProduceData)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ProduceRequest:
     transactional_id: str | None = string("3+", nullable="3+", default=None)
     acks: int = int16()
@@ -43,13 +52,13 @@ class ProduceRequest:
     topic_data: list[TopicProduceData] = array(TopicProduceData)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class BatchIndexAndErrorMessage:
     batch_index: int = int32("8+")
     batch_index_error_message: str | None = string("8+", nullable="8+", default=None)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class PartitionProduceResponse:
     index: int = int32()
     error_code: int = int16()
@@ -63,14 +72,14 @@ class PartitionProduceResponse:
     )
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class TopicProduceResponse:
     name: str = string("0-12")
     topic_id: bytes = uuid("13+")
     partition_responses: list[PartitionProduceResponse] = array(PartitionProduceResponse)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ProduceResponse:
     responses: list[TopicProduceResponse] = array(TopicProduceResponse)
     throttle_time_ms: int = int32("1+")

@@ -1,18 +1,16 @@
 """RemoveRaftVoter (KIP-853): makes a voter of the metadata log's quorum an observer."""
 
-import attrs
-
-from replication.wire.schema import int16, int32, string, uuid
+from replication.wire.schema import define, int16, int32, string, uuid
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class RemoveRaftVoterRequest:
     cluster_id: str | None = string(nullable="0+")
     voter_id: int = int32()
     voter_directory_id: bytes = uuid()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class RemoveRaftVoterResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,16 +1,14 @@
 """SaslAuthenticate (KIP-152, 368): exchanges the tokens of a login."""
 
-import attrs
-
-from replication.wire.schema import int16, int64, octets, string
+from replication.wire.schema import define, int16, int64, octets, string
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class SaslAuthenticateRequest:
     auth_bytes: bytes = octets()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class SaslAuthenticateResponse:
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)

@@ -4,17 +4,15 @@ After version 0 tokens travel bare, each behind its length; since version 1 they
 SaslAuthenticate (KIP-152). librdkafka concludes from a missing version 0 that SASL is not offered.
 """
 
-import attrs
-
-from replication.wire.schema import Kind, array, int16, string
+from replication.wire.schema import Kind, array, define, int16, string
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class SaslHandshakeRequest:
     mechanism: str = string()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class SaslHandshakeResponse:
     error_code: int = int16()
     mechanisms: list[str] = array(Kind.STRING)

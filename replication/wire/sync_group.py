@@ -1,17 +1,15 @@
 """SyncGroup (KIP-345, 559): the leader sends all assignments, and each member gets its own."""
 
-import attrs
-
-from replication.wire.schema import array, int16, int32, octets, string
+from replication.wire.schema import array, define, int16, int32, octets, string
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class SyncGroupAssignment:
     member_id: str = string()
     assignment: bytes = octets()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class SyncGroupRequest:
     group_id: str = string()
     generation_id: int = int32()
@@ -22,7 +20,7 @@ class SyncGroupRequest:
     assignments: list[SyncGroupAssignment] = array(SyncGroupAssignment)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class SyncGroupResponse:
     throttle_time_ms: int = int32("1+")
     error_code: int = int16()

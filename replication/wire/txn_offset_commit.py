@@ -3,12 +3,10 @@
 From version 6 on topics have ids instead of names (KIP-1319).
 """
 
-import attrs
-
-from replication.wire.schema import array, int16, int32, int64, string, uuid
+from replication.wire.schema import array, define, int16, int32, int64, string, uuid
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class TxnOffsetCommitRequestPartition:
     partition_index: int = int32()
     committed_offset: int = int64()
@@ -16,14 +14,14 @@ class TxnOffsetCommitRequestPartition:
     committed_metadata: str | None = string(nullable="0+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class TxnOffsetCommitRequestTopic:
     name: str = string("0-5")
     topic_id: bytes = uuid("6+")
     partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class TxnOffsetCommitRequest:
     transactional_id: str = string()
     group_id: str = string()
@@ -35,20 +33,20 @@ class TxnOffsetCommitRequest:
     topics: list[TxnOffsetCommitRequestTopic] = array(TxnOffsetCommitRequestTopic)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class TxnOffsetCommitResponsePartition:
     partition_index: int = int32()
     error_code: int = int16()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class TxnOffsetCommitResponseTopic:
     name: str = string("0-5")
     topic_id: bytes = uuid("6+")
     partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class TxnOffsetCommitResponse:
     throttle_time_ms: int = int32()
     topics: list[TxnOffsetCommitResponseTopic] = array(TxnOffsetCommitResponseTopic)

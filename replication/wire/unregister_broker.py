@@ -1,16 +1,14 @@
 """UnregisterBroker (KIP-631): removes the registration of a broker that does not come back."""
 
-import attrs
-
-from replication.wire.schema import int16, int32, string
+from replication.wire.schema import define, int16, int32, string
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class UnregisterBrokerRequest:
     broker_id: int = int32()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class UnregisterBrokerResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,15 +1,13 @@
 """UpdateFeatures (KIP-584, KIP-778): changes the finalized levels of features."""
 
-import attrs
-
-from replication.wire.schema import array, boolean, int8, int16, int32, string
+from replication.wire.schema import array, boolean, define, int8, int16, int32, string
 
 UPGRADE = 1
 SAFE_DOWNGRADE = 2
 UNSAFE_DOWNGRADE = 3
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class FeatureUpdate:
     feature: str = string()
     max_version_level: int = int16()
@@ -17,21 +15,21 @@ class FeatureUpdate:
     upgrade_type: int = int8("1+", default=UPGRADE)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class UpdateFeaturesRequest:
     timeout_ms: int = int32(default=60_000)
     feature_updates: list[FeatureUpdate] = array(FeatureUpdate)
     validate_only: bool = boolean("1+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class FeatureResult:
     feature: str = string()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class UpdateFeaturesResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16()

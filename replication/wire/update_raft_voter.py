@@ -3,10 +3,10 @@
 import attrs
 
 from replication.wire.control_records import KRaftVersionFeature, VoterEndpoint
-from replication.wire.schema import array, int16, int32, string, struct, uuid
+from replication.wire.schema import array, define, int16, int32, string, struct, uuid
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class UpdateRaftVoterRequest:
     cluster_id: str | None = string(nullable="0+")
     current_leader_epoch: int = int32()
@@ -26,7 +26,7 @@ class UpdateRaftVoterLeader:
     port: int = int32()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class UpdateRaftVoterResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -4,12 +4,20 @@ Version 1 brought directory ids, so that a voter that lost its disk is another v
 version 2 the pre-vote, by which a voter learns whether it could win before it begins an epoch.
 """
 
-import attrs
+from replication.wire.schema import (
+    array,
+    boolean,
+    define,
+    int16,
+    int32,
+    int64,
+    string,
+    uint16,
+    uuid,
+)
 
-from replication.wire.schema import array, boolean, int16, int32, int64, string, uint16, uuid
 
-
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class VotePartition:
     """A candidate's request for one partition; `last_offset` is the end of its log."""
 
@@ -23,13 +31,13 @@ class VotePartition:
     pre_vote: bool = boolean("2+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class VoteTopic:
     topic_name: str = string()
     partitions: list[VotePartition] = array(VotePartition)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class VoteRequest:
     """`voter_id` is the id of the receiver."""
 
@@ -38,7 +46,7 @@ class VoteRequest:
     topics: list[VoteTopic] = array(VoteTopic)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class VotedPartition:
     """The vote of one voter, with the leader and the epoch that it knows."""
 
@@ -49,13 +57,13 @@ class VotedPartition:
     vote_granted: bool = boolean()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class VotedTopic:
     topic_name: str = string()
     partitions: list[VotedPartition] = array(VotedPartition)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class QuorumEndpoint:
     """Where to reach a leader that a response of the quorum names."""
 
@@ -64,7 +72,7 @@ class QuorumEndpoint:
     port: int = uint16("1+")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class VoteResponse:
     error_code: int = int16()
     topics: list[VotedTopic] = array(VotedTopic)

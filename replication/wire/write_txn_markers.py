@@ -4,18 +4,16 @@ From version 2 on it names the version of transactions: under version 2 a marker
 after that of the transaction (KIP-890).
 """
 
-import attrs
-
-from replication.wire.schema import Kind, array, boolean, int8, int16, int32, int64, string
+from replication.wire.schema import Kind, array, boolean, define, int8, int16, int32, int64, string
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class WritableTxnMarkerTopic:
     name: str = string()
     partition_indexes: list[int] = array(Kind.INT32)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class WritableTxnMarker:
     producer_id: int = int64()
     producer_epoch: int = int16()
@@ -26,29 +24,29 @@ class WritableTxnMarker:
     transaction_version: int = int8("2+", default=0)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class WriteTxnMarkersRequest:
     markers: list[WritableTxnMarker] = array(WritableTxnMarker)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class WritableTxnMarkerPartitionResult:
     partition_index: int = int32()
     error_code: int = int16()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class WritableTxnMarkerTopicResult:
     name: str = string()
     partitions: list[WritableTxnMarkerPartitionResult] = array(WritableTxnMarkerPartitionResult)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class WritableTxnMarkerResult:
     producer_id: int = int64()
     topics: list[WritableTxnMarkerTopicResult] = array(WritableTxnMarkerTopicResult)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class WriteTxnMarkersResponse:
     markers: list[WritableTxnMarkerResult] = array(WritableTxnMarkerResult)

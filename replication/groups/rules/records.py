@@ -15,12 +15,10 @@ passed over (KIP-915). A value of an unknown version is refused, since its key i
 
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-import attrs
-
 from replication.coordinator.rules import KeyAndValue
 from replication.errors import ProtocolError
 from replication.wire.codec import decode_versioned, encode_versioned, version_of
-from replication.wire.schema import array, int32, int64, octets, string
+from replication.wire.schema import array, define, int32, int64, octets, string
 from storage.batch.record_batch import NO_TIMESTAMP
 from storage.types import NO_LEADER_EPOCH, TopicPartition
 
@@ -32,14 +30,14 @@ _HIGHEST_VALUE: Final = 4
 _FIRST_FLEXIBLE: Final = 4
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class OffsetCommitKey:
     group: str = string()
     topic: str = string()
     partition: int = int32()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class OffsetCommitValue:
     offset: int = int64()
     leader_epoch: int = int32("3+", default=NO_LEADER_EPOCH)
@@ -48,12 +46,12 @@ class OffsetCommitValue:
     expire_timestamp: int = int64("1", default=NO_TIMESTAMP)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class GroupMetadataKey:
     group: str = string()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class GroupMetadataMember:
     member_id: str = string()
     group_instance_id: str | None = string("3+", nullable="3+", default=None)
@@ -65,7 +63,7 @@ class GroupMetadataMember:
     assignment: bytes = octets()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class GroupMetadataValue:
     protocol_type: str = string()
     generation: int = int32()

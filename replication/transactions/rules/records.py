@@ -12,8 +12,6 @@ another version belongs to another protocol and is passed over.
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-import attrs
-
 from replication.errors import ProtocolError
 from replication.transactions.rules.transaction import (
     Transaction,
@@ -21,7 +19,7 @@ from replication.transactions.rules.transaction import (
 )
 from replication.wire.api_versions import EPOCH_BUMPING_VERSION
 from replication.wire.codec import decode_versioned, encode_versioned, version_of
-from replication.wire.schema import Kind, array, int8, int16, int32, int64, string
+from replication.wire.schema import Kind, array, define, int8, int16, int32, int64, string
 from storage.batch.record_batch import NO_PRODUCER_ID, BatchHeader
 from storage.batch.records import decode_batch
 from storage.types import TopicPartition
@@ -30,18 +28,18 @@ _KEY_VERSION: Final = 0
 _VALUE_VERSION: Final = 1
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class TransactionLogKey:
     transactional_id: str = string()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class PartitionsSchema:
     topic: str = string()
     partition_ids: list[int] = array(Kind.INT32)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class TransactionLogValue:
     producer_id: int = int64()
     previous_producer_id: int = int64("1+", default=NO_PRODUCER_ID, tag=0)

@@ -1,7 +1,5 @@
 """The compiled codec, on messages made up to hold what the real ones do not."""
 
-# ruff: noqa: RUF009 -- a message's field is declared by a call
-
 import struct
 from typing import Any
 
@@ -17,6 +15,7 @@ from replication.wire.schema import (
     Versions,
     array,
     boolean,
+    define,
     float64,
     int8,
     int32,
@@ -35,14 +34,14 @@ class Pair:
     right: str = string()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class Item:
     number: int = int64()
     added: int = int8("1+", default=-1)
     name: str | None = string("2+", nullable="2+", tag=0, default=None)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class Everything:
     """Flexible from version 2."""
 
@@ -187,3 +186,25 @@ def test_versions_read_as_kafka_writes_them(
     versions = Versions.parse(text)
     assert all(version in versions for version in inside)
     assert not any(version in versions for version in outside)
+
+
+@define(kw_only=True)
+class Longer(Item):
+    more: int = int8()
+
+
+@define(kw_only=True)
+class Empty:
+    pass
+
+
+def test_messages_are_shown_and_compared_as_attrs_does_it() -> None:
+    item = Item(number=3, name="a")
+    assert repr(item) == "Item(number=3, added=-1, name='a')"
+    assert repr(Longer(more=1)) == "Longer(number=0, added=-1, name=None, more=1)"
+    assert item == Item(number=3, name="a") != Item(number=3)
+    assert Item() != Longer()
+    assert Empty() == Empty()
+    assert repr(Empty()) == "Empty()"
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(item)

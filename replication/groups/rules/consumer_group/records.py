@@ -25,17 +25,28 @@ import attrs
 from replication.coordinator.rules import KeyAndValue
 from replication.errors import ProtocolError
 from replication.wire.codec import decode_versioned, encode_versioned, version_of
-from replication.wire.schema import Kind, array, int8, int32, int64, octets, string, struct, uuid
+from replication.wire.schema import (
+    Kind,
+    array,
+    define,
+    int8,
+    int32,
+    int64,
+    octets,
+    string,
+    struct,
+    uuid,
+)
 
 _VALUE_VERSION: Final = 0
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class WholeGroupKey:
     group_id: str = string()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class PartOfGroupKey:
     """The key of a member or of a regular expression."""
 
@@ -43,19 +54,19 @@ class PartOfGroupKey:
     name: str = string()
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ConsumerGroupMetadataValue:
     epoch: int = int32()
     metadata_hash: int = int64(tag=0)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class RacksOfPartition:
     partition: int = int32()
     racks: list[str] = array(Kind.STRING)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class SubscribedTopicMetadata:
     topic_id: bytes = uuid()
     topic_name: str = string()
@@ -63,12 +74,12 @@ class SubscribedTopicMetadata:
     partition_metadata: list[RacksOfPartition] = array(RacksOfPartition)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ConsumerGroupPartitionMetadataValue:
     topics: list[SubscribedTopicMetadata] = array(SubscribedTopicMetadata)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ClassicProtocol:
     name: str = string()
     metadata: bytes = octets()
@@ -82,7 +93,7 @@ class ClassicMemberMetadata:
     supported_protocols: list[ClassicProtocol] = array(ClassicProtocol)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ConsumerGroupMemberMetadataValue:
     instance_id: str | None = string(nullable="0+", default=None)
     rack_id: str | None = string(nullable="0+", default=None)
@@ -98,25 +109,25 @@ class ConsumerGroupMemberMetadataValue:
     """None of a member with the new protocol. Kafka's default, which is left out, is not None."""
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ConsumerGroupTargetAssignmentMetadataValue:
     assignment_epoch: int = int32()
     assignment_timestamp: int = int64(tag=0)
     """The end of the computation, in milliseconds; 0 where it is not known (KIP-1263)."""
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class TargetTopicPartitions:
     topic_id: bytes = uuid()
     partitions: list[int] = array(Kind.INT32)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ConsumerGroupTargetAssignmentMemberValue:
     topic_partitions: list[TargetTopicPartitions] = array(TargetTopicPartitions)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class CurrentTopicPartitions:
     topic_id: bytes = uuid()
     partitions: list[int] = array(Kind.INT32)
@@ -126,7 +137,7 @@ class CurrentTopicPartitions:
     """The member epoch at which each of `partitions` was assigned; None where it is not known."""
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ConsumerGroupCurrentMemberAssignmentValue:
     member_epoch: int = int32()
     previous_member_epoch: int = int32()
@@ -135,7 +146,7 @@ class ConsumerGroupCurrentMemberAssignmentValue:
     partitions_pending_revocation: list[CurrentTopicPartitions] = array(CurrentTopicPartitions)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ConsumerGroupRegularExpressionValue:
     topics: list[str] = array(Kind.STRING)
     version: int = int64()
