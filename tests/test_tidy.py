@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from replication.broker.handlers import MODULES
 from replication.wire.apis import API
 from tests.conformance import disagreements, read_list, shown_ids
 from tests.docs.snippets import pages
@@ -22,6 +23,7 @@ ENTRY_POINTS = {
     "replication.pytest_plugin",
     "understudy.__main__",
     *(f"replication.wire.{key.name.lower()}" for key in API),
+    *(f"replication.broker.handlers.{each}" for each in MODULES.values()),
 }
 IMPORT_FROM = re.compile(r"^\s*from ([\w.]+) import (\([^)]*\)|.*)$", re.MULTILINE)
 IMPORT = re.compile(r"^\s*import ([\w.]+)", re.MULTILINE)

@@ -19,16 +19,9 @@ from replication.metadata.rules.records import MAX_RECORDS, TOO_LARGE
 from replication.net.pace import in_steps
 from replication.server.server import Handler, RequestContext
 from replication.steps import Steps
-from replication.wire.apis import API, ApiKey
-from replication.wire.create_acls import CreateAclsRequest
-from replication.wire.create_partitions import CreatePartitionsRequest
-from replication.wire.create_topics import CreateTopicsRequest
-from replication.wire.delete_acls import DeleteAclsRequest
-from replication.wire.elect_leaders import ElectLeadersRequest
-from replication.wire.list_partition_reassignments import ListPartitionReassignmentsRequest
+from replication.wire.apis import API, ApiKey, api_of
 from replication.wire.refusals import refused_in_steps
 from replication.wire.schema import Kind, fields_of
-from replication.wire.unregister_broker import UnregisterBrokerRequest
 
 MAX_NUMBERS = 100_000
 """The most brokers and partitions that a request may name by their number alone."""
@@ -123,20 +116,20 @@ class TooManyRecordsError(Exception):
 
 def work_of(request: Any, size: Size, image: MetadataImage) -> int:
     """Return how many items a decision about `request` has to look at, at least one."""
-    match request:
-        case CreateTopicsRequest():
-            asked = sum(max(0, topic.num_partitions) for topic in request.topics)
+    match api_of(type(request)).key:
+        case ApiKey.CREATE_TOPICS:
+            asked: int = sum(max(0, topic.num_partitions) for topic in request.topics)
             return 1 + size.items + min(asked, MAX_RECORDS)
-        case CreatePartitionsRequest():
+        case ApiKey.CREATE_PARTITIONS:
             asked = sum(max(0, topic.count) for topic in request.topics)
             return 1 + size.items + min(asked, MAX_RECORDS)
-        case CreateAclsRequest() | DeleteAclsRequest():
+        case ApiKey.CREATE_ACLS | ApiKey.DELETE_ACLS:
             return 1 + size.items + len(image.security.acls)
-        case ElectLeadersRequest(topic_partitions=None):
+        case ApiKey.ELECT_LEADERS if request.topic_partitions is None:
             return MAX_RECORDS  # every partition there is
-        case ListPartitionReassignmentsRequest(topics=None):
+        case ApiKey.LIST_PARTITION_REASSIGNMENTS if request.topics is None:
             return MAX_RECORDS
-        case UnregisterBrokerRequest():
+        case ApiKey.UNREGISTER_BROKER:
             return MAX_RECORDS
         case _:
             return 1 + size.items + size.numbers

@@ -27,64 +27,14 @@ state of this broker, or forwards the request to the controller. It never blocks
 error of one partition or topic does not affect the answers about the others.
 """
 
+import importlib
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from replication.broker.handlers.acls import create_acls, delete_acls, describe_acls
-from replication.broker.handlers.client_quotas import describe_client_quotas
-from replication.broker.handlers.config_resources import list_config_resources
-from replication.broker.handlers.configs import (
-    alter_configs,
-    describe_configs,
-    incremental_alter_configs,
-)
-from replication.broker.handlers.consumer_groups import (
-    consumer_group_describe,
-    consumer_group_heartbeat,
-)
-from replication.broker.handlers.coordinators import find_coordinator, init_producer_id
-from replication.broker.handlers.fetch import fetch
-from replication.broker.handlers.forwarded import forward, update_features
-from replication.broker.handlers.group_administration import (
-    delete_groups,
-    describe_groups,
-    list_groups,
-)
-from replication.broker.handlers.group_offsets import (
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    txn_offset_commit,
-)
-from replication.broker.handlers.groups import heartbeat, join_group, leave_group, sync_group
-from replication.broker.handlers.log_dirs import describe_log_dirs
-from replication.broker.handlers.metadata import describe_cluster, metadata
+from replication.broker.handlers.forwarded import forward
 from replication.broker.handlers.node import BrokerNode
-from replication.broker.handlers.offsets import list_offsets, offset_for_leader_epoch
-from replication.broker.handlers.partitions import (
-    alter_partition_reassignments,
-    create_partitions,
-    elect_leaders,
-    list_partition_reassignments,
-)
-from replication.broker.handlers.produce import produce
-from replication.broker.handlers.records import delete_records
-from replication.broker.handlers.scram import (
-    alter_user_scram_credentials,
-    describe_user_scram_credentials,
-)
 from replication.broker.handlers.topic_ids import by_name
-from replication.broker.handlers.topic_partitions import describe_topic_partitions
-from replication.broker.handlers.topics import create_topics, delete_topics
-from replication.broker.handlers.transactions import (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    describe_producers,
-    describe_transactions,
-    end_txn,
-    list_transactions,
-    write_txn_markers,
-)
 from replication.errors import ErrorCode
 from replication.net.pace import in_steps
 from replication.server.limits import limited
@@ -96,66 +46,100 @@ from replication.wire.refusals import refused_whole_in_steps
 CONSUMER_GROUP_APIS: Final = (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE)
 """The APIs of the `consumer` protocol, which the configuration may leave out."""
 
+MODULES: Final = {
+    ApiKey.PRODUCE: "produce",
+    ApiKey.FETCH: "fetch",
+    ApiKey.LIST_OFFSETS: "offsets",
+    ApiKey.METADATA: "metadata",
+    ApiKey.FIND_COORDINATOR: "coordinators",
+    ApiKey.JOIN_GROUP: "groups",
+    ApiKey.SYNC_GROUP: "groups",
+    ApiKey.HEARTBEAT: "groups",
+    ApiKey.LEAVE_GROUP: "groups",
+    ApiKey.OFFSET_COMMIT: "group_offsets",
+    ApiKey.OFFSET_FETCH: "group_offsets",
+    ApiKey.OFFSET_DELETE: "group_offsets",
+    ApiKey.DESCRIBE_GROUPS: "group_administration",
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: "consumer_groups",
+    ApiKey.CONSUMER_GROUP_DESCRIBE: "consumer_groups",
+    ApiKey.LIST_GROUPS: "group_administration",
+    ApiKey.DELETE_GROUPS: "group_administration",
+    ApiKey.CREATE_TOPICS: "topics",
+    ApiKey.DELETE_TOPICS: "topics",
+    ApiKey.CREATE_PARTITIONS: "partitions",
+    ApiKey.ELECT_LEADERS: "partitions",
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "partitions",
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: "partitions",
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: "topic_partitions",
+    ApiKey.DELETE_RECORDS: "records",
+    ApiKey.INIT_PRODUCER_ID: "coordinators",
+    ApiKey.ADD_PARTITIONS_TO_TXN: "transactions",
+    ApiKey.ADD_OFFSETS_TO_TXN: "transactions",
+    ApiKey.END_TXN: "transactions",
+    ApiKey.WRITE_TXN_MARKERS: "transactions",
+    ApiKey.TXN_OFFSET_COMMIT: "group_offsets",
+    ApiKey.DESCRIBE_TRANSACTIONS: "transactions",
+    ApiKey.LIST_TRANSACTIONS: "transactions",
+    ApiKey.DESCRIBE_PRODUCERS: "transactions",
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: "offsets",
+    ApiKey.DESCRIBE_CONFIGS: "configs",
+    ApiKey.ALTER_CONFIGS: "configs",
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: "configs",
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: "client_quotas",
+    ApiKey.LIST_CONFIG_RESOURCES: "config_resources",
+    ApiKey.UPDATE_FEATURES: "forwarded",
+    ApiKey.DESCRIBE_LOG_DIRS: "log_dirs",
+    ApiKey.DESCRIBE_CLUSTER: "metadata",
+    ApiKey.DESCRIBE_ACLS: "acls",
+    ApiKey.CREATE_ACLS: "acls",
+    ApiKey.DELETE_ACLS: "acls",
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "scram",
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "scram",
+}
+"""The module of each handler; the handler has the name of its API."""
+
+_FORWARDED: Final = (
+    ApiKey.ALTER_CLIENT_QUOTAS,
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.UNREGISTER_BROKER,
+    ApiKey.ADD_RAFT_VOTER,
+    ApiKey.REMOVE_RAFT_VOTER,
+)
+"""The APIs whose requests the controller answers as they are."""
+
 
 def broker_handlers(node: BrokerNode) -> dict[ApiKey, Handler]:
-    """Return the handler of each API that `node` can serve."""
+    """Return the handler of each API that `node` can serve.
+
+    A handler's module is imported when the first request needs it: a test of a producer has no use
+    for transactions, and would wait for them.
+    """
     handlers: dict[ApiKey, Handler] = {
-        ApiKey.PRODUCE: partial(produce, node),
-        ApiKey.FETCH: partial(fetch, node),
-        ApiKey.LIST_OFFSETS: partial(list_offsets, node),
-        ApiKey.METADATA: partial(metadata, node),
-        ApiKey.FIND_COORDINATOR: partial(find_coordinator, node),
-        ApiKey.JOIN_GROUP: partial(join_group, node),
-        ApiKey.SYNC_GROUP: partial(sync_group, node),
-        ApiKey.HEARTBEAT: partial(heartbeat, node),
-        ApiKey.LEAVE_GROUP: partial(leave_group, node),
-        ApiKey.OFFSET_COMMIT: partial(offset_commit, node),
-        ApiKey.OFFSET_FETCH: partial(offset_fetch, node),
-        ApiKey.OFFSET_DELETE: partial(offset_delete, node),
-        ApiKey.DESCRIBE_GROUPS: partial(describe_groups, node),
-        ApiKey.CONSUMER_GROUP_HEARTBEAT: partial(consumer_group_heartbeat, node),
-        ApiKey.CONSUMER_GROUP_DESCRIBE: partial(consumer_group_describe, node),
-        ApiKey.LIST_GROUPS: partial(list_groups, node),
-        ApiKey.DELETE_GROUPS: partial(delete_groups, node),
-        ApiKey.CREATE_TOPICS: partial(create_topics, node),
-        ApiKey.DELETE_TOPICS: partial(delete_topics, node),
-        ApiKey.CREATE_PARTITIONS: partial(create_partitions, node),
-        ApiKey.ELECT_LEADERS: partial(elect_leaders, node),
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS: partial(alter_partition_reassignments, node),
-        ApiKey.LIST_PARTITION_REASSIGNMENTS: partial(list_partition_reassignments, node),
-        ApiKey.DESCRIBE_TOPIC_PARTITIONS: partial(describe_topic_partitions, node),
-        ApiKey.DELETE_RECORDS: partial(delete_records, node),
-        ApiKey.INIT_PRODUCER_ID: partial(init_producer_id, node),
-        ApiKey.ADD_PARTITIONS_TO_TXN: partial(add_partitions_to_txn, node),
-        ApiKey.ADD_OFFSETS_TO_TXN: partial(add_offsets_to_txn, node),
-        ApiKey.END_TXN: partial(end_txn, node),
-        ApiKey.WRITE_TXN_MARKERS: partial(write_txn_markers, node),
-        ApiKey.TXN_OFFSET_COMMIT: partial(txn_offset_commit, node),
-        ApiKey.DESCRIBE_TRANSACTIONS: partial(describe_transactions, node),
-        ApiKey.LIST_TRANSACTIONS: partial(list_transactions, node),
-        ApiKey.DESCRIBE_PRODUCERS: partial(describe_producers, node),
-        ApiKey.OFFSET_FOR_LEADER_EPOCH: partial(offset_for_leader_epoch, node),
-        ApiKey.DESCRIBE_CONFIGS: partial(describe_configs, node),
-        ApiKey.ALTER_CONFIGS: partial(alter_configs, node),
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(incremental_alter_configs, node),
-        ApiKey.DESCRIBE_CLIENT_QUOTAS: partial(describe_client_quotas, node),
-        ApiKey.ALTER_CLIENT_QUOTAS: partial(forward, node),
-        ApiKey.LIST_CONFIG_RESOURCES: partial(list_config_resources, node),
-        ApiKey.UPDATE_FEATURES: partial(update_features, node),
-        ApiKey.DESCRIBE_QUORUM: partial(forward, node),
-        ApiKey.UNREGISTER_BROKER: partial(forward, node),
-        ApiKey.ADD_RAFT_VOTER: partial(forward, node),
-        ApiKey.REMOVE_RAFT_VOTER: partial(forward, node),
-        ApiKey.DESCRIBE_LOG_DIRS: partial(describe_log_dirs, node),
-        ApiKey.DESCRIBE_CLUSTER: partial(describe_cluster, node),
-        ApiKey.DESCRIBE_ACLS: partial(describe_acls, node),
-        ApiKey.CREATE_ACLS: partial(create_acls, node),
-        ApiKey.DELETE_ACLS: partial(delete_acls, node),
-        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: partial(describe_user_scram_credentials, node),
-        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: partial(alter_user_scram_credentials, node),
+        key: _made_on_first_use(partial(_imported, node, key)) for key in MODULES
     }
-    handlers |= {key: _where_enabled(node, handlers[key]) for key in CONSUMER_GROUP_APIS}
-    return {key: limited(key, by_name(node, key, handler)) for key, handler in handlers.items()}
+    for key in (ApiKey.PRODUCE, ApiKey.FETCH):  # on the way of every record
+        handlers[key] = _imported(node, key)
+    return handlers | {key: limited(key, partial(forward, node)) for key in _FORWARDED}
+
+
+def _made_on_first_use(make: Callable[[], Handler]) -> Handler:
+    made: Handler | None = None
+
+    def handle(context: RequestContext, request: Any) -> Any:
+        nonlocal made
+        if made is None:
+            made = make()
+        return made(context, request)
+
+    return handle
+
+
+def _imported(node: BrokerNode, key: ApiKey) -> Handler:
+    module = importlib.import_module(f"{__name__}.{MODULES[key]}")
+    handler: Handler = partial(getattr(module, key.name.lower()), node)
+    if key in CONSUMER_GROUP_APIS:
+        handler = _where_enabled(node, handler)
+    return limited(key, by_name(node, key, handler))
 
 
 def _where_enabled(node: BrokerNode, handler: Handler) -> Handler:

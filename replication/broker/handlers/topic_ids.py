@@ -11,8 +11,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeVar
 
-import attrs
-
 from replication.broker.handlers.node import BrokerNode
 from replication.errors import ErrorCode
 from replication.metadata.rules.image import MetadataImage
@@ -21,10 +19,8 @@ from replication.server.answers import Later
 from replication.server.server import CloseConnectionError, Handler, RequestContext
 from replication.steps import Steps, at_once
 from replication.wire.apis import API, ApiKey
-from replication.wire.offset_commit import OffsetCommitResponseTopic
-from replication.wire.produce import TopicProduceResponse
 from replication.wire.refusals import each_refused
-from replication.wire.txn_offset_commit import TxnOffsetCommitResponseTopic
+from replication.wire.schema import fields_of
 from storage.types import NO_TOPIC_ID, TopicId
 
 
@@ -45,22 +41,14 @@ class Topic(Protocol):
 T = TypeVar("T", bound=Topic)
 
 
-@attrs.frozen
-class _Places:
-    """The arrays of topics in a request and in its response, and the class of an answer."""
-
-    asked: str
-    answered: str
-    answer: type
-
-
-_PLACES: Final[Mapping[ApiKey, _Places]] = MappingProxyType(
+_PLACES: Final[Mapping[ApiKey, tuple[str, str]]] = MappingProxyType(
     {
-        ApiKey.PRODUCE: _Places("topic_data", "responses", TopicProduceResponse),
-        ApiKey.OFFSET_COMMIT: _Places("topics", "topics", OffsetCommitResponseTopic),
-        ApiKey.TXN_OFFSET_COMMIT: _Places("topics", "topics", TxnOffsetCommitResponseTopic),
+        ApiKey.PRODUCE: ("topic_data", "responses"),
+        ApiKey.OFFSET_COMMIT: ("topics", "topics"),
+        ApiKey.TXN_OFFSET_COMMIT: ("topics", "topics"),
     }
 )
+"""The arrays of topics in a request and in its response."""
 
 
 def are_by_id(key: ApiKey, version: int) -> bool:
@@ -72,38 +60,40 @@ def by_name(node: BrokerNode, key: ApiKey, handler: Handler) -> Handler:
     """Return `handler`, which knows topics by name, as one that takes requests with ids too."""
     if key not in _PLACES:
         return handler
-    places, named_until = _PLACES[key], API[key].named_until
+    api, (asked, answered) = API[key], _PLACES[key]
+    (answer,) = (each.wire.items for each in fields_of(api.response) if each.name == answered)
+    assert isinstance(answer, type), "topics are structs"
 
     def handle(context: RequestContext, request: Any) -> Awaitable[Any]:
-        by_id = context.version > named_until
+        by_id = context.version > api.named_until
         return handle_ids(context, request) if by_id else handler(context, request)
 
     async def handle_ids(context: RequestContext, request: Any) -> Any:
-        topics = getattr(request, places.asked)
+        topics = getattr(request, asked)
         named, unknown = await in_steps(with_names(node.metadata.image, topics))
-        setattr(request, places.asked, named)
+        setattr(request, asked, named)
         response: Any = None
         if named or not unknown:
             response = await handler(context, request)
         if isinstance(response, Later):
             if not unknown:
-                return response.then(partial(_with_ids, places, named))
+                return response.then(partial(_with_ids, answered, named))
             response = await response.response()
         if unknown and getattr(request, "acks", None) == 0:
             raise CloseConnectionError("a produce with acks=0 failed: it has an unknown topic id")
         if response is None and not unknown:
             return None
-        response = response or API[key].response()
-        answers = getattr(response, places.answered)
+        response = response or api.response()
+        answers = getattr(response, answered)
         await in_steps(add_ids({each.name: each for each in named}, answers))
-        answers += await in_steps(refused(places.answer, unknown))
+        answers += await in_steps(refused(answer, unknown))
         return response
 
     return handle
 
 
-def _with_ids(places: _Places, named: Sequence[Topic], response: Any) -> Any:
-    at_once(add_ids({each.name: each for each in named}, getattr(response, places.answered)))
+def _with_ids(answered: str, named: Sequence[Topic], response: Any) -> Any:
+    at_once(add_ids({each.name: each for each in named}, getattr(response, answered)))
     return response
 
 
