@@ -39,7 +39,7 @@ from replication.client.admin import Admin
 from replication.client.admin.values import TopicDescription
 from replication.client.config import ClientConfig, keys_of
 from replication.errors import ErrorCode, KafkaError
-from replication.net.raising import raising_only_one
+from replication.net.raising import raising_only_one, raising_the_first
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -160,13 +160,15 @@ class ClusterConnection:
 
     async def ask_within(self, question: Callable[[Admin], Awaitable[T]]) -> T:
         """Do `ask` in a running trio program; CommandError if nobody listens at any address."""
-        with raising_only_one():
-            async with (
-                Admin(**self.config(default_api_timeout_ms=self.timeout_ms)) as admin,
-                trio.open_nursery() as nursery,
-            ):
+        async with Admin(**self.config(default_api_timeout_ms=self.timeout_ms)) as admin:
+            return await self.unless_refused(lambda: question(admin))
+
+    async def unless_refused(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return what `ask` returns; CommandError if nobody listens at any address meanwhile."""
+        with raising_only_one(), raising_the_first(CommandError):
+            async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._notice_a_refusal)
-                answer = await question(admin)
+                answer = await ask()
                 nursery.cancel_scope.cancel()
         return answer
 

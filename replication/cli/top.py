@@ -128,15 +128,14 @@ class Top:
                 in_detail=self.as_json,
                 timeout_ms=ANSWER_MS,
             )
-            if not self.wanted.all:
-                await self.wanted.found(admin)  # raises NotThereError for an unknown name
+            if not self.wanted.all:  # an unknown name raises NotThereError
+                await self.connection.unless_refused(lambda: self.wanted.found(admin))
             reader = StateReader(source=source)
             with self._screen() as live:
-                while True:
-                    await self._read(reader, live)
-                    if self.once:
-                        return
+                await self.connection.unless_refused(lambda: self._read(reader, live))
+                while not self.once:
                     await trio.sleep(self.seconds)
+                    await self._read(reader, live)
 
     def _is_wanted(self, topic: str) -> bool:
         hidden = topic in INTERNAL and not self.internal and topic not in self.wanted.names

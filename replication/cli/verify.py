@@ -11,7 +11,7 @@ Flags that kafka-replica-verification has are named as there. Exit codes:
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +19,7 @@ import click
 import trio
 
 from replication.cli.choosing import pattern
-from replication.cli.connection import global_servers
+from replication.cli.connection import ClusterConnection, global_servers
 from replication.cli.options import (
     AT_LEAST_ONE,
     AT_LEAST_ZERO,
@@ -28,7 +28,7 @@ from replication.cli.options import (
     overrides_option,
     properties_of,
 )
-from replication.cli.output import JSON, output_option, show_json, show_line, tell
+from replication.cli.output import JSON, CommandError, output_option, show_json, show_line, tell
 from replication.cli.progress import Bar, progress
 from replication.config import HostPort
 from replication.errors import UnderstudyError
@@ -199,13 +199,21 @@ def _is_servers(text: str) -> bool:
 def run(verification: VerificationPlan) -> Comparison:
     """Return the comparison; if there can be none, exit with one line and code 2."""
     try:
-        comparison = trio.run(verification.run, production_seams())
+        comparison = trio.run(_compared, verification)
         if nothing_compared(comparison):
             raise CannotCompareError("no partition is in two of the sources")
-    except (UnderstudyError, StorageError, OSError) as error:
+    except (UnderstudyError, StorageError, OSError, CommandError) as error:
         tell(f"understudy: cannot compare: {error}")
         sys.exit(COULD_NOT_COMPARE)
     return comparison
+
+
+async def _compared(verification: VerificationPlan) -> Comparison:
+    """Return the comparison; CommandError if nobody listens where a cluster should be."""
+    compare: Callable[[], Awaitable[Comparison]] = partial(verification.run, production_seams())
+    for servers in verification.bootstrap_servers:
+        compare = partial(ClusterConnection(servers).unless_refused, compare)
+    return await compare()
 
 
 def exit_code_of(comparison: Comparison) -> int:

@@ -134,6 +134,20 @@ def test_nobody_who_listens_is_said_at_once() -> None:
             ClusterConnection(server, timeout_ms=3_600_000).ask(lambda admin: admin.list_topics())
 
 
+@pytest.mark.parametrize("line", ["top -b", "top orders -b", "verify", "topic list -b"])
+def test_a_command_says_so_too(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        server = f"127.0.0.1:{bound.getsockname()[1]}"
+        given = [server, server] if line == "verify" else [server]
+        with pytest.raises(SystemExit) as ended:
+            main([*line.split(), *given, "--timeout", "3600000"])
+    assert ended.value.code == (2 if line == "verify" else 1)
+    said = capsys.readouterr().err
+    assert said.endswith(f"{server}: connection refused: no broker listens there\n")
+    assert said.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("given", "suggested"),
     [("topc", "topic or top"), ("topic lst", "list"), ("pipeline audt", "audit")],
