@@ -1,6 +1,7 @@
 """A Spark data source of record batches.
 
     spark.read.format("understudy-batches")     one row for each batch: `headers.SCHEMA`
+    spark.readStream.format(...)                the same as logs grow (`growing.py`)
 
 Options:
     path         log directories, one or many, separated by commas
@@ -8,6 +9,7 @@ Options:
                  directories that tell them apart where left out
     partitions   only these, as JSON: [["orders", 0], ["orders", 3]]
     checkCrcs    true: read every byte, and check the CRC-32C of every batch
+    settleMs     a stream: how long what one replica holds may be missing on another one
 
 The readers run in Spark's worker processes, on whichever machine can see the paths: one
 laptop, or a mounted file system.
@@ -19,7 +21,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -77,6 +84,17 @@ class BatchesDataSource(DataSource):
         from pipeline.audit.headers import SCHEMA  # noqa: PLC0415 - needs pyarrow
 
         return from_arrow_schema(SCHEMA)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, ARG002 - Spark's
+        try:
+            from pipeline.audit.growing import GrowingBatches  # noqa: PLC0415 - not in Spark 4.1
+        except ImportError as error:
+            raise ValueError(f"{self.name()}: streams need Spark 4.2") from error
+        settle_ms = str(self.options.get("settleMs", "10000"))
+        if not settle_ms.isdecimal():
+            raise ValueError(f"{self.name()}: option `settleMs` is no number: {settle_ms}")
+        what = WhatToRead.from_options(self.name(), self.options)
+        return GrowingBatches(what, int(settle_ms))
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
         return BatchesReader(WhatToRead.from_options(self.name(), self.options))

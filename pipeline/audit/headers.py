@@ -26,7 +26,14 @@ import pyarrow as pa
 
 from storage.batch.batch_stream import BatchStream, DamagedLogError
 from storage.batch.columns.vectors import HEADER_TYPE
-from storage.batch.record_batch import CRC_COVERS_FROM, HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC
+from storage.batch.record_batch import (
+    CRC_COVERS_FROM,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+)
 from storage.filesystem import File, FileSystem
 from storage.types import Buffer, Offset, TopicPartition
 
@@ -188,6 +195,14 @@ def scan_slowly(files: FileSystem, segment: SegmentHeaders, *, check_crcs: bool)
         np.array(sound, np.bool_) if check_crcs else None,
         damage,
     )
+
+
+def headers_of(
+    found: Sequence[tuple[int, BatchHeader]], damage: HeaderDamage | None = None
+) -> Scanned:
+    """Return headers that were read one by one, each with its position."""
+    positions = np.array([position for position, _ in found], np.int64)
+    return Scanned(_together([HEADER.pack(*each) for _, each in found]), positions, None, damage)
 
 
 def to_arrow(scanned: Sequence[tuple[SegmentHeaders, Scanned]]) -> pa.RecordBatch:

@@ -88,10 +88,28 @@ def audit(
     audits, suspicious = survey.ends(source.folds(starts) if starts else ())
     if suspicious:
         on_step(f"looking closer at {len(suspicious)} of {len(survey.partitions)} partitions")
-        batches = source.batches([each.topic_partition for each in suspicious])
-        judged = judgement(_rows(batches.sparkSession, suspicious), batches, rules)
-        audits += [from_row(row.asDict(recursive=True)) for row in judged.collect()]
+        audits += judge_again(source, suspicious, rules)
     return sorted(audits, key=lambda each: each.topic_partition)
+
+
+def judge_again(
+    source: HeaderSource,
+    suspicious: Sequence[SurveyedPartition],
+    rules: Rules,
+    ends: Mapping[TopicPartition, Offset] | None = None,
+) -> list[PartitionAudit]:
+    """Read these partitions again, and judge them; with `ends`, only batches that begin below."""
+    if not suspicious:
+        return []
+    batches = source.batches([each.topic_partition for each in suspicious])
+    session = batches.sparkSession
+    if ends:
+        rows = [(*tp, end) for tp, end in ends.items()]
+        limits = session.createDataFrame(rows, "topic string, partition int, end bigint")
+        limited = batches.join(f.broadcast(limits), KEY, "left")
+        batches = limited.where("end is null or base_offset < end").select(*batches.columns)
+    judged = judgement(_rows(session, suspicious), batches, rules)
+    return [from_row(row.asDict(recursive=True)) for row in judged.collect()]
 
 
 def _rows(session: SparkSession, partitions: Sequence[SurveyedPartition]) -> DataFrame:

@@ -11,6 +11,7 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet
 
+from pipeline.audit.commits import GroupLoss
 from pipeline.audit.judging import Finding, Judgement, Pair
 from replication.verify.results import (
     Alone,
@@ -83,6 +84,17 @@ class PartitionAudit:
         )
 
 
+@attrs.frozen
+class AuditReport:
+    """The answer of an audit: its partitions, and what consumer groups had committed in vain.
+
+    `groups` is None where the commits of groups were not read.
+    """
+
+    partitions: Sequence[PartitionAudit]
+    groups: Sequence[GroupLoss] | None = None
+
+
 def from_judgement(judgement: Judgement) -> PartitionAudit:
     """Return a worker's judgement as an audit."""
     result = judgement.result
@@ -123,29 +135,43 @@ def comparison(audits: Iterable[PartitionAudit]) -> Comparison:
     return Comparison(tuple(names), results)
 
 
-def to_json(audits: Sequence[PartitionAudit]) -> dict[str, Any]:
-    """Return the JSON of `understudy verify` with the pairs and findings of each partition."""
+def to_json(report: AuditReport) -> dict[str, Any]:
+    """Return the JSON of `understudy verify` with pairs and findings of each partition, and groups."""
+    audits = report.partitions
     answer = comparison(audits).to_dict()
     for partition, audit in zip(answer["partitions"], audits, strict=True):
         partition["pairs"] = [attrs.asdict(pair) for pair in audit.pairs]
         partition["findings"] = [attrs.asdict(finding) for finding in audit.findings]
-    return answer
+    losses = report.groups
+    return answer | {"groups": None if losses is None else [attrs.asdict(each) for each in losses]}
 
 
-def lines(audits: Sequence[PartitionAudit]) -> Iterator[str]:
+def lines(report: AuditReport) -> Iterator[str]:
     """Yield a line for each partition, more where it differs, and a sum, for people to read."""
+    audits = report.partitions
     for audit in audits:
         yield str(audit.to_result())
         yield from (f"    {finding}" for finding in audit.findings)
         yield from (f"    {pair}" for pair in audit.pairs)
     differing = sum(not audit.same for audit in audits)
     batches = sum(audit.batches for audit in audits)
+    yield from map(str, report.groups or ())
     yield f"{len(audits)} partitions, {differing} differ; {batches:,} batches are the same"
+    if report.groups is not None:
+        yield _sum_of(report.groups)
 
 
-def write_parquet(audits: Sequence[PartitionAudit], path: str) -> None:
+def _sum_of(losses: Sequence[GroupLoss]) -> str:
+    if not losses:
+        return "no consumer group had committed past a truncation"
+    groups = len({loss.group for loss in losses})
+    partitions = len({loss.topic_partition for loss in losses})
+    return f"{groups} consumer groups had committed past truncations, in {partitions} partitions"
+
+
+def write_parquet(report: AuditReport, path: str) -> None:
     """Write a Parquet file with a row for each partition."""
-    rows = [attrs.asdict(audit) for audit in audits]
+    rows = [attrs.asdict(audit) for audit in report.partitions]
     pa.parquet.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), path)
 
 

@@ -2,22 +2,24 @@
 
 from collections.abc import Iterator, Sequence
 
-from pipeline.audit.results import PartitionAudit
+from pipeline.audit.commits import GroupLoss
+from pipeline.audit.results import AuditReport, PartitionAudit
 from pipeline.reports.page import heading, page, paragraph, table, tiles
 
 # More rows than this nobody reads; JSON and Parquet have them all.
 MOST_ROWS = 1000
 
 
-def audit_page(audits: Sequence[PartitionAudit]) -> str:
+def audit_page(report: AuditReport) -> str:
     return page(
         "Audit of replicas",
         "Do the replicas of every partition hold the same batches?",
-        _parts(audits),
+        _parts(report),
     )
 
 
-def _parts(audits: Sequence[PartitionAudit]) -> Iterator[str]:
+def _parts(report: AuditReport) -> Iterator[str]:
+    audits, losses = report.partitions, report.groups
     differing = [audit for audit in audits if not audit.same]
     batches = sum(audit.batches for audit in audits)
     records = sum(audit.records for audit in audits)
@@ -27,8 +29,12 @@ def _parts(audits: Sequence[PartitionAudit]) -> Iterator[str]:
             (f"{len(differing):,}", "differ", "bad" if differing else "good"),
             (f"{batches:,}", "batches are the same", ""),
             (f"{records:,}", "records in them", ""),
+            *_group_tile(losses),
         ]
     )
+    if losses:
+        yield heading("Consumer groups that had committed past a truncation")
+        yield _losses(losses[:MOST_ROWS])
     if differing:
         yield heading("What differs")
         yield _differences(differing[:MOST_ROWS])
@@ -40,6 +46,32 @@ def _parts(audits: Sequence[PartitionAudit]) -> Iterator[str]:
     if len(audits) > MOST_ROWS:
         yield paragraph(f"The first {MOST_ROWS:,} of {len(audits):,}.")
     yield _partitions(audits[:MOST_ROWS])
+
+
+def _group_tile(losses: Sequence[GroupLoss] | None) -> list[tuple[str, str, str]]:
+    """Return a tile, or none if the commits of groups were not read."""
+    if losses is None:
+        return []
+    groups = len({loss.group for loss in losses})
+    return [(f"{groups:,}", "groups had committed past a truncation", "bad" if groups else "good")]
+
+
+def _losses(losses: Sequence[GroupLoss]) -> str:
+    rows = [
+        (
+            loss.group,
+            str(loss.topic_partition),
+            loss.committed_offset,
+            loss.committed_epoch,
+            loss.truncated_at,
+            loss.leader_epoch,
+            loss.broker,
+            loss.evidence,
+        )
+        for loss in losses
+    ]
+    columns = ("group", "partition", "committed offset", "of epoch", "truncated at")
+    return table((*columns, "leader epoch", "on broker", "by"), rows)
 
 
 def _differences(audits: Sequence[PartitionAudit]) -> str:

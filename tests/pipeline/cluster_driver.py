@@ -12,7 +12,7 @@ from typing import Any
 def every_job(session: Any, data_dir: Path, to: Path) -> dict[str, Any]:
     """Audit, lag, failover and export; without what differs between any two runs."""
     from pipeline.audit.job import audit, of_directories
-    from pipeline.audit.results import to_json as audit_json
+    from pipeline.audit.results import AuditReport, to_json as audit_json
     from pipeline.export.job import export
     from pipeline.export.parquet import ParquetTarget
     from pipeline.journals import failover, lag
@@ -30,7 +30,7 @@ def every_job(session: Any, data_dir: Path, to: Path) -> dict[str, Any]:
     for file in exported["files"]:
         del file["size"]
     return {
-        "audit": audit_json(audit(of_directories(session, log_dirs, check_crcs=True))),
+        "audit": audit_json(AuditReport(audit(of_directories(session, log_dirs, check_crcs=True)))),
         "lag": lag.to_json(lag.lag_report(events, min_isr=lag.MinIsr())),
         "failover": failover.to_json(failover.failover_report(events)),
         "export": exported,

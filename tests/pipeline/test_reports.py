@@ -14,8 +14,9 @@ pytest.importorskip("pyspark", reason="the Spark extra is not installed: underst
 
 import pyarrow.parquet
 
+from pipeline.audit.commits import GroupLoss
 from pipeline.audit.judging import Finding, Pair
-from pipeline.audit.results import PartitionAudit
+from pipeline.audit.results import AuditReport, PartitionAudit
 from pipeline.journals.changes import NOT_SAID, Change
 from pipeline.journals.failover import FailoverReport, OutageReport, PartitionFailover
 from pipeline.journals.lag import LagPoint, LagReport, LagState, PartitionLag
@@ -162,8 +163,24 @@ def audits() -> list[PartitionAudit]:
     ]
 
 
+def losses() -> list[GroupLoss]:
+    return [
+        GroupLoss(
+            group=EVIL,
+            topic=EVIL,
+            partition=0,
+            committed_offset=100,
+            committed_epoch=1,
+            committed_ms=BEGAN,
+            truncated_at=90,
+            leader_epoch=2,
+            evidence="leader epochs",
+        )
+    ]
+
+
 PAGES = {
-    "audit": lambda: audit_page(audits()),
+    "audit": lambda: audit_page(AuditReport(audits(), losses())),
     "lag": lambda: lag_page(lag_report()),
     "failover": lambda: failover_page(failover_report()),
 }
@@ -181,7 +198,7 @@ def test_a_page_loads_nothing_and_escapes_what_others_named(name: str) -> None:
 def test_there_is_a_page_where_there_is_nothing_to_tell() -> None:
     assert "have no broker" in failover_page(FailoverReport())
     assert "have no partition" in lag_page(LagReport((), (), (), {}))
-    assert "0</b>" in audit_page([])
+    assert "0</b>" in audit_page(AuditReport([], []))
 
 
 def headline(page: str) -> dict[str, str]:
@@ -218,7 +235,11 @@ def test_the_headline_of_lag_is_the_most_of_any_partition() -> None:
     assert (numbers["records behind, at most"], numbers["behind, at most"]) == ("4", "8 ms")
 
 
-REPORTS = {"audit": audits, "lag": lag_report, "failover": failover_report}
+REPORTS = {
+    "audit": lambda: AuditReport(audits(), losses()),
+    "lag": lag_report,
+    "failover": failover_report,
+}
 
 
 @pytest.mark.parametrize("job", REPORTS)

@@ -62,7 +62,7 @@ output_option = click.option(
 MASTER = click.option("--master", help="Spark's master URL; all cores of this machine by default.")
 
 
-def deliver(job: str, found: Any, outputs: Sequence[str]) -> None:
+def deliver(job: str, found: Any, outputs: Sequence[str], *, quiet: bool = False) -> None:
     """Write what a job has found in each of these forms: `table`, `json`, or a file by its ending."""
     forms = own_module(FORMS[job])
     for output in outputs:
@@ -78,7 +78,7 @@ def deliver(job: str, found: Any, outputs: Sequence[str]) -> None:
                 Path(output).write_text(getattr(pages, f"{job}_page")(found))
             case _:
                 forms.write_parquet(found, output)
-        if output not in SHOWN:
+        if output not in SHOWN and not quiet:
             tell(f"written: {output}")
 
 
