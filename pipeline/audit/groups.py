@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as f
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from pipeline.audit.commits import GroupCommit, EpochChain, GroupLoss, Truncation, find_losses
+from pipeline.audit.commits import EpochChain, GroupCommit, GroupLoss, Truncation, find_losses
 from pipeline.audit.job import HeaderSource
 from pipeline.journals.source import read_events
 from pipeline.source.data_source import register

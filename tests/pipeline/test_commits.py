@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="the arrow extra is not installed: understudy[arrow]")
 
-from pipeline.audit.commits import GroupCommit, EpochChain, GroupLoss, Truncation, find_losses
+from pipeline.audit.commits import EpochChain, GroupCommit, GroupLoss, Truncation, find_losses
 from storage.types import TopicPartition
 
 TP = TopicPartition("t", 0)
