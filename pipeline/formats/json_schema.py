@@ -1,4 +1,4 @@
-"""JSON values with a JSON Schema, by jsonschema: each is checked by the schema that it was written with.
+"""JSON values with a JSON Schema, by jsonschema-rs: each is checked by the schema that it was written with.
 
     string, boolean, integer, number     string, boolean, bigint, double
     object with properties               struct, with these; others are left out
@@ -16,10 +16,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
-import jsonschema
-from jsonschema.validators import validator_for
+import jsonschema_rs
 from referencing import Registry, Resource
-from referencing.exceptions import NoSuchResource, Unresolvable
+from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT7
 
 from pipeline.formats import shapes
@@ -54,8 +53,9 @@ class JsonReader:
     @classmethod
     def of(cls, schema: Schema) -> "JsonReader":
         """Raise SchemaError if it is no schema."""
-        contents, registry = _loaded(schema)
-        _validator(contents, registry)
+        contents = _loaded(schema.text)
+        _validator(schema)
+        registry: Registry[Any] = Registry(retrieve=lambda uri: _resource(_referred(schema, uri)))
         resolver = registry.with_resource(_BASE, _resource(contents)).resolver(_BASE)
         try:
             return cls(schema, _shape(contents, resolver, ()))
@@ -64,12 +64,14 @@ class JsonReader:
 
     def reading(self, writer: Schema) -> Callable[[bytes], Any]:
         """Return the reading of values that `writer` has written."""
-        validator = _validator(*_loaded(writer))
+        validator = _validator(writer)
 
         def read(data: bytes) -> Any:
             found = json.loads(data, parse_constant=_no_number)
-            for error in validator.iter_errors(found):
-                raise ValueError(f"{error.json_path}: {error.message}")
+            if not validator.is_valid(found):
+                for error in validator.iter_errors(found):
+                    where = "".join(f".{each}" for each in error.instance_path)
+                    raise ValueError(f"${where}: {error.message}")
             return found
 
         return read
@@ -79,34 +81,35 @@ def _no_number(text: str) -> Any:
     raise ValueError(f"{text} is no JSON")
 
 
-def _loaded(schema: Schema) -> tuple[Any, Registry[Any]]:
-    """Return a schema and what it refers to; nothing else is looked for, on no network."""
+def _loaded(text: str) -> Any:
     try:
-        registry: Registry[Any] = Registry(retrieve=_nowhere).with_resources(
-            (name, _resource(json.loads(text))) for name, text in schema.references
-        )
-        return json.loads(schema.text), registry
+        return json.loads(text)
     except ValueError as error:
         raise SchemaError(f"no JSON Schema: {one_line(error)}") from error
 
 
-def _nowhere(uri: str) -> Any:
-    raise NoSuchResource(ref=uri)
+def _referred(schema: Schema, uri: str) -> Any:
+    """Return what a schema refers to; nothing else is looked for, on no network."""
+    for name, text in schema.references:
+        if uri == name or uri.endswith(f"/{name}"):
+            return _loaded(text)
+    raise LookupError(f"{uri} is none of its references")
 
 
 def _resource(contents: Any) -> Resource[Any]:
     return Resource.from_contents(contents, default_specification=DRAFT7)
 
 
-def _validator(contents: Any, registry: Registry[Any]) -> Any:
-    if not isinstance(contents, dict | bool):
-        raise SchemaError("no JSON Schema: neither an object nor true or false")
-    kind = validator_for(contents, default=jsonschema.Draft7Validator)
+def _validator(schema: Schema) -> Any:
+    """Return a validator by the draft that a schema names, or by draft 7, which Confluent's clients mean."""
+    contents = _loaded(schema.text)
+    names_draft = isinstance(contents, dict) and "$schema" in contents
+    make = jsonschema_rs.validator_for if names_draft else jsonschema_rs.Draft7Validator
     try:
-        kind.check_schema(contents)
-    except jsonschema.SchemaError as error:
-        raise SchemaError(f"no JSON Schema: {one_line(error.message)}") from error
-    return kind(contents, registry=registry)
+        return make(contents, retriever=lambda uri: _referred(schema, uri))
+    except ValueError as error:
+        said = error.message if isinstance(error, jsonschema_rs.ValidationError) else error
+        raise SchemaError(f"no JSON Schema: {one_line(said)}") from error
 
 
 def _shape(schema: Any, resolver: Any, around: tuple[str, ...]) -> Shape:

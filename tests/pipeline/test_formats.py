@@ -17,6 +17,7 @@ pytest.importorskip("httpx2", reason="Confluent's serializers need it")
 
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 
+from pipeline.formats.schemas import SchemaError, from_registry
 from tests.pipeline.logs import read
 from tests.pipeline.registry import RegistryStandIn
 from tests.pipeline.wire_format import (
@@ -187,8 +188,8 @@ def test_json_by_names_and_checked_by_its_schema(registry: RegistryStandIn, tmp_
     new = json_values(registry, JSON_2, value, {"id": 1 << 70})
     prefix = new[0][:5]
     wrong = {
-        prefix + b'{"id": "seven"}': "$.id: 'seven' is not of type 'integer'",
-        prefix + b"{}": "$: 'id' is a required property",
+        prefix + b'{"id": "seven"}': '$.id: "seven" is not of type "integer"',
+        prefix + b"{}": '$: "id" is a required property',
         prefix + b"{": "Expecting property name",
         prefix + b'{"id": NaN}': "NaN is no JSON",
         prefix + b'{"id": 1, "customer": "\\ud800"}': "",
@@ -204,3 +205,22 @@ def test_json_by_names_and_checked_by_its_schema(registry: RegistryStandIn, tmp_
     assert [row["valueBytes"] for row in rows[2:]] == [new[1], *wrong]
     for row, said in zip(rows[3:], wrong.values(), strict=True):
         assert said in row["valueError"], row["valueError"]
+
+
+def test_json_refers_to_another_subject_and_to_nothing_else(
+    registry: RegistryStandIn, tmp_path: Path
+) -> None:
+    money = {"type": "object", "properties": {"cents": {"type": "integer"}}}
+    registry.add("money", json.dumps(money), "JSON")
+    bill = {"type": "object", "properties": {"sum": {"$ref": "shop/money.json"}}}
+    references = [{"name": "shop/money.json", "subject": "money", "version": 1}]
+    number = registry.add("t-value", json.dumps(bill), "JSON", references)
+    values = [b'{"sum": {"cents": 5}}', b'{"sum": {"cents": "five"}}']
+    path = log_of(tmp_path / "log", [b"\0" + number.to_bytes(4, "big") + each for each in values])
+    first, second = read(options(registry, path, "json"), "sum valueError")
+    assert first == {"sum": {"cents": 5}, "valueError": None}
+    assert second["valueError"].endswith('$.sum.cents: "five" is not of type "integer"')
+    registry.schemas[number] = {"schema": json.dumps(bill), "schemaType": "JSON"}
+    from_registry.cache_clear()
+    with pytest.raises(SchemaError, match=r"no JSON Schema: .*shop/money\.json"):
+        read(options(registry, path, "json"))
