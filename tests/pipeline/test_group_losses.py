@@ -1,6 +1,7 @@
 """The audit's report of groups that had committed past a truncation, in Spark."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +92,20 @@ def test_groups_are_reported_by_epochs_and_by_journals(spark: Any, tmp_path: Pat
 def test_without_commits_it_says_that_it_has_not_looked(spark: Any, tmp_path: Path) -> None:
     write_replica(tmp_path / "a", "t-0", batch(0, b"x"))
     assert run(str(tmp_path / "a"), "--output", "json")["groups"] is None
+
+
+@pytest.mark.deep
+@pytest.mark.client
+def test_an_unclean_election_costs_a_group_what_it_had_committed(
+    spark: Any, tmp_path: Path
+) -> None:
+    pytest.importorskip("confluent_kafka", reason="produces and commits")
+    from tests.pipeline.unclean_run import run as unclean
+
+    left = unclean(tmp_path)
+    found = run(*left.log_dirs, "--journal", str(tmp_path), "--output", "json")
+    (loss,) = found["groups"]
+    assert (loss["group"], loss["topic"], loss["committed_offset"]) == ("readers", "orders", 10)
+    assert (loss["truncated_at"], loss["broker"]) == (5, left.victim)
+    assert loss["leader_epoch"] > loss["committed_epoch"]
+    assert loss["committed_ms"] <= loss["truncated_ms"] <= time.time() * 1000
