@@ -37,6 +37,7 @@ def streamed(spark: Any, tmp_path: Path) -> tuple[dict[str, Any], list[list[str]
     return {str(each.topic_partition): each for each in found}, heard
 
 
+@pytest.mark.deep
 def test_each_run_judges_what_is_new_and_says_what_the_batch_audit_says(
     spark: Any, tmp_path: Path
 ) -> None:
