@@ -23,6 +23,8 @@
     I15   a log that has failed appends nothing more                  offsets
     I16   a follower's append continues its log                       offsets
     I17   what was synced outlives the process and a power cut        offsets
+    I18   the batches of a producer follow each other                 producers
+    I19   a log knows of its producers what its batches say           producers
     END   equal log ends and epochs, tidy disks, no request waits     ends
           tasks, connections and watches are as many as at first      ends
     Q1-8  controllers: one leads in an epoch, what is committed and   quorum,

@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 import attrs
 
-from storage.batch.record_batch import read_header
+from storage.batch.record_batch import BatchHeader, read_header
+from storage.batch.records import read_marker
 from storage.checkpoint import EpochEntry
 from storage.errors import CorruptRecordError
 from storage.log.log import Log
@@ -48,6 +49,18 @@ class InvariantViolatedError(AssertionError):
         return self.what
 
 
+class Written(NamedTuple):
+    """The producer of a batch, and what the batch says of it (KIP-98)."""
+
+    producer_id: int
+    epoch: int
+    first_sequence: int
+    last_sequence: int
+    is_transactional: bool
+    coordinator_epoch: int | None
+    """The epoch of the coordinator whose marker it is; None for records."""
+
+
 class Batch(NamedTuple):
     """Two are the same records where they are equal."""
 
@@ -55,6 +68,8 @@ class Batch(NamedTuple):
     last_offset: Offset
     leader_epoch: LeaderEpoch
     crc: int
+    written: Written | None = None
+    """None where no producer has an id."""
 
 
 class _Place(NamedTuple):
@@ -108,6 +123,8 @@ class Held:
     agreed: int = attrs.field(default=0, init=False)
     """The number of `batches` that are known to be what was committed (`committed.CommittedLog`).
     """
+    dropped: int = attrs.field(default=0, init=False)
+    """The number of batches that were cut off again."""
 
     def add(self, batch: Batch) -> None:
         self.batches.append(batch)
@@ -116,6 +133,7 @@ class Held:
 
     def drop_last(self) -> None:
         batch = self.batches.pop()
+        self.dropped += 1
         if self.epochs[-1].start_offset == batch.base_offset:
             self.epochs.pop()
         self.agreed = min(self.agreed, len(self.batches))
@@ -200,7 +218,25 @@ class HeldLog(Held):
 
 def _batch(content: bytearray, place: _Place) -> Batch:
     header = read_header(content, place.start)
-    return Batch(header.base_offset, header.last_offset, header.leader_epoch, header.crc)
+    written = _written(header, content, place) if header.has_producer else None
+    return Batch(header.base_offset, header.last_offset, header.leader_epoch, header.crc, written)
+
+
+def _written(header: BatchHeader, content: bytearray, place: _Place) -> Written | None:
+    coordinator_epoch = None
+    if header.is_control:
+        marker = read_marker(bytes(content[place.start : place.end]))
+        if marker is None:
+            return None
+        coordinator_epoch = marker.coordinator_epoch
+    return Written(
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.last_sequence,
+        header.is_transactional,
+        coordinator_epoch,
+    )
 
 
 def drawn(batches: Sequence[Batch]) -> str:

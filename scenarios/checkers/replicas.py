@@ -20,6 +20,7 @@ from replication.replica_manager import ReplicaManager
 from scenarios.checkers import offsets
 from scenarios.checkers.observed import HeldLog, OnlineReplica, Wrong
 from scenarios.checkers.offsets import FailedLog
+from scenarios.checkers.producers import ProducersOfLog
 from scenarios.world.cluster import SimulatedCluster
 from storage.log.log import Log
 from storage.types import Offset, TopicPartition
@@ -38,6 +39,8 @@ class Watched:
     last: OnlineReplica | None = None
     """The state at the last look."""
     pulse: Pulse = attrs.field(factory=Pulse)
+    producers: ProducersOfLog = attrs.field(factory=ProducersOfLog, init=False)
+    _dropped: int = attrs.field(default=-1, init=False)
 
     def settle(self, settled: Settled) -> None:
         """Do nothing: `look` has set `last`."""
@@ -49,6 +52,21 @@ class Watched:
     def fetchers(self) -> int:
         """The number of fetchers of this broker that fetch it."""
         return self.manager.roles.fetchers.followed_by(self.replica.topic_partition)
+
+    def look_at_producers(self, *, latest_log_start: Offset) -> Iterator[Wrong]:
+        """Check what the last look has found of producers."""
+        log, where = self.replica.log, f"{self.replica.topic_partition} on {self.node}"
+        if self._dropped != self.held.dropped:
+            self._dropped = self.held.dropped
+            self.producers.forget(log.log_end_offset)
+        yield from self.producers.follow(where, self.held.batches, log_start=latest_log_start)
+        if log.failure is None:
+            yield from self.producers.known(
+                where,
+                log.producers,
+                log_start=log.log_start_offset,
+                high_watermark=log.high_watermark,
+            )
 
     def look(self) -> OnlineReplica:
         replica, log = self.replica, self.replica.log

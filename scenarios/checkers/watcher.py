@@ -441,6 +441,8 @@ class Checkers:
             self._judge(epochs.none_is_later(now))
             if not watched.replica.log.config.is_compacted:
                 self._judge(epochs.cache_is_derived(now, watched.held.epochs))
+                latest = self.replicas.latest_log_start(partition)
+                self._judge(watched.look_at_producers(latest_log_start=latest))
             self._judge(leadership.followed_once(now, watched.fetchers))
             if now.is_leader:
                 self._judge(self._leads(now))
