@@ -32,6 +32,7 @@ ONE_LEADER = "one replica leads in an epoch"
 LEADER_IN_ISR = "the leader is in the ISR"
 ALGEBRA = "ISR and ELR are what KIP-966 says"
 SLIPPED = "no replica slips out of ISR and ELR"
+MOVES = "a move is over once all that stay are in sync, and leads back to its beginning"
 DECIDED = "the epochs that the controller decides count up"
 UNCLEAN = "an unclean election was asked for"
 SUPERSET = "every member of the controller's ISR has what the leader commits"
@@ -124,6 +125,28 @@ def goes_on(before: Decided, after: Decided, *, registered: Collection[int]) -> 
             DECIDED,
         )
     yield from _no_member_is_lost(before, after, registered)
+    if now.partition_epoch == was.partition_epoch + 1:
+        yield from _moves(after, was, now)
+
+
+def _moves(
+    after: Decided, was: PartitionRegistration, now: PartitionRegistration
+) -> Iterator[Wrong]:
+    """Check one step of a move (KIP-455): it is over when all that stay are in sync, and however its
+    target changes, it leads back to the replicas that it began with.
+    """
+    if not (was.adding or was.removing):
+        return
+    began, stay = set(was.replicas) - set(was.adding), set(was.replicas) - set(was.removing)
+    if now.adding or now.removing:
+        if (leads_back := set(now.replicas) - set(now.adding)) != began:
+            yield _wrong(
+                after,
+                f"called off, it has {_names(leads_back)}, and began as {_names(began)}",
+                MOVES,
+            )
+    elif set(now.replicas) == stay and not stay <= set(now.isr):
+        yield _wrong(after, f"it has moved to {_names(stay)}", MOVES)
 
 
 def at_risk(before: Decided, after: Decided, risk: str, *, asked: bool) -> Iterator[Wrong]:

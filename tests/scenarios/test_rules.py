@@ -503,6 +503,30 @@ def test_from_one_decision_to_the_next(otherwise: Any, broken: list[str]) -> Non
         assert not rules(leadership.goes_on(decided(), after, registered=[2]))
 
 
+@pytest.mark.parametrize(
+    ("otherwise", "broken"),
+    [
+        ({"isr": (1, 2, 3)}, []),  # the new one is in sync, and another one is not yet
+        ({"replicas": (1, 2, 3), "isr": (1, 2, 3), "adding": (), "removing": ()}, []),
+        ({"replicas": (1, 2, 3), "adding": (), "removing": ()}, [leadership.MOVES]),
+        ({"replicas": (1, 2, 4), "adding": (), "removing": ()}, []),  # called off
+        ({"replicas": (1, 2, 5, 4), "adding": (5,)}, []),
+        ({"replicas": (1, 2, 5, 4, 3), "adding": (5,)}, [leadership.MOVES]),
+    ],
+)
+def test_a_move(otherwise: Any, broken: list[str]) -> None:
+    before = decided(replicas=(1, 2, 3, 4), adding=(3,), removing=(4,))
+    after = attrs.evolve(
+        before,
+        registration=attrs.evolve(before.registration, partition_epoch=8, **otherwise),
+    )
+    assert rules(leadership.goes_on(before, after, registered=())) == broken
+    later = attrs.evolve(after.registration, partition_epoch=9)
+    assert not rules(
+        leadership.goes_on(before, attrs.evolve(after, registration=later), registered=())
+    )
+
+
 def test_another_minimum_clears_the_elr_and_moves_no_epoch() -> None:
     before = decided(isr=(1,), elr=(2,))
     assert not rules(leadership.goes_on(before, decided(isr=(1,)), registered=()))
