@@ -50,6 +50,7 @@ IMPOSSIBLE: Mapping[str, str] = {
         ("producer", "send", "transact", "reader", "member", "copier", "seek", "given"), _PROGRAM
     ),
     **dict.fromkeys(("errors", "leave", "drain", "judge-clients"), _PROGRAM),
+    **dict.fromkeys(("probe-session", "probe-producer"), "it judges the answers of our brokers"),
     **dict.fromkeys(("judge-controllers", "quorum", "add-voter", "remove-voter"), _QUORUM),
     "finalize": "the level of a feature stays where a story on Kafka's brokers begins",
     "remake": "it asks each broker of the simulator which topic it knows",

@@ -969,6 +969,35 @@ HARDWARE_FAULTS = (
 )
 """Faults of clocks, processors, log directories and files, which some runs have."""
 
+PROTOCOL_FAULTS = (
+    # Clients that break their protocol, and judge the answers (`scenarios.world.probes`).
+    FaultKind("session-out-of-order", need.led, "probe-session {partition}", (4, 3)),
+    FaultKind(
+        "producer-out-of-order",
+        need.led,
+        "probe-producer {partition} {value} {value} {value} {value} {value} {value} {value} {value}",
+        (4, 3),
+    ),
+    # The new replica is in sync, and the move waits for another one, when it is called off.
+    FaultKind(
+        "move-called-off",
+        need.newcomer,
+        """
+        stop {replica}
+        produce
+        reassign {partition} {leader},{newcomer},{replica}
+        run {300ms|1s|3s}
+        50% produce
+        50% reassign {partition} {leader},{replica}
+        reassign {partition} back
+        run {100ms|1s}
+        start {replica} &
+        """,
+        (6, 0),
+    ),
+)
+"""Faults of clients and operators; some runs have all of them."""
+
 LAST_FAULTS = (
     # What an ISR was answered comes two leader epochs too late (KAFKA-12686).
     #

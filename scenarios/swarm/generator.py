@@ -33,6 +33,7 @@ from scenarios.swarm.settings import (
     drawn_plan,
     with_controllers,
     with_hardware,
+    with_probes,
 )
 from scenarios.swarm.situation import START_VERBS, Roles, Situation, calm
 from scenarios.world.cluster import node_id_of
@@ -77,7 +78,8 @@ def drawn_beginning(
     """Return what is drawn before a run begins: whether it has a loss budget, and its plan."""
     within_budget, plan = chance.random() < WITHIN_BUDGET, drawn_plan(chance)
     plan = with_controllers(plan, controllers, world.chance("controllers"))
-    return within_budget, with_hardware(plan, world.chance("hardware"))
+    plan = with_hardware(plan, world.chance("hardware"))
+    return within_budget, with_probes(plan, world.chance("probes"))
 
 
 @attrs.define(eq=False, repr=False)
@@ -255,6 +257,7 @@ class RunGenerator:
             "while": lambda: f"{{{SHORT_WAITS if self.plan.is_contest else LONG_WAITS}}}",
             "rack": lambda: self._rack("rack"),
             "client rack": lambda: self._rack("client.rack"),
+            "value": lambda: self._new_value("v"),
             "values": lambda: self._new_values("v", 3),
             "records": lambda: self._new_values("o", 4),
             "record": lambda: self._new_values("o", 1),

@@ -37,6 +37,7 @@ from scenarios.swarm.faults import (
     FAULTS,
     GROUP_FAULTS,
     HARDWARE_FAULTS,
+    PROTOCOL_FAULTS,
     QUORUM_FAULTS,
     FaultKind,
 )
@@ -273,6 +274,8 @@ HAS_HARDWARE_FAULTS = 0.4
 SPARE = 0.4
 """The share of the brokers of such a run that have a second log directory."""
 
+PROBED = 0.4
+"""The share of runs with the faults of clients and operators that have a random stream of their own."""
 CONTESTS = 0.4
 """The share of runs that are contests."""
 HAS_FAULT = 0.4
@@ -374,6 +377,15 @@ def with_hardware(plan: RunPlan, chance: random.Random) -> RunPlan:
             faults[fault] = fault.weight[plan.is_contest] * chance.randint(1, 3)
             settings |= wanted
     return attrs.evolve(plan, settings=settings, faults=faults)
+
+
+def with_probes(plan: RunPlan, chance: random.Random) -> RunPlan:
+    """Return the plan as it is, or with `PROTOCOL_FAULTS`. The chance is not that of the plan."""
+    if chance.random() >= PROBED:
+        return plan
+    weights = {fault: fault.weight[plan.is_contest] for fault in PROTOCOL_FAULTS}
+    drawn = {fault: weight for fault, weight in weights.items() if weight}
+    return attrs.evolve(plan, faults={**plan.faults, **drawn})
 
 
 def drawn_plan(chance: random.Random) -> RunPlan:

@@ -292,6 +292,15 @@ def led(situation: Situation) -> Roles | None:
     return roles | {"others": " ".join(each for each in situation.brokers if each != leader)}
 
 
+def newcomer(situation: Situation) -> Roles | None:
+    """Require what `led` does, and a broker that is well and has no replica."""
+    replicas = situation.replicas()
+    others = [each for each in situation.brokers if each not in replicas]
+    roles = led(situation)
+    outside = _one_of(situation, "newcomer", filter(situation.is_well, others))
+    return roles and outside and outside | roles
+
+
 def calm(situation: Situation) -> Roles | None:
     """Require that every node is well, and that the partition has two followers."""
     roles = led(situation) if all(map(situation.is_well, situation.names)) else None

@@ -16,6 +16,7 @@ from scenarios.swarm.faults import (
     GROUP_FAULTS,
     HARDWARE_FAULTS,
     LAST_FAULTS,
+    PROTOCOL_FAULTS,
     QUORUM_FAULTS,
     FaultKind,
 )
@@ -31,7 +32,7 @@ from scenarios.swarm.settings import (
     RunPlan,
     drawn_plan,
 )
-from scenarios.swarm.situation import Situation, settled
+from scenarios.swarm.situation import Situation, newcomer, settled
 from scenarios.world.world import World
 from tests.deep import one_in
 
@@ -79,7 +80,8 @@ def test_names_are_unique() -> None:
     names = [
         fault.name
         for fault in (
-            FAULTS + GROUP_FAULTS + QUORUM_FAULTS + COMBINED_FAULTS + HARDWARE_FAULTS + LAST_FAULTS
+            *(FAULTS + GROUP_FAULTS + QUORUM_FAULTS + COMBINED_FAULTS),
+            *(HARDWARE_FAULTS + PROTOCOL_FAULTS + LAST_FAULTS),
         )
     ]
     assert len(set(names)) == len(names)
@@ -89,7 +91,7 @@ def test_names_are_unique() -> None:
     ("fault", "controllers"),
     [
         *one_in(9, [(each, "") for each in (*FAULTS, *LAST_FAULTS)]),
-        *((each, "") for each in GROUP_FAULTS),
+        *((each, "") for each in (*GROUP_FAULTS, *PROTOCOL_FAULTS)),
         *((each, WITH_SPARES) for each in HARDWARE_FAULTS),
         *one_in(9, [(each, "controllers=3 ") for each in QUORUM_FAULTS]),
         *one_in(2, [(each, "combined=3 ") for each in COMBINED_FAULTS]),
@@ -102,7 +104,8 @@ def test_the_lines_of_a_fault_are_a_story(fault: FaultKind, controllers: str) ->
     def plot(stage: Stage) -> Iterator[str]:
         plan = attrs.evolve(with_all_clients(), steps=0, controller_fails=True, faults={fault: 1})
         generator = RunGenerator(stage, random.Random(7), plan)
-        yield f"cluster brokers=3 {controllers}{CALM}"
+        brokers = 4 if fault.needs is newcomer else 3
+        yield f"cluster brokers={brokers} {controllers}{CALM}"
         generator.situation.untrusted = "b2"
         yield "topic t replicas=b1,b2,b3/b2,b3,b1 "
         yield from generator.clients_begin(["b1", "b2", "b3"])

@@ -21,6 +21,7 @@
     produce   produce, again, answers, load, loaded
     consume   read, poll, fetch, epoch-end, sessions, commit, commits, committed
     clients   producer, send, transact, reader, member, copier, and what becomes of them
+    probes    probe-session, probe-producer
     admin     alter, delete-topic, remake, grow, reassign, elect, delete-records, offsets;
               finalize, quorum, add-voter, remove-voter
     faults    kill, stop, start, pause, power-cut, cut, hold, tear, slow, ..., recover
@@ -56,7 +57,16 @@ from scenarios.story.arguments import (
     split,
 )
 from scenarios.story.client_stage import ClientStage
-from scenarios.story.commands import admin, clients, consume, disks, faults, judge, produce
+from scenarios.story.commands import (
+    admin,
+    clients,
+    consume,
+    disks,
+    faults,
+    judge,
+    probes,
+    produce,
+)
 from scenarios.story.log_drawing import checkpointed_epochs, draw, readable_batches
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
@@ -361,6 +371,7 @@ COMMANDS: Mapping[str, Command] = {
         *(clients.producer, clients.send, clients.transact, clients.reader, clients.member),
         *(clients.copier, clients.seek, clients.given, clients.errors, clients.leave),
         *(clients.drain, clients.judge_clients),
+        *(probes.probe_session, probes.probe_producer),
         *(admin.alter, admin.delete_topic, admin.remake, admin.delete_records, admin.grow),
         *(admin.reassign, admin.elect, admin.offsets),
         *(admin.finalize, admin.quorum, admin.add_voter, admin.remove_voter),
