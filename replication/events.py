@@ -30,10 +30,11 @@ from typing import ClassVar, Final, TypeAlias
 
 import attrs
 
+from replication.attributes import frozen
 from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Event:
     """A change of state; `name` and `version` determine its fields."""
 
@@ -66,7 +67,7 @@ def fan_out(*sinks: EventSink) -> EventSink:
 # Brokers: start and stop, registration and fencing.
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class BrokerRegistered(Event):
     """A broker has registered (KIP-631); it is fenced until it has caught up."""
 
@@ -77,7 +78,7 @@ class BrokerRegistered(Event):
     previous_broker_epoch: int = -1  # of its last clean shutdown; -1: there was none
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RegistrationRefused(Event):
     """The controller does not register a broker or a controller that does not fit its cluster."""
 
@@ -89,7 +90,7 @@ class RegistrationRefused(Event):
     left_out: int = 0  # refusals since the last one reported: one in ten seconds is
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class BrokerFenced(Event):
     """A broker leads no partition and is in no ISR any more, until the controller hears from it."""
 
@@ -100,7 +101,7 @@ class BrokerFenced(Event):
     since_heartbeat_ms: int = -1  # how long it had been silent
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class BrokerUnfenced(Event):
     """A broker has caught up with the metadata, and may lead."""
 
@@ -109,7 +110,7 @@ class BrokerUnfenced(Event):
     broker_epoch: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ControlledShutdownStarted(Event):
     """A broker has asked to shut down: other brokers take over its leaderships first."""
 
@@ -119,7 +120,7 @@ class ControlledShutdownStarted(Event):
     leading: int = -1  # partitions it still leads
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CertificatesRead(Event):
     """A broker has read its certificates again, because it was altered (KIP-226)."""
 
@@ -128,7 +129,7 @@ class CertificatesRead(Event):
     refused: str = ""  # why the old ones stay in force; empty if the new ones are
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class BrokerStarted(Event):
     """A broker has started to listen."""
 
@@ -138,7 +139,7 @@ class BrokerStarted(Event):
     port: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class BrokerStopped(Event):
     """A broker has shut down; one that was killed does not report it."""
 
@@ -147,7 +148,7 @@ class BrokerStopped(Event):
     clean: bool  # whether it left its logs in good order
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class MetadataApplied(Event):
     """A node has applied the metadata log up to `offset`."""
 
@@ -157,7 +158,7 @@ class MetadataApplied(Event):
     records: int  # the number of records applied
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PeerContradicted(Event):
     """A controller of the quorum said what cannot be true, such as a second leader in one epoch.
 
@@ -169,7 +170,7 @@ class PeerContradicted(Event):
     left_out: int = 0  # such claims since the last one reported: one in ten seconds is
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class QuorumMisconfigured(Event):
     """A controller cannot work with another one until somebody mends the configuration of a node.
 
@@ -182,7 +183,7 @@ class QuorumMisconfigured(Event):
     left_out: int = 0  # such causes since the last one reported: one in ten seconds is
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class MetadataNotServed(Event):
     """Controllers close the connection of a broker that fetches metadata, again and again.
 
@@ -197,7 +198,7 @@ class MetadataNotServed(Event):
 # Topics and partitions: leaders, followers and the ISR.
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TopicCreated(Event):
     """A topic was created."""
 
@@ -208,7 +209,7 @@ class TopicCreated(Event):
     replication_factor: int  # the number of replicas of each partition
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TopicDeleted(Event):
     """A topic was deleted."""
 
@@ -217,7 +218,7 @@ class TopicDeleted(Event):
     topic_id: TopicId
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LeaderElected(Event):
     """The controller has elected a leader for a partition."""
 
@@ -232,7 +233,7 @@ class LeaderElected(Event):
     reason: str = ""  # why there was an election: "created", "leader fenced", "preferred", ...
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PartitionOffline(Event):
     """A partition has no leader, because no replica may lead."""
 
@@ -243,7 +244,7 @@ class PartitionOffline(Event):
     cause: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class BecameLeader(Event):
     """A broker has become the leader of a partition."""
 
@@ -255,7 +256,7 @@ class BecameLeader(Event):
     isr: tuple[int, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class BecameFollower(Event):
     """A broker has become a follower of a partition, at a new leader epoch."""
 
@@ -267,7 +268,7 @@ class BecameFollower(Event):
     high_watermark: Offset = -1
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PartitionStopped(Event):
     """A broker no longer holds a replica."""
 
@@ -276,7 +277,7 @@ class PartitionStopped(Event):
     deleted: bool  # whether its log is deleted too
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DuplicateRecognised(Event):
     """An idempotent producer has sent a batch again that is in the log.
 
@@ -290,7 +291,7 @@ class DuplicateRecognised(Event):
     last_offset: Offset  # its last offset, inclusive
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class IsrChangeProposed(Event):
     """A leader has asked the controller for another ISR (AlterPartition, KIP-497)."""
 
@@ -307,7 +308,7 @@ class IsrChangeProposed(Event):
     lag_ms: int = -1  # for how long it has been behind
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class IsrChangeRefused(Event):
     """The controller has refused an ISR change; the leader keeps its ISR, or asks again."""
 
@@ -319,7 +320,7 @@ class IsrChangeRefused(Event):
     isr: tuple[int, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class IsrChanged(Event):
     """The ISR of a partition has changed: the leader asked for it, or a broker was fenced."""
 
@@ -334,7 +335,7 @@ class IsrChanged(Event):
 # Followers: fetchers, their partitions, and fetch sessions (KIP-227).
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FetcherStarted(Event):
     """A fetcher has started to follow some partitions of a leader."""
 
@@ -343,7 +344,7 @@ class FetcherStarted(Event):
     fetcher_id: int  # which of `num.replica.fetchers` to that leader
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FetcherStopped(Event):
     """A fetcher has stopped: it has no partition any more, its leader moved, or its broker stops."""
 
@@ -353,7 +354,7 @@ class FetcherStopped(Event):
     cause: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FollowerFetching(Event):
     """A followed partition has nothing (more) to truncate and fetches from `fetch_offset`."""
 
@@ -364,7 +365,7 @@ class FollowerFetching(Event):
     fetch_offset: Offset  # the first offset that it requests
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PartitionFailed(Event):
     """A partition has failed: it is offline or no longer fetched until its leader or log changes."""
 
@@ -373,7 +374,7 @@ class PartitionFailed(Event):
     cause: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FetchRefused(Event):
     """A fetch of a partition was refused or unusable; it is repeated after a backoff."""
 
@@ -384,7 +385,7 @@ class FetchRefused(Event):
     error: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FetchResponseUnusable(Event):
     """A leader broke off in the middle of a response to a fetch, or sent what is no such response.
 
@@ -397,7 +398,7 @@ class FetchResponseUnusable(Event):
     left_out: int = 0  # such responses since the last one reported: one in ten seconds is
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LogTruncated(Event):
     """A follower has truncated its log to where it agrees with its leader's."""
 
@@ -410,7 +411,7 @@ class LogTruncated(Event):
     leader_epoch: LeaderEpoch = -1
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class HighWatermarkAdvanced(Event):
     """A partition's high watermark has advanced; the last advance of a tick is reported."""
 
@@ -421,7 +422,7 @@ class HighWatermarkAdvanced(Event):
     leader_epoch: LeaderEpoch
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FollowersBehind(Event):
     """A leader has appended, and followers lack records.
 
@@ -439,7 +440,7 @@ class FollowersBehind(Event):
     lag_ms: int  # for how long it has been behind; -1 if this leader never saw it caught up
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FetchSessionOpened(Event):
     """A leader has opened a fetch session (KIP-227)."""
 
@@ -449,7 +450,7 @@ class FetchSessionOpened(Event):
     privileged: bool  # whether it is a follower's session
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FetchSessionClosed(Event):
     """The follower or consumer of a fetch session has ended it."""
 
@@ -457,7 +458,7 @@ class FetchSessionClosed(Event):
     session_id: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FetchSessionEvicted(Event):
     """A fetch session was evicted: it was too old, or another one needed its slot."""
 
@@ -471,7 +472,7 @@ class FetchSessionEvicted(Event):
 # Logs, and the disks that hold them.
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LogRecovered(Event):
     """A log was opened."""
 
@@ -483,7 +484,7 @@ class LogRecovered(Event):
     clean: bool  # whether a clean-shutdown marker made recovery unnecessary
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SegmentsDeleted(Event):
     """Segments were deleted; their files are unlinked `file.delete.delay.ms` later."""
 
@@ -496,7 +497,7 @@ class SegmentsDeleted(Event):
     cause: str  # "log start", "size", "time", "truncation", ...
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LogDeleted(Event):
     """A log was unlinked from its disk."""
 
@@ -506,7 +507,7 @@ class LogDeleted(Event):
     cause: str  # "topic deleted", "not a replica any more", "deletion interrupted"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LogCleaned(Event):
     """A log was compacted.
 
@@ -522,7 +523,7 @@ class LogCleaned(Event):
     invalid_records: int  # the number of records without a key, which were removed
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LogUncleanable(Event):
     """A log cannot be compacted, and is not tried again before it is opened again."""
 
@@ -531,7 +532,7 @@ class LogUncleanable(Event):
     cause: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LogRepaired(Event):
     """Opening a log found something wrong, and removed `bytes` from `position` on.
 
@@ -548,7 +549,7 @@ class LogRepaired(Event):
     kept: str  # the name of the copy; empty if they cannot have been acknowledged
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LogDirectoryWarned(Event):
     """Something in a log directory is unexpected, and was left as it is."""
 
@@ -557,7 +558,7 @@ class LogDirectoryWarned(Event):
     message: str  # what is unexpected
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LogDirectoryFailed(Event):
     """A log directory has failed: every log in it is offline."""
 
@@ -569,7 +570,7 @@ class LogDirectoryFailed(Event):
 # Groups of consumers, and their committed offsets.
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class GroupsLoaded(Event):
     """A broker has become coordinator of the groups in one partition of `__consumer_offsets`."""
 
@@ -580,7 +581,7 @@ class GroupsLoaded(Event):
     offsets: int  # the number of committed offsets
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class GroupsUnloaded(Event):
     """A broker no longer coordinates the groups of a partition."""
 
@@ -590,7 +591,7 @@ class GroupsUnloaded(Event):
     cause: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class GroupMemberJoined(Event):
     """A member has joined a group; its partitions are assigned later."""
 
@@ -601,7 +602,7 @@ class GroupMemberJoined(Event):
     client: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class GroupMemberLeft(Event):
     """A member has left a group, or was removed."""
 
@@ -612,7 +613,7 @@ class GroupMemberLeft(Event):
     cause: str  # "left", "session expired", "did not rejoin", ...
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class GroupRebalanceStarted(Event):
     """Members have to join again: one has come, has gone, or subscribes to other topics."""
 
@@ -623,7 +624,7 @@ class GroupRebalanceStarted(Event):
     cause: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class GroupStabilized(Event):
     """Every member of a group has its assignment of this generation."""
 
@@ -635,7 +636,7 @@ class GroupStabilized(Event):
     members: tuple[str, ...]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class GroupProtocolChanged(Event):
     """A group goes on with the other protocol, and keeps its members and offsets (KIP-848)."""
 
@@ -646,7 +647,7 @@ class GroupProtocolChanged(Event):
     members: tuple[str, ...]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class GroupOffsetsForgotten(Event):
     """Committed offsets of a group were removed."""
 
@@ -660,7 +661,7 @@ class GroupOffsetsForgotten(Event):
 # Transactions, reported by their coordinator (KIP-98).
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TransactionsLoaded(Event):
     """A broker has become coordinator of the transactions in one partition."""
 
@@ -670,7 +671,7 @@ class TransactionsLoaded(Event):
     transactions: int  # the number of transactional ids
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TransactionsUnloaded(Event):
     """A broker no longer coordinates the transactions of a partition."""
 
@@ -680,7 +681,7 @@ class TransactionsUnloaded(Event):
     cause: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TransactionPrepared(Event):
     """The outcome of a transaction is written, and can no longer change."""
 
@@ -692,7 +693,7 @@ class TransactionPrepared(Event):
     partitions: int  # the number of partitions that get a marker
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TransactionCompleted(Event):
     """Every partition of a transaction has its end marker."""
 
@@ -706,7 +707,7 @@ class TransactionCompleted(Event):
 # Boundaries, at which errors stop: refused connections, and bugs.
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ConnectionRefused(Event):
     """A connection was closed for what it sent: not Kafka's protocol, or an unanswered request."""
 
@@ -715,7 +716,7 @@ class ConnectionRefused(Event):
     cause: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class BugCaught(Event):
     """An exception reached a boundary: one connection, fetcher or background job was closed."""
 
@@ -727,7 +728,7 @@ class BugCaught(Event):
 # Faults, injected on request.
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FaultApplied(Event):
     """A fault rule was applied to a request (`replication.faults`)."""
 
@@ -742,7 +743,7 @@ class FaultApplied(Event):
 # A proxy, and the brokers behind it.
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class UpstreamLost(Event):
     """A proxy could not connect to a broker that it had reached before; clients lose their connections."""
 
@@ -752,7 +753,7 @@ class UpstreamLost(Event):
     cause: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class UpstreamFound(Event):
     """A proxy has reached a broker again."""
 

@@ -28,52 +28,15 @@ name for), ids 16 raw bytes, records a view of the frame or whatever has a `size
 import enum
 from collections.abc import Callable
 from functools import cache
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
+from replication.attributes import define as define  # noqa: PLC0414 - which exports it
 from storage.types import Buffer
 
 NO_ID = bytes(16)
 MAX_VERSION = 32767
-
-if TYPE_CHECKING:  # mypy knows the name of attrs' own decorator
-    from attrs import define as define  # noqa: PLC0414 - which exports it
-else:
-
-    def define(*, kw_only: bool) -> Callable[[type], type]:
-        """Declare a class of messages, as `attrs.define` does.
-
-        All share one `__repr__` and one `__eq__`: attrs would compile two for each of 370 classes,
-        which is half of the time that their import takes.
-        """
-
-        def declare(kind: type) -> type:
-            kind.__repr__, kind.__eq__, kind.__hash__ = _shown, _is_equal, None
-            return attrs.define(kind, kw_only=kw_only, repr=False, eq=False)
-
-        return declare
-
-
-def _shown(self: Any) -> str:
-    names = (each.name for each in attrs.fields(self.__class__))
-    values = (f"{name}={getattr(self, name)!r}" for name in names)
-    return f"{self.__class__.__qualname__}({', '.join(values)})"
-
-
-def _is_equal(self: Any, other: Any) -> Any:
-    if self.__class__ is not other.__class__:
-        return NotImplemented
-    values = _values_of(self.__class__)
-    return values(self) == values(other)
-
-
-@cache
-def _values_of(kind: type) -> Callable[[Any], object]:
-    """Return a function that returns the values of a message."""
-    names = [each.name for each in attrs.fields(kind)]
-    return attrgetter(*names) if names else lambda _: None
 
 
 @runtime_checkable

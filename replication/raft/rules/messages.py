@@ -28,6 +28,7 @@ one entry. The task that decodes a request checks the envelope.
 
 import attrs
 
+from replication.attributes import frozen
 from replication.errors import ErrorCode
 from replication.raft.rules.log_view import Position
 from replication.raft.rules.types import NO_ENDPOINTS, ElectionState, Endpoints, ReplicaKey
@@ -38,7 +39,7 @@ from storage.types import LeaderEpoch, Offset
 # --- requests of this node to its peers ----------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class VoteCall:
     """Vote: the sender asks for a vote in `leader_epoch`, or with `pre_vote` whether it would get
     one in the next (KIP-996). Its log ends at `end_offset` with a record of `last_epoch`.
@@ -50,14 +51,14 @@ class VoteCall:
     pre_vote: bool
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class BeginCall:
     """BeginQuorumEpoch: the sender leads in `leader_epoch`."""
 
     leader_epoch: LeaderEpoch
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class EndCall:
     """EndQuorumEpoch: the sender led in `leader_epoch` and has resigned. The voters with the
     longest logs come first in `successors`.
@@ -73,7 +74,7 @@ Call = VoteCall | BeginCall | EndCall
 # --- requests for other voters -------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class AddVoterReceived:
     """An operator, or the node itself, asks for a new voter."""
 
@@ -83,7 +84,7 @@ class AddVoterReceived:
     cluster_id: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RemoveVoterReceived:
     """An operator asks for one voter less."""
 
@@ -91,7 +92,7 @@ class RemoveVoterReceived:
     cluster_id: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class UpdateVoterReceived:
     """A voter says where it is reached, and which levels of `kraft.version` it supports."""
 
@@ -100,7 +101,7 @@ class UpdateVoterReceived:
     cluster_id: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class UpgradeAsked:
     """The controller of this node asks for a higher level of `kraft.version`."""
 
@@ -133,7 +134,7 @@ class Send:
     call: Call
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Reply:
     """The answer to a request of a peer: an error, and the leader for all that the sender knows.
 
@@ -151,7 +152,7 @@ class Reply:
     sentence: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Lead:
     """Append a control batch at `epoch_start_offset`, the log's end, before anything else in this
     epoch: LeaderChange and, if there are `new_voters`, KRaftVersion and Voters.
@@ -172,7 +173,7 @@ class StopLeading:
     leader_epoch: LeaderEpoch
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FetchFrom:
     """Fetch with this epoch from the leader, until StopFetching or another FetchFrom.
 
@@ -233,7 +234,7 @@ class Misconfiguration:
     sentence: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class AskLevels:
     """Send ApiVersions to a replica that is to become a voter, then step with LevelsAnswered."""
 
@@ -241,7 +242,7 @@ class AskLevels:
     endpoints: Endpoints
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class AppendVoters:
     """Append a control batch with this voter set, and before it the new level of `kraft.version` if
     there is one. Then step with VotersChanged.
@@ -251,7 +252,7 @@ class AppendVoters:
     kraft_version: int | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class AnswerChange:
     """Answer the AddVoterReceived or RemoveVoterReceived that has had no Reply."""
 
@@ -259,7 +260,7 @@ class AnswerChange:
     sentence: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class AskLeader:
     """Send this to the leader: AddRaftVoter, RemoveRaftVoter or UpdateRaftVoter. The answer to the
     last names the leader: step with ReportAnswered. It is sent again until it is no longer needed.
@@ -304,7 +305,7 @@ class TimerExpired:
     """The time is `Quorum.deadline_ms` or later. It does no harm if it comes too early."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class VoteReceived:
     """A candidate asks for a vote. `voter` is whom it means to ask, None before KIP-853."""
 
@@ -314,7 +315,7 @@ class VoteReceived:
     cluster_id: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class BeginReceived:
     """A leader says that it leads. `voter` is whom it means to tell, None before KIP-853."""
 
@@ -325,7 +326,7 @@ class BeginReceived:
     cluster_id: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class EndReceived:
     """A leader says that it has resigned."""
 
@@ -335,7 +336,7 @@ class EndReceived:
     cluster_id: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FetchReceived:
     """A replica has flushed its log up to `fetch_offset`, and asks for what follows.
 
@@ -405,7 +406,7 @@ class ReportAnswered:
     reply: Reply
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LevelsAnswered:
     """A replica has answered AskLevels, or not (an error). `supported` is None if it does not know
     the feature `kraft.version`.
