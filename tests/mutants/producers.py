@@ -34,8 +34,6 @@ MUTANTS = (
         ),
         without_it="a producer with several batches on their way is refused for the first of them",
         source="KAFKA-5494, ProducerStateEntry.findDuplicateBatch",
-        caught_by="tests/storage/producers/test_producer_state.py"
-        "::test_sequences_wrap_from_the_largest_to_zero",
     ),
     Mutant(
         "a sequence follows the last one",
@@ -48,8 +46,6 @@ MUTANTS = (
         ),
         without_it="a batch overtakes the one before it, which is refused then",
         source="KIP-98, ProducerAppendInfo.checkSequence",
-        caught_by="tests/storage/producers/test_producer_state.py"
-        "::test_a_gap_or_a_step_back_is_out_of_order",
     ),
     Mutant(
         "a batch of an earlier producer epoch is refused",
@@ -62,7 +58,6 @@ MUTANTS = (
         ),
         without_it="a producer that was fenced goes on writing",
         source="KIP-98, ProducerAppendInfo.checkProducerEpoch",
-        caught_by="tests/storage/producers/test_producer_state.py::test_an_older_epoch_is_refused",
     ),
     Mutant(
         "a new producer epoch begins with no batches",
@@ -129,8 +124,6 @@ MUTANTS = (
         ),
         without_it="a consumer reads what a transaction wrote, and another leader has not its end",
         source="ProducerStateManager.firstUnstableOffset",
-        caught_by="tests/storage/producers/test_producer_state.py"
-        "::test_a_transaction_is_unstable_until_it_has_ended_below_the_high_watermark",
     ),
     Mutant(
         "the first open transaction is the least stable",

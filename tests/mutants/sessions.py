@@ -61,8 +61,6 @@ MUTANTS = (
         ),
         without_it="a follower does not learn that it has to truncate, and waits",
         source="KIP-595, CachedPartition.maybeUpdateResponseData",
-        caught_by="tests/replication/leader/test_fetch_session_cache.py"
-        "::test_a_divergence_is_answered_even_if_nothing_else_has_changed",
     ),
     Mutant(
         "the answer after an error tells the high watermark",
@@ -75,8 +73,6 @@ MUTANTS = (
         ),
         without_it="a follower that did not take it beside an error never learns it",
         source="KIP-227, CachedPartition.maybeUpdateResponseData",
-        caught_by="tests/replication/leader/test_fetch_session_cache.py"
-        "::test_what_a_divergence_kept_from_the_follower_is_answered_again",
     ),
     Mutant(
         "a session goes on from its last request",
@@ -89,8 +85,6 @@ MUTANTS = (
         ),
         without_it="what a lost response said is never said again",
         source="KIP-227, FetchManager.newContext",
-        caught_by="tests/replication/leader/test_fetch_session_cache.py"
-        "::test_a_request_that_was_overtaken_at_its_epoch_is_refused",
     ),
     Mutant(
         "a request that was overtaken is refused",
@@ -118,8 +112,6 @@ MUTANTS = (
         ),
         without_it="slots are taken by sessions that nobody continues",
         source="KIP-227, FetchManager.newContext",
-        caught_by="tests/replication/leader/test_fetch_session_cache.py"
-        "::test_a_final_epoch_closes_the_session_and_is_answered_in_full",
     ),
     Mutant(
         "a newcomer displaces no larger session",
