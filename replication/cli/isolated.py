@@ -3,9 +3,10 @@
     DATA/controller/{server.properties, log/, events.journal, output.log}
     DATA/broker-1/{server.properties, log/, events.journal, output.log}
 
-Where the first brokers are the controllers (`combined`), there is no DATA/controller. Every node is `understudy broker --config` with a `server.properties` that stays there, to be read,
-changed and used by hand. `kill` is SIGKILL: what the process has not yet given to the kernel is
-lost, as when the machine runs out of memory.
+Where the first brokers are the controllers (`combined`), there is no DATA/controller. Every node
+is `understudy broker --config` with a `server.properties` that stays there, to be read, changed
+and used by hand. `kill` is SIGKILL: what the process has not yet given to the kernel is lost, as
+when the machine runs out of memory.
 
 One cluster at a time uses DATA, and holds DATA/.lock. Nodes end with the process that started them:
 the standard input of each is the end of a pipe, and a node shuts down in good order when the other
