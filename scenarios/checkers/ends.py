@@ -193,8 +193,9 @@ LEFT_OVER = "what a fault has begun ends with the fault"
 OURS = "replication."
 SERVING = "replication.server.server.Server._serve_connection"
 FETCHING = "ReplicaFetcherThread"
-# To the controller: heartbeats, metadata, changes of ISRs, what clients ask of it.
-BESIDE_FETCHERS = 4
+# To the controller: heartbeats, metadata, changes of ISRs, what clients ask of it, and which log
+# directory a replica is in.
+BESIDE_FETCHERS = 5
 
 
 @attrs.frozen(kw_only=True)
