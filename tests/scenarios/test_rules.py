@@ -635,7 +635,7 @@ AWAY = ReplicaAndLeader(node="b2", leader_epoch=4, decided_epoch=4, log_end=5, l
 
 
 AT_FIRST = ClusterResources(tasks={"replication.a": 3, SERVING: 6})
-B1_HOLDS = BrokerResources(node="b1", fetchers=2, connections=6, served=3)
+B1_HOLDS = BrokerResources(node="b1", fetchers=2, connections=7, served=3)
 IN_THE_END = ClusterResources(
     tasks={"replication.a": 3, SERVING: 9, FETCHING: 2}, brokers=[B1_HOLDS], waiting_fetches=2
 )
@@ -650,9 +650,9 @@ IN_THE_END = ClusterResources(
         ({"tasks": {"replication.a": 3, "replication.b": 1}}, "1 tasks of replication.b"),
         ({"tasks": {"replication.a": 3, FETCHING: 3}}, "3 tasks fetch, and 2 have a leader"),
         ({"waiting_fetches": 3}, "3 fetches wait, of 2 fetchers"),
-        ({"brokers": [attrs.evolve(B1_HOLDS, connections=7)]}, "b1 has 7 connections open"),
-        ({"brokers": [attrs.evolve(B1_HOLDS, connections=9, voters=3)]}, ""),
-        ({"brokers": [attrs.evolve(B1_HOLDS, connections=10, voters=3)]}, "b1 has 10 connections"),
+        ({"brokers": [attrs.evolve(B1_HOLDS, connections=8)]}, "b1 has 8 connections open"),
+        ({"brokers": [attrs.evolve(B1_HOLDS, connections=10, voters=3)]}, ""),
+        ({"brokers": [attrs.evolve(B1_HOLDS, connections=11, voters=3)]}, "b1 has 11 connections"),
         ({"brokers": [attrs.evolve(B1_HOLDS, deserted=1)]}, "b1 serves 1 of 3 connections"),
         ({"brokers": [attrs.evolve(B1_HOLDS, watches=1)]}, "b1 has 1 watches, without a request"),
     ],
