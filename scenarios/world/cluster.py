@@ -29,7 +29,7 @@ import attrs
 import trio
 
 from replication.broker.broker import Broker
-from replication.broker.lifecycle import BrokerReplacedError
+from replication.broker.lifecycle import BrokerReplacedError, UnreportedDirectoryError
 from replication.broker.nodes import CONTROLLER_ID, controller_ids, is_controller
 from replication.cluster.cluster import POLL_SECONDS, Cluster
 from replication.cluster.interface import NotInTimeError
@@ -131,7 +131,7 @@ class SimulatedCluster:
             make_sink=lambda node_id: fan_out(self.world.sink(node_name(node_id)), self.watcher),
             on_bug=raise_bug,
             on_end=lambda node_id: self._stopped(node_name(node_id)),
-            failures_of_a_node=(KafkaStorageError, BrokerReplacedError),
+            failures_of_a_node=(KafkaStorageError, BrokerReplacedError, UnreportedDirectoryError),
             poll_seconds=self._until_something_may_change,
             clock=self.clock,
             nursery=self._nursery,
