@@ -108,7 +108,7 @@ EXHIBITS = (
             " replicas and recovery compare coordinator epochs no more."
         ),
         story="a-marker-of-a-coordinator-that-was-replaced",
-        damage="aborted read: r1 has read three of x1's T3, which was aborted",
+        damage="producer 0 in epoch 0 has a marker of coordinator epoch 1 after one of 2",
         switch=a_marker_is_no_sign_of_life,
     ),
     Exhibit(

@@ -1,6 +1,7 @@
 """`understudy verify`: its flags, its outputs, its exit codes."""
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -131,8 +132,10 @@ def test_sources_without_a_common_partition_are_not_the_same(tmp_path: Path) -> 
 def test_the_wait_for_a_cluster_that_does_not_answer_is_limited(tmp_path: Path) -> None:
     config = tmp_path / "client.properties"
     config.write_text("default.api.timeout.ms=300\n")
-    result = verify(
-        "--broker-list", "127.0.0.1:1", "--command-config", str(config), "-X", "client.id=v"
-    )
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        result = verify(
+            "--broker-list", address, "--command-config", str(config), "-X", "client.id=v"
+        )
     assert result.exit_code == 2
     assert "not done within 300 ms" in result.stderr
