@@ -13,6 +13,7 @@ import pyarrow.parquet
 
 from pipeline.audit.commits import GroupLoss
 from pipeline.audit.judging import Finding, Judgement, Pair
+from replication.observe.pages import Level, PageVerdict, counted, folded_note, is_internal
 from replication.verify.results import (
     Alone,
     Compared,
@@ -146,13 +147,46 @@ def to_json(report: AuditReport) -> dict[str, Any]:
     return answer | {"groups": None if losses is None else [attrs.asdict(each) for each in losses]}
 
 
-def lines(report: AuditReport) -> Iterator[str]:
-    """Yield a line for each partition, more where it differs, and a sum, for people to read."""
+def verdict(report: AuditReport) -> PageVerdict:
+    """Return whether the replicas hold the same batches, and where they differ first."""
     audits = report.partitions
+    differing = [audit for audit in audits if not audit.same]
+    alone = sum(audit.result == "alone" for audit in audits)
+    uncompared = f" {counted(alone, 'partition')} had one replica only." if alone else ""
+    if not audits:
+        return PageVerdict(Level.WARNING, "there was no partition to compare.")
+    if differing:
+        first = differing[0]
+        return PageVerdict(
+            Level.BAD,
+            f"{len(differing):,} of {counted(len(audits), 'partition')} differ, first"
+            f" {first.topic_partition} at offset {first.offset} ({first.difference}):"
+            f" a replica lacks records, or has others.{uncompared}",
+        )
+    batches = sum(audit.batches for audit in audits)
+    return PageVerdict(
+        Level.WARNING if alone == len(audits) else Level.GOOD,
+        f"the replicas of {counted(len(audits) - alone, 'partition')} hold the same"
+        f" {counted(batches, 'batch', 'batches')}; nothing is missing.{uncompared}",
+    )
+
+
+def lines(report: AuditReport, *, internal: bool = False) -> Iterator[str]:
+    """Yield the verdict, a line for each partition, more where it differs, and a sum.
+
+    Partitions of internal topics that do not differ are left out unless `internal`.
+    """
+    audits = report.partitions
+    yield str(verdict(report))
     for audit in audits:
+        if audit.same and is_internal(audit.topic) and not internal:
+            continue
         yield str(audit.to_result())
         yield from (f"    {finding}" for finding in audit.findings)
         yield from (f"    {pair}" for pair in audit.pairs)
+    hidden = sum(audit.same and is_internal(audit.topic) for audit in audits)
+    if hidden and not internal:
+        yield folded_note(hidden)
     differing = sum(not audit.same for audit in audits)
     batches = sum(audit.batches for audit in audits)
     yield from map(str, report.groups or ())

@@ -16,7 +16,16 @@ from pyspark.sql import DataFrame
 
 from pipeline.journals.changes import Change, changes
 from pipeline.journals.gathered import find_outages, fold, gather, shown_order
+from pipeline.journals.outages import (
+    MOST_IN_TEXT,
+    OutageReport,
+    PartitionFailover,
+    partitions_of,
+    sections,
+    verdict_on,
+)
 from pipeline.journals.timeline import Failover, Outage, failovers
+from replication.observe.pages import PageVerdict, counted
 from storage.types import TopicPartition
 
 SCHEMA: Final = pa.schema(
@@ -38,6 +47,8 @@ SCHEMA: Final = pa.schema(
         ("truncated", pa.int64()),
         ("truncated_committed", pa.int64()),
         ("lost_committed", pa.int64()),
+        ("had_traffic", pa.bool_()),
+        ("was_deleted", pa.bool_()),
         ("chain", pa.list_(pa.string())),
     ]
 )
@@ -54,40 +65,6 @@ CHANGE_SCHEMA: Final = pa.schema(
     ]
 )
 MOST_CHANGES: Final = 20_000
-
-
-@attrs.frozen
-class PartitionFailover:
-    """The effect of an outage on one partition."""
-
-    topic_partition: TopicPartition
-    failover: Failover
-
-
-@attrs.frozen
-class OutageReport:
-    """An outage, and its effect on each partition that its broker led."""
-
-    outage: Outage
-    partitions: tuple[PartitionFailover, ...]
-
-    def after(self, moment: str) -> tuple[int, ...]:
-        """Return the milliseconds from the beginning to `moment` by partition, the shortest first.
-
-        Partitions that did not reach that moment are left out, such as those without a first write.
-        """
-        times = [getattr(each.failover, moment) for each in self.partitions]
-        return tuple(sorted(at - self.outage.began_ms for at in times if at is not None))
-
-    @property
-    def lost_committed(self) -> int:
-        """The number of truncated records below a high watermark, over all partitions."""
-        return sum(each.failover.lost_committed for each in self.partitions)
-
-    @property
-    def truncated(self) -> int:
-        """The number of truncated records, committed or not, over all partitions."""
-        return sum(each.failover.truncated for each in self.partitions)
 
 
 @attrs.frozen
@@ -119,9 +96,14 @@ def failover_report(
     finally:
         gathered.unpersist()
         events.unpersist()
-    found.sort(key=lambda each: shown_order(each.topic_partition))
+    by_outage: dict[tuple[int, int], list[PartitionFailover]] = {}
+    for each in sorted(found, key=lambda each: shown_order(each.topic_partition)):
+        by_outage.setdefault((each.failover.broker, each.failover.began_ms), []).append(each)
     return FailoverReport(
-        tuple(OutageReport(outage, tuple(_of(outage, found))) for outage in known),
+        tuple(
+            OutageReport(outage, tuple(by_outage.get((outage.broker, outage.began_ms), ())))
+            for outage in known
+        ),
         _by_partition(row.asDict() for row in first),
         count - len(first),
     )
@@ -159,11 +141,6 @@ def _from_row(row: dict[str, Any]) -> PartitionFailover:
     return PartitionFailover(where, Failover(**row))
 
 
-def _of(outage: Outage, found: Sequence[PartitionFailover]) -> list[PartitionFailover]:
-    mine = (outage.broker, outage.began_ms)
-    return [each for each in found if (each.failover.broker, each.failover.began_ms) == mine]
-
-
 def to_json(found: FailoverReport) -> list[dict[str, Any]]:
     """Return each outage with its partitions; times are milliseconds since 1970."""
     return [
@@ -179,21 +156,42 @@ def _to_row(each: PartitionFailover) -> dict[str, Any]:
     return {"topic": where.topic, "partition": where.partition} | attrs.asdict(each.failover)
 
 
-def lines(found: FailoverReport) -> Iterator[str]:
-    """Yield each outage, and its chain of events in each partition, for people to read."""
-    if not found.outages:
-        yield "the journals have no broker that was fenced or shut down"
-    for report in found.outages:
-        outage = report.outage
-        began = datetime.fromtimestamp(outage.began_ms / 1000, UTC)
-        yield (
-            f"{began:%Y-%m-%d %H:%M:%S} UTC  b{outage.broker}: {cause_of(outage)};"
-            f" it led {len(report.partitions)} partitions; {report.lost_committed:,} committed"
-            f" records lost, {report.truncated:,} uncommitted ones cut off"
-        )
-        for each in report.partitions:
-            yield f"  {each.topic_partition}"
-            yield from (f"    {link}" for link in each.failover.chain)
+def verdict(found: FailoverReport) -> PageVerdict:
+    """Return what happened, whether anything is lost, and what is wrong where the journals end."""
+    return verdict_on(found.outages)
+
+
+def lines(found: FailoverReport, *, internal: bool = False) -> Iterator[str]:
+    """Yield the verdict, the outages and the planned shutdowns, for people to read.
+
+    Partitions of internal topics are left out unless `internal`. What is folded is counted.
+    """
+    yield str(verdict(found))
+    shown = [each if internal else each.without_internal() for each in found.outages]
+    for section in sections(shown):
+        yield f"{section.title}: {len(section.reports):,}"
+        for report in section.shown:
+            yield from _lines_of(report)
+        if section.folded:
+            yield f"  {section.folded}"
+
+
+def _lines_of(report: OutageReport) -> Iterator[str]:
+    outage = report.outage
+    began = datetime.fromtimestamp(outage.began_ms / 1000, UTC)
+    yield (
+        f"{began:%Y-%m-%d %H:%M:%S} UTC  b{outage.broker}: {cause_of(outage)};"
+        f" it led {counted(len(report.partitions) + report.hidden, 'partition')},"
+        f" {len(report.with_traffic):,} with traffic;"
+        f" {counted(report.lost_committed, 'committed record')} lost,"
+        f" {report.truncated:,} uncommitted cut off"
+    )
+    shown = partitions_of(report, most=MOST_IN_TEXT)
+    for each in shown.kept:
+        yield f"  {each.topic_partition}"
+        yield from (f"    {link}" for link in each.failover.chain)
+    if shown.folded:
+        yield f"  {shown.folded}"
 
 
 def cause_of(outage: Outage) -> str:

@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame, Window, functions as f
 from pipeline.journals.gathered import KEY, LEADER_EPOCH, fold, gather, shown_order
 from pipeline.journals.rows import DAMAGED, SKIPPED
 from pipeline.journals.timeline import Interval, intervals
+from replication.observe.pages import Level, PageVerdict, counted, folded_note, is_internal
 from replication.wire.metadata import NO_LEADER
 from storage.types import TopicPartition
 
@@ -320,21 +321,61 @@ def to_json(report: LagReport) -> dict[str, Any]:
     return {"quantiles": QUANTILES, "partitions": partitions, "unreadable": dict(report.unreadable)}
 
 
-def lines(report: LagReport) -> Iterator[str]:
-    """Yield a line for each partition, for people to read."""
+def verdict(report: LagReport) -> PageVerdict:
+    """Return what happened to the ISRs, and what is wrong with them where the journals end.
+
+    Whether records were lost is a question for the failover report: a lag loses none.
+    """
+    if not report.states:
+        return PageVerdict(Level.WARNING, "the journals have no partition.")
+    there = len(report.partitions)
+    below = [each for each in report.partitions if each.under_replicated_ms or each.offline_ms]
+    offline = sum(bool(each.offline_ms) for each in below)
+    happened = f"every ISR of {counted(there, 'partition')} was whole all the time"
+    if below:
+        longest = max(each.under_replicated_ms for each in below) / 1000
+        happened = (
+            f"{len(below):,} of {counted(there, 'partition')} had an ISR that was not whole, for at"
+            f" most {longest:,.1f} s; {offline:,} had no leader for a time"
+        )
+    last = {each.topic_partition: each for each in report.states}
+    ends_ms = max(each.interval.to_ms for each in report.states)
+    now = [each for each in last.values() if each.interval.to_ms == ends_ms]
+    leaderless, under = (
+        sum(each.is_offline for each in now),
+        sum(each.name != "whole" for each in now),
+    )
+    wrong, level = "every ISR is whole", Level.GOOD
+    if under:
+        wrong = f"{counted(under, 'ISR')} not whole, and {leaderless:,} without a leader"
+        level = Level.BAD if leaderless else Level.WARNING
+    lost = "The failover report shows whether records were lost"
+    return PageVerdict(level, f"{happened}. Where the journals end, {wrong}. {lost}.")
+
+
+def lines(report: LagReport, *, internal: bool = False) -> Iterator[str]:
+    """Yield the verdict, and a line for each partition, for people to read.
+
+    Partitions of internal topics are left out unless `internal`.
+    """
+    yield str(verdict(report))
     names = [f"p{100 * quantile:g}" for quantile in QUANTILES[:-1]] + ["most"]
-    for each in report.partitions:
+    shown = [each for each in report.partitions if internal or not is_internal(each.topic)]
+    if len(shown) < len(report.partitions):
+        hidden = len(report.partitions) - len(shown)
+        yield folded_note(hidden)
+    for each in shown:
         yield (
             f"{each.topic}-{each.partition}: under-replicated {each.under_replicated_ms:,} ms,"
             f" under min ISR {each.under_min_isr_ms:,} ms, offline {each.offline_ms:,} ms"
             f" of {each.known_ms:,} ms; {each.isr_changes} changes"
         )
         if each.lag:
-            shown = ", ".join(f"{n} {v:,}" for n, v in zip(names, each.lag, strict=True))
-            yield f"    lag in records: {shown} ({each.samples:,} samples)"
+            figures = ", ".join(f"{n} {v:,}" for n, v in zip(names, each.lag, strict=True))
+            yield f"    lag in records: {figures} ({each.samples:,} samples)"
         if any(each.lag_ms):
-            shown = ", ".join(f"{n} {v:,}" for n, v in zip(names, each.lag_ms, strict=True))
-            yield f"    lag in ms: {shown}"
+            figures = ", ".join(f"{n} {v:,}" for n, v in zip(names, each.lag_ms, strict=True))
+            yield f"    lag in ms: {figures}"
     for cause, count in report.unreadable.items():
         yield f"not read: {cause}, {count:,} times"
 

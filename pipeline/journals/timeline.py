@@ -16,6 +16,9 @@ Rule 3: losses are counted, not guessed: the records that a truncation removed f
 among them those below a high watermark, which consumers may have read.
 
 Rule 4: each node has its own clock. Times are compared without correction.
+
+Rule 5: a partition had traffic if a high watermark advanced in the leader epoch before the failover
+or in the one after it. How long the others were without a first write says nothing.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -86,6 +89,10 @@ class Failover:
     truncated: int  # records removed from logs, committed or not
     truncated_committed: int  # those among them below the high watermark
     lost_committed: int  # from the new leader epoch's start offset to the old one's high watermark
+    had_traffic: bool
+    """Whether records were committed in the leader epoch before, or in the one after."""
+    was_deleted: bool
+    """Whether its topic was deleted later: what is missing then is no trouble."""
     chain: tuple[str, ...]  # the events of the failover, in order of time
 
 
@@ -243,6 +250,8 @@ def _failover(
             for each in cut
         ),
         lost_committed=0 if start is None else max(0, high_watermark - start),
+        had_traffic=any(each["leader_epoch"] in (old_epoch, epoch) for each in reached),
+        was_deleted=any(each["name"] == "topic_deleted" for each in after),
         chain=tuple(_chain(outage, elected, leading, first_write, cut, whole)),
     )
 

@@ -3,22 +3,21 @@
 from collections.abc import Iterator, Sequence
 
 from pipeline.audit.commits import GroupLoss
-from pipeline.audit.results import AuditReport, PartitionAudit
-from pipeline.reports.page import heading, page, paragraph, table, tiles
-
-# More rows than this nobody reads; JSON and Parquet have them all.
-MOST_ROWS = 1000
+from pipeline.audit.results import AuditReport, PartitionAudit, verdict
+from pipeline.reports.page import MOST_ROWS, heading, page, paragraph, table, tiles
+from replication.observe.pages import folded_note, is_internal
 
 
-def audit_page(report: AuditReport) -> str:
+def audit_page(report: AuditReport, *, internal: bool = False) -> str:
     return page(
         "Audit of replicas",
+        verdict(report),
         "Do the replicas of every partition hold the same batches?",
-        _parts(report),
+        _parts(report, internal=internal),
     )
 
 
-def _parts(report: AuditReport) -> Iterator[str]:
+def _parts(report: AuditReport, *, internal: bool) -> Iterator[str]:
     audits, losses = report.partitions, report.groups
     differing = [audit for audit in audits if not audit.same]
     batches = sum(audit.batches for audit in audits)
@@ -43,9 +42,13 @@ def _parts(report: AuditReport) -> Iterator[str]:
         yield heading("In pairs")
         yield _pairs(differing[:MOST_ROWS])
     yield heading("All partitions")
-    if len(audits) > MOST_ROWS:
-        yield paragraph(f"The first {MOST_ROWS:,} of {len(audits):,}.")
-    yield _partitions(audits[:MOST_ROWS])
+    shown = [each for each in audits if internal or not is_internal(each.topic)]
+    if len(shown) < len(audits):
+        hidden = len(audits) - len(shown)
+        yield paragraph(folded_note(hidden))
+    if len(shown) > MOST_ROWS:
+        yield paragraph(f"The first {MOST_ROWS:,} of {len(shown):,}.")
+    yield _partitions(shown[:MOST_ROWS])
 
 
 def _group_tile(losses: Sequence[GroupLoss] | None) -> list[tuple[str, str, str]]:
@@ -95,7 +98,7 @@ def _differences(audits: Sequence[PartitionAudit]) -> str:
                 ]
             )
     columns = ("partition", "difference", "offset", "replica", "holds", "epoch", "file", "byte", "")
-    return table(columns, rows)
+    return table("What differs", columns, rows)
 
 
 def _findings(audits: Sequence[PartitionAudit]) -> str:
@@ -114,7 +117,7 @@ def _findings(audits: Sequence[PartitionAudit]) -> str:
         for found in audit.findings
     ]
     columns = ("partition", "replica", "finding", "from offset", "to, exclusive")
-    return table((*columns, "file", "byte", "reason"), rows[:MOST_ROWS])
+    return table("Findings", (*columns, "file", "byte", "reason"), rows[:MOST_ROWS])
 
 
 def _pairs(audits: Sequence[PartitionAudit]) -> str:
@@ -132,7 +135,7 @@ def _pairs(audits: Sequence[PartitionAudit]) -> str:
         for pair in audit.pairs
     ]
     columns = ("partition", "replica", "and", "difference", "offset", "its epoch", "the other's")
-    return table(columns, rows)
+    return table("Replicas in pairs", columns, rows[:MOST_ROWS])
 
 
 def _partitions(audits: Sequence[PartitionAudit]) -> str:
@@ -158,4 +161,4 @@ def _partitions(audits: Sequence[PartitionAudit]) -> str:
         "batches",
         "records",
     )
-    return table((*columns, "last epoch"), rows)
+    return table("All partitions", (*columns, "last epoch"), rows)

@@ -1,4 +1,8 @@
-"""Failovers as a page: each outage with its phases, partition by partition, and its causes."""
+"""Failovers as a page: each outage with its phases, partition by partition, and its causes.
+
+Planned shutdowns come after the outages, each folded. `pipeline.journals.outages` selects what is
+shown of many.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -7,16 +11,20 @@ from itertools import chain
 import plotly.graph_objects as go
 
 from pipeline.journals.changes import Change
-from pipeline.journals.failover import (
-    FailoverReport,
+from pipeline.journals.failover import FailoverReport, cause_of
+from pipeline.journals.outages import (
     OutageReport,
     PartitionFailover,
-    cause_of,
+    Section,
+    partitions_of,
+    sections,
+    verdict_on,
 )
 from pipeline.journals.timeline import Failover
 from pipeline.reports.page import (
     MOST_BARS,
     details,
+    folded,
     heading,
     page,
     paragraph,
@@ -27,8 +35,10 @@ from pipeline.reports.page import (
     utc,
 )
 from replication.events import LeaderElected, LogTruncated, PartitionOffline
+from replication.observe.pages import counted, folded_note, is_internal
 
 BAR_HEIGHT = 20
+MOST_LINES = 100
 
 # name -> (from, to, colour): a phase ends where the next one begins.
 PHASES = {
@@ -45,106 +55,135 @@ CHANGES = {
 MOMENTS = ("elected_ms", "leading_ms", "first_write_ms", "isr_whole_ms")
 
 
-def failover_page(found: FailoverReport) -> str:
-    reports = found.outages
-    if not reports:
-        none = "The journals have no broker that was fenced or shut down."
-        return page("Failovers", none, _changes(found))
-    first, last = reports[0].outage.began_ms, reports[-1].outage.began_ms
-    span = f"{_counted(reports)}, {utc(first):%Y-%m-%d %H:%M:%S} to {utc(last):%H:%M:%S} UTC"
-    return page("Failovers", span, chain(_parts(reports), _changes(found)))
+def failover_page(found: FailoverReport, *, internal: bool = False) -> str:
+    reports, span = found.outages, ""
+    if reports:
+        first, last = reports[0].outage.began_ms, reports[-1].outage.began_ms
+        span = f"{utc(first):%Y-%m-%d %H:%M:%S} to {utc(last):%Y-%m-%d %H:%M:%S} UTC"
+    parts = chain(_parts(reports, internal=internal), _changes(found, internal=internal))
+    return page("Failovers", verdict_on(reports), span, parts)
 
 
-def _counted(reports: Sequence[OutageReport]) -> str:
-    planned = sum(report.outage.planned for report in reports)
-    outages = len(reports) - planned
-    return (
-        f"{outages:,} {'outage' if outages == 1 else 'outages'},"
-        f" {planned:,} planned {'shutdown' if planned == 1 else 'shutdowns'}"
-    )
-
-
-def _parts(reports: Sequence[OutageReport]) -> Iterator[str]:
-    lost = sum(report.lost_committed for report in reports)
-    truncated = sum(report.truncated for report in reports)
+def _parts(all_reports: Sequence[OutageReport], *, internal: bool) -> Iterator[str]:
+    if not all_reports:
+        return
+    lost = sum(report.lost_committed for report in all_reports)
+    truncated = sum(report.truncated for report in all_reports)
+    reports = [each if internal else each.without_internal() for each in all_reports]
     outages = [report for report in reports if not report.outage.planned]
-    planned = [report for report in reports if report.outage.planned]
-    writes = [each for report in outages for each in report.after("first_write_ms")]
+    writes = [at for each in outages for at in each.after("first_write_ms", traffic_only=True)]
+    led = sum(len(each.partitions) for each in outages)
     yield tiles(
         [
             (f"{len(outages):,}", "outages", ""),
-            (f"{len(planned):,}", "planned shutdowns", ""),
+            (f"{len(reports) - len(outages):,}", "planned shutdowns", ""),
             (f"{lost:,}", "committed records lost", "bad" if lost else "good"),
             (f"{truncated:,}", "uncommitted records cut off", ""),
             (seconds(max(writes)) if writes else "none", "to the first write, at most", ""),
+            (
+                f"{sum(len(each.with_traffic) for each in outages):,} of {led:,}",
+                "failed-over partitions had traffic",
+                "",
+            ),
         ]
     )
-    for title, some in (("All outages", outages), ("Planned shutdowns", planned)):
-        if some:
-            yield heading(title)
-            yield _outages(some)
     plots = 0
-    for report in reports:
-        outage = report.outage
-        yield heading(f"{utc(outage.began_ms):%H:%M:%S}  b{outage.broker}: {cause_of(outage)}")
-        if not report.partitions:
-            yield paragraph("It led nothing.")
-            continue
-        shown = report.partitions[:MOST_BARS]
-        if len(shown) < len(report.partitions):
-            yield paragraph(f"The first {len(shown)} of {len(report.partitions)} partitions.")
-        figure = _phases(report, shown)
-        if any(len(trace.y) for trace in figure.data):
-            height = 130 + BAR_HEIGHT * max(len(shown), 3)
-            yield plot(figure, number=plots, height=height)
+    for section in sections(reports):
+        yield heading(section.title)
+        yield _outages(section)
+        if section.folded:
+            yield paragraph(section.folded)
+        for number, report in enumerate(section.shown, start=1):
+            planned = "planned shutdown" if report.outage.planned else "outage"
+            yield from _outage(report, f"{planned} {number}", plots)
             plots += 1
-        yield _table(report)
-        for each in shown:
-            yield details(f"{each.topic_partition}: what led to what", each.failover.chain)
 
 
-def _changes(found: FailoverReport) -> Iterator[str]:
-    """Yield every election and truncation with its cause, by partition, and how many had which."""
+def _changes(found: FailoverReport, *, internal: bool) -> Iterator[str]:
+    """Yield elections and truncations with their causes, by partition, and how many had which."""
+    shown = {
+        partition: some
+        for partition, some in found.changes.items()
+        if internal or not is_internal(partition.topic)
+    }
     if not found.changes:
         return
     yield heading("Elections and truncations")
-    counted = Counter(
-        (CHANGES[each.name], each.cause) for some in found.changes.values() for each in some
-    )
-    rows = [(what, cause, count) for (what, cause), count in counted.most_common()]
-    yield table(("what", "cause", "times"), rows)
+    times = Counter((CHANGES[each.name], each.cause) for some in shown.values() for each in some)
+    rows = [(what, cause, count) for (what, cause), count in times.most_common()]
+    yield table("Causes", ("what", "cause", "times"), rows)
     if found.left_out:
         yield paragraph(f"{found.left_out:,} later ones are left out.", "bad")
-    for partition, some in found.changes.items():
-        yield details(f"{partition}: {len(some):,} elections and truncations", map(_line, some))
+    if len(shown) < len(found.changes):
+        yield paragraph(folded_note(len(found.changes) - len(shown)))
+    for partition, some in list(shown.items())[:MOST_BARS]:
+        lines = [_line(each) for each in some[:MOST_LINES]]
+        if len(some) > MOST_LINES:
+            lines.append(f"Not shown: {len(some) - MOST_LINES:,} later ones.")
+        yield details(f"{partition}: {len(some):,} elections and truncations", lines)
+    if len(shown) > MOST_BARS:
+        yield paragraph(f"Not shown: {counted(len(shown) - MOST_BARS, 'partition')} more by name.")
 
 
 def _line(change: Change) -> str:
     return f"{utc(change.at_ms):%Y-%m-%d %H:%M:%S.%f}"[:-3] + f"  b{change.node}: {change.text}"
 
 
-def _outages(reports: Sequence[OutageReport]) -> str:
-    columns = ("began", "broker", "cause", "led", "all elected", "all written to", "all ISR whole")
+def _outage(report: OutageReport, name: str, number: int) -> Iterator[str]:
+    outage = report.outage
+    began = f"{utc(outage.began_ms):%H:%M:%S.%f}"[:-3]
+    parts = list(_effects(report, name, number))
+    title = f"{name.capitalize()}: b{outage.broker} at {began}, {cause_of(outage)}"
+    if outage.planned:
+        yield folded(title, parts)
+    else:
+        yield heading(title, level=3)
+        yield from parts
+
+
+def _effects(report: OutageReport, name: str, number: int) -> Iterator[str]:
+    if not report.partitions:
+        yield paragraph("It led nothing.")
+        return
+    shown = partitions_of(report)
+    if shown.folded:
+        yield paragraph(shown.folded)
+    if not shown.kept:
+        return
+    if not report.outage.planned:
+        figure = _phases(report, shown.kept)
+        if any(len(trace.y) for trace in figure.data):
+            height = 130 + BAR_HEIGHT * max(len(shown.kept), 3)
+            yield plot(figure, name=f"Phases of {name}", number=number, height=height)
+    yield _table(report, shown.kept, f"Partitions of {name}")
+    for each in shown.kept:
+        yield details(f"{each.topic_partition}, {name}: what led to what", each.failover.chain)
+
+
+def _outages(section: Section) -> str:
     rows = [
         (
             f"{utc(report.outage.began_ms):%H:%M:%S.%f}"[:-3],
             f"b{report.outage.broker}",
             report.outage.cause,
             len(report.partitions),
-            *tuple(
-                _last(report, name) for name in ("elected_ms", "first_write_ms", "isr_whole_ms")
-            ),
+            len(report.with_traffic),
+            _last(report, "elected_ms"),
+            _last(report, "first_write_ms", traffic_only=True),
+            _last(report, "isr_whole_ms"),
             report.lost_committed,
             report.truncated,
         )
-        for report in reports
+        for report in section.shown
     ]
-    return table((*columns, "lost", "cut off"), rows)
+    columns = ("began", "broker", "cause", "led", "with traffic", "all elected", "all written to")
+    return table(section.title, (*columns, "all ISR whole", "lost", "cut off"), rows)
 
 
-def _last(report: OutageReport, moment: str) -> str | None:
+def _last(report: OutageReport, moment: str, *, traffic_only: bool = False) -> str | None:
     """Return how long the last partition took, and how many came so far where not all did."""
-    times, there = report.after(moment), len(report.partitions)
+    times = report.after(moment, traffic_only=traffic_only)
+    there = len(report.with_traffic if traffic_only else report.partitions)
     if not there:
         return None
     if not times:
@@ -188,11 +227,11 @@ def _moment(failover: Failover, name: str) -> int | None:
     return found
 
 
-def _table(report: OutageReport) -> str:
+def _table(report: OutageReport, shown: Sequence[PartitionFailover], name: str) -> str:
     columns = ("partition", "new leader", "epoch", "election", "elected", "leads", "first write")
     began = report.outage.began_ms
     rows = []
-    for each in report.partitions:
+    for each in shown:
         failover = each.failover
         moments = [getattr(failover, name) for name in MOMENTS]
         after = [seconds(None if at is None else at - began) for at in moments]
@@ -208,4 +247,4 @@ def _table(report: OutageReport) -> str:
                 failover.truncated,
             ]
         )
-    return table((*columns, "ISR whole", "lost", "cut off"), rows)
+    return table(name, (*columns, "ISR whole", "lost", "cut off"), rows)

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 import plotly.graph_objects as go
 
 from pipeline.journals.gathered import shown_order
-from pipeline.journals.lag import QUANTILES, LagPoint, LagReport, LagState, PartitionLag
+from pipeline.journals.lag import QUANTILES, LagPoint, LagReport, LagState, PartitionLag, verdict
 from pipeline.reports.page import (
     MOST_BARS,
+    MOST_ROWS,
     heading,
     page,
     paragraph,
@@ -17,6 +18,7 @@ from pipeline.reports.page import (
     tiles,
     utc,
 )
+from replication.observe.pages import folded_note, is_internal
 from storage.types import TopicPartition
 
 # The worst ones: more bars or lines than this nobody tells apart.
@@ -31,8 +33,10 @@ COLOURS = {
 }
 
 
-def lag_page(report: LagReport) -> str:
-    return page("Replication lag", _span(report.states), _parts(report))
+def lag_page(report: LagReport, *, internal: bool = False) -> str:
+    return page(
+        "Replication lag", verdict(report), _span(report.states), _parts(report, internal=internal)
+    )
 
 
 def _span(states: Sequence[LagState]) -> str:
@@ -43,8 +47,10 @@ def _span(states: Sequence[LagState]) -> str:
     return f"{utc(first):%Y-%m-%d %H:%M:%S} to {utc(last):%H:%M:%S} UTC, {seconds(last - first)}"
 
 
-def _parts(report: LagReport) -> Iterator[str]:
+def _parts(report: LagReport, *, internal: bool) -> Iterator[str]:
     partitions = report.partitions
+    if not internal:
+        partitions = tuple(each for each in partitions if not is_internal(each.topic))
     worst = max((lag.lag[-1] for lag in partitions if lag.lag), default=0)
     longest = max((lag.lag_ms[-1] for lag in partitions if lag.lag_ms), default=0)
     under = max((lag.under_replicated_ms for lag in partitions), default=0)
@@ -62,17 +68,25 @@ def _parts(report: LagReport) -> Iterator[str]:
     )
     for cause, count in report.unreadable.items():
         yield paragraph(f"not read: {cause}, {count:,} times", "bad")
-    if report.states:
-        shown = _worst(partitions)
+    hidden = len(report.partitions) - len(partitions)
+    if hidden:
+        yield paragraph(folded_note(hidden))
+    if shown := _worst(partitions):
         yield heading("In-sync replicas over time")
         if len(shown) < len(partitions):
             yield paragraph(f"The {len(shown)} of {len(partitions):,} that were longest not whole.")
-        yield plot(_isr(report.states, shown), number=0, height=_height(len(shown)))
-    if any(point.lag for point in report.points):
+        drawn = _isr(report.states, shown)
+        yield plot(drawn, name="ISR over time", number=0, height=_height(len(shown)))
+    points = [
+        each for each in report.points if internal or not is_internal(each.topic_partition.topic)
+    ]
+    if any(point.lag for point in points):
         yield heading("Lag of the replica furthest behind, in records")
-        yield plot(_lag(report.points), number=1 if report.states else 0, height=340)
+        yield plot(_lag(points), name="Lag over time", number=1, height=340)
     yield heading("Partitions")
-    yield _table(partitions)
+    if len(partitions) > MOST_ROWS:
+        yield paragraph(f"The first {MOST_ROWS:,} of {len(partitions):,}; JSON has them all.")
+    yield _table(partitions[:MOST_ROWS])
 
 
 def _worst(partitions: Sequence[PartitionLag]) -> list[TopicPartition]:
@@ -156,4 +170,4 @@ def _table(partitions: Sequence[PartitionLag]) -> str:
         )
         for each in partitions
     )
-    return table(columns, rows)
+    return table("Lag of partitions", columns, rows)

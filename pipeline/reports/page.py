@@ -14,8 +14,13 @@ from typing import Any, Final
 
 import plotly.graph_objects as go
 import plotly.io
+import plotly.offline
+
+from replication.observe.pages import WORDS, PageVerdict, base_style
 
 MOST_BARS: Final = 60
+# More rows than this nobody reads; JSON and Parquet have them all.
+MOST_ROWS: Final = 1000
 
 # Dragging zooms and a double click goes back; the row of buttons would cover the plot.
 _CONFIG: Final = {"responsive": True, "displayModeBar": False}
@@ -47,27 +52,33 @@ def escape(text: object) -> str:
     return html.escape(str(text))
 
 
-def page(title: str, summary: str, body: Iterable[str]) -> str:
-    """Return the whole file: a heading, a sentence below it, and the parts."""
+def page(title: str, verdict: PageVerdict, summary: str, body: Iterable[str]) -> str:
+    """Return the whole file: a heading, the verdict, a sentence below it, and the parts."""
     parts = list(body)
     has_plots = any('class="plot"' in part for part in parts)
     script = f"<script>{_RECOLOUR}</script>" if has_plots else ""
+    program = f"<script>{plotly.offline.get_plotlyjs()}</script>" if has_plots else ""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_style()}</style></head><body>"
-        f'<h1>{escape(title)}</h1><p class="faint">{escape(summary)}</p>'
-        f"{''.join(parts)}{script}</body></html>\n"
+        f"<title>{escape(title)}</title><style>{_style()}</style>{program}</head><body><main>"
+        f"<h1>{escape(title)}</h1>{_verdict(verdict)}"
+        f'<p class="faint">{escape(summary)}</p>{"".join(parts)}</main>{script}</body></html>\n'
     )
 
 
 def _style() -> str:
-    # On a cluster, this package is in a zip.
-    return importlib.resources.files(__package__).joinpath("page.css").read_text()
+    own = importlib.resources.files(__package__).joinpath("page.css").read_text()
+    return base_style() + own
 
 
-def heading(text: str) -> str:
-    return f"<h2>{escape(text)}</h2>"
+def _verdict(verdict: PageVerdict) -> str:
+    text = f"<b>{WORDS[verdict.level]}:</b> {escape(verdict.text)}"
+    return f'<p class="verdict {verdict.level}" id="verdict">{text}</p>'
+
+
+def heading(text: str, *, level: int = 2) -> str:
+    return f"<h{level}>{escape(text)}</h{level}>"
 
 
 def paragraph(text: str, kind: str = "faint") -> str:
@@ -83,8 +94,11 @@ def tiles(facts: Sequence[tuple[str, str, str]]) -> str:
     return f'<div class="tiles">{"".join(boxes)}</div>'
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table; numbers are aligned to the right, and None is a dash."""
+def table(name: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table with an accessible name; numbers are aligned to the right, None is a dash.
+
+    A table that is wider than the screen is scrolled by itself, also with the keyboard.
+    """
     made = [list(row) for row in rows]
     numeric = [
         all(isinstance(row[i], int | float) or row[i] is None for row in made) and bool(made)
@@ -97,11 +111,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
         + "</tr>"
         for row in made
     )
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    frame = f'<div class="wide" tabindex="0" role="region" aria-label="{escape(name)}">'
+    return f"{frame}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
 
 
-def plot(figure: go.Figure, *, number: int, height: int) -> str:
-    """Return a plot; number 0 of a page includes the program that draws all plots."""
+def plot(figure: go.Figure, *, name: str, number: int, height: int) -> str:
+    """Return a plot with an accessible name; `number` is another one for each plot of a page."""
     figure.update_layout(
         height=height,
         margin={"l": 8, "r": 8, "t": 36, "b": 8},
@@ -115,16 +130,20 @@ def plot(figure: go.Figure, *, number: int, height: int) -> str:
     drawn: str = plotly.io.to_html(
         figure,
         full_html=False,
-        include_plotlyjs=number == 0,
+        include_plotlyjs=False,
         config=_CONFIG,
         div_id=f"plot-{number}",
     )
-    return f'<div class="plot">{drawn}</div>'
+    return f'<div class="plot" role="figure" aria-label="{escape(name)}">{drawn}</div>'
 
 
 def details(summary: str, lines: Iterable[str]) -> str:
     text = "\n".join(lines)
     return f"<details><summary>{escape(summary)}</summary><pre>{escape(text)}</pre></details>"
+
+
+def folded(summary: str, parts: Iterable[str]) -> str:
+    return f"<details><summary>{escape(summary)}</summary>{''.join(parts)}</details>"
 
 
 def utc(at_ms: int) -> datetime:

@@ -81,7 +81,8 @@ class LiveBrowser:
             mobile=width < 600,
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
+        still = {"name": "prefers-reduced-motion", "value": "reduce"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme, still])
 
     def ask(self, expression: str) -> Any:
         """Return the value of a JavaScript expression in the page."""

@@ -10,7 +10,14 @@ import click
 
 from replication.cli.options import AT_LEAST_ONE, NEW_DIRECTORY
 from replication.cli.output import show_line, tell
-from replication.cli.pipeline.jobs import MASTER, SHOWN, SparkProgress, deliver, output_option
+from replication.cli.pipeline.jobs import (
+    INTERNAL,
+    MASTER,
+    SHOWN,
+    SparkProgress,
+    deliver,
+    output_option,
+)
 from replication.errors import UnderstudyError
 from replication.extras import extra
 from storage.errors import StorageError
@@ -72,6 +79,7 @@ QUICK_BELOW_BYTES = 512 * 1024 * 1024
     show_default=True,
     help="With --follow, how many milliseconds a replica may lack what another one holds.",
 )
+@INTERNAL
 @MASTER
 @output_option
 def command(
@@ -87,6 +95,7 @@ def command(
     checkpoint: Path | None,
     follow: bool,
     settle_ms: int,
+    internal: bool,
     master: str | None,
     outputs: tuple[str, ...],
 ) -> None:
@@ -141,7 +150,7 @@ def command(
     except (UnderstudyError, StorageError, OSError) as error:
         tell(f"understudy: cannot compare: {error}")
         sys.exit(COULD_NOT_COMPARE)
-    deliver("audit", AuditReport(audits, groups), outputs)
+    deliver("audit", AuditReport(audits, groups), outputs, internal=internal)
     sys.exit(0 if all(one.same for one in audits) else 1)
 
 

@@ -59,23 +59,39 @@ output_option = click.option(
 )
 
 
+INTERNAL = click.option(
+    "--internal", is_flag=True, help="Also show Kafka's own topics, in tables and pages."
+)
 MASTER = click.option("--master", help="Spark's master URL; all cores of this machine by default.")
 
 
-def deliver(job: str, found: Any, outputs: Sequence[str], *, quiet: bool = False) -> None:
-    """Write what a job has found in each of these forms: `table`, `json`, or a file by its ending."""
+def deliver(
+    job: str,
+    found: Any,
+    outputs: Sequence[str],
+    *,
+    internal: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Write what a job has found in each of these forms: `table`, `json`, or a file by its ending.
+
+    The verdict comes first: in a table, and on standard error before the names of files. A quiet
+    call says neither there.
+    """
     forms = own_module(FORMS[job])
+    if TABLE not in outputs and not quiet:
+        tell(str(forms.verdict(found)))
     for output in outputs:
         match output if output in SHOWN else Path(output).suffix:
             case "table":
-                show_line("\n".join(forms.lines(found)))
+                show_line("\n".join(forms.lines(found, internal=internal)))
             case "json":
                 show_json(forms.to_json(found))
             case ".json":
                 Path(output).write_text(f"{json_text(forms.to_json(found))}\n")
             case ".html":
                 pages = own_module(f"pipeline.reports.{job}")
-                Path(output).write_text(getattr(pages, f"{job}_page")(found))
+                Path(output).write_text(getattr(pages, f"{job}_page")(found, internal=internal))
             case _:
                 forms.write_parquet(found, output)
         if output not in SHOWN and not quiet:

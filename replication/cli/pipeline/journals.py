@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replication.cli.pipeline.jobs import MASTER, SparkProgress, deliver, output_option
+from replication.cli.pipeline.jobs import INTERNAL, MASTER, SparkProgress, deliver, output_option
 from replication.extras import extra
 
 if TYPE_CHECKING:
@@ -15,9 +15,12 @@ JOURNALS = click.argument("journals", nargs=-1, required=True, type=click.Path(e
 
 @click.command(name="failover")
 @JOURNALS
+@INTERNAL
 @MASTER
 @output_option
-def failover(*, journals: tuple[str, ...], master: str | None, outputs: tuple[str, ...]) -> None:
+def failover(
+    *, journals: tuple[str, ...], internal: bool, master: str | None, outputs: tuple[str, ...]
+) -> None:
     """Report each outage of a broker: fencing, election, first write, full ISR, losses.
 
     JOURNALS are event journals, or directories with journals: a broker's data directory, or
@@ -32,7 +35,7 @@ def failover(*, journals: tuple[str, ...], master: str | None, outputs: tuple[st
     session, progress = get_session(master=master, quick=True), SparkProgress()
     with progress.watching(session):
         reports = failover_report(read_events(session, journals), on_step=progress.step)
-    deliver("failover", reports, outputs)
+    deliver("failover", reports, outputs, internal=internal)
 
 
 @click.command(name="lag")
@@ -43,12 +46,14 @@ def failover(*, journals: tuple[str, ...], master: str | None, outputs: tuple[st
     metavar="[TOPIC=]N",
     help="min.insync.replicas of all topics, or of one; journals do not contain it.  [default: 1]",
 )
+@INTERNAL
 @MASTER
 @output_option
 def lag(
     *,
     journals: tuple[str, ...],
     min_isr: tuple[str, ...],
+    internal: bool,
     master: str | None,
     outputs: tuple[str, ...],
 ) -> None:
@@ -66,7 +71,7 @@ def lag(
     with progress.watching(session):
         events = read_events(session, journals)
         report = lag_report(events, min_isr=least, on_step=progress.step)
-    deliver("lag", report, outputs)
+    deliver("lag", report, outputs, internal=internal)
 
 
 def _min_isr(given: tuple[str, ...]) -> "MinIsr":
