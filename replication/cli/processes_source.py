@@ -95,7 +95,9 @@ class ProcessesSource:
             controller=leads[0].id,
             controller_status=_STATUSES[leads[0].status],
             quorum=quorum,
-            brokers=tuple(_broker(each, statuses[each.id]) for each in brokers),
+            brokers=tuple(
+                _broker(each, statuses[each.id], reported.get(each.id)) for each in brokers
+            ),
             partitions=tuple(_with_roles(each, statuses) for each in self._last.partitions),
             cut=tuple(self.processes.cuts()),
         )
@@ -161,6 +163,7 @@ def _status(node: NodeSummary, reported: Status | None) -> Status:
     return Status.FENCED if status is Status.UP and reported in (None, Status.DOWN) else status
 
 
-def _broker(node: NodeSummary, status: Status) -> ObservedBroker:
+def _broker(node: NodeSummary, status: Status, reported: Status | None) -> ObservedBroker:
     host, _, port = node.address.rpartition(":")
-    return ObservedBroker(id=node.id, host=host, port=int(port), status=status)
+    fenced = reported in (None, Status.DOWN)
+    return ObservedBroker(id=node.id, host=host, port=int(port), status=status, fenced=fenced)

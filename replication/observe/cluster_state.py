@@ -63,6 +63,13 @@ class ObservedBroker:
     status: Status
     why: str = ""
     """The status in more words; empty if there is no more to say."""
+    fenced: bool | None = None
+    """Whether the controller has fenced it; None if unknown. A dead broker is fenced late."""
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it answers nobody, whatever the controller knows."""
+        return self.status in (Status.DOWN, Status.FROZEN)
 
 
 @attrs.frozen(kw_only=True)

@@ -80,7 +80,7 @@ class NodesSource:
             cluster_id=self.cluster.cluster_id,
             controller=shown,
             controller_status=self._process_status(shown, runs=shown in controllers),
-            brokers=tuple(self._broker(each, status) for each, status in statuses.items()),
+            brokers=tuple(self._broker(image, each, status) for each, status in statuses.items()),
             partitions=tuple(partitions),
             number_of_partitions=len(troubled),
             cut=tuple(sorted(self.cluster.cuts())),
@@ -118,7 +118,8 @@ class NodesSource:
             ),
         )
 
-    def _broker(self, broker_id: int, status: Status) -> ObservedBroker:
+    def _broker(self, image: MetadataImage, broker_id: int, status: Status) -> ObservedBroker:
+        registration = image.broker(broker_id)
         listener = self.cluster.configs[broker_id].listeners[0]
         failure = self.cluster.failures.get(broker_id)
         return ObservedBroker(
@@ -127,6 +128,7 @@ class NodesSource:
             port=listener.port,
             status=status,
             why=f"down, and ended with an error: {failure}" if failure is not None else "",
+            fenced=None if registration is None else registration.fenced,
         )
 
     def _status(self, image: MetadataImage, broker_id: int) -> Status:

@@ -15,7 +15,8 @@ from replication.observe.nodes_source import reader_of_nodes
 from replication.observe.page import LivePage
 from tests.browser import needs_browser
 from tests.cli.live_browser import LiveBrowser, live_browser
-from tests.cli.test_live_page import PHONE, QUICK, WIDE, looks_well
+from tests.cli.test_live_page import QUICK, looks_well
+from tests.looks import PHONE, WIDE
 
 pytestmark = [pytest.mark.slow, pytest.mark.deep]
 

@@ -17,7 +17,7 @@ from tests.cli.test_top_view import partition, state
 SEEN = SeenReplica(leader_epoch=4, high_watermark=1180, epochs=())
 
 
-@attrs.define
+@attrs.define(slots=False)
 class Protocol:
     """A source with what Kafka's protocol shows: no high watermark of a follower."""
 
@@ -94,3 +94,18 @@ async def test_a_node_with_both_roles_votes_and_does_not_observe() -> None:
     assert quorum is not None
     assert [each.id for each in quorum.voters] == [1]
     assert [each.id for each in quorum.observers] == [2]
+
+
+async def test_a_frozen_broker_that_others_report_as_alive_is_not_fenced() -> None:
+    protocol, processes = Protocol(), Processes(frozen={1})
+    doubles: dict[str, Any] = {"processes": processes, "protocol": protocol}
+    brokers = (await ProcessesSource(**doubles).find()).brokers
+    assert [(each.is_dead, each.fenced) for each in brokers] == [(True, False), (False, False)]
+    gone = attrs.evolve(state(), brokers=state().brokers[1:])
+    protocol.find = lambda: answered(gone)  # type: ignore[method-assign]
+    brokers = (await ProcessesSource(**doubles).find()).brokers
+    assert [(each.is_dead, each.fenced) for each in brokers] == [(True, True), (False, False)]
+
+
+async def answered(found: ClusterState) -> ClusterState:
+    return found

@@ -5,6 +5,7 @@
     /stream       the same as it changes, as server-sent events
 
     board   events as numbered sentences, and what changed since a reader last looked
+    verdict the line at the top: is anything wrong now, is anything lost, what happened
     live    what is served; reads the state and fills the board
 
 Its buttons use the control API (`docs/control.md`).

@@ -44,6 +44,9 @@ from replication.observe.cluster_state import (
     ObservedPartition,
     to_json,
 )
+from replication.observe.losses import LossCount
+from replication.observe.page.verdict import verdict
+from replication.observe.pages import WORDS
 from replication.observe.sentences import NEWS, broker_name, kind, sentence
 from storage.types import TopicPartition
 
@@ -86,6 +89,7 @@ class Timeline:
     _count: int = attrs.field(init=False, default=0)
     _isr_epochs: dict[TopicPartition, int] = attrs.field(init=False, factory=dict)
     """The partition epoch of the last ISR change shown."""
+    losses: LossCount = attrs.field(init=False, factory=LossCount)
 
     @property
     def count(self) -> int:
@@ -100,6 +104,7 @@ class Timeline:
         name = node_name(node_id)
 
         def note(event: Event) -> None:
+            self.losses.sink(event)
             if not self._is_left_out(event):
                 partition = getattr(event, "partition", None)
                 self.add(
@@ -174,6 +179,7 @@ class Board:
     _events: int = attrs.field(init=False, default=0)
     """The number of events in the timeline at the current version."""
     _head: _Entry = attrs.field(init=False, default=_Entry(NOTHING, None, "null"))
+    _verdict: _Entry = attrs.field(init=False, default=_Entry(NOTHING, None, "null"))
     _order: _Entry = attrs.field(init=False, default=_Entry(NOTHING, None, "[]"))
     _partitions: dict[TopicPartition, _Entry] = attrs.field(init=False, factory=dict)
     _changed: trio.Event = attrs.field(init=False, factory=trio.Event)
@@ -188,10 +194,13 @@ class Board:
         version = self._version + 1
         head = attrs.evolve(state, now_ms=0, partitions=())
         self._head = _renewed(self._head, head, version)
+        found = verdict(state, self.timeline.losses)
+        fields = {"level": found.level, "word": WORDS[found.level], "text": found.text}
+        self._verdict = _renewed(self._verdict, fields, version)
         order = [str(each.topic_partition) for each in state.partitions]
         self._order = _renewed(self._order, order, version)
         self._partitions = dict(self._put_partitions(state.partitions, version))
-        newest = (self._head, self._order, *self._partitions.values())
+        newest = (self._head, self._verdict, self._order, *self._partitions.values())
         if self._events != self.timeline.count or any(each.version == version for each in newest):
             self._version, self._events = version, self.timeline.count
             self._changed.set()
@@ -216,6 +225,7 @@ class Board:
         parts: Mapping[str, str] = {
             "now": str(self._now_ms),
             **({"cluster": self._head.json} if self._head.version > seen.version else {}),
+            **({"verdict": self._verdict.json} if self._verdict.version > seen.version else {}),
             **({"order": self._order.json} if self._order.version > seen.version else {}),
             "partitions": _list(
                 each.json for each in self._partitions.values() if each.version > seen.version

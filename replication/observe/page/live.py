@@ -43,6 +43,7 @@ from replication.observe.http import LOOPBACK, EventStream, SendEvent, Site
 from replication.observe.http.event_stream import Feed
 from replication.observe.journal import JournalEntry
 from replication.observe.page.board import Board, ReaderPosition, Timeline, node_name
+from replication.observe.pages import base_style, drawing_script, legend
 from replication.observe.sentences import FAULT, NEWS
 from replication.observe.state_reader import IsrReasons, StateReader
 
@@ -53,7 +54,7 @@ FILES: Final = {
     "/page.js": ("page.js", "text/javascript"),
 }
 
-TABS: Final = b"<!-- tabs -->"
+TABS: Final = "<!-- tabs -->"
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -109,21 +110,28 @@ def feed_of(board: Board) -> Feed:
     return feed
 
 
-def links(tabs: Sequence[Tab], current: str = "./") -> bytes:
+def links(tabs: Sequence[Tab], current: str = "./") -> str:
     """Return the links to the pages at this address, if there are several."""
     if not tabs:
-        return b""
+        return ""
     pages = [("./", "Cluster"), *((tab.path, tab.title) for tab in tabs)]
     found = (
         f'<a href="{path}"{" aria-current=page" if path == current else ""}>{title}</a>'
         for path, title in pages
     )
-    return f'<nav aria-label="Pages">{"".join(found)}</nav>'.encode()
+    return f'<nav aria-label="Pages">{"".join(found)}</nav>'
 
 
-def page_file(package: str, name: str, media_type: str, *, links: bytes = b"") -> Endpoint:
+def page_file(package: str, name: str, media_type: str, *, links: str = "") -> Endpoint:
     """Return the endpoint of a file of a package; `links` take the place of TABS in it."""
-    content = files(package).joinpath(name).read_bytes().replace(TABS, links)
+    content = files(package).joinpath(name).read_text(encoding="utf-8").replace(TABS, links)
+    match name:
+        case "page.css":
+            content = base_style() + content
+        case "page.js":
+            content = drawing_script() + content
+        case _:
+            content = content.replace("{{legend}}", legend())
     headers = {
         "content-security-policy": POLICY,
         "cache-control": "no-cache",

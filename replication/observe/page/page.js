@@ -1,4 +1,3 @@
-"use strict";
 // Draws the updates of /stream (replication/observe/page/board.py); Kafka's rules are not repeated here.
 window.faults = [];
 const faulty = (message) => {
@@ -21,24 +20,6 @@ const shownKinds = new Set(Object.keys(KINDS));
 
 // Small tools.
 
-function html(name, properties = {}, ...children) {
-  const element = document.createElement(name);
-  for (const [key, value] of Object.entries(properties)) {
-    if (key.startsWith("data-") || key.startsWith("aria-") || key === "scope") element.setAttribute(key, value);
-    else element[key] = value;
-  }
-  element.append(...children);
-  return element;
-}
-
-function svg(name, attributes, parent, text) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  if (text !== undefined) element.textContent = text;
-  if (parent) parent.append(element);
-  return element;
-}
-
 // Unchanged elements are not touched, so that focus, selection and open menus stay.
 function put(element, key, value) {
   if (element[key] !== value) element[key] = value;
@@ -57,14 +38,23 @@ function putText(element, value, marks = false) {
   if (isNews) flash(element);
 }
 
-const count = (number) => (number === null || number === undefined ? "?" : number.toLocaleString("en"));
+const count = (number) => (number === null || number === undefined ? "–" : number.toLocaleString("en"));
 const some = (number, word) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
 const rolesOf = (id) => state.cluster.roles[id] ?? ["broker"];
 const votes = (id) => rolesOf(id).includes("controller");
 const serves = (id) => rolesOf(id).includes("broker");
 const nodeName = (id) => (serves(id) ? `b${id}` : id === CONTROLLER ? "controller" : `controller ${id}`);
 const nameOf = (partition) => `${partition.topic}-${partition.partition}`;
-const epochColour = (epoch, alpha = 1) => `hsl(${(205 + epoch * 137.5) % 360} 62% 62% / ${alpha})`;
+// A follower is behind for a moment with each record: what has not lasted for so long is not shown.
+const LASTS_MS = 1000;
+const began = new Map(); // what is going on -> when this page saw it first
+
+function lasts(what, isGoing, sinceMs = 0) {
+  if (!isGoing) { began.delete(what); return false; }
+  if (!began.has(what)) began.set(what, performance.now());
+  return Math.max(sinceMs, performance.now() - began.get(what)) >= LASTS_MS;
+}
+
 const sinceMs = (moment) => Math.max(0, state.now + (performance.now() - state.heardAt) - moment);
 const seconds = (ms) => (ms < 10000 ? `${(ms / 1000).toFixed(1)} s` : `${Math.round(ms / 1000)} s`);
 const clockTime = (ms) => {
@@ -87,8 +77,8 @@ function makeCard(id) {
     root: html("article", { className: "card", "aria-label": name }),
     roles: html("span", { className: "roles", title: "Its roles (process.roles)" }),
     status: html("span", { className: "status" }),
-    facts: html("p"),
-    place: html("p", { title: "Its place in the quorum, and its copy of the metadata log" }),
+    facts: html("p", { className: "facts" }),
+    place: html("p", { className: "place", title: "Its place in the quorum, and its copy of the metadata log" }),
     trouble: html("p", { className: "bad" }),
     life: html("button", { type: "button" }),
     pulse: html("button", { type: "button" }),
@@ -98,7 +88,8 @@ function makeCard(id) {
   card.life.addEventListener("click", () => act(card.life.dataset.act, id));
   card.pulse.addEventListener("click", () => act(card.pulse.dataset.act, id));
   card.link.addEventListener("click", () => act("cut", id, card.from.value));
-  card.from.setAttribute("aria-label", `Cut ${name} off from`);
+  card.link.ariaLabel = `Cut ${name} off`;
+  card.from.setAttribute("aria-label", `The nodes to cut ${name} off from`);
   card.root.append(html("h3", {}, name, card.roles, card.status), card.facts, card.place, card.trouble,
     html("div", { className: "acts" }, card.life, card.pulse, card.link, card.from));
   card.root.dataset.node = name;
@@ -129,10 +120,13 @@ function offerPeers(card, nodes) {
 function showCard(card, node) {
   const name = nodeName(node.id), isDown = node.status === "down", isFrozen = node.status === "frozen";
   put(card.root.dataset, "status", node.status);
+  put(card.root.dataset, "late", isLate(node.id) ? "yes" : "no");
   putText(card.roles, serves(node.id) ? rolesOf(node.id).join(" + ") : "");
   putText(card.status, node.status, true);
   put(card.status, "title", STATUS[node.status] || node.status);
   putText(card.life, isDown ? "Start" : "Kill");
+  put(card.life, "ariaLabel", `${isDown ? "Start" : "Kill"} ${name}`);
+  put(card.pulse, "ariaLabel", `${isFrozen ? "Thaw" : "Freeze"} ${name}`);
   put(card.life.dataset, "act", isDown ? "start" : "kill");
   put(card.life, "className", isDown ? "" : "hurts");
   put(card.life, "title", isDown ? `Start ${name} again, with the data on its disk`
@@ -149,7 +143,14 @@ function showCard(card, node) {
   put(card.facts, "title", "Its address, the number of partitions shown here that it leads, and how far its copy of the metadata log is behind");
   putText(card.facts, serves(node.id) ? [`${node.host}:${node.port}`, `leads ${count(leads)}`, behind].filter(Boolean).join(" · ") : "");
   putText(card.place, votes(node.id) ? quorumWords(node.id) : "");
-  putText(card.trouble, [node.why, cutWords(node.id)].filter(Boolean).join("; "));
+  const late = isLate(node.id) ? "the controller still counts it as alive" : "";
+  putText(card.trouble, [node.why, late, cutWords(node.id)].filter(Boolean).join("; "));
+}
+
+// Dead, and still alive to the controller: nobody takes over its partitions yet.
+function isLate(id) {
+  const broker = state.cluster.brokers.find((each) => each.id === id);
+  return broker !== undefined && broker.fenced === false && (broker.status === "down" || broker.status === "frozen");
 }
 
 // The quorum: the leading controller writes the metadata log, all other nodes follow it.
@@ -163,7 +164,7 @@ function metadataLag(id) {
 
 function behindInMetadata(id) {
   const lag = metadataLag(id);
-  return lag ? `metadata −${count(lag)}` : "";
+  return lasts(`metadata ${id}`, lag) ? `metadata −${count(lag)}` : "";
 }
 
 function quorumWords(id) {
@@ -212,13 +213,14 @@ function showHead() {
   const brokers = columns();
   if (byId("head").dataset.for === brokers.join()) return;
   byId("head").dataset.for = brokers.join();
-  const column = (text, title) => html("th", { scope: "col", title }, text);
+  const column = (text, title, className = "") => html("th", { scope: "col", title, className }, text);
+  byId("table").classList.toggle("many", brokers.length > 4);
   byId("head").replaceChildren(
     column("partition", "Choose a partition to see its log"),
     column("leader", "The broker that takes writes and serves reads"),
     column("epoch", "The leader epoch"),
     column("ISR", "The number of replicas in sync, of all replicas"),
-    ...brokers.map((id) => column(nodeName(id), `The replica on ${nodeName(id)}: its log end offset and its high watermark`)));
+    ...brokers.map((id) => column(nodeName(id), `The replica on ${nodeName(id)}: its log end offset and its high watermark`, "of-broker")));
   for (const row of rows.values()) row.root.remove();
   rows.clear();
 }
@@ -226,7 +228,7 @@ function showHead() {
 function makeRow(name) {
   const cell = (label, title) => html("td", { className: "number", "data-label": label, title });
   const row = {
-    root: html("tr"), pick: html("button", { type: "button", className: name.length > 28 ? "pick long" : "pick", textContent: name }),
+    root: html("tr"), pick: html("button", { type: "button", className: "pick", textContent: name }),
     leader: cell("leader", ""), epoch: cell("epoch", "The leader epoch"), isr: cell("ISR", ""),
     replicas: new Map(),
   };
@@ -235,7 +237,8 @@ function makeRow(name) {
   for (const id of columns()) {
     const replica = { root: html("td", { className: "replica", "data-label": nodeName(id) }), as: html("span", { className: "as" }),
       ends: html("span", { className: "ends" }), behind: html("span", { className: "behind" }), why: html("span", { className: "why" }) };
-    replica.root.append(replica.as, " ", replica.ends, " ", replica.behind, replica.why);
+    replica.root.append(replica.as, " ", replica.ends, " ",
+      html("span", { className: "note" }, replica.behind, " ", replica.why));
     row.replicas.set(id, replica);
     row.root.append(replica.root);
   }
@@ -272,16 +275,18 @@ function showRows() {
 function showRow(row, partition, name) {
   putText(row.leader, isOffline(partition) ? "none" : nodeName(partition.leader), true);
   row.leader.classList.toggle("bad", isOffline(partition));
+  row.leader.classList.toggle("late", isLate(partition.leader));
   put(row.leader, "title", partition.why || "The broker that takes writes and serves reads");
   putText(row.epoch, count(partition.leader_epoch), true);
   putText(row.isr, `${partition.isr.length} of ${partition.replicas.length}`, true);
   row.isr.classList.toggle("bad", isUnder(partition));
+  row.isr.classList.toggle("late", !isUnder(partition) && partition.isr.some(isLate));
   put(row.isr, "title", `In sync: ${partition.isr.map(nodeName).join(", ") || "none"}` +
     (partition.min_isr === null ? "" : `; acks=all needs ${partition.min_isr}`) + (partition.pending ? `; the leader ${partition.pending}` : ""));
   const isChosen = name === chosen;
   row.root.classList.toggle("chosen", isChosen);
   put(row.pick, "ariaPressed", String(isChosen));
-  for (const [id, cells] of row.replicas) showReplica(cells, partition, partition.replicas.find((each) => each.broker === id));
+  for (const [id, cells] of row.replicas) showReplica(cells, name, partition, partition.replicas.find((each) => each.broker === id));
 }
 
 function standing(partition, replica) {
@@ -290,7 +295,7 @@ function standing(partition, replica) {
   return replica.in_isr ? "in sync" : "out";
 }
 
-function showReplica(cells, partition, replica) {
+function showReplica(cells, name, partition, replica) {
   put(cells.root, "hidden", false);
   if (!replica) {
     putText(cells.as, ""); putText(cells.ends, ""); putText(cells.behind, ""); putText(cells.why, "");
@@ -299,10 +304,13 @@ function showReplica(cells, partition, replica) {
   }
   put(cells.root.dataset, "in", replica.in_isr ? "yes" : "no");
   put(cells.root.dataset, "live", replica.is_live ? "yes" : "no");
-  putText(cells.as, { leader: "★ leader", "in sync": "● in sync", out: "○ out", deposed: "☆ deposed" }[standing(partition, replica)], true);
-  putText(cells.ends, `LEO\u00a0${count(replica.log_end_offset)} · HW\u00a0${count(replica.high_watermark)}`);
+  const late = replica.in_isr && isLate(replica.broker);
+  put(cells.root.dataset, "late", late ? "yes" : "no");
+  putText(cells.as, { leader: "★ leader", "in sync": "● in sync", out: "○ out", deposed: "☆ deposed" }[standing(partition, replica)] +
+    (late ? `, ${state.cluster.brokers.find((each) => each.id === replica.broker).status}` : ""), true);
+  putText(cells.ends, `LEO\u00a0${count(replica.log_end_offset)} HW\u00a0${count(replica.high_watermark)}`);
   put(cells.ends, "title", endsTitle(replica));
-  putText(cells.behind, behindWords(replica));
+  showBehind(cells.behind, name, replica);
   put(cells.behind, "title", "The number of records that this replica lacks, and how long the leader has not seen it caught up");
   putText(cells.why, replica.in_isr && replica.is_live && standing(partition, replica) !== "deposed" ? ""
     : replica.why.replace("left the ISR: ", ""));
@@ -315,11 +323,15 @@ function endsTitle(replica) {
     (replica.is_live ? "" : "\nas it was seen last");
 }
 
-function behindWords(replica) {
-  if (!replica.lag) return "";
-  const lasts = replica.behind_since_ms === null ? "" : ` for ${seconds(sinceMs(replica.behind_since_ms))}`;
-  return `−${count(replica.lag)}${lasts}`;
+// What is not known, as while the leader does not answer, stays what it was.
+function behindWords(name, replica, before) {
+  if (replica.lag === null) return before;
+  const going = replica.behind_since_ms === null ? 0 : sinceMs(replica.behind_since_ms);
+  if (!lasts(`${name} ${replica.broker}`, replica.lag > 0, going)) return "";
+  return `−${count(replica.lag)}${going < LASTS_MS ? "" : ` for ${seconds(going)}`}`;
 }
+
+const showBehind = (cell, name, replica) => putText(cell, behindWords(name, replica, cell.textContent));
 
 // One partition's log, drawn by epoch.
 
@@ -413,7 +425,7 @@ function drawRecords({ picture, replica, runs, leads, first, cell, x, hatch }) {
     for (let offset = Math.max(from, first); offset < to; offset++) {
       const isCommitted = offset < (replica.high_watermark ?? 0), parts = conflict(leads, truth, epoch, offset);
       const box = { x: x(offset), y: 3, width: Math.max(1, cell - 1), height: 20, rx: 2 };
-      const record = svg("rect", { ...box, fill: epochColour(epoch, isCommitted ? 1 : 0.45) }, picture);
+      const record = svg("rect", { ...box, fill: epochColour(epoch, isCommitted ? 1 : PALE) }, picture);
       const what = `offset ${offset}, epoch ${epoch}, ${isCommitted ? "committed" : "not committed as far as this replica knows"}`;
       svg("title", {}, record, parts ? `${what}; ${parts}` : what);
       if (parts) svg("rect", { ...box, fill: `url(#${hatch})`, "pointer-events": "none" }, picture);
@@ -429,12 +441,12 @@ function drawReigns({ picture, replica, runs, first, x }) {
   for (const [epoch, from, to] of runs) {
     if (to <= first) continue;
     const start = Math.max(from, first), committed = Math.min(Math.max(start, replica.high_watermark ?? start), to);
-    for (const [left, right, alpha] of [[start, committed, 1], [committed, to, 0.45]]) {
+    for (const [left, right, alpha] of [[start, committed, 1], [committed, to, PALE]]) {
       if (right <= left) continue;
       const box = svg("rect", { x: x(left), y: 3, width: Math.max(1, x(right) - x(left) - 0.5), height: 20, fill: epochColour(epoch, alpha) }, picture);
       svg("title", {}, box, `epoch ${epoch}: offsets ${count(from)} to ${count(to - 1)}`);
     }
-    if (x(to) - x(start) > 60) svg("text", { x: x(start) + 6, y: 17, class: "on", "pointer-events": "none" }, picture, `e${epoch}: ${count(start)}…`);
+    if (x(to) - x(start) > 60) svg("text", { x: x(start) + 6, y: 17, class: x(committed) - x(start) > 60 ? "on" : "", "pointer-events": "none" }, picture, `e${epoch}: ${count(start)}…`);
   }
 }
 
@@ -543,10 +555,18 @@ function summary() {
     some(cluster.number_of_partitions, "partition"), `${count(under)} under-replicated`, `${count(offline)} without a leader`].join(" · ");
 }
 
+function showVerdict({ level, word, text }) {
+  const verdict = byId("verdict");
+  put(verdict, "className", `verdict ${level}`);
+  putText(verdict.firstChild, `${word}:`);
+  putText(verdict.lastChild, text);
+}
+
 function take(update) {
   state.now = update.now;
   state.heardAt = performance.now();
   if (update.cluster) state.cluster = update.cluster;
+  if (update.verdict) showVerdict(update.verdict);
   if (update.order) {
     state.order = update.order;
     const there = new Set(update.order);
@@ -586,7 +606,7 @@ setInterval(() => {
   for (const [name, row] of rows) {
     const partition = state.partitions.get(name);
     for (const replica of partition ? partition.replicas : []) {
-      if (row.replicas.has(replica.broker)) putText(row.replicas.get(replica.broker).behind, behindWords(replica));
+      if (row.replicas.has(replica.broker)) showBehind(row.replicas.get(replica.broker).behind, name, replica);
     }
   }
 }, 500);

@@ -67,6 +67,12 @@ def drawn(replica: ObservedReplica) -> str:
     )
 
 
+async def broker_of(state: StateReader, broker: int) -> tuple[Status, bool | None]:
+    """Return the status of a broker, and whether the controller has fenced it."""
+    (found,) = [each for each in (await state.read()).brokers if each.id == broker]
+    return found.status, found.fenced
+
+
 def has_reported(world: World, name: str) -> bool:
     return any(entry.event.name == name for entry in world.trace.entries)
 
@@ -89,6 +95,7 @@ async def test_a_failover_is_shown_as_it_happens(world: World) -> None:
         assert (dead.role, dead.in_isr, dead.is_live) == (Role.DOWN, True, False)
         assert (dead.log_end_offset, dead.lag) == (2, None), "as it was seen last"
         assert "the controller removes it when the session of 1 s has expired" in dead.why
+        assert await broker_of(state, victim) == (Status.DOWN, False), "not fenced yet"
 
         successor = await stage.leader("t", other_than=victim)
         await stage.client.produce(stage.address(successor), "t", b"c")
@@ -107,6 +114,7 @@ async def test_a_failover_is_shown_as_it_happens(world: World) -> None:
         )
         statuses = {each.id: each.status for each in (await state.read()).brokers}
         assert statuses == {1: "up", 2: "up", 3: "up"} | {victim: "down"}
+        assert await broker_of(state, victim) == (Status.DOWN, True)
 
         await stage.cluster.start_broker(victim)
         await stage.until_in_sync("t", 3)
