@@ -135,7 +135,8 @@ class Simulation:
         """Repeat the run, and write it as one page (docs/simulation.md)."""
         recording = Recording()
         self._record(recording)
-        scene = scene_of(recording, title=f"Seed {self.seed}", passages=[])
+        wrong = "" if self.failure is None else str(self.failure)
+        scene = scene_of(recording, title=f"Seed {self.seed}", passages=[], wrong=wrong)
         Path(path).write_text(page(scene), encoding="utf-8")
 
 

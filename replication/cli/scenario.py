@@ -146,6 +146,7 @@ def run(
     output: str,
 ) -> None:
     """Run a story. NAME is its name, the beginning of its name, a scenario of it, or its file."""
+    from scenarios.checkers.observed import InvariantViolatedError
     from scenarios.story.report import Recording
     from scenarios.story.runner import run_story
     from scenarios.story.script import find_story, read_story
@@ -160,7 +161,12 @@ def run(
     _refuse({"--kafka-home": kafka_home, "--speed": speed}, "needs --on kafka")
     began = time.monotonic()
     recording = Recording() if report or shiviz else None
-    run = run_story(read_story(path), seed=seed, recording=recording)
+    try:
+        run = run_story(read_story(path), seed=seed, recording=recording)
+    except InvariantViolatedError as error:
+        if recording is not None:
+            _write_report(recording, path.stem, [], report=report, shiviz=shiviz, wrong=str(error))
+        raise
     took = time.monotonic() - began
     if recording is not None:
         title = run.actual.title or path.stem
@@ -202,11 +208,13 @@ def _write_report(
     *,
     report: Path | None,
     shiviz: Path | None,
+    wrong: str = "",
 ) -> None:
     from scenarios.story.report import page, scene_of, to_shiviz
 
-    scene = scene_of(recording, title=title, passages=passages)
+    scene = scene_of(recording, title=title, passages=passages, wrong=wrong)
     if report is not None:
+        tell("{word}: {text}".format(**scene.verdict))
         report.write_text(page(scene), encoding="utf-8")
     if shiviz is not None:
         shiviz.write_text(to_shiviz(scene), encoding="utf-8")
@@ -383,7 +391,9 @@ def replay(
     took = time.monotonic() - began
     if recording is not None:
         passages = [("", Step(run.lines, run.answer))]
-        _write_report(recording, f"Seed {seed}", passages, report=report, shiviz=shiviz)
+        wrong = str(run.wrong or "")
+        title = f"Seed {seed}"
+        _write_report(recording, title, passages, report=report, shiviz=shiviz, wrong=wrong)
     show_answer(output, _run_as_json(run, trace=trace), _lines_of_run(run, took, trace=trace))
     if run.wrong:
         tell(f"{run.traceback}understudy: {run.wrong}")

@@ -1,5 +1,5 @@
 "use strict";
-// What the live page and the pages of stories draw with; it stands in front of their own scripts.
+// What the live page draws with; it stands in front of its script.
 
 function html(name, properties = {}, ...children) {
   const element = document.createElement(name);

@@ -197,6 +197,9 @@ class LateBytes(Event):
     target: str
 
 
+SIMULATED_FAULTS = frozenset({NodeKilled, NodeStopped, PowerCut, NodePaused, LinkCut, LinkHeld})
+
+
 @attrs.frozen
 class TraceEntry:
     """An event, the node that reported it, and when in virtual seconds."""

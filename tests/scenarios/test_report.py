@@ -5,26 +5,33 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
+import attrs
 import pytest
+from click.testing import CliRunner
 
+from replication.cli import group
+from replication.events import Event, LeaderElected, LogTruncated
+from scenarios.checkers.observed import InvariantViolatedError
+from scenarios.checkers.watcher import Checkers
 from scenarios.story.log_drawing import EpochRun
 from scenarios.story.report import Recording, Scene, page, scene_of, to_shiviz
-from scenarios.story.report.messages import label
-from scenarios.story.report.scene import IDLE
+from scenarios.story.report.messages import Message, label
+from scenarios.story.report.scene import IDLE, INTERNAL, _kind
+from scenarios.story.report.turning_point import turning_point
 from scenarios.story.runner import StoryRun, run_story
 from scenarios.story.script import find_story, read_story
 from scenarios.swarm.runner import run_seed
-from tests.browser import needs_browser, root_of
+from scenarios.world.trace import NodeKilled, NodeResumed, TraceEntry
+from storage.types import TopicPartition
+from tests.browser import needs_browser
+from tests.cli.live_browser import live_browser
+from tests.looks import PHONE, WIDE, check_looks
 
-STEPS_THROUGH_ALL = """
-<script>
+STEPS_THROUGH_ALL = """(() => {
 for (const box of document.querySelectorAll("#kinds input")) box.click();
 for (let index = 0; index < moments.length; index++) show(index, false);
-const root = document.documentElement;
-root.dataset.seen = moments.length;
-root.dataset.overflows = root.scrollWidth > window.innerWidth;
-</script>
-"""
+return moments.length;
+})()"""
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +170,8 @@ def test_the_page_loads_nothing_and_nothing_in_it_ends_its_data() -> None:
         seed=1,
         trace_hash="0" * 64,
         virtual_seconds=0.0,
+        verdict={"level": "good", "word": "All is well", "text": ""},
+        turning_point={"at": 0.0, "why": "the end", "partition": None},
         lanes=["client"],
         partitions=[],
         steps=[{"prose": "", "commands": ["</script><script>alert(1)"], "answer": []}],
@@ -180,28 +189,188 @@ def test_the_page_loads_nothing_and_nothing_in_it_ends_its_data() -> None:
     assert json.loads(data[1])["title"] == scene.title
 
 
-@pytest.mark.slow
-@needs_browser
+# Where it opens.
+
+
+def recorded(name: str) -> Scene:
+    recording = Recording()
+    script = run_story(read_story(find_story(name)), recording=recording).actual
+    return scene_of(recording, title=script.title, passages=script.passages)
+
+
+def entry(at: float, event: Event) -> TraceEntry:
+    return TraceEntry(at=at, node="c", event=event)
+
+
+def elected(topic: str, epoch: int, reason: str = "leader fenced") -> LeaderElected:
+    return LeaderElected(
+        partition=TopicPartition(topic, 0),
+        leader=1 + epoch % 2,
+        leader_epoch=epoch,
+        isr=(1, 2),
+        cause="clean",
+        previous_leader=-1 if epoch == 0 else 2 - epoch % 2,
+        reason=reason,
+    )
+
+
+def truncated(end: int) -> LogTruncated:
+    return LogTruncated(
+        partition=TopicPartition("t", 0),
+        from_offset=end,
+        to_offset=3,
+        high_watermark=3,
+        cause="diverging epoch",
+    )
+
+
+KILL = entry(1.0, NodeKilled(node="b1"))
+CREATED, TAKEOVER = entry(0.5, elected("t", 0)), entry(2.0, elected("t", 1))
+INNER, PREFERRED = (
+    entry(3.0, elected("__consumer_offsets", 1)),
+    entry(4.0, elected("t", 2, "preferred")),
+)
+NOTHING_CUT, CUT, END = (
+    entry(5.0, truncated(3)),
+    entry(6.0, truncated(5)),
+    entry(9.0, NodeResumed(node="b1")),
+)
+
+
 @pytest.mark.parametrize(
-    ("width", "dark"),
+    ("entries", "wrong", "at", "partition"),
     [
-        pytest.param(390, False, id="phone", marks=pytest.mark.deep),
-        pytest.param(1400, True, id="desktop, dark"),
+        pytest.param([KILL, TAKEOVER, CUT, END], "R1", 9.0, None, id="the violation"),
+        pytest.param([KILL, TAKEOVER, CUT, INNER, END], "", 6.0, "t-0", id="the truncation"),
+        pytest.param(
+            [CREATED, KILL, TAKEOVER, INNER, PREFERRED, NOTHING_CUT, END],
+            "",
+            2.0,
+            "t-0",
+            id="the takeover",
+        ),
+        pytest.param([CREATED, INNER, END], "", 3.0, "__consumer_offsets-0", id="an internal one"),
+        pytest.param([CREATED, KILL, END], "", 1.0, None, id="the fault"),
+        pytest.param([CREATED, END], "", 9.0, None, id="the end"),
+        pytest.param([], "", 0.0, None, id="nothing"),
     ],
 )
-def test_a_browser_draws_every_moment_without_a_fault(
-    tmp_path: Path,
+def test_the_turning_point_is_the_first_kind_of_moment_that_there_is(
+    entries: list[TraceEntry], wrong: str, at: float, partition: str | None
+) -> None:
+    found = turning_point(entries, wrong=wrong)
+    assert (found.at, found.partition) == (at, partition)
+    assert found.why
+
+
+def test_the_verdict_of_a_run_says_what_was_lost_and_what_is_wrong_at_its_end(
     recorded_run: tuple[StoryRun, Scene],
-    width: int,
-    dark: bool,
 ) -> None:
     _, scene = recorded_run
+    assert scene.verdict["level"] == "good"
+    assert scene.verdict["text"] == (
+        "1 leader change; no committed record was lost, 2 records truncated from logs."
+        " At the end every partition has its leader and its whole ISR."
+    )
+
+
+@pytest.mark.slow
+@needs_browser
+def test_a_story_opens_at_its_turning_point_and_every_moment_is_drawn(
+    tmp_path: Path, recorded_run: tuple[StoryRun, Scene]
+) -> None:
+    _, scene = recorded_run
+    (cut,) = [each["at"] for each in scene.marks if each["name"] == "log_truncated"]
     file = tmp_path / "report.html"
-    file.write_text(page(scene).replace("</body>", STEPS_THROUGH_ALL + "</body>"))
-    root = root_of(file, tmp_path, width=width, dark=dark)
-    assert "data-faults" not in root, root
-    assert 'data-ready="yes"' in root
-    assert 'data-overflows="false"' in root
-    seen = re.search(r'data-seen="(\d+)"', root)
-    assert seen
-    assert int(seen[1]) > len(scene.marks) / 2
+    file.write_text(page(scene))
+    with live_browser(tmp_path) as browser:
+        for width in (PHONE, WIDE):
+            browser.open(file.as_uri(), width=width, height=850)
+            browser.until("document.documentElement.dataset.ready")
+            assert browser.ask("scrollY") == 0, "the verdict is in sight"
+            assert browser.ask("byId('time').value") == f"{cut:.4f} s"
+            assert "truncates t-0 from 5 to 3" in browser.ask("byId('why').innerText")
+            line, frame = (
+                browser.ask(
+                    f"(({{ top, bottom }}) => [top, bottom])(byId('{each}').getBoundingClientRect())"
+                )
+                for each in ("nowline", "frame")
+            )
+            assert frame[0] < line[0] < frame[1], "the moment is in sight in the diagram"
+            assert browser.ask("byId('legend').open") == (width == WIDE)
+            assert browser.ask("byId('legend').textContent").count("High watermark") == 1
+            cells = "byId('logs').scrollWidth <= byId('logs').clientWidth"
+            assert browser.ask(cells), "no log and no role is cut off"
+            browser.ask("show(0, true)")
+            browser.ask("byId('turn').click()")
+            assert browser.ask("byId('time').value") == f"{cut:.4f} s"
+        browser.ask("byId('legend').open = true")
+        check_looks(browser)
+        assert browser.ask(STEPS_THROUGH_ALL) > len(scene.marks) / 2
+        assert browser.ask("window.faults") == []
+
+
+@pytest.mark.slow
+@needs_browser
+def test_internal_topics_are_folded_away_in_a_story_unless_requested(tmp_path: Path) -> None:
+    scene = recorded("S65")
+    inner = {**scene.logs[0], "partition": "__consumer_offsets-0"}
+    said = {**scene.arrows[0], "says": "__consumer_offsets-0 from 3", "kind": INTERNAL}
+    scene = attrs.evolve(
+        scene,
+        partitions=["__consumer_offsets-0", *scene.partitions],
+        logs=[*scene.logs, inner],
+        arrows=[*scene.arrows, said],
+    )
+    file = tmp_path / "report.html"
+    file.write_text(page(scene))
+    with live_browser(tmp_path) as browser:
+        browser.open(file.as_uri(), width=WIDE)
+        browser.until("document.documentElement.dataset.ready")
+        shown = "document.body.innerText.includes('__consumer_offsets') || byId('drawing').textContent.includes('__consumer')"
+        assert not browser.ask(shown)
+        browser.ask(
+            "[...document.querySelectorAll('#kinds label')].find((each) => each.innerText.includes('internal')).click()"
+        )
+        assert browser.ask(shown)
+
+
+def test_messages_about_internal_topics_alone_are_internal() -> None:
+    def kind_of(label: str) -> str:
+        return _kind(
+            Message(source="b1", target="b2", sent_at=0, api="Fetch", is_request=False, label=label)
+        )
+
+    assert kind_of("__consumer_offsets-0 3-4, HW 5") == INTERNAL
+    assert kind_of("__consumer_offsets-0 3-4, HW 5, t-0 HW 2") == "data"
+    assert kind_of("__cluster_metadata-0 from 3") == "metadata"
+    assert kind_of("") == IDLE
+
+
+@pytest.mark.parametrize("command", [["run", "S65"], ["replay", "--seed", "17"]])
+def test_a_command_that_writes_a_page_says_its_verdict_first(
+    tmp_path: Path, command: list[str]
+) -> None:
+    file = tmp_path / "page.html"
+    done = CliRunner().invoke(group, ["scenario", *command, "--report", str(file)])
+    assert done.output.startswith(("All is well: ", "Look here: ", "Something is wrong: "))
+    assert (
+        done.output.splitlines()[0].split(": ", 1)[1]
+        in json.loads(
+            re.search(r'id="scene">(.*?)</script>', file.read_text(), re.DOTALL)[1]  # type: ignore[index]
+        )["verdict"]["text"]
+    )
+
+
+def test_a_story_that_breaks_a_rule_leaves_its_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise InvariantViolatedError("R1", "two leaders in one epoch")
+
+    monkeypatch.setattr(Checkers, "look", broken)
+    file = tmp_path / "page.html"
+    done = CliRunner().invoke(group, ["scenario", "run", "S65", "--report", str(file)])
+    assert done.exit_code != 0
+    assert "Something is wrong: a rule is broken: " in done.output
+    assert '"why":"a rule is broken: ' in file.read_text()

@@ -8,7 +8,7 @@ to_shiviz(scene)       the same messages for ShiViz
 
 simulated network ──tap──> messages ─┐
 cluster ──watcher──> standings ──────┼─> scene (plain data) ─> page, ShiViz
-trace ──> events, causes ────────────┘
+trace ──> events, causes ────────────┘    it opens at the turning point (`turning_point.py`)
 """
 
 from scenarios.story.report.page import page, to_shiviz

@@ -1,10 +1,12 @@
 "use strict";
 // Draws the logs of the replicas of one partition, from the `logs` of a scene (scenarios/story/report/scene.py).
 // The report of a story and the page of stories both use it.
-const LAST_OFFSETS = 60; // cells in a drawn log; a longer one shows its end
+const LAST_OFFSETS = 60; // cells in a drawn log; a longer one, or one on a narrow screen, shows its end
+const CELL = 18;
+const PALE = 0.3; // above the high watermark
 
 const epochColour = (epoch, alpha = 1) =>
-  `hsl(${(205 + epoch * 137.5) % 360} 62% 58% / ${alpha})`;
+  `hsl(${(205 + epoch * 137.5) % 360} 62% 72% / ${alpha})`;
 const seconds = (at) => `${at.toFixed(4)} s`;
 
 function svg(name, attributes, parent, text) {
@@ -29,7 +31,7 @@ function lastStates(logs, partition, lanes) {
 }
 
 function drawLog(log, first, last) {
-  const cell = 18, height = 24, columns = Math.max(1, last - first);
+  const cell = CELL, height = 24, columns = Math.max(1, last - first);
   const picture = svg("svg", { width: columns * cell + 32, height: height + 12, role: "img",
     "aria-label": `${log.node}: ${log.drawn}` });
   const x = (offset) => 4 + (Math.max(first, offset) - first) * cell;
@@ -37,7 +39,7 @@ function drawLog(log, first, last) {
     for (let offset = Math.max(from, first); offset <= to; offset++) {
       const isCommitted = offset < log.high_watermark;
       const box = svg("rect", { x: x(offset), y: 2, width: cell - 1, height: height - 4,
-        fill: epochColour(epoch, isCommitted ? 0.95 : 0.4), rx: 2 }, picture);
+        fill: epochColour(epoch, isCommitted ? 1 : PALE), rx: 2 }, picture);
       svg("title", {}, box, `offset ${offset}, leader epoch ${epoch}`);
       svg("text", { x: x(offset) + cell / 2 - 0.5, y: 16, "text-anchor": "middle", "font-size": 9,
         class: isCommitted ? "committed" : "" }, picture, offset % 1000);
@@ -52,9 +54,11 @@ function drawLog(log, first, last) {
   return picture;
 }
 
-function logTable(replicas) {
+// `width` is the room in pixels.
+function logTable(replicas, width = Infinity) {
   const last = Math.max(0, ...replicas.map((log) => log.log_end_offset));
-  const first = Math.max(0, last - LAST_OFFSETS);
+  const fits = Math.max(6, Math.floor((width - 100) / CELL));
+  const first = Math.max(0, last - Math.min(LAST_OFFSETS, fits));
   const rows = replicas.map((log) => {
     const role = log.role === "leads"
       ? `leads, epoch ${log.leader_epoch}, ${log.members}` : log.role;

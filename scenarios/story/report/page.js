@@ -8,9 +8,9 @@ window.addEventListener("error", (event) => {
 
 const scene = JSON.parse(document.getElementById("scene").textContent);
 const byId = (id) => document.getElementById(id);
-const KINDS = { data: true, control: true, metadata: false, idle: false };
+const KINDS = { data: true, control: true, metadata: false, internal: false, idle: false };
 const shown = { ...KINDS };
-let partition = scene.partitions[0] || null;
+let partition = scene.partitions.find((name) => !name.startsWith("__")) || scene.partitions[0] || null;
 let moments = [];
 let place = new Map(); // a moment's height in the drawing
 let current = 0;
@@ -145,7 +145,7 @@ function drawMark(mark, drawing, width, said) {
 
 function draw() {
   const drawing = byId("drawing");
-  const width = byId("diagram").clientWidth;
+  const width = byId("frame").clientWidth;
   const height = layOut();
   drawing.replaceChildren();
   drawing.setAttribute("viewBox", `0 0 ${width} ${height}`);
@@ -179,7 +179,7 @@ function draw() {
 
 function showLogs(at) {
   const past = scene.logs.filter((log) => log.at <= at);
-  byId("logs").replaceChildren(logTable(lastStates(past, partition, scene.lanes)));
+  byId("logs").replaceChildren(logTable(lastStates(past, partition, scene.lanes), byId("logs").clientWidth));
 }
 
 function showWhy(at) {
@@ -190,6 +190,14 @@ function showWhy(at) {
     index ? html("br", {}) : "",
     html("b", {}, `${seconds(mark.at)} ${mark.lane} `), mark.why || mark.name.replace(/_/g, " "),
   ]));
+}
+
+// What is said at this moment, in words: beside an arrow there is not always room.
+function showMessages(at) {
+  const now = visibleArrows().filter((arrow) => arrow.sent === at || arrow.there === at).slice(0, 6);
+  byId("messages").replaceChildren(...now.map((arrow) => html("li", {},
+    `${arrow.from} → ${arrow.to}: ${arrow.api} ${arrow.says}`,
+    arrow.there === null ? " (never got there)" : arrow.sent === at ? " (sent)" : " (arrived)")));
 }
 
 function showStep(at) {
@@ -211,11 +219,9 @@ function show(index, follow) {
   line.setAttribute("y2", y);
   showLogs(at);
   showWhy(at);
+  showMessages(at);
   showStep(at);
-  if (follow) {
-    const top = byId("drawing").getBoundingClientRect().top + window.scrollY + y;
-    window.scrollTo({ top: top - window.innerHeight * 0.7 });
-  }
+  if (follow) byId("frame").scrollTop = y - byId("frame").clientHeight * 0.5;
 }
 
 function redraw() {
@@ -226,11 +232,28 @@ function redraw() {
 
 byId("facts").textContent = `seed ${scene.seed}, ${scene.virtual_seconds.toFixed(1)} virtual seconds, ` +
   `${scene.arrows.length} messages, trace ${scene.trace_hash}`;
-for (const name of scene.partitions) byId("partition").append(html("option", {}, name));
+function offerPartitions() {
+  const offered = scene.partitions.filter((name) => shown.internal || name === partition || !name.startsWith("__"));
+  byId("partition").replaceChildren(...offered.map((name) => html("option", { selected: name === partition }, name)));
+}
+
+function showVerdict() {
+  const { level, word, text } = scene.verdict;
+  byId("verdict").className = `verdict ${level}`;
+  byId("verdict").replaceChildren(html("b", {}, `${word}:`), ` ${text}`);
+}
+
+function toTurningPoint() {
+  show(Math.max(0, moments.findLastIndex((moment) => moment <= scene.turning_point.at)), true);
+}
+
+showVerdict();
+if (scene.partitions.includes(scene.turning_point.partition)) partition = scene.turning_point.partition;
+offerPartitions();
 for (const kind of Object.keys(KINDS)) {
   const count = scene.arrows.filter((arrow) => arrow.kind === kind).length;
   const box = html("input", { type: "checkbox", checked: shown[kind] });
-  box.addEventListener("change", () => { shown[kind] = box.checked; redraw(); });
+  box.addEventListener("change", () => { shown[kind] = box.checked; offerPartitions(); redraw(); });
   byId("kinds").append(html("label", {}, box, ` ${kind} (${count})`));
 }
 for (const step of scene.steps) {
@@ -240,6 +263,8 @@ for (const step of scene.steps) {
 byId("partition").addEventListener("change", (event) => { partition = event.target.value; redraw(); });
 byId("scrubber").addEventListener("input", (event) => show(Number(event.target.value), true));
 byId("back").addEventListener("click", () => show(current - 1, true));
+byId("turn").addEventListener("click", toTurningPoint);
+byId("turn").title = scene.turning_point.why;
 byId("on").addEventListener("click", () => show(current + 1, true));
 byId("drawing").addEventListener("click", (event) => {
   const box = byId("drawing").getBoundingClientRect();
@@ -251,7 +276,8 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "ArrowRight") show(current + 1, true);
   if (event.key === "ArrowLeft") show(current - 1, true);
 });
-new ResizeObserver(() => redraw()).observe(byId("diagram"));
+new ResizeObserver(() => redraw()).observe(byId("frame"));
+byId("legend").open = window.innerWidth >= 700;
 draw();
-show(moments.length - 1, false);
+toTurningPoint();
 document.documentElement.dataset.ready = "yes";

@@ -23,6 +23,7 @@ from importlib.resources import files
 
 import attrs
 
+from replication.observe.pages import base_style, legend
 from scenarios.story.report.scene import IDLE, Scene
 
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
@@ -32,8 +33,9 @@ def page(scene: Scene) -> str:
     """Return a scene as one self-contained HTML page."""
     parts = {
         "title": html.escape(scene.title),
-        "style": _file("drawing.css") + _file("page.css"),
+        "style": base_style() + _file("drawing.css") + _file("page.css"),
         "scene": _as_json(scene),
+        "legend": legend(),
         "script": _file("drawing.js") + _file("page.js"),
     }
     # In one pass: a story's own words, once inserted, are not searched for places.

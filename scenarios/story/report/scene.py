@@ -6,7 +6,7 @@
     logs       the state of each replica, and since when
 
 Marks and arrows have a kind, by which a reader hides some of them: an idle fetch is `idle`, a fetch
-of the controller's log is `metadata`.
+of the controller's log is `metadata`, and one of Kafka's own topics `internal`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,14 +15,24 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from replication.metadata.rules.records import METADATA_TOPIC
+from replication.observe.cluster_state import INTERNAL_PREFIX
+from replication.observe.pages import WORDS
 from replication.observe.sentences import FAULT, kind, sentence
 from scenarios.story.log_drawing import draw_runs
 from scenarios.story.report.messages import Message
 from scenarios.story.report.recording import Recording, ReplicaStatus
+from scenarios.story.report.turning_point import turning_point, verdict
 from scenarios.story.script import Step
-from scenarios.world import trace
 from scenarios.world.client import CLIENT, BatchAnswered
-from scenarios.world.trace import SIMULATOR, LinkCut, LinkHealed, LinkHeld, PowerCut, TraceEntry
+from scenarios.world.trace import (
+    SIMULATED_FAULTS,
+    SIMULATOR,
+    LinkCut,
+    LinkHealed,
+    LinkHeld,
+    PowerCut,
+    TraceEntry,
+)
 from storage.types import TopicPartition
 
 cause: Final = sentence
@@ -56,18 +66,8 @@ def _(event: LinkHealed) -> str:
 Facts: TypeAlias = Mapping[str, Any]
 """An object of JSON."""
 
-IDLE, METADATA, DATA, CONTROL = "idle", "metadata", "data", "control"
+IDLE, METADATA, DATA, CONTROL, INTERNAL = "idle", "metadata", "data", "control", "internal"
 
-_SIMULATED_FAULTS = frozenset(
-    {
-        trace.NodeKilled,
-        trace.NodeStopped,
-        trace.PowerCut,
-        trace.NodePaused,
-        trace.LinkCut,
-        trace.LinkHeld,
-    }
-)
 _DATA_APIS = {"Fetch", "Produce", "ListOffsets", "OffsetForLeaderEpoch"}
 
 
@@ -79,6 +79,10 @@ class Scene:
     seed: int
     trace_hash: str
     virtual_seconds: float
+    verdict: Facts
+    """The line at the top: `level`, `word` and `text`."""
+    turning_point: Facts
+    """The moment at which the page opens: `at`, `why` and `partition`."""
     lanes: Sequence[str]
     partitions: Sequence[str]
     steps: Sequence[Facts]
@@ -94,14 +98,18 @@ def scene_of(
     *,
     title: str,
     passages: Iterable[tuple[str, Step]],
+    wrong: str = "",
 ) -> Scene:
-    """Return the scene of a run that is over."""
+    """Return the scene of a run that is over; `wrong` is the rule that it broke, or empty."""
     world = recording.world
     assert world is not None, "a scene is of a run"
     lanes = [CLIENT, *recording.names]
     entries = recording.entries
+    found = verdict(recording, wrong=wrong)
     return Scene(
         title=title,
+        verdict={"level": found.level, "word": WORDS[found.level], "text": found.text},
+        turning_point=attrs.asdict(turning_point(entries, wrong=wrong)),
         seed=world.seed,
         trace_hash=world.trace_hash(),
         virtual_seconds=entries[-1].at if entries else 0.0,
@@ -136,7 +144,7 @@ def _marks(entry: TraceEntry, lanes: Sequence[str]) -> Iterable[Facts]:
         "at": entry.at,
         "lane": lane,
         "name": event.name,
-        "kind": FAULT if type(event) in _SIMULATED_FAULTS else kind(event),
+        "kind": FAULT if type(event) in SIMULATED_FAULTS else kind(event),
         "why": cause(event),
         "partition": None if partition is None else str(partition),
     }
@@ -159,6 +167,9 @@ def _kind(message: Message) -> str:
         return METADATA
     if not message.label:
         return IDLE
+    parts = [each for each in message.label.split(", ") if not each.startswith("HW ")]
+    if all(each.startswith(INTERNAL_PREFIX) for each in parts):
+        return INTERNAL
     return DATA if message.api in _DATA_APIS else CONTROL
 
 
