@@ -230,7 +230,7 @@ def _copy(node: str, log: Log, high_watermark: Offset, now: float) -> ReplicaSta
     ends = [*(each.start_offset for each in begun[1:]), end]
     runs = [
         EpochRun(each.epoch, each.start_offset, upto - 1)
-        for each, upto in zip(begun, ends, strict=True)
+        for each, upto in zip(begun, ends, strict=False)  # without epochs, just after a snapshot
         if each.start_offset < upto
     ]
     return ReplicaStatus(
