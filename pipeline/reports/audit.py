@@ -74,7 +74,7 @@ def _losses(losses: Sequence[GroupLoss]) -> str:
         for loss in losses
     ]
     columns = ("group", "partition", "committed offset", "of epoch", "truncated at")
-    return table((*columns, "leader epoch", "on broker", "by"), rows)
+    return table("Groups", (*columns, "leader epoch", "on broker", "by"), rows)
 
 
 def _differences(audits: Sequence[PartitionAudit]) -> str:

@@ -1,5 +1,5 @@
 "use strict";
-// What the live page draws with; it stands in front of its script.
+// What the live page, the pages of stories and their reports draw with; it stands in front of their own.
 
 function html(name, properties = {}, ...children) {
   const element = document.createElement(name);

@@ -3,7 +3,7 @@
     PageVerdict  one line: what happened, is anything lost, is anything wrong now
     base_style   `base.css`: the colours of light and dark, the verdict
     legend       `legend.html`: what the words and colours of drawn logs mean
-    drawing      `drawing.js`: the functions that the live page draws with
+    drawing      `drawing.js`: the functions that pages draw with
 
     good      nothing is lost, and nothing is wrong
     warning   something happened that is not over, or is not certain
@@ -53,7 +53,7 @@ def legend() -> str:
 
 
 def drawing_script() -> str:
-    """Return the functions that the live page draws with."""
+    """Return the functions that pages draw with."""
     return _file("drawing.js")
 
 

@@ -287,7 +287,8 @@ def test_internal_topics_are_folded_away_unless_requested(
     inner = PartitionLag(topic=INTERNAL.topic, partition=7, replication_factor=3, known_ms=1)
     lag = attrs.evolve(lag_report(), partitions=(*lag_report().partitions, inner))
     audited = attrs.evolve(audits()[0], topic=INTERNAL.topic)
-    found = {"failover": failover_report(), "lag": lag, "audit": [*audits(), audited]}
+    audit = AuditReport([*audits(), audited], losses())
+    found = {"failover": failover_report(), "lag": lag, "audit": audit}
     for job, answer in found.items():
         for internal in (False, True):
             page = getattr(import_module(f"pipeline.reports.{job}"), f"{job}_page")

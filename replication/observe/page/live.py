@@ -128,7 +128,7 @@ def page_file(package: str, name: str, media_type: str, *, links: str = "") -> E
     match name:
         case "page.css":
             content = base_style() + content
-        case "page.js":
+        case "page.js" | "drawing.js":
             content = drawing_script() + content
         case _:
             content = content.replace("{{legend}}", legend())

@@ -1,27 +1,8 @@
-"use strict";
 // Draws the logs of the replicas of one partition, from the `logs` of a scene (scenarios/story/report/scene.py).
-// The report of a story and the page of stories both use it.
+// The report of a story and the page of stories both use it, behind replication/observe/drawing.js.
 const LAST_OFFSETS = 60; // cells in a drawn log; a longer one, or one on a narrow screen, shows its end
 const CELL = 18;
-const PALE = 0.3; // above the high watermark
-
-const epochColour = (epoch, alpha = 1) =>
-  `hsl(${(205 + epoch * 137.5) % 360} 62% 72% / ${alpha})`;
 const seconds = (at) => `${at.toFixed(4)} s`;
-
-function svg(name, attributes, parent, text) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  if (text !== undefined) element.textContent = text;
-  if (parent) parent.append(element);
-  return element;
-}
-
-function html(name, properties, ...children) {
-  const element = Object.assign(document.createElement(name), properties);
-  element.append(...children);
-  return element;
-}
 
 // The last state of each replica of a partition in `logs`, in the order of the lanes.
 function lastStates(logs, partition, lanes) {

@@ -23,7 +23,7 @@ from importlib.resources import files
 
 import attrs
 
-from replication.observe.pages import base_style, legend
+from replication.observe.pages import base_style, drawing_script, legend
 from scenarios.story.report.scene import IDLE, Scene
 
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
@@ -36,7 +36,7 @@ def page(scene: Scene) -> str:
         "style": base_style() + _file("drawing.css") + _file("page.css"),
         "scene": _as_json(scene),
         "legend": legend(),
-        "script": _file("drawing.js") + _file("page.js"),
+        "script": drawing_script() + _file("drawing.js") + _file("page.js"),
     }
     # In one pass: a story's own words, once inserted, are not searched for places.
     return _PLACE.sub(lambda place: parts[place[1]], _file("page.html"))
