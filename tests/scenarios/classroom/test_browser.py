@@ -11,7 +11,8 @@ from replication.observe.page.live import page_file
 from scenarios.classroom.routes import stories_tab
 from tests.browser import needs_browser
 from tests.cli.live_browser import LiveBrowser, live_browser
-from tests.cli.test_live_page import PHONE, WIDE, talks_to_nobody_else
+from tests.cli.test_live_page import talks_to_nobody_else
+from tests.looks import PHONE, WIDE
 
 pytestmark = [pytest.mark.slow, pytest.mark.deep]
 
