@@ -121,6 +121,8 @@ class DemoWorkload:
     bootstrap_servers: str
     topic: str
     on_ack: Callable[[int, float], None] = lambda _partition, _at: None
+    message_timeout_ms: int = 60_000
+    """How long a record may wait for its acknowledgement; librdkafka begins a new epoch after that."""
     ledger: Ledger = attrs.field(factory=Ledger)
     errors: dict[str, int] = attrs.field(factory=dict)
     _producer: Producer = attrs.field(init=False)
@@ -133,7 +135,7 @@ class DemoWorkload:
                 "enable.idempotence": True,
                 "linger.ms": 5,
                 "compression.type": "lz4",
-                "message.timeout.ms": 60_000,
+                "message.timeout.ms": self.message_timeout_ms,
                 "topic.metadata.refresh.fast.interval.ms": 100,
                 "reconnect.backoff.max.ms": 500,
                 "log_level": 0,

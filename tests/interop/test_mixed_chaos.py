@@ -50,6 +50,9 @@ SEED = int(os.environ.get("CHAOS_SEED", "1"))
 FAULTS = int(os.environ.get("CHAOS_FAULTS", "5"))
 BATCH, PAUSE_SECONDS, MOST_OUTSTANDING = 50, 0.2, 2000
 MOST_MOVED: Final = 500
+# After a record that has timed out librdkafka sends those behind it again, in a new producer epoch,
+# although some may be in the log. A controller of Kafka's may take a minute to start on a busy machine.
+MESSAGE_TIMEOUT_MS: Final = 900_000
 CLIENT: Final = {"log_level": 0, "reconnect.backoff.max.ms": 500}
 PROPERTIES: Final = {
     "min.insync.replicas": "2",
@@ -205,7 +208,7 @@ def test_no_record_is_lost_and_no_transaction_is_torn(tmp_path: Path, ours: set[
         servers = kafka.bootstrap_servers
         for topic in TOPICS:
             create_topic(servers, topic, partitions=PARTITIONS, replication_factor=3)
-        workload = DemoWorkload(servers, ORDERS)
+        workload = DemoWorkload(servers, ORDERS, message_timeout_ms=MESSAGE_TIMEOUT_MS)
         run = Run(servers, random.Random(SEED))
 
         def write() -> None:
