@@ -41,7 +41,11 @@ def events_of(
     cause: str,
     silent_ms: int = -1,
 ) -> Iterator[Event]:
-    """Yield the events; `silent_ms` is the time without a heartbeat of a fenced broker."""
+    """Yield the events; `silent_ms` is the time without a heartbeat of a fenced broker.
+
+    A decision of Apache Kafka's may change one partition twice: each event is of its own record.
+    """
+    changed: dict[TopicPartition, PartitionRegistration] = {}
     for record in records:
         match record:
             case RegisterBrokerRecord():
@@ -78,7 +82,13 @@ def events_of(
                     reason="created",
                 )
             case PartitionChangeRecord():
-                yield from _partition_changed(record, before, after, cause)
+                where = TopicPartition(
+                    after.topic_names_by_id[record.topic_id], record.partition_id
+                )
+                was = changed.get(where) or before.partition(where)
+                assert was is not None, "a changed partition exists before"
+                changed[where] = now = was.merge(record)
+                yield from _partition_changed(record, where, was, now, before, after, cause)
             case _:
                 pass  # the other records have no event
 
@@ -105,14 +115,15 @@ def _broker_changed(
         )
 
 
-def _partition_changed(
-    record: PartitionChangeRecord, before: MetadataImage, after: MetadataImage, cause: str
+def _partition_changed(  # noqa: PLR0917 - the partition and the image, before and after
+    record: PartitionChangeRecord,
+    topic_partition: TopicPartition,
+    was: PartitionRegistration,
+    now: PartitionRegistration,
+    before: MetadataImage,
+    after: MetadataImage,
+    cause: str,
 ) -> Iterator[Event]:
-    name = after.topic_names_by_id[record.topic_id]
-    topic_partition = TopicPartition(name, record.partition_id)
-    was, now = before.partition(topic_partition), after.partition(topic_partition)
-    assert was is not None, "a changed partition exists before"
-    assert now is not None, "a changed partition exists after"
     if record.leader == NO_LEADER:
         yield PartitionOffline(
             partition=topic_partition, leader_epoch=now.leader_epoch, isr=now.isr, cause=cause

@@ -89,6 +89,22 @@ def test_an_election_says_what_had_become_of_the_leader(reason: str) -> None:
     assert "the first live replica of the in-sync set leads" in sentence
 
 
+def test_two_elections_of_one_decision_have_each_its_leader() -> None:
+    image = before()
+    records = [
+        registered(1, epoch=8),
+        changed(isr=[2, 3], leader=2),
+        changed(isr=[3], leader=3),
+    ]
+    events = events_of(records, image, after(image, records), cause="")
+    elected = [each for each in events if isinstance(each, LeaderElected)]
+    assert [(each.previous_leader, each.leader, each.leader_epoch) for each in elected] == [
+        (1, 2, 5),
+        (2, 3, 6),
+    ]
+    assert [each.isr for each in elected] == [(2, 3), (3,)]
+
+
 def test_a_partition_that_had_no_leader_gets_one() -> None:
     image = before(NO_LEADER)
     records = [changed(leader=3)]
