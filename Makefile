@@ -71,7 +71,7 @@ interop: setup
 	$(BIN)/python -m pytest tests/interop -m interop $(ARGS)
 
 ## make card   what stock clients and applications can do with our brokers, from runs:
-##             docs/conformance-card.md; ARGS="--only bytewax" for one application
+##             docs/conformance-card.md; ARGS="--only streams" for one application
 card: setup
 	$(BIN)/python -m tests.interop.card $(ARGS)
 

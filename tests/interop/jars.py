@@ -46,7 +46,7 @@ def class_path(version: str | None = None) -> str:
     version = os.environ.get("KAFKA_VERSION", NEWEST)
     if version not in TOOLS_OF:
         return tools_class_path()
-    newer = _from_maven("kafka", POM, f"-Dkafka.version={version}")
+    newer = from_maven("kafka", POM, f"-Dkafka.version={version}")
     return os.pathsep.join([newer, tools_class_path()])
 
 
@@ -60,14 +60,14 @@ def tools_class_path() -> str:
 
 
 def _tools_from_maven(version: str) -> str:
-    return _from_maven("kafka-tools", POM, "-Ptools", f"-Dkafka.version={version}")
+    return from_maven("kafka-tools", POM, "-Ptools", f"-Dkafka.version={version}")
 
 
 @functools.cache
 def spark_kafka_jars(spark_version: str, at_hand: Path) -> list[str]:
     """Spark's Kafka source, with what it needs that Spark's own jars, `at_hand`, lack."""
     known = {_artifact(jar.name) for jar in at_hand.glob("*.jar")}
-    jars = _from_maven("spark-kafka", SPARK_POM, f"-Dspark.version={spark_version}")
+    jars = from_maven("spark-kafka", SPARK_POM, f"-Dspark.version={spark_version}")
     return [jar for jar in jars.split(os.pathsep) if _artifact(Path(jar).name) not in known]
 
 
@@ -105,7 +105,7 @@ def _jars() -> list[Path]:
     return [Path(jar) for jar in class_path().split(os.pathsep)]
 
 
-def _from_maven(what: str, pom: Path, *definitions: str) -> str:
+def from_maven(what: str, pom: Path, *definitions: str) -> str:
     digest = hashlib.sha256(b"\0".join([pom.read_bytes(), *map(str.encode, definitions)]))
     kept = cache_directory() / f"{what}-classpath-{digest.hexdigest()[:12]}"
     if kept.exists() and all(Path(jar).exists() for jar in kept.read_text().split(os.pathsep)):

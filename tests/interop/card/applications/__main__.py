@@ -7,6 +7,7 @@ It is a process of its own, so that an application that hangs can be killed with
 
 import importlib
 import json
+import re
 import signal
 import sys
 import tempfile
@@ -87,7 +88,7 @@ def main(name: str, promises: tuple[str, ...], *, at_kafka: bool, keep: Path | N
             return
         tell(version=application.version(made))
         for promise in promises or application.runs:
-            place = home / promise.replace(" ", "-")
+            place = home / re.sub(r"\W+", "-", promise)  # a comma would part log directories
             place.mkdir(parents=True, exist_ok=True)
             with brokers_in(place / "data", at_kafka=at_kafka) as brokers:
                 run_one(application, promise, made, Stage(brokers, place))

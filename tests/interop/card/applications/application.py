@@ -11,7 +11,15 @@ from tests.interop.card.applications.stage import Stage
 E = TypeVar("E")
 
 APPLICATIONS: Final = {
+    "streams": "tests.interop.card.applications.streams",
+    "connect": "tests.interop.card.applications.connect",
+    "mirrormaker": "tests.interop.card.applications.mirror_maker",
+    "registry": "tests.interop.card.applications.registry",
+    "flink": "tests.interop.card.applications.flink",
+    "spark": "tests.interop.card.applications.spark",
+    "quixstreams": "tests.interop.card.applications.quix",
     "faststream": "tests.interop.card.applications.fast_stream",
+    "faust": "tests.interop.card.applications.faust_streaming",
     "bytewax": "tests.interop.card.applications.bytewax_flow",
     "kcat": "tests.interop.card.applications.kcat_pipe",
     "viewer": "tests.interop.card.applications.viewer",

@@ -273,7 +273,9 @@ def none_undercounted(lines: Sequence[str], found: Sequence[Record]) -> str:
     """Return a sentence with the counts; raise where a word was counted less often than it was sent."""
     sent, counts = word_counts(lines), counted(found)
     missing = {word: wanted for word, wanted in sent.items() if max(counts.get(word, [0])) < wanted}
-    assert not missing, f"{len(missing)} of {len(sent)} words have too low a count: {missing}"
+    assert not missing, (
+        f"{len(missing)} of {len(sent)} words are undercounted, such as {min(missing)!r}"
+    )
     assert counts.keys() == sent.keys(), counts.keys() ^ sent.keys()
     extra = sum(max(counts[word]) - wanted for word, wanted in sent.items())
     return f"{sent.total()} words sent, 0 not counted, {extra} counted twice"
@@ -335,10 +337,11 @@ def survives(
     with meanwhile(partial(feed, lines)):
         try:
             stage.until(lambda: more_than(0), "first results")
+            first = len(read())
             lines.has_results.set()
             stage.kill_leader(leader_of)
             if crashes:
-                stage.until(partial(more_than, len(read())), "results after a leader was killed")
+                stage.until(partial(more_than, first), "results after a leader was killed")
                 application.kill()
                 application = stage.start(command, env=env)
         finally:

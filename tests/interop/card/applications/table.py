@@ -40,7 +40,7 @@ Librdkafka read the result, committed records only.
 NOT_TO_BE_HAD: Final = (
     "Looked for in vain on 28 November 2026, as packages of PyPI, npm and Maven Central:"
     " Confluent's schema registry and its Java serializers, Karapace, and the web pages Kafdrop,"
-    " AKHQ and Kafka UI."
+    " AKHQ and Kafka UI; and connect-file and connect-mirror 4.4.0, instead of which 4.3.1 ran."
 )
 
 
