@@ -115,7 +115,8 @@ def _epochs(replica: OnlineReplica, start: Offset) -> list[EpochEntry]:
 def tidy_directory(node: str, names: Collection[str], hosted: Collection[str]) -> Iterator[Wrong]:
     """Check the names in a log directory; `hosted` are those of the logs that are online there."""
     for name in sorted(set(names) - set(hosted)):
-        if _whose(name) not in _IN_A_LOG_DIRECTORY and not name.endswith(("-delete", "-stray")):
+        set_aside = name.startswith("corrupt.") or name.endswith(("-delete", "-stray"))
+        if _whose(name) not in _IN_A_LOG_DIRECTORY and not set_aside:
             yield Wrong(TIDY, f"{node} has {name} in its log directory")
 
 

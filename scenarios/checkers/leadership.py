@@ -145,7 +145,7 @@ def _moves(
                 f"called off, it has {_names(leads_back)}, and began as {_names(began)}",
                 MOVES,
             )
-    elif set(now.replicas) == stay and not stay <= set(now.isr):
+    elif set(now.replicas) == stay != began and not stay <= set(now.isr):
         yield _wrong(after, f"it has moved to {_names(stay)}", MOVES)
 
 

@@ -53,14 +53,19 @@ class Watched:
         """The number of fetchers of this broker that fetch it."""
         return self.manager.roles.fetchers.followed_by(self.replica.topic_partition)
 
-    def look_at_producers(self, *, latest_log_start: Offset) -> Iterator[Wrong]:
-        """Check what the last look has found of producers."""
+    def look_at_producers(
+        self, *, latest_log_start: Offset, is_trusted: bool = True
+    ) -> Iterator[Wrong]:
+        """Check what the last look has found of producers.
+
+        A disk that is not trusted may have kept what a log knew, and lost the log, or both in part.
+        """
         log, where = self.replica.log, f"{self.replica.topic_partition} on {self.node}"
         if self._dropped != self.held.dropped:
             self._dropped = self.held.dropped
             self.producers.forget(log.log_end_offset)
         yield from self.producers.follow(where, self.held.batches, log_start=latest_log_start)
-        if log.failure is None:
+        if log.failure is None and is_trusted:
             yield from self.producers.known(
                 where,
                 log.producers,
@@ -130,6 +135,9 @@ class Replicas:
     def deleted(self, node: str, partition: TopicPartition) -> None:
         """Forget a log that was deleted."""
         self._last_logs.pop((node, partition), None)
+
+    def is_trusted(self, node: str) -> bool:
+        return node not in self._untrusted
 
     def recovered(self, node: str, partition: TopicPartition, log_end: Offset) -> Iterator[Wrong]:
         """Check where the next process of a node has found the end of a log."""

@@ -442,7 +442,10 @@ class Checkers:
             if not watched.replica.log.config.is_compacted:
                 self._judge(epochs.cache_is_derived(now, watched.held.epochs))
                 latest = self.replicas.latest_log_start(partition)
-                self._judge(watched.look_at_producers(latest_log_start=latest))
+                is_trusted = self.replicas.is_trusted(watched.node)
+                self._judge(
+                    watched.look_at_producers(latest_log_start=latest, is_trusted=is_trusted)
+                )
             self._judge(leadership.followed_once(now, watched.fetchers))
             if now.is_leader:
                 self._judge(self._leads(now))
