@@ -289,6 +289,8 @@ class StoryClient:
             answer = await client.call(
                 InitProducerIdRequest(), version=INIT_PRODUCER_ID_VERSION, timeout_ms=PATIENCE_MS
             )
+            if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                raise PeerUnavailableError("no block of producer ids has come yet")
             if answer.error_code != ErrorCode.NONE:
                 raise KafkaError(ErrorCode.of(answer.error_code), "an id for a producer")
             producer_id: int = answer.producer_id
