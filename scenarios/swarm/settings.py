@@ -271,8 +271,6 @@ QUORUM: Mapping[str, Sequence[object]] = {
 
 HAS_HARDWARE_FAULTS = 0.4
 """The share of runs that have some of the faults of hardware."""
-SPARE = 0.4
-"""The share of the brokers of such a run that have a second log directory."""
 
 PROBED = 0.4
 """The share of runs with the faults of clients and operators that have a random stream of their own."""
@@ -365,9 +363,6 @@ def with_hardware(plan: RunPlan, chance: random.Random) -> RunPlan:
     if chance.random() >= HAS_HARDWARE_FAULTS:
         return plan
     settings = dict(plan.settings)
-    for number in range(1, plan.brokers + 1):
-        if chance.random() < SPARE:
-            settings[f"b{number}.log.dirs"] = f"/b{number}/log,/b{number}/spare"
     faults = dict(plan.faults)
     for fault in HARDWARE_FAULTS:
         wanted = {key: chance.choice(values) for key, values in fault.settings.items()}
