@@ -44,7 +44,7 @@ def check_explained(kafka: Kafka, directory: Path) -> int:
     metadata = kafka.log_dirs[ours[0]] / "__cluster_metadata-0"
     journals = [kafka.journals[each] for each in ours]
     file = directory / "failover.html"
-    arguments = [*map(str, journals), str(metadata), "--output", str(file)]
+    arguments = [*map(str, journals), str(metadata), "--internal", "--output", str(file)]
     done = CliRunner().invoke(group, ["pipeline", "failover", *arguments])
     assert done.exit_code == 0, done.output
     page = html.unescape(file.read_text())
