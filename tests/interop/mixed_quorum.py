@@ -9,9 +9,10 @@ A log is compared batch by batch, from where the shortest one begins: the same b
 offsets, in the same leader epochs.
 """
 
+import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,8 +21,14 @@ import trio
 
 from replication.cli.isolated import IsolatedCluster, free_ports
 from replication.client.admin import Admin, NewTopic, QuorumDescription
+from replication.config import BrokerConfig
+from replication.controller.directory import default_format
 from replication.errors import UnderstudyError
+from replication.metadata.formatter import format_directories
+from replication.metadata.rules.formatting import feature_levels
 from storage.batch.record_batch import walk
+from storage.filesystem import OsFileSystem
+from tests.interop.jars import kafka_version
 from tests.interop.kafka import CLUSTER_ID, CONTROLLER_ALONE, HOST, Kafka
 
 METADATA = "__cluster_metadata-0"
@@ -151,6 +158,21 @@ class MixedQuorum:
         return b"".join(first.values())
 
 
+def format_as_kafka(configs: Iterable[BrokerConfig]) -> None:
+    """Format the new directories of our nodes with the levels of the Apache Kafka that is tested."""
+    release = ".".join(kafka_version().split(".")[:2])
+    for config in configs:
+        by_configuration = default_format(config, CLUSTER_ID)
+        format_directories(
+            OsFileSystem(),
+            attrs.evolve(
+                by_configuration, levels=feature_levels({}, release=release, is_dynamic=False)
+            ),
+            random_bytes=secrets.token_bytes,
+            wall_ms=int(time.time() * 1000),
+        )
+
+
 @contextmanager
 def mixed_quorum(directory: Path, config: Mapping[str, str]) -> Iterator[MixedQuorum]:
     """A mixed quorum that is ready; our nodes have `config` besides."""
@@ -172,6 +194,7 @@ def mixed_quorum(directory: Path, config: Mapping[str, str]) -> Iterator[MixedQu
         ports=ports[:3],
         cluster_id=CLUSTER_ID,
         config=quorum | dict(config),
+        prepare=format_as_kafka,
     ) as ours:
         ours.wait_until_ready(SECONDS)
         with kafka:

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from replication.cli.isolated import IsolatedCluster
-from replication.cli.storage import format_new_directories
 from tests.interop.kafka import CLUSTER_ID, CONTROLLER_ALONE, HOST, Kafka
-from tests.interop.mixed_quorum import SECONDS, MixedQuorum, until
+from tests.interop.mixed_quorum import SECONDS, MixedQuorum, format_as_kafka, until
 from tests.interop.tools import run_tool
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
@@ -30,7 +29,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IsolatedCluster]:
         brokers=1,
         controllers=3,
         cluster_id=CLUSTER_ID,
-        prepare=format_new_directories,
+        prepare=format_as_kafka,
     ) as cluster:
         cluster.wait_until_ready(SECONDS)
         yield cluster
