@@ -24,6 +24,7 @@ from pipeline.journals.outages import (
     sections,
     verdict_on,
 )
+from pipeline.journals.quorum import QuorumStanding
 from pipeline.journals.timeline import Failover, Outage, failovers
 from replication.observe.pages import PageVerdict, counted
 from storage.types import TopicPartition
@@ -75,12 +76,17 @@ class FailoverReport:
     changes: Mapping[TopicPartition, tuple[Change, ...]] = attrs.field(factory=dict)
     left_out: int = 0
     """The number of elections and truncations beyond the first `MOST_CHANGES`."""
+    quorum: QuorumStanding | None = None
+    """The controllers by the copies of the metadata log; None where none was found."""
 
 
 def failover_report(
-    events: DataFrame, *, on_step: Callable[[str], None] = lambda _: None
+    events: DataFrame,
+    *,
+    quorum: QuorumStanding | None = None,
+    on_step: Callable[[str], None] = lambda _: None,
 ) -> FailoverReport:
-    """Run the job."""
+    """Run the job; the report shows `quorum` as it is."""
     events = events.persist()
     gathered = gather(events).persist()
     try:
@@ -106,6 +112,7 @@ def failover_report(
         ),
         _by_partition(row.asDict() for row in first),
         count - len(first),
+        quorum,
     )
 
 
@@ -167,6 +174,8 @@ def lines(found: FailoverReport, *, internal: bool = False) -> Iterator[str]:
     Partitions of internal topics are left out unless `internal`. What is folded is counted.
     """
     yield str(verdict(found))
+    if found.quorum is not None:
+        yield str(found.quorum)
     shown = [each if internal else each.without_internal() for each in found.outages]
     for section in sections(shown):
         yield f"{section.title}: {len(section.reports):,}"

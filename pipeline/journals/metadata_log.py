@@ -48,7 +48,7 @@ def read_metadata_log(files: FileSystem, directory: str) -> Iterator[JournalEntr
     snapshot = Snapshots(files, directory).oldest()
     image = MetadataImage() if snapshot is None else snapshot.image
     leader = NOT_KNOWN
-    for batch in _batches(files, directory):
+    for batch in batches_of(files, directory):
         header = read_header(batch)
         if header.last_offset <= image.offset:
             continue
@@ -67,7 +67,8 @@ def read_metadata_log(files: FileSystem, directory: str) -> Iterator[JournalEntr
         image = after
 
 
-def _batches(files: FileSystem, directory: str) -> Iterator[bytes]:
+def batches_of(files: FileSystem, directory: str) -> Iterator[bytes]:
+    """Yield the batches of a copy; raise MetadataError where it is damaged before its last segment."""
     names = sorted(name for name in files.list_directory(directory) if name.endswith(LOG_SUFFIX))
     for name in names:
         file = files.open_for_reading(f"{directory}/{name}")

@@ -20,6 +20,7 @@ from pipeline.journals.outages import (
     sections,
     verdict_on,
 )
+from pipeline.journals.quorum import QuorumStanding
 from pipeline.journals.timeline import Failover
 from pipeline.reports.page import (
     MOST_BARS,
@@ -60,7 +61,11 @@ def failover_page(found: FailoverReport, *, internal: bool = False) -> str:
     if reports:
         first, last = reports[0].outage.began_ms, reports[-1].outage.began_ms
         span = f"{utc(first):%Y-%m-%d %H:%M:%S} to {utc(last):%Y-%m-%d %H:%M:%S} UTC"
-    parts = chain(_parts(reports, internal=internal), _changes(found, internal=internal))
+    parts = chain(
+        _parts(reports, internal=internal),
+        _quorum(found.quorum),
+        _changes(found, internal=internal),
+    )
     return page("Failovers", verdict_on(reports), span, parts)
 
 
@@ -97,6 +102,22 @@ def _parts(all_reports: Sequence[OutageReport], *, internal: bool) -> Iterator[s
             planned = "planned shutdown" if report.outage.planned else "outage"
             yield from _outage(report, f"{planned} {number}", plots)
             plots += 1
+
+
+def _quorum(quorum: QuorumStanding | None) -> Iterator[str]:
+    if quorum is None:
+        return
+    yield heading("The quorum of controllers")
+    newest = quorum.newest
+    yield paragraph(
+        f"Leader {newest.leader_id}, leader epoch {newest.leader_epoch}, voters"
+        f" {' '.join(map(str, newest.voters)) or 'not known'}; by the copies of the metadata log."
+    )
+    rows = [
+        (each.node_id, quorum.role_of(each), each.log_end_offset, quorum.lag_of(each))
+        for each in quorum.copies
+    ]
+    yield table("Controllers and observers", ("node", "role", "log end offset", "lag"), rows)
 
 
 def _changes(found: FailoverReport, *, internal: bool) -> Iterator[str]:

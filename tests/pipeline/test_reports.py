@@ -23,6 +23,7 @@ from pipeline.journals.changes import NOT_SAID, Change
 from pipeline.journals.failover import FailoverReport, lines
 from pipeline.journals.lag import LagPoint, LagReport, LagState, PartitionLag
 from pipeline.journals.outages import OutageReport, PartitionFailover, verdict_on
+from pipeline.journals.quorum import MetadataReplica, QuorumStanding
 from pipeline.journals.timeline import Failover, Interval, Outage
 from pipeline.reports.audit import audit_page
 from pipeline.reports.failover import failover_page
@@ -296,6 +297,19 @@ def test_internal_topics_are_folded_away_unless_requested(
             for text in (page(answer, internal=internal), capsys.readouterr().out):
                 assert (INTERNAL.topic in text) == internal, job
                 assert (note in text) != internal, job
+
+
+def test_the_failover_report_shows_the_quorum_of_controllers() -> None:
+    leading = MetadataReplica(
+        node_id=3001, log_end_offset=57, leader_epoch=4, leader_id=3001, voters=(3001, 3002)
+    )
+    behind = MetadataReplica(node_id=1, log_end_offset=55)
+    report = attrs.evolve(failover_report(), quorum=QuorumStanding((behind, leading)))
+    page, text = failover_page(report), "\n".join(lines(report))
+    assert "Leader 3001, leader epoch 4, voters 3001 3002" in page
+    assert '<td class="number">55</td><td class="number">2</td>' in page
+    assert "voters 3001 3002; 1 observes (log end offset 55, lag 2), 3001 leads" in text
+    assert "quorum" not in failover_page(failover_report())
 
 
 def test_there_is_a_page_where_there_is_nothing_to_tell() -> None:

@@ -6,6 +6,7 @@ import click
 
 from replication.cli.pipeline.jobs import INTERNAL, MASTER, SparkProgress, deliver, output_option
 from replication.extras import extra
+from storage.filesystem import OsFileSystem
 
 if TYPE_CHECKING:
     from pipeline.journals.lag import MinIsr
@@ -26,15 +27,18 @@ def failover(
     JOURNALS are event journals, or directories with journals: a broker's data directory, or
     that of a whole cluster. The controller's journal must be among them, or in its place a
     directory __cluster_metadata-0, which nodes of Apache Kafka have, too. A page (FILE.html)
-    also explains every election and truncation.
+    also explains every election and truncation. Where the directories have copies of the metadata
+    log, the report shows who leads and votes in the quorum, who observes, and what each lacks.
     """
     with extra("spark", "understudy pipeline failover"):
         from pipeline.journals.failover import failover_report
+        from pipeline.journals.quorum import quorum_at
         from pipeline.journals.source import read_events
         from pipeline.session import get_session
     session, progress = get_session(master=master, quick=True), SparkProgress()
     with progress.watching(session):
-        reports = failover_report(read_events(session, journals), on_step=progress.step)
+        events, quorum = read_events(session, journals), quorum_at(OsFileSystem(), journals)
+        reports = failover_report(events, quorum=quorum, on_step=progress.step)
     deliver("failover", reports, outputs, internal=internal)
 
 
