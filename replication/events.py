@@ -30,7 +30,7 @@ from typing import ClassVar, Final, TypeAlias
 
 import attrs
 
-from replication.attributes import frozen
+from storage.attributes import define, frozen
 from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
 
 
@@ -767,7 +767,7 @@ class UpstreamFound(Event):
 RARELY_MS: Final = 10_000
 
 
-@attrs.define
+@define
 class RareReporter:
     """Reports one event in ten seconds at most, so that a broken peer cannot flood a log.
 
@@ -793,7 +793,7 @@ class RareReporter:
 # Advances of high watermarks (rule 5).
 
 
-@attrs.define
+@define
 class HighWatermarkReporter:
     """Collects advances, and reports the last one of each partition at each tick of its owner.
 

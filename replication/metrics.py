@@ -27,13 +27,15 @@ from typing import Protocol
 
 import attrs
 
+from storage.attributes import define, frozen
+
 _TICK = 5.0
 _ALPHA = 1 - math.exp(-_TICK / 60)
 KEPT = 1024
 """The number of latest values in a distribution, as in Kafka's reservoirs."""
 
 
-@attrs.frozen
+@frozen
 class MetricName:
     """The name of a metric; `str` gives Kafka's JMX object name."""
 
@@ -47,7 +49,7 @@ class MetricName:
         return f"{self.group}:type={self.type},name={self.name}{tags}"
 
 
-@attrs.define
+@define
 class Meter:
     """A count of events."""
 
@@ -57,7 +59,7 @@ class Meter:
         self.count += amount
 
 
-@attrs.define
+@define
 class RatedMeter(Meter):
     """A count of events, and their rate in about the last minute.
 
@@ -121,7 +123,7 @@ class Distribution(Protocol):
         """Return the latest values, in any order."""
 
 
-@attrs.define
+@define
 class Histogram:
     """A distribution of numbers that are added one by one."""
 
@@ -154,7 +156,7 @@ def _quantile(ordered: Sequence[float], fraction: float) -> float:
     return below + (position - int(position)) * (above - below)
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class MetricsRegistry:
     """One node's meters, gauges and distributions."""
 

@@ -34,6 +34,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
+from storage.attributes import frozen
 from storage.errors import CheckpointError, raise_shortage
 from storage.filesystem import FileSystem
 from storage.types import NO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition
@@ -100,7 +101,7 @@ def read_file(file_system: FileSystem, path: str, *, most: int = SMALL_FILE_BYTE
         file.close()
 
 
-@attrs.frozen
+@frozen
 class OffsetCheckpoint:
     """One offset for each partition that the file names."""
 
@@ -134,7 +135,7 @@ class EpochEntry(NamedTuple):
         return f"{self.epoch}@{self.start_offset}"
 
 
-@attrs.frozen
+@frozen
 class LeaderEpochCheckpoint:
     """The leader epochs of one partition, oldest first."""
 
@@ -252,7 +253,7 @@ def write_partition_metadata(file_system: FileSystem, directory: str, topic_id: 
     replace_file(file_system, os.path.join(directory, PARTITION_METADATA), text.encode())
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class MetaProperties:
     """Whose log directory this is (version 1; version 0 names the node `broker.id`)."""
 
@@ -327,7 +328,7 @@ def _parse_properties(text: str) -> dict[str, str]:
     return values
 
 
-@attrs.frozen
+@frozen
 class CleanShutdown:
     """The marker of a clean shutdown, with the broker epoch for the next registration; None if it is not
     legible.

@@ -7,6 +7,7 @@ are only held. A log may be handed another `LogConfig` while it is open.
 
 import attrs
 
+from storage.attributes import frozen
 from storage.batch.compression import GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL, Codec
 
 LONG_MAX = 2**63 - 1
@@ -14,7 +15,7 @@ LARGEST_JAVA_ARRAY = 2**31 - 9
 DAY_MS = 24 * 60 * 60 * 1000
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LogConfig:
     """A topic's settings, as far as its logs go by them: Kafka's names, underscored, and Kafka's
     defaults (org.apache.kafka.storage.internals.log.LogConfig). `_bytes` and `_ms` are units; -1 of

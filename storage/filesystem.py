@@ -28,13 +28,12 @@ import shutil
 import stat
 from typing import Protocol
 
-import attrs
-
+from storage.attributes import define, frozen
 from storage.errors import IrregularFileError, LogDirectoryLockedError, raise_shortage
 from storage.types import Buffer
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Space:
     """The size of the volume that a directory lies on."""
 
@@ -181,7 +180,7 @@ def _open(path: str, flags: int) -> int:
         raise
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class OsFile:
     path: str
     _fd: int
@@ -233,7 +232,7 @@ class OsFile:
         return self._fd
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class OsLock:
     path: str
     _fd: int

@@ -16,8 +16,6 @@ Rule 3: a topic that was adopted under another id is deleted, because it is not 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-import attrs
-
 from replication.broker.nodes import CONTROLLER_ID
 from replication.errors import UnderstudyError
 from replication.metadata.formatter import new_directory_id
@@ -36,6 +34,7 @@ from replication.wire.metadata_records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from storage.attributes import frozen
 from storage.checkpoint import MetaProperties, read_meta_properties, write_meta_properties
 from storage.types import LeaderEpoch, TopicId
 
@@ -44,7 +43,7 @@ class AdoptionError(UnderstudyError):
     """The error for a controller's log that belongs to another cluster."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class AdoptedTopic:
     name: str
     topic_id: TopicId

@@ -20,10 +20,11 @@ from replication.wire.alter_partition import (
     AlterPartitionTopic,
     BrokerIdAndEpoch,
 )
+from storage.attributes import define
 from storage.types import TopicId, TopicPartition
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Change:
     """The requested change of one partition, in the queue."""
 
@@ -33,7 +34,7 @@ class _Change:
     answered: trio.Event = attrs.field(factory=trio.Event)
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class AlterPartitionManager(ControllerQueue[TopicPartition, _Change]):
     """One for each broker."""
 

@@ -8,8 +8,6 @@ Rule 2: the report about a replica that the controller does not know, or no long
 dropped.
 """
 
-import attrs
-
 from replication.broker.controller_queue import ControllerQueue
 from replication.wire.assign_replicas_to_dirs import (
     AssignedPartitionData,
@@ -18,12 +16,13 @@ from replication.wire.assign_replicas_to_dirs import (
     AssignReplicasToDirsResponse,
     DirectoryData,
 )
+from storage.attributes import define
 from storage.types import TopicId
 
 Replica = tuple[TopicId, int]
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Assignments(ControllerQueue[Replica, bytes]):
     """The reports of one broker; the queue holds the id of the directory of each replica."""
 

@@ -70,6 +70,7 @@ from replication.steps import STEP
 from replication.transactions.coordinator import TransactionCoordinator
 from replication.transactions.markers import PeerChannels
 from replication.wire.broker_registration import Endpoint
+from storage.attributes import define
 from storage.config import LogConfig
 from storage.errors import KafkaStorageError, StorageError
 from storage.manager.log_manager import LogManager
@@ -83,7 +84,7 @@ CONTROLLED_SHUTDOWN_SECONDS = 300.0  # BrokerServer.shutdown's patience
 METADATA_LOG_CONFIG = LogConfig(segment_bytes=16 << 20)
 
 
-@attrs.define(eq=False, repr=False, kw_only=True)
+@define(eq=False, repr=False, kw_only=True)
 class Broker:
     """One incarnation of a broker, which runs once."""
 

@@ -3,15 +3,14 @@
 import ssl
 from collections.abc import Mapping
 
-import attrs
-
 from replication.config import BrokerConfig
 from replication.config.security import Introduction, uses_tls
 from replication.net.secure import accepting_context
 from replication.net.tls import client_context
+from storage.attributes import frozen
 
 
-@attrs.frozen
+@frozen
 class Certificates:
     """The certificates that a broker presents and trusts, as they were read at one moment."""
 

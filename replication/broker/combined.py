@@ -20,9 +20,10 @@ from replication.events import EventSink, ignore
 from replication.faults.node_faults import Faults
 from replication.net.raising import raising_only_one
 from replication.net.seams import Seams
+from storage.attributes import define
 
 
-@attrs.define(eq=False, repr=False, kw_only=True)
+@define(eq=False, repr=False, kw_only=True)
 class CombinedNode:
     """One incarnation of a node with both roles, which runs once."""
 

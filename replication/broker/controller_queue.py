@@ -26,6 +26,7 @@ import trio
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.net.controller_channel import ControllerCalls
 from replication.net.seams import NodeClock
+from storage.attributes import define
 
 RETRY_BACKOFF_SECONDS: Final = 0.05
 MOST_IN_A_REQUEST: Final = 512
@@ -34,7 +35,7 @@ Key = TypeVar("Key", bound=Hashable)
 Report = TypeVar("Report")
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class ControllerQueue(ABC, Generic[Key, Report]):
     """The queue for one kind of request; `run` sends the reports."""
 

@@ -44,6 +44,7 @@ from replication.wire.broker_registration import (
     Endpoint,
 )
 from replication.wire.describe_cluster import CONTROLLERS, DescribeClusterRequest
+from storage.attributes import define
 from storage.types import NO_BROKER_EPOCH, Offset
 
 RETRY_SECONDS = 0.1
@@ -74,7 +75,7 @@ class BrokerReplacedError(UnderstudyError):
     """Another process has registered with the id of this broker, after it."""
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class BrokerLifecycle:
     """Registers one incarnation of a broker and keeps its session alive."""
 

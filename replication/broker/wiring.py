@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from operator import attrgetter
 
-import attrs
-
 from replication.broker.handlers import CONSUMER_GROUP_APIS, BrokerNode, broker_handlers
 from replication.config import BrokerConfig, TopicConfig
 from replication.config.group import GroupConfig
@@ -50,13 +48,14 @@ from replication.transactions.markers import MarkerSender, MarkerWriter, PeerCha
 from replication.transactions.producer_ids import ProducerIds
 from replication.wire.api_versions import EPOCH_BUMPING_VERSION, TRANSACTION_VERSION
 from replication.wire.apis import ApiKey
+from storage.attributes import frozen
 from storage.log.open_segments import OpenSegments, limit_within
 from storage.log.retention import DeletedSegments
 from storage.manager.log_manager import LogManager
 from storage.types import TopicId, TopicPartition
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class Wiring:
     """The values that all parts of one broker share."""
 

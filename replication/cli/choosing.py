@@ -9,12 +9,12 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-import attrs
 import click
 
 from replication.cli import completion
 from replication.cli.connection import NotFoundError
 from replication.client.admin import Admin
+from storage.attributes import frozen
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ READING = ("consumer", "")
 """The protocol types of consumer groups; a group that only commits offsets has none."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class WantedTopics:
     """A choice of topics; without names and pattern, all of them."""
 
@@ -84,7 +84,7 @@ PATTERN = click.option(
 )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Only:
     """The choice of partitions by their state; without any of these, all of them."""
 
@@ -147,7 +147,7 @@ def check_topics_given(names: Sequence[str], pattern: str | None) -> None:
         raise click.UsageError("give the TOPIC, or --topic")
 
 
-@attrs.frozen
+@frozen
 class ChosenGroups:
     """A choice of groups; `names` is None for all of them."""
 

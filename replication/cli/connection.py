@@ -40,6 +40,7 @@ from replication.client.admin.values import TopicDescription
 from replication.client.config import ClientConfig, keys_of
 from replication.errors import ErrorCode, KafkaError
 from replication.net.raising import raising_only_one, raising_the_first
+from storage.attributes import frozen
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -129,7 +130,7 @@ def _is_refusal(error: OSError) -> bool:
     return all(isinstance(each, ConnectionRefusedError) for each in causes)
 
 
-@attrs.frozen
+@frozen
 class ClusterConnection:
     """The brokers to ask first, and the properties and the time limit of requests."""
 

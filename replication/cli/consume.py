@@ -49,6 +49,7 @@ from replication.cli.options import AT_LEAST_ONE, AT_LEAST_ZERO, exact_key_value
 from replication.cli.output import JSON, CommandError, tell
 from replication.cli.streams import StandardOutput
 from replication.client.consumer import Consumer, ConsumerRecord
+from storage.attributes import define, frozen
 from storage.types import Offset, TopicPartition
 
 LOOK_MS = 500.0
@@ -56,7 +57,7 @@ LOOK_MS = 500.0
 DESERIALISERS = ("key.deserializer", "value.deserializer", "headers.deserializer")
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Reading:
     """The loop that reads, filters and writes."""
 
@@ -291,7 +292,7 @@ def _format(output: str, properties: Mapping[str, str | None], form: str | None)
         raise click.UsageError(str(error)) from error
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Consumption:
     """One run of the command."""
 

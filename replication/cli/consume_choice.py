@@ -25,7 +25,6 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, assert_never
 
-import attrs
 import click
 
 from replication.cli.choosing import WantedTopics
@@ -33,6 +32,7 @@ from replication.cli.connection import NotFoundError
 from replication.client.admin import Admin
 from replication.client.consumer import Consumer
 from replication.client.consumer.records import ConsumerRecord
+from storage.attributes import frozen
 from storage.types import TopicPartition
 
 Filter: TypeAlias = Callable[[ConsumerRecord], bool]
@@ -94,7 +94,7 @@ class Where(enum.Enum):
     TIME = "time"
 
 
-@attrs.frozen
+@frozen
 class Place:
     """The place in a partition to begin at."""
 
@@ -125,7 +125,7 @@ def place(_: click.Context, option: click.Parameter, value: str | None) -> Place
     )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class WantedPartitions:
     """A choice of topics and partitions; without partitions, all of them."""
 

@@ -35,6 +35,7 @@ from replication.cli.output import json_line
 from replication.client.consumer.records import ConsumerRecord
 from replication.config.known import nearest
 from replication.visible import visible
+from storage.attributes import frozen
 from storage.tools.dump.json_lines import bytes_field
 from storage.tools.dump.text import TIMESTAMP_NAMES
 
@@ -116,7 +117,7 @@ class NotDeserialisableError(ValueError):
     """A deserialiser cannot read these bytes."""
 
 
-@attrs.frozen
+@frozen
 class KafkaDeserialiser:
     """The deserialiser of a name; ValueError if it is unknown."""
 
@@ -154,7 +155,7 @@ class KafkaDeserialiser:
 BYTES: Final = KafkaDeserialiser()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Deserialisers:
     """The deserialisers of a record's parts."""
 

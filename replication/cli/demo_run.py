@@ -39,6 +39,7 @@ from replication.events import BrokerFenced, IsrChanged, LeaderElected
 from replication.observe.journal import JournalEntry, read_journal
 from replication.verify import Comparison, Same
 from replication.wire.metadata import NO_LEADER, MetadataResponsePartition
+from storage.attributes import define, frozen
 
 TOPIC = "demo"
 PARTITIONS = 3
@@ -54,7 +55,7 @@ CONFIG = {
 }
 
 
-@attrs.frozen
+@frozen
 class FailoverMoment:
     """One line of the timeline; `at_ms` is None if it never happened."""
 
@@ -63,7 +64,7 @@ class FailoverMoment:
     detail: str = ""
 
 
-@attrs.frozen
+@frozen
 class DemoFailover:
     """The actions of the demo and their times; the controller's journal has the rest."""
 
@@ -142,7 +143,7 @@ class DemoError(UnderstudyError):
     """The demo could not go on; the message says why."""
 
 
-@attrs.frozen
+@frozen
 class DemoProgress:
     """The progress on the console: a line for each step, and a bar for the records."""
 
@@ -165,7 +166,7 @@ class DemoProgress:
         self.bars.update(self.task, completed=done)
 
 
-@attrs.frozen
+@frozen
 class DemoOutcome:
     """The result of the demo."""
 
@@ -179,7 +180,7 @@ class DemoOutcome:
     log_dirs: list[Path]
 
 
-@attrs.define
+@define
 class Demo:
     """One run over `lines`; if `victim` is None, it kills the leader of partition 0."""
 
@@ -324,7 +325,7 @@ class Demo:
         )
 
 
-@attrs.frozen
+@frozen
 class Report:
     """The result; `audit_same` is None without Spark, with the reason in `audit_note`."""
 

@@ -23,11 +23,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its stubs
 
 from replication.errors import UnderstudyError
+from storage.attributes import define, frozen
 
 READ_TIMEOUT_SECONDS = 30.0
 
 
-@attrs.frozen
+@frozen
 class LedgerVerdict:
     """The numbers of the ledger; some records are there although they were never acked."""
 
@@ -39,7 +40,7 @@ class LedgerVerdict:
     never_acked_but_there: int
 
 
-@attrs.define
+@define
 class Ledger:
     """One entry for each record sent: its CRC, and what became of it, by its number."""
 
@@ -114,7 +115,7 @@ def create_topic(
         raise WorkloadError(f"cannot create topic {topic}: {error}") from error
 
 
-@attrs.define
+@define
 class DemoWorkload:
     """A producer of numbered lines with `acks=all`, and its ledger."""
 

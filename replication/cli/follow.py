@@ -57,6 +57,7 @@ from replication.net.clock import LoopClock
 from replication.net.raising import raising_only_one
 from replication.replica_manager.bytes_in import REPLICATION, metric
 from replication.visible import visible, visible_line
+from storage.attributes import define, frozen
 from storage.types import Offset, TopicPartition
 
 _ROWS = 30
@@ -69,7 +70,7 @@ METADATA_MAX_AGE_MS = "10000"
 UP_TO = {"lso": UpTo.LAST_STABLE, "hw": UpTo.HIGH_WATERMARK}
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class MirrorMoment:
     """The state of a copy at one time."""
 
@@ -144,7 +145,7 @@ def _cells(progress: PartitionProgress, rate: float) -> tuple[str, ...]:
     )
 
 
-@attrs.define
+@define
 class Rates:
     """The rates since the last look: bytes in total, offsets of each partition."""
 
@@ -239,7 +240,7 @@ def notable(event: Event) -> str | None:
             return None
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class MirrorWatch:
     """Shows how a mirror stands, again and again, and stops it."""
 

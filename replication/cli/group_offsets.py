@@ -47,6 +47,7 @@ from replication.client.admin import Admin
 from replication.client.offsets import OffsetAndMetadata
 from replication.errors import ErrorCode, KafkaError
 from replication.wire.list_offsets import EARLIEST, LATEST
+from storage.attributes import frozen
 from storage.types import TopicPartition
 
 WITHOUT_MEMBERS = ("Empty", "Dead")
@@ -70,7 +71,7 @@ class To(enum.Enum):
     FILE = "file"
 
 
-@attrs.frozen
+@frozen
 class ResetTarget:
     """The rule for the new offsets."""
 

@@ -36,12 +36,13 @@ from replication.client.offsets import OffsetAndMetadata
 from replication.errors import KafkaError
 from replication.wire.list_groups import CLASSIC, CONSUMER
 from replication.wire.list_offsets import LATEST
+from storage.attributes import frozen
 from storage.types import NO_LEADER_EPOCH, TopicPartition
 
 REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class GroupPosition:
     """The position of a group in one partition; None means unknown or absent."""
 
@@ -61,7 +62,7 @@ class GroupPosition:
         return self.log_end_offset - self.current_offset
 
 
-@attrs.frozen
+@frozen
 class GroupPositions:
     """A group, and its position in each partition."""
 

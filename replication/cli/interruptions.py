@@ -16,11 +16,12 @@ import trio
 
 from replication.cli import end_by_signal
 from replication.net.raising import raising_only_one
+from storage.attributes import define
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Interruption:
     """An interruption, if there is one: it cancels `scope`, and `signal` is its number."""
 

@@ -48,6 +48,7 @@ from replication.broker.nodes import (
 from replication.cli.served import HttpPort
 from replication.config import BrokerConfig, parse_properties
 from replication.errors import UnderstudyError
+from storage.attributes import define
 from storage.filesystem import OsFileSystem
 
 FIRST_FILE_OF_ITS_PARENT = 3  # after the standard streams
@@ -69,7 +70,7 @@ STOP_SECONDS = 20.0
 OUTPUT_BYTES = 16 * 1024 * 1024
 
 
-@attrs.define
+@define
 class ForkedProcess:
     """A child process, with the methods of `subprocess.Popen` that nodes need."""
 
@@ -162,7 +163,7 @@ def _is_free(port: int) -> bool:
     return True
 
 
-@attrs.define
+@define
 class IsolatedCluster:
     """`brokers` broker processes and `controllers` controller processes, with their data under
     `data_dir`.

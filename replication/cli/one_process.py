@@ -17,6 +17,7 @@ from replication.errors import UnderstudyError
 from replication.events import EventSink, fan_out, ignore
 from replication.faults.impairments import Impairments
 from replication.net.clock import LoopClock
+from storage.attributes import define
 from storage.filesystem import OsFileSystem
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.5
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class OneProcess:
     """A cluster in this process, which holds the lock of its data."""
 

@@ -33,6 +33,7 @@ from replication.observe.cluster_state import (
 )
 from replication.observe.protocol_source import ProtocolSource, QuorumSource
 from replication.observe.state_reader import IsrReasons, StateReader, StateSource
+from storage.attributes import define
 
 ANSWER_MS = 1000
 QUORUM_SECONDS = 0.2  # between two questions about the quorum
@@ -63,7 +64,7 @@ async def reading_processes(
             await trio.sleep(QUORUM_SECONDS)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class ProcessesSource:
     """Processes of ours, and what `protocol` finds out about them."""
 

@@ -34,6 +34,7 @@ from replication.client.errors import RecordTooLargeError
 from replication.client.producer import Producer
 from replication.client.producer.batch import Delivery, RecordMetadata
 from replication.errors import UnderstudyError
+from storage.attributes import define, frozen
 from storage.batch.records import Header
 
 MOST_UNDER_WAY = 10_000
@@ -42,7 +43,7 @@ TOPIC_WAIT_SECONDS = 2.0
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class LineSending:
     """The sending of one input."""
 
@@ -285,7 +286,7 @@ def command(
     connection.run(trio.run, production.run)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Production:
     """One run of the command."""
 

@@ -17,6 +17,7 @@ import attrs
 
 from replication.cli.output import CommandError
 from replication.config.known import nearest
+from storage.attributes import define
 from storage.batch.records import Header
 
 DEFAULTS = {
@@ -47,7 +48,7 @@ class InputLine(NamedTuple):
     headers: tuple[Header, ...] = ()
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Lines:
     """A parser of lines: `feed` returns a record for each line that is complete."""
 

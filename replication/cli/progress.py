@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from replication.visible import visible_line
+from storage.attributes import define
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 SHOWN_AFTER_SECONDS = 1.0
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Bar:
     """A progress bar; a call of `update` costs a look at the clock, and nothing without a terminal."""
 

@@ -11,7 +11,6 @@ line on standard error, when it is lost and when it is back.
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import attrs
 import click
 import trio
 
@@ -34,6 +33,7 @@ from replication.faults.node_faults import Faults
 from replication.net.clock import LoopClock
 from replication.net.raising import raising_only_one
 from replication.proxy.proxy import LOOPBACK, UNKNOWN_BROKER, FrontedBroker, Proxy, open_proxy
+from storage.attributes import frozen
 
 FIRST_PORT = 19092
 
@@ -104,7 +104,7 @@ def command(
     trio.run(run.run, clock=LoopClock())
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class ProxyFaults:
     """The fault rules of a proxy, for the control API."""
 
@@ -120,7 +120,7 @@ class ProxyFaults:
         self.faults.clear()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ProxyRun:
     """A proxy that the command is about to run."""
 

@@ -33,6 +33,7 @@ from replication.cli.options import (
 )
 from replication.cli.output import JSON, OUTPUT, show_answer, show_line, tell
 from replication.cli.progress import progress
+from storage.attributes import define
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -308,7 +309,7 @@ def swarm(
     sys.exit(1 if tally.failures or missed else 0)
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Tally:
     """The results of the runs of a swarm."""
 

@@ -16,6 +16,7 @@ import click
 import trio
 
 from replication.events import EventSink
+from storage.attributes import define, frozen
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -35,7 +36,7 @@ LOOPBACK = "127.0.0.1"
 _MOST = 65535
 
 
-@attrs.frozen
+@frozen
 class HttpPort:
     """The host and port of a server."""
 
@@ -73,7 +74,7 @@ def check_http(*ports: HttpPort | None) -> None:
         import replication.observe.http  # noqa: F401
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class MetricsServer:
     """`/metrics`, if it has a port."""
 
@@ -112,7 +113,7 @@ class MetricsServer:
         return [self.metrics.site(self.where.port, host=self.where.host)]
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class PageServer:
     """The live page, if it has a port."""
 

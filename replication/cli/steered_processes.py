@@ -44,6 +44,7 @@ from replication.faults.rules.book import KEPT_HITS
 from replication.net.clock import LoopClock, TrioClock
 from replication.net.raising import raising_only_one
 from replication.observe.journal import JournalEntry, decode_entry
+from storage.attributes import define, frozen
 from storage.checkpoint import EpochEntry
 from storage.types import LeaderEpoch, Offset, TopicPartition
 
@@ -98,7 +99,7 @@ async def _serve(
     show(cluster.bootstrap_servers.split(","), cluster.metrics_urls | urls)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Conversation:
     """The line of one running node, and what it has answered."""
 
@@ -116,7 +117,7 @@ class _Conversation:
             del self.decisions[next(iter(self.decisions))]
 
 
-@attrs.frozen
+@frozen
 class SeenReplica:
     """The state of a replica that only its broker knows."""
 
@@ -132,13 +133,13 @@ def _seen_replica(
     return SeenReplica(leader_epoch, high_watermark, entries)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _ReplicaQuestion:
     answered: trio.Event = attrs.field(init=False, factory=trio.Event)
     replicas: list[Any] = attrs.field(init=False, factory=list)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class SteeredProcesses:
     """A running cluster (`interface.AnyCluster`) whose nodes are processes, started by `cluster`."""
 

@@ -47,6 +47,7 @@ from replication.faults.rules.parts import NamedPart
 from replication.net.seams import Seams
 from replication.observe.journal import encode_entry
 from replication.wire.apis import ApiKey
+from storage.attributes import define
 from storage.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class SteeringWord(StrEnum):
     HAPPENED = "happened"
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class SteeringLine:
     """Messages in msgpack, both ways, over one end of a socket pair; the socket stays open."""
 
@@ -138,14 +139,14 @@ def call_of(facts: list[Any]) -> Call:
     )
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _FiringQuestion:
     answered: trio.Event = attrs.field(init=False, factory=trio.Event)
     hit: int = attrs.field(init=False, default=0)
     fired: frozenset[int] = attrs.field(init=False, default=frozenset())
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class SteeredNode:
     """A node steered by the process at the other end of its standard input."""
 

@@ -9,15 +9,15 @@ import os
 import sys
 from typing import BinaryIO
 
-import attrs
 import trio
 
 from replication.cli.output import CommandError
+from storage.attributes import define
 
 CHUNK = 1 << 16
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class StandardInput:
     """Standard input."""
 
@@ -39,7 +39,7 @@ class StandardInput:
         )
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class StandardOutput:
     """Standard output."""
 

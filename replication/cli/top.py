@@ -53,6 +53,7 @@ from replication.observe.cluster_state import (
 from replication.observe.protocol_source import ProtocolSource, QuorumSource
 from replication.observe.state_reader import StateReader
 from replication.visible import visible_line
+from storage.attributes import define
 
 COLUMNS = ("PARTITION", "LEADER", "EPOCH", "LEO", "HW", "LAG", "ISR", "REPLICAS")
 _RIGHT = frozenset({"LEADER", "EPOCH", "LEO", "HW", "LAG"})
@@ -98,7 +99,7 @@ def command(
     top.run()
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Top:
     """One run of the command."""
 

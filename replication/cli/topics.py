@@ -42,12 +42,7 @@ from replication.cli.connection import (
     wait_until_topics_gone,
 )
 from replication.cli.options import AT_LEAST_ONE, key_values_option
-from replication.cli.output import (
-    EXECUTE,
-    show_answer,
-    tell,
-    tell_unless_executed,
-)
+from replication.cli.output import EXECUTE, show_answer, tell, tell_unless_executed
 from replication.client.admin import Admin, NewTopic
 from replication.client.admin.values import (
     ConfigValue,
@@ -57,11 +52,12 @@ from replication.client.admin.values import (
 )
 from replication.errors import ErrorCode, KafkaError
 from replication.metadata.rules.image import MIN_INSYNC_REPLICAS
+from storage.attributes import frozen
 from storage.checkpoint import uuid_text
 from storage.types import NO_TOPIC_ID, TopicPartition
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DescribedTopic:
     """A topic with all that its lines show."""
 

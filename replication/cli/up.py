@@ -19,7 +19,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-import attrs
 import click
 
 from replication.cli.options import (
@@ -38,6 +37,7 @@ from replication.cli.served import (
     check_http,
     http_option,
 )
+from storage.attributes import frozen
 
 if TYPE_CHECKING:
     from replication.faults import FaultRule
@@ -160,7 +160,7 @@ def command(
             _run_here(plan)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ClusterPlan:
     """A cluster that `up` is about to run."""
 

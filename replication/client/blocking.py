@@ -33,6 +33,7 @@ from replication.net.framing import FrameReader, send_parts
 from replication.net.regions import region_bytes
 from replication.net.sasl import NONCE_BYTES, VERSION as LOGIN_VERSION, LogIn, LoginRequest
 from replication.net.tls import client_context, refusal
+from storage.attributes import define, frozen
 from storage.log.file_region import FileRegion
 from storage.types import Buffer
 
@@ -41,7 +42,7 @@ _USED_OF_LIFETIME: Final = 0.9
 _T = TypeVar("_T")
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Credentials:
     """The TLS context and the login of all connections to one cluster; neither by default."""
 
@@ -55,7 +56,7 @@ class Credentials:
         return cls(context, introduction.login)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _SocketConnection:
     """A `Connection` whose methods return when the blocking socket has done its work."""
 
@@ -81,7 +82,7 @@ class _SocketConnection:
         self.socket.close()
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Opened:
     """The state of one socket, dropped with it."""
 
@@ -92,7 +93,7 @@ class _Opened:
     waiting: SentRequest | None = None
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class BlockingConnection:
     """Sends requests and receives responses, one at a time; it connects when it is first used.
 

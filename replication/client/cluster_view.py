@@ -27,13 +27,14 @@ from replication.wire.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from storage.attributes import define, frozen
 from storage.types import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, TopicId, TopicPartition
 
 NO_NODE = -1
 _COORDINATORS_DOWN_FROM = 2**31 - 1
 
 
-@attrs.frozen
+@frozen
 class Node:
     """A broker, or a client's second connection to it as a coordinator."""
 
@@ -54,7 +55,7 @@ def bootstrap_node(index: int, host: str, port: int) -> Node:
     return Node(-1 - index, host, port)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PartitionInfo:
     """One partition, as a broker described it."""
 
@@ -67,7 +68,7 @@ class PartitionInfo:
     error: ErrorCode = ErrorCode.NONE
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TopicView:
     """One topic; a topic with an `error` has no partitions."""
 
@@ -78,7 +79,7 @@ class TopicView:
     error: ErrorCode = ErrorCode.NONE
 
 
-@attrs.frozen
+@frozen
 class Leader:
     """The leader of a partition as far as is known, and its epoch (Metadata.LeaderAndEpoch)."""
 
@@ -89,7 +90,7 @@ class Leader:
 UNKNOWN_LEADER = Leader()
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class ClusterView:
     """The newest state of the cluster that responses have given."""
 

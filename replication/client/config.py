@@ -19,9 +19,10 @@ from replication.config.known import nearest
 from replication.config.security import MECHANISMS, PROTOCOLS, Introduction, Jaas, Login, uses_sasl
 from replication.config.tls import TlsKeys
 from replication.errors import ConfigError
+from storage.attributes import frozen
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ClientConfig(TlsKeys):
     """The keys that all clients share (CommonClientConfigs), with Kafka's defaults."""
 

@@ -37,9 +37,10 @@ from replication.net.idle import idle_limit_seconds
 from replication.net.sasl import VERSION as LOGIN_VERSION, renew_login
 from replication.net.seams import Connection, NodeClock, Seams
 from replication.wire.misfits import misfit
+from storage.attributes import define
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class BrokerConnection:
     """A connection and its queue; `run` is its task, and returns when the connection is gone."""
 

@@ -26,6 +26,7 @@ from replication.client.requests import ClientRequest, ask
 from replication.errors import NO_ANSWER, ErrorCode, KafkaError
 from replication.wire.find_coordinator import GROUP, FindCoordinatorRequest
 from replication.wire.schema import MAX_VERSION
+from storage.attributes import define
 
 T = TypeVar("T")
 
@@ -47,7 +48,7 @@ async def find_coordinator(metadata: Metadata, kind: int, key: str) -> Node:
     return Node(found.node_id, found.host, found.port).as_coordinator()
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class CoordinatorFinder:
     """The coordinator of one group, as far as it is known."""
 
@@ -105,7 +106,7 @@ class CoordinatorFinder:
             raise
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Coordinators:
     """The coordinators that a transactional producer asks.
 

@@ -33,12 +33,13 @@ from replication.client.network_client import NetworkClient
 from replication.client.requests import ask
 from replication.errors import NO_ANSWER, AuthenticationError, ErrorCode, KafkaError
 from replication.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from storage.attributes import define
 from storage.types import TopicId
 
 REBOOTSTRAP = "rebootstrap"
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Metadata:
     """The view of the cluster, and the task that refreshes it; start `run` in a nursery."""
 

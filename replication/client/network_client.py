@@ -40,6 +40,7 @@ from replication.errors import NO_ANSWER, AuthenticationError, KafkaError, PeerU
 from replication.net.exchange import Features, Versions
 from replication.net.seams import NodeClock, Seams
 from replication.net.secure import introduced
+from storage.attributes import define, frozen
 
 MAX_IN_FLIGHT = 100  # as in ConsumerNetworkClient; producers have a key for it
 MULTIPLIER = 2
@@ -48,7 +49,7 @@ JITTER = 0.2
 T = TypeVar("T")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ExponentialBackoff:
     """Waits that double with each failure in a row (ExponentialBackoff)."""
 
@@ -65,7 +66,7 @@ class ExponentialBackoff:
         return min(jittered, max(self.most_ms, self.first_ms))
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _NodeState:
     """The state of a node that outlives its connections."""
 
@@ -79,7 +80,7 @@ class _NodeState:
     last_error: Exception | None = None
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class NetworkClient:
     """The connections of a client by node; their tasks run in `nursery`, and `close` ends them."""
 

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-import attrs
-
 from replication.client.requests import nested
+from storage.attributes import frozen
 from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
 
 if TYPE_CHECKING:
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@attrs.frozen
+@frozen
 class OffsetAndMetadata:
     """The committed offset of a partition, which is read next, and a text of the program."""
 
@@ -28,7 +27,7 @@ def as_offset(given: Offset | OffsetAndMetadata) -> OffsetAndMetadata:
     return OffsetAndMetadata(given) if isinstance(given, int) else given
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ConsumerGroupMetadata:
     """The group, the generation and the member that commit.
 

@@ -21,12 +21,13 @@ from replication.client.errors import UnsupportedVersionError, raised_again
 from replication.net.exchange import SentRequest
 from replication.wire.apis import API, ApiKey, api_of
 from replication.wire.schema import MAX_VERSION, Kind, fields_of
+from storage.attributes import define, frozen
 from storage.types import TopicPartition
 
 T = TypeVar("T")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ClientRequest:
     """A request in any version between two bounds."""
 
@@ -73,7 +74,7 @@ def ask(
     )
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class PendingResponse:
     """A response to come: exactly one of `complete` and `fail` is called, once."""
 

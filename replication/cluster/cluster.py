@@ -67,6 +67,7 @@ from replication.net.clock import TrioClock
 from replication.net.detach import DetachableFileSystem, DetachableTransport
 from replication.net.raising import raising_only_one, raising_the_first
 from replication.net.seams import NodeClock, Seams
+from storage.attributes import define
 from storage.errors import StorageError
 from storage.types import TopicPartition
 
@@ -93,7 +94,7 @@ class Machine(Protocol):
         """Close the files that the dead incarnation left open, after its tasks have ended."""
 
 
-@attrs.define(eq=False, init=False)
+@define(eq=False, init=False)
 class DetachableMachine:
     """A machine on any seams."""
 
@@ -122,7 +123,7 @@ class KilledError(UnderstudyError):
     """A node was killed before it had started."""
 
 
-@attrs.define(eq=False, repr=False, kw_only=True)
+@define(eq=False, repr=False, kw_only=True)
 class _Incarnation:
     """One incarnation of a node, and the machine on which it runs."""
 
@@ -161,7 +162,7 @@ class _Incarnation:
             self.ended.set()
 
 
-@attrs.define(eq=False, repr=False, kw_only=True)
+@define(eq=False, repr=False, kw_only=True)
 class Cluster:
     """Nodes in this process, by id. Made by `open_cluster`."""
 

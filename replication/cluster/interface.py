@@ -14,11 +14,10 @@ import enum
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-import attrs
-
 from replication.errors import UnderstudyError
 from replication.faults import AddedRule, FaultRule
 from replication.faults.node_faults import Faults
+from storage.attributes import frozen
 
 
 class NotInTimeError(UnderstudyError):
@@ -35,7 +34,7 @@ class NodeStatus(enum.Enum):
     DOWN = "down"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class NodeSummary:
     """A node as a list of nodes shows it."""
 
@@ -47,7 +46,7 @@ class NodeSummary:
     """`broker`, `controller`, or both (`process.roles`)."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PartitionSummary:
     """A partition as a list of topics shows it; `leader` is None while there is none."""
 

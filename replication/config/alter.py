@@ -16,10 +16,9 @@ import enum
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-import attrs
-
 from replication.config.keys import ConfigType, Spec
 from replication.errors import ErrorCode, KafkaError
+from storage.attributes import frozen
 
 
 class ConfigOperation(enum.IntEnum):
@@ -31,7 +30,7 @@ class ConfigOperation(enum.IntEnum):
     SUBTRACT = 3
 
 
-@attrs.frozen
+@frozen
 class ConfigChange:
     """A change of one key; `operation` is a `ConfigOperation`, or an unknown number."""
 

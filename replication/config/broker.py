@@ -56,6 +56,7 @@ from replication.config.security import (
     uses_sasl,
 )
 from replication.errors import ConfigError
+from storage.attributes import frozen
 from storage.batch.compression import GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL
 from storage.config import DAY_MS, LARGEST_JAVA_ARRAY, LONG_MAX
 
@@ -68,7 +69,7 @@ _SELECTORS = (
 _CODECS = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class BrokerConfig(SecurityKeys):
     # The node's identity.
     node_id: int = whole(

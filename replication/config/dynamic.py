@@ -58,6 +58,7 @@ from replication.config.known import (
 from replication.config.security import JAAS_CONFIG
 from replication.config.tls import RELOADABLE
 from replication.errors import ConfigError, ErrorCode, KafkaError
+from storage.attributes import define, frozen
 
 _TOGETHER = (  # DynamicBrokerConfig.brokerConfigSynonyms: the first that is set takes precedence
     ("log.roll.ms", "log.roll.hours"),
@@ -86,7 +87,7 @@ _THREADS = frozenset(
 )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _Logins:
     sasl_jaas_config: str | None = secret(
         "The login of one SASL mechanism, in the form of a JAAS file. On a broker's listener it"
@@ -97,7 +98,7 @@ class _Logins:
 _JAAS = specs(_Logins)[JAAS_CONFIG]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _OlderNames:
     broker_id: int = whole(
         -1, "The id of this node, by the older name of `node.id`. Use `node.id` in new files."
@@ -204,7 +205,7 @@ def value_in_force(name: str, found: Iterable[ConfigSynonym]) -> str | None:
     return None
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class DynamicBrokerConfig:
     """A node's configuration, which changes while the node runs."""
 

@@ -14,13 +14,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple, Self
 
-import attrs
-
 from replication.config.broker import BROKER_KEYS, BrokerConfig
 from replication.config.dynamic import DynamicBrokerConfig
 from replication.config.keys import ConfigEntry, ConfigSource, ConfigSynonym
 from replication.config.known import nearest
 from replication.errors import ConfigError, ErrorCode, KafkaError
+from storage.attributes import frozen
 
 
 class _GroupKey(NamedTuple):
@@ -48,7 +47,7 @@ GROUP_KEYS: Final = MappingProxyType[str, _GroupKey](
 )
 
 
-@attrs.frozen
+@frozen
 class GroupConfig:
     """The settings of one group, in milliseconds."""
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 import attrs
 
 from replication.errors import ConfigError
+from storage.attributes import frozen
 from storage.config import LONG_MAX
 
 T = TypeVar("T")
@@ -46,7 +47,7 @@ class ConfigSource(enum.IntEnum):
     GROUP_CONFIG = 8
 
 
-@attrs.frozen
+@frozen
 class ConfigSynonym:
     """One place that sets a value; the first of an entry's synonyms decides its value."""
 
@@ -55,7 +56,7 @@ class ConfigSynonym:
     source: ConfigSource
 
 
-@attrs.frozen
+@frozen
 class ConfigEntry:
     """One key in a DescribeConfigs response."""
 
@@ -68,7 +69,7 @@ class ConfigEntry:
     synonyms: tuple[ConfigSynonym, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class Spec:
     """A key without its name.
 

@@ -8,9 +8,8 @@ than its file says is refused instead.
 import difflib
 from collections.abc import Iterable, Mapping
 
-import attrs
-
 from replication.config.keys import INT_MAX, Spec, flag, long, specs, whole, words
+from storage.attributes import frozen
 from storage.config import LONG_MAX
 
 IGNORED = frozenset(  # a block of text, because one key a line fills two screens
@@ -100,7 +99,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _OfBrokers:
     """The keys of brokers that may be set while one runs."""
 
@@ -165,7 +164,7 @@ class _OfBrokers:
     )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _OfTopics:
     remote_storage_enable: bool = flag(
         False,

@@ -4,15 +4,14 @@ import re
 from collections.abc import Sequence
 from ipaddress import ip_address
 
-import attrs
-
 from replication.errors import ConfigError
+from storage.attributes import frozen
 
 _HOST_PORT = re.compile(r"(?:\[([^\]]*)\]|([^:\[\]/@]*)):(\d{1,5})")
 _NONROUTABLE = ("0.0.0.0", "::")  # noqa: S104 compared with, not bound to
 
 
-@attrs.frozen
+@frozen
 class HostPort:
     host: str
     port: int
@@ -28,7 +27,7 @@ class HostPort:
         return cls(found[1] if found[1] is not None else found[2], int(found[3]))
 
 
-@attrs.frozen
+@frozen
 class AddressLimit:
     """The largest number of connections from one IP address."""
 
@@ -46,7 +45,7 @@ class AddressLimit:
         return cls(str(ip_address(address.strip("[]"))), int(count))
 
 
-@attrs.frozen
+@frozen
 class ListenerConfig:
     """A named address; an empty host stands for every interface."""
 
@@ -66,7 +65,7 @@ class ListenerConfig:
         return cls(name.upper(), where.host, where.port)
 
 
-@attrs.frozen
+@frozen
 class Voter:
     """A controller: its node id and its address."""
 

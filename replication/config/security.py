@@ -20,6 +20,7 @@ import attrs
 from replication.config.keys import flag, long, secrets, text, whole, words
 from replication.config.tls import TlsKeys, overridden
 from replication.errors import ConfigError
+from storage.attributes import frozen
 
 _FORM = re.compile(
     r"\s*([\w.$]+)\s+(required|requisite|sufficient|optional)((?:\s+\S.*)?);\s*", re.DOTALL
@@ -35,7 +36,7 @@ _PREFIX = "listener.name."
 JAAS_CONFIG = "sasl.jaas.config"
 
 
-@attrs.frozen
+@frozen
 class Jaas:
     """The options of a login module."""
 
@@ -81,7 +82,7 @@ def uses_sasl(protocol: str) -> bool:
     return protocol.startswith("SASL_")
 
 
-@attrs.frozen
+@frozen
 class Login:
     """The user and password with which this side logs in to a peer."""
 
@@ -90,7 +91,7 @@ class Login:
     password: str = attrs.field(repr=False)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Introduction:
     """The security of connections that this side opens, for `replication.net.secure`."""
 
@@ -101,7 +102,7 @@ class Introduction:
     login: Login | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ListenerKeys(TlsKeys):
     """The keys that can be set for all listeners and for a single one."""
 
@@ -128,7 +129,7 @@ class ListenerKeys(TlsKeys):
     )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SecurityKeys(ListenerKeys):
     """The keys of authentication and authorization of a broker or controller."""
 
@@ -178,7 +179,7 @@ class SecurityKeys(ListenerKeys):
     )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ListenerSecurity:
     """The security of one listener: its protocol, its keys and its logins."""
 

@@ -16,6 +16,7 @@ import attrs
 
 from replication.config.keys import secret, specs, text, words
 from replication.errors import ConfigError
+from storage.attributes import frozen
 
 K = TypeVar("K", bound="TlsKeys")
 
@@ -31,7 +32,7 @@ FORMS = ("PEM", "PKCS12", "JKS")
 VERSIONS = ("TLSv1.2", "TLSv1.3")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TlsKeys:
     """The certificate that one side of a connection shows, and the certificates that it trusts."""
 

@@ -28,6 +28,7 @@ from replication.config.keys import (
 )
 from replication.config.known import OF_BROKERS, OF_TOPICS, nearest
 from replication.errors import ConfigError, ErrorCode, KafkaError
+from storage.attributes import frozen
 from storage.config import LogConfig
 
 EVERY_REPLICA = "*"
@@ -52,7 +53,7 @@ def _throttled(doc: str) -> tuple[str, ...]:
     )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _OfTopicsAlone:
     leader_replication_throttled_replicas: tuple[str, ...] = _throttled(
         "The replicas to which leaders send no more than `leader.replication.throttled.rate`"
@@ -71,7 +72,7 @@ class _OfTopicsAlone:
     )
 
 
-@attrs.frozen
+@frozen
 class TopicKey:
     """A topic key, and the broker key whose value it takes if the topic does not set it."""
 
@@ -95,7 +96,7 @@ TOPIC_KEYS: Mapping[str, TopicKey] = (
 TOPIC_SPECS: Mapping[str, Spec] = {name: key.spec for name, key in TOPIC_KEYS.items()}
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TopicConfig:
     """The settings of one topic on one broker."""
 

@@ -142,6 +142,7 @@ from replication.wire.metadata_records import (
 )
 from replication.wire.refusals import each_refused, refused_whole_in_steps
 from replication.wire.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from storage.attributes import define
 from storage.errors import (
     KafkaStorageError,
     ShortageError,
@@ -155,7 +156,7 @@ Method: TypeAlias = Callable[[Any], Awaitable[Any]]
 FETCH_WAIT_SECONDS = 0.5
 
 
-@attrs.define(eq=False, repr=False, kw_only=True)
+@define(eq=False, repr=False, kw_only=True)
 class Controller:
     """One incarnation of the controller, which runs once."""
 

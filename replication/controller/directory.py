@@ -29,6 +29,7 @@ from replication.raft.quorum_state import read_quorum_state
 from replication.raft.rules.types import NO_DIRECTORY_ID, ElectionState
 from replication.wire.api_versions import METADATA_VERSION
 from replication.wire.metadata_records import MetadataRecord
+from storage.attributes import define
 from storage.checkpoint import (
     MetaProperties,
     read_meta_properties,
@@ -54,7 +55,7 @@ def default_format(config: BrokerConfig, cluster_id: str) -> NodeFormat:
     )
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class ControllerDirectory:
     """The directory of one controller; what it holds is known once it is admitted."""
 

@@ -33,6 +33,7 @@ from replication.wire.controller_registration import (
     ControllerRegistrationResponse,
 )
 from replication.wire.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from storage.attributes import define
 from storage.types import LeaderEpoch
 
 FIRST_BACKOFF_SECONDS: Final = 0.1
@@ -69,7 +70,7 @@ async def raise_kraft_version(
     )
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class OwnRegistration:
     """The registration of this controller, kept true while it runs."""
 

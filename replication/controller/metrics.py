@@ -36,6 +36,7 @@ from replication.wire.metadata_records import (
     MetadataRecord,
     PartitionChangeRecord,
 )
+from storage.attributes import define, frozen
 from storage.types import NO_OFFSET, Offset
 
 
@@ -47,7 +48,7 @@ UNCLEAN = MetricName("kafka.controller", "ControllerStats", "UncleanLeaderElecti
 ELECTIONS = MetricName("kafka.controller", "ControllerStats", "LeaderElectionRateAndTimeMs")
 
 
-@attrs.frozen
+@frozen
 class _Elections:
     """The elections of one append, which count once the log is synced up to `end`."""
 
@@ -57,7 +58,7 @@ class _Elections:
     unclean: int
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class ControllerMetrics:
     """Registered as long as the controller lives."""
 

@@ -31,6 +31,7 @@ from replication.net.seams import NodeClock, Offload
 from replication.replica_manager import ProduceResult, ReplicaManager
 from replication.steps import Steps
 from replication.wire.produce import ACKS_ALL
+from storage.attributes import define
 from storage.batch.compression import Codec
 from storage.batch.record_batch import (
     NO_PRODUCER_EPOCH,
@@ -53,7 +54,7 @@ Batch = TypeVar("Batch")
 BatchReader = Callable[[BatchHeader, memoryview], Batch]
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Submission:
     """Records on their way into the log, and the outcome."""
 
@@ -84,7 +85,7 @@ class Submission:
         self._done.set()
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class CoordinatorLog:
     partition: TopicPartition
     leader_epoch: LeaderEpoch

@@ -26,12 +26,13 @@ from replication.errors import ErrorCode, KafkaError, ProtocolError
 from replication.metadata.rules.image import MetadataImage
 from replication.net.seams import NodeClock
 from replication.replica_manager import ReplicaManager
+from storage.attributes import define
 from storage.batch.compression import Codec
 from storage.errors import StorageError
 from storage.types import LeaderEpoch, TopicId, TopicPartition
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Shard:
     """The state of one partition, for one leader epoch; `ready` once the log has been read."""
 
@@ -52,7 +53,7 @@ class Shard:
 S = TypeVar("S", bound=Shard)
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class LedShards(Generic[S]):
     """The shards of one topic at this broker, by the number of their partition."""
 

@@ -8,9 +8,10 @@ import attrs
 from replication.net import production_seams
 from replication.net.impaired import Gates, ImpairedClock, ImpairedTransport, NodeAt
 from replication.net.seams import Seams
+from storage.attributes import define
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Impairments:
     """The seams of each node, which can be frozen and cut. For `open_cluster(impairments=...)`."""
 

@@ -50,6 +50,7 @@ from replication.wire.apis import ApiKey
 from replication.wire.fetch import FetchRequest
 from replication.wire.frames import RequestHeader, encode_response
 from replication.wire.schema import Part
+from storage.attributes import define, frozen
 from storage.log.file_region import FileRegion
 
 Respond: TypeAlias = Callable[[Any], Awaitable[Any]]
@@ -66,7 +67,7 @@ class FaultInjectedError(Exception):
     """The connection must be closed because of a rule, which the message names."""
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class AppliedFaults:
     """One decision while it is carried out."""
 
@@ -177,7 +178,7 @@ class NotHitError(UnderstudyError):
     """A rule was not hit as often as expected in time."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Faults:
     """The fault rules of one cluster; `add` returns a rule with its `hits` and `observed`."""
 
@@ -292,7 +293,7 @@ class Faults:
             await self._gone[rule.number].wait()
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class FaultGate:
     """The gate through which every request of one node's server goes."""
 

@@ -57,6 +57,7 @@ from replication.follower.rules.fetch_session_handler import (
 from replication.follower.rules.fetch_state import PartitionFetchState
 from replication.net.seams import NodeClock
 from replication.wire.fetch import FIRST_VERSION_WITH_TOPIC_IDS, PartitionData, ReplicaState
+from storage.attributes import define, frozen
 from storage.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -67,7 +68,7 @@ from storage.errors import (
 from storage.types import NO_BROKER_EPOCH, NO_LEADER_EPOCH, Offset, OffsetAndEpoch, TopicPartition
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FetcherConfig:
     """Kafka's replica.fetch.* settings, and who fetches."""
 
@@ -91,7 +92,7 @@ def no_broker_epoch() -> int:
     return NO_BROKER_EPOCH
 
 
-@attrs.define
+@define
 class FollowUp:
     """The work that a fetch response leaves once its records are appended."""
 
@@ -100,7 +101,7 @@ class FollowUp:
     errors: list[TopicPartition] = attrs.field(factory=list)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ReplicaFetcher:
     """The task that follows one leader (see the head of this module)."""
 

@@ -47,6 +47,7 @@ from replication.follower.rules.fetch_state import (
 from replication.java_hash import java_pair_hash, place_of
 from replication.metrics import Gauge, MetricName, MetricsRegistry
 from replication.net.seams import NodeClock, Transport
+from storage.attributes import define, frozen
 from storage.types import TopicPartition
 
 
@@ -79,7 +80,7 @@ def _to_begin_again(
     }
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RemoteFetcherFactory:
     """Makes the fetchers that follow leaders across the network."""
 
@@ -129,7 +130,7 @@ class RemoteFetcherFactory:
         )
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ReplicaFetcherManager:
     """The fetchers of one broker."""
 

@@ -37,6 +37,7 @@ from replication.wire.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from storage.attributes import define
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, OffsetAndEpoch, TopicPartition
 
 FIRST_FETCH_VERSION_WITH_TRUNCATION = 12
@@ -105,7 +106,7 @@ class LeaderEndpoint(Protocol):
     async def close(self) -> None: ...
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class RemoteLeaderEndpoint:
     """A leader across the network, over one connection of its own."""
 

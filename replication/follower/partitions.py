@@ -35,6 +35,7 @@ from replication.follower.rules.fetch_state import (
 )
 from replication.metrics import Meter, MetricName, MetricsRegistry, RatedMeter
 from replication.net.seams import NodeClock
+from storage.attributes import define
 from storage.errors import ShortageError, StorageError
 from storage.types import LeaderEpoch, TopicPartition
 
@@ -42,7 +43,7 @@ _GROUP = "kafka.server"
 _UNKNOWN_LAG = -1
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class FetcherStats:
     """The metrics of one fetcher: registered as long as it lives.
 
@@ -121,7 +122,7 @@ class FetcherStats:
         )
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class FollowedPartitions:
     """The owner of the fetch states of one fetcher's partitions."""
 

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 
-import attrs
-
 from replication.errors import ErrorCode, KafkaError
 from replication.groups.coordinator import GroupCoordinator
 from replication.groups.forgetting import tombstones
@@ -14,10 +12,11 @@ from replication.groups.shard import HostedGroup
 from replication.net.pace import in_steps
 from replication.steps import Steps
 from replication.wire.list_groups import CLASSIC, CONSUMER
+from storage.attributes import frozen
 from storage.types import TopicPartition
 
 
-@attrs.frozen
+@frozen
 class FetchedOffset:
     """The committed offset of a partition; None without one."""
 

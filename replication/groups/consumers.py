@@ -52,6 +52,7 @@ from replication.groups.rules.records import group_tombstone
 from replication.groups.shard import GroupShard, HostedGroup
 from replication.metadata.rules.image import MetadataImage
 from replication.wire.consumer_group_heartbeat import JOIN_EPOCH, ConsumerGroupHeartbeatRequest
+from storage.attributes import define
 
 LARGE_CHANGE: Final = 500
 """The number of members, partitions and names from which a change is computed in a thread."""
@@ -66,7 +67,7 @@ T = TypeVar("T")
 Rule = Callable[[GroupChange], T | Refusal]
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Asked(Generic[T]):
     """A change that somebody waits for."""
 
@@ -74,7 +75,7 @@ class _Asked(Generic[T]):
     answer: T | Refusal = _FAILED
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class ConsumerGroups:
     """The consumer groups of a coordinator; `image` returns the metadata as it is now."""
 

@@ -48,10 +48,11 @@ from replication.net.pace import in_steps
 from replication.net.seams import Seams
 from replication.replica_manager import ReplicaManager
 from replication.steps import Steps, each_of
+from storage.attributes import define
 from storage.batch.compression import Codec
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Waiting:
     """A request without an answer so far."""
 
@@ -87,7 +88,7 @@ class ConsumerGroupRequests(Protocol):
         ...
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class GroupCoordinator:
     """`run` first, then `apply_metadata` for everything there is."""
 

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TypeAlias
 
-import attrs
-
 from replication.config import BrokerConfig
 from replication.config.broker import MINUTE_MS
 from replication.coordinator.log import Submission
@@ -26,6 +24,7 @@ from replication.groups.shard import GroupShard, HostedGroup
 from replication.net.pace import in_steps
 from replication.net.seams import NodeClock
 from replication.steps import Steps, each_of
+from storage.attributes import define
 from storage.types import TopicPartition
 
 LOOKING_AT_A_GROUP = 4
@@ -34,7 +33,7 @@ LOOKING_AT_A_GROUP = 4
 Tombstones: TypeAlias = dict[TopicPartition, KeyAndValue]
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Forgetting:
     """Writes the tombstones of offsets and groups."""
 

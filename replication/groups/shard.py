@@ -23,9 +23,10 @@ from replication.groups.rules.replay import Replayed
 from replication.metadata.rules.image import MetadataImage
 from replication.net.seams import NodeClock
 from replication.steps import Steps
+from storage.attributes import define
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class HostedGroup:
     """A group at work, and its committed offsets; `machine` is empty while it is a consumer group."""
 
@@ -95,7 +96,7 @@ class HostedGroup:
         return min((each for each in known if each is not None), default=None)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class GroupShard(Shard):
     """The groups of one partition of `__consumer_offsets`."""
 
@@ -133,7 +134,7 @@ class GroupShard(Shard):
         self.ready = True
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class GroupTimers:
     """The deadlines of every group at this broker."""
 

@@ -38,6 +38,7 @@ from replication.wire.delete_records import HIGH_WATERMARK
 from replication.wire.fetch import CONSUMER_REPLICA_ID
 from replication.wire.metadata import NO_LEADER
 from replication.wire.produce import ACKS_ALL
+from storage.attributes import define, frozen
 from storage.batch.allowance import Allowance
 from storage.errors import UnexpectedAppendOffsetError
 from storage.log.append import LogAppendInfo
@@ -55,7 +56,7 @@ from storage.types import (
 _NOBODY: frozenset[int] = frozenset()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ReplicaSnapshot:
     """The state of one replica, for metrics, tests and people."""
 
@@ -78,7 +79,7 @@ class ReplicaSnapshot:
         return frozenset(self.replicas) - self.isr if self.is_leader else frozenset()
 
 
-@attrs.define(eq=False, kw_only=True, repr=False)
+@define(eq=False, kw_only=True, repr=False)
 class Partition:
     """One partition on this broker (see the head of this module)."""
 

@@ -32,16 +32,16 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-import attrs
 import trio
 
 from replication.net.seams import Alarm, NodeClock
+from storage.attributes import define
 
 Key = TypeVar("Key", bound=Hashable)
 Key_contra = TypeVar("Key_contra", bound=Hashable, contravariant=True)
 
 
-@attrs.define
+@define
 class Waited:
     """The time that a task has spent in purgatories; its owner may set it back to 0."""
 
@@ -61,7 +61,7 @@ class DelayedOperation(Protocol[Key_contra]):
         """Return whether it is satisfied now; called when something about `key` has changed."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Watch(Generic[Key]):
     operation: DelayedOperation[Key]
     keys: dict[Key, None]

@@ -7,11 +7,12 @@ import trio
 
 from replication.metadata.rules.image import MetadataImage
 from replication.net.seams import NodeClock
+from storage.attributes import define
 
 CATCH_UP_MS = 500
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class MetadataCache:
     """The image that the metadata follower last applied."""
 

@@ -50,6 +50,7 @@ from replication.wire.fetch_snapshot import (
     TopicSnapshotRequest,
 )
 from replication.wire.metadata import LeaderIdAndEpoch
+from storage.attributes import define
 from storage.errors import KafkaStorageError
 from storage.types import NO_TOPIC_ID, LeaderEpoch, Offset, OffsetAndEpoch, TopicPartition
 
@@ -84,7 +85,7 @@ class MetadataCopy(Protocol):
     def fail(self, error: Exception, /) -> None: ...
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class MetadataEndpoint(RemoteLeaderEndpoint):
     """A leader endpoint for the metadata log."""
 
@@ -202,7 +203,7 @@ class MetadataEndpoint(RemoteLeaderEndpoint):
         return found
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ObserverEndpoint(MetadataEndpoint):
     """The leader as a broker finds it, among the controllers that it knows (rule 3)."""
 

@@ -20,8 +20,6 @@ before the controller's log begins receives a snapshot of the missing records (`
 
 from collections.abc import Callable
 
-import attrs
-
 from replication.config import BrokerConfig
 from replication.errors import ErrorCode, KafkaError, MetadataError, PeerUnavailableError
 from replication.events import EventSink, MetadataApplied, RareReporter
@@ -40,6 +38,7 @@ from replication.metrics import MetricsRegistry
 from replication.net.controller_channel import Controllers
 from replication.net.seams import Seams
 from replication.wire.fetch import PartitionData
+from storage.attributes import define
 from storage.errors import KafkaStorageError
 from storage.log.append import LogAppendInfo
 from storage.types import (
@@ -56,7 +55,7 @@ LEADER_ID = 0
 BACKOFF_MS = 100  # a broker without its controller looks for it more often than for a leader
 
 
-@attrs.define(eq=False, repr=False, kw_only=True)
+@define(eq=False, repr=False, kw_only=True)
 class MetadataFollower:
     """A replica of the metadata log, as a fetcher sees it (`FollowedReplicas`)."""
 

@@ -16,8 +16,6 @@ so a formatting that was interrupted is done again.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-import attrs
-
 from replication.errors import FormatError, MetadataError
 from replication.metadata.rules.checkpoint import (
     BOOTSTRAP_SNAPSHOT_ID,
@@ -36,6 +34,7 @@ from replication.wire.metadata_records import (
     UserScramCredentialRecord,
     decode_record,
 )
+from storage.attributes import frozen
 from storage.checkpoint import (
     META_PROPERTIES,
     MetaProperties,
@@ -51,7 +50,7 @@ from storage.types import TopicPartition
 BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class NodeFormat:
     """The content that the directories of a node get."""
 

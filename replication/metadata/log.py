@@ -66,6 +66,7 @@ from replication.wire.control_records import (
     decode_message,
 )
 from replication.wire.metadata_records import MetadataRecord
+from storage.attributes import define, frozen
 from storage.batch.record_batch import walk
 from storage.batch.records import decode_batch
 from storage.checkpoint import MetaProperties, read_meta_properties
@@ -98,7 +99,7 @@ def admit_any(_: MetaProperties | None, __: Snapshot | None) -> None:
     """Admit the node to any directory."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Prepared:
     """A batch of records, and the image after it."""
 
@@ -107,7 +108,7 @@ class Prepared:
     image: MetadataImage
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class MetadataLog:
     """The log, its snapshot, and the images."""
 

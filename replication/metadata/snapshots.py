@@ -34,6 +34,7 @@ from replication.metadata.rules.checkpoint import (
 )
 from replication.metadata.rules.image import MetadataImage
 from replication.metadata.rules.snapshot import decode_snapshot, encode_snapshot, snapshot_id
+from storage.attributes import define, frozen
 from storage.batch.record_batch import HEADER_SIZE, read_header
 from storage.errors import CorruptRecordError, raise_shortage
 from storage.filesystem import File, FileSystem
@@ -47,7 +48,7 @@ PART: Final = ".part"
 NO_VOTERS_STATED: Final = SnapshotVoters()
 
 
-@attrs.frozen
+@frozen
 class Snapshot:
     """A snapshot on disk, and what it holds."""
 
@@ -81,7 +82,7 @@ class Snapshot:
             pins.close()
 
 
-@attrs.define
+@define
 class SnapshotWriter:
     """The file of the snapshot that ends at `end`, under another name until it is whole."""
 
@@ -126,7 +127,7 @@ class SnapshotWriter:
                 self.file_system.remove(f"{self.path}{PART}")
 
 
-@attrs.frozen
+@frozen
 class Snapshots:
     """The snapshots in the directory of a metadata log, of which one counts."""
 
@@ -235,7 +236,7 @@ def batches_in(file: File) -> Iterator[bytes]:
         position += header.size
 
 
-@attrs.define
+@define
 class SnapshotDue:
     """The time for the next snapshot: after `every_bytes` of records since the last one."""
 

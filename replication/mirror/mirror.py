@@ -52,6 +52,7 @@ from replication.replica_manager import LocalReplicas, ReplicaManager, assemble_
 from replication.replica_manager.log_loading import load_logs
 from replication.wire.fetch import DEBUGGING_REPLICA_ID
 from replication.wire.metadata import INTERNAL_TOPICS
+from storage.attributes import define
 from storage.errors import KafkaStorageError
 from storage.log.log import Log
 from storage.manager.log_manager import LogManager
@@ -67,7 +68,7 @@ class _NoLeader:
         raise AssertionError(f"a mirror leads nothing: {proposal} of {partition}, {topic_id.hex()}")
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Mirror:
     """A mirror, to be run once; `directory` holds the copy and its `state`."""
 

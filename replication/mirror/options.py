@@ -13,6 +13,7 @@ import attrs
 from replication.client.cluster_view import TopicView
 from replication.config import BrokerConfig
 from replication.errors import ConfigError
+from storage.attributes import frozen
 
 NODE_ID = 1
 """The copy is stored as the logs of broker 1, so that a cluster can serve it."""
@@ -39,7 +40,7 @@ def _compiled(patterns: "tuple[str, ...]") -> "tuple[str, ...]":
     return patterns
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class MirrorOptions:
     """The options of one mirror."""
 

@@ -23,12 +23,11 @@ from `auto.offset.reset`, and a promotion names it.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-import attrs
-
 from replication.config.topic import TOPIC_KEYS
 from replication.coordinator.rules import GROUP_METADATA_TOPIC
 from replication.groups.rules.replay import Replayed, read_batch
 from replication.mirror.state import CopiedTopic, CopyState
+from storage.attributes import frozen
 from storage.batch.record_batch import walk
 from storage.batch.records import ControlRecordType, EndTransactionMarker, encode_control_batch
 from storage.log.log import Log
@@ -51,7 +50,7 @@ _ABOUT_REPLICAS = (
 )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PromotedPartition:
     """The result of a promotion for one partition, for display."""
 
@@ -134,7 +133,7 @@ def next_producer_id(logs: LogManager) -> int:
 # Committed offsets of copied groups.
 
 
-@attrs.frozen
+@frozen
 class GroupAhead:
     """A committed offset beyond the end of the copy."""
 

@@ -40,11 +40,12 @@ from replication.wire.describe_configs import (
     DescribeConfigsResource,
 )
 from replication.wire.fetch import CONSUMER_REPLICA_ID, FetchRequest, FetchResponse
+from storage.attributes import define, frozen
 
 CLIENT_ID = "understudy-follow"
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class MirrorSource:
     """The source of one mirror."""
 
@@ -155,7 +156,7 @@ class MirrorSource:
         return newest
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class SourceLeader(RemoteLeaderEndpoint):
     """A leader of the source; `on_lost` is called when it does not answer a fetch.
 
@@ -172,7 +173,7 @@ class SourceLeader(RemoteLeaderEndpoint):
             raise
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SourceFetcherFactory(RemoteFetcherFactory):
     """The factory of a mirror's fetchers; requests are in versions that both sides support."""
 

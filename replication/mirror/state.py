@@ -24,6 +24,7 @@ from replication.errors import UnderstudyError
 from replication.metadata.rules.image import MetadataImage
 from replication.mirror.source import MirrorSource
 from replication.net.seams import Seams
+from storage.attributes import define, frozen
 from storage.checkpoint import read_file, replace_file, uuid_bytes, uuid_text
 from storage.errors import CheckpointError
 from storage.filesystem import FileSystem, make_lasting_directory
@@ -46,7 +47,7 @@ class CopyStateError(MirrorError):
     """A `mirror.json` that is missing or cannot be read."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PartitionProgress:
     """The progress of the copy of one partition."""
 
@@ -67,7 +68,7 @@ class PartitionProgress:
         return None if self.lag is None else self.log_end_offset + self.lag
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CopiedPartition:
     """The state of one partition when the source last answered."""
 
@@ -79,7 +80,7 @@ class CopiedPartition:
     """The high watermark at the source; None if it had not answered yet."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CopiedTopic:
     """The state of one topic when the source last answered."""
 
@@ -89,7 +90,7 @@ class CopiedTopic:
     partitions: Mapping[int, CopiedPartition]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CopyState:
     """The content of `mirror.json`."""
 
@@ -159,7 +160,7 @@ def write_state(file_system: FileSystem, directory: str, state: CopyState) -> No
     replace_file(file_system, f"{directory}/{STATE_FILE}", state.to_json())
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class StateKeeper:
     """The state of one copy, and its file."""
 

@@ -16,14 +16,13 @@ the source goes on in that epoch. The copy would go on behind a record that the 
 import enum
 from typing import Final
 
-import attrs
-
 from replication.client.cluster_view import Node
 from replication.client.network_client import NetworkClient
 from replication.client.requests import ask
 from replication.errors import ErrorCode
 from replication.leader.rules.fetch_session import FINAL_EPOCH, INVALID_SESSION_ID
 from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from storage.attributes import frozen
 from storage.batch.record_batch import BatchHeader, walk
 from storage.batch.records import Record, decode_batch
 from storage.errors import StorageError
@@ -43,7 +42,7 @@ class Tail(enum.Enum):
     WRITTEN = "written to"
 
 
-@attrs.frozen
+@frozen
 class TailBatch:
     """A batch with its bytes."""
 
@@ -72,7 +71,7 @@ def _covering(data: memoryview, offset: Offset) -> TailBatch | None:
     return None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TailCheck:
     """The check of one partition, against its leader."""
 

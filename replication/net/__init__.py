@@ -21,6 +21,7 @@ import trio
 from replication.net.clock import TrioClock
 from replication.net.seams import Seams
 from replication.net.tcp import TcpTransport
+from storage.attributes import define
 from storage.filesystem import OsFileSystem
 
 T = TypeVar("T")
@@ -28,7 +29,7 @@ T = TypeVar("T")
 DEFAULT_THREADS = 4
 
 
-@attrs.define
+@define
 class ThreadOffload:
     """`Offload` to worker threads, with at most `threads` calls at once.
 

@@ -39,10 +39,12 @@ from heapq import heapify, heappop, heappush
 import attrs
 import trio
 
+from storage.attributes import define
+
 _FEW = 1000
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class SetAlarm:
     """`Alarm` on an agenda."""
 
@@ -58,7 +60,7 @@ class SetAlarm:
                 alarms.clear_up()
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Alarms:
     """The agenda of one run of trio: calls, each at a moment of its clock."""
 
@@ -140,7 +142,7 @@ class LoopClock(trio.abc.Clock):
         return deadline - self.current_time()
 
 
-@attrs.define(eq=False, init=False)
+@define(eq=False, init=False)
 class TrioClock:
     """`NodeClock` over the clock of a run of trio; made outside of one, it serves every run."""
 

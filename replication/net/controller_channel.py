@@ -39,6 +39,7 @@ from replication.net.seams import Seams
 from replication.wire.apis import ApiKey, api_of
 from replication.wire.describe_quorum import DescribeQuorumResponse
 from replication.wire.refusals import error_of_whole
+from storage.attributes import define
 from storage.types import NO_LEADER_EPOCH, LeaderEpoch
 
 SENT_VERSIONS: Final = {ApiKey.BROKER_HEARTBEAT: 1}
@@ -55,7 +56,7 @@ class ControllerCalls(Protocol):
         """Return the controller's response; PeerUnavailableError if none comes in time."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class PeerChannel:
     """A channel to the node at `host:port`: one connection, made again whenever it is lost, until
     the channel is closed.
@@ -128,7 +129,7 @@ ELSEWHERE = {ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER}
 """The errors of a controller that is not the active one; the second is of requests to the quorum."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Controllers:
     """The controllers as one broker knows them, and its channels to the active one."""
 
@@ -187,7 +188,7 @@ class Controllers:
             channel.leave_others()
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class ControllerChannel:
     """A channel to the active controller; made by `Controllers.channel`."""
 

@@ -23,6 +23,7 @@ import attrs
 from replication.errors import PeerUnavailableError
 from replication.net.seams import Connection, Listener, Transport
 from replication.net.wrapped import WrappedListener
+from storage.attributes import define
 from storage.filesystem import File, FileSystem, Lock, Space
 from storage.log.file_region import FileRegion
 from storage.types import Buffer
@@ -35,7 +36,7 @@ class DetachedDiskError(OSError):
     """The error of a killed node's disk, which is gone for this incarnation."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class DetachableTransport:
     """The network of one incarnation, until `detach`."""
 
@@ -75,7 +76,7 @@ class DetachableTransport:
         return opened
 
 
-@attrs.define(eq=False, init=False)
+@define(eq=False, init=False)
 class _Connection:
     """A connection that its transport closes; the bytes go straight to the one inside.
 
@@ -107,7 +108,7 @@ class _Connection:
         self.inner.close()
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Listener(WrappedListener):
     _transport: DetachableTransport
 
@@ -123,7 +124,7 @@ class _Listener(WrappedListener):
 _AnyOpen = TypeVar("_AnyOpen", _Connection, _Listener)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class DetachableFileSystem:
     """The disk of one incarnation, until `detach`."""
 
@@ -211,7 +212,7 @@ class DetachableFileSystem:
         return method(*args, **kwargs)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _File:
     _inner: File
     _file_system: DetachableFileSystem
@@ -260,7 +261,7 @@ class _File:
         self._inner.close()
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Lock:
     _inner: Lock
     _held: dict["_Lock", None]

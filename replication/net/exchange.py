@@ -34,6 +34,7 @@ from replication.wire.frames import (
     encode_short_request,
 )
 from replication.wire.schema import Part
+from storage.attributes import define, frozen
 
 SOFTWARE_NAME = "understudy"
 SOFTWARE_VERSION = "0.1.0"
@@ -43,7 +44,7 @@ Versions = Mapping[int, tuple[int, int]]
 """The lowest and the highest version that a broker serves, by API key."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class SentRequest:
     """A request under the number that its response will carry."""
 
@@ -55,7 +56,7 @@ class SentRequest:
         return f"{self.api_key.name} v{self.version}"
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Exchange:
     """Requests out and responses in, for one connection to `peer`."""
 
@@ -117,7 +118,7 @@ class Exchange:
         return response
 
 
-@attrs.frozen
+@frozen
 class Features:
     """The finalized features of a cluster, and the epoch of its metadata that has them (KIP-584)."""
 

@@ -27,6 +27,7 @@ from replication.errors import BrokenOffError, ProtocolError
 from replication.net.regions import region_bytes
 from replication.net.seams import Connection
 from replication.wire.schema import Part
+from storage.attributes import define
 from storage.log.file_region import FileRegion
 from storage.types import Buffer
 
@@ -43,7 +44,7 @@ class FrameTooLargeError(ProtocolError):
     """A peer announced more bytes than this connection takes."""
 
 
-@attrs.define
+@define
 class FrameReader:
     """The frames that one connection brings, in order."""
 

@@ -18,6 +18,7 @@ from typing import Final
 import attrs
 
 from replication.net.seams import Alarm, Connection, NodeClock
+from storage.attributes import define
 
 NEVER_SECONDS: Final = 1e9
 """Thirty years, for a connection without a limit."""
@@ -28,7 +29,7 @@ def idle_limit_seconds(max_idle_ms: int) -> float:
     return NEVER_SECONDS if max_idle_ms < 0 else max_idle_ms / 1000
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class IdleWatch:
     """A watch that closes `connection` when it has been idle for `max_idle_seconds`.
 

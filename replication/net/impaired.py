@@ -31,6 +31,7 @@ import trio
 from replication.errors import PeerUnavailableError
 from replication.net.seams import Alarm, Connection, Listener, NodeClock, Transport
 from replication.net.wrapped import WrappedConnection, WrappedListener
+from storage.attributes import define
 from storage.log.file_region import FileRegion
 from storage.types import Buffer
 
@@ -42,7 +43,7 @@ def no_node(_: int) -> None:
     """Return no node: it is not known which one listens at a port."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Gates:
     """The frozen nodes and the cut directions; a change wakes the tasks that wait for it."""
 
@@ -79,7 +80,7 @@ class Gates:
         return peer is not None and ((node, peer) if there else (peer, node)) in self.cut
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class ImpairedTransport:
     """The network of `node`, as far as `gates` let bytes pass."""
 
@@ -96,7 +97,7 @@ class ImpairedTransport:
         return _Connection(await self._inner.connect(host, port), self, port)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Listener(WrappedListener):
     _transport: ImpairedTransport
 
@@ -104,7 +105,7 @@ class _Listener(WrappedListener):
         return _Connection(await self.inner.accept(), self._transport, None)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Connection(WrappedConnection):
     _transport: ImpairedTransport
     _port: int | None
@@ -151,7 +152,7 @@ class _Connection(WrappedConnection):
         self._transport.gates.wake()
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class ImpairedClock:
     """The clock of `node`: time goes on while it is frozen, and no timer fires."""
 
@@ -214,7 +215,7 @@ class ImpairedClock:
         del self._scopes[scope]
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Alarm:
     _clock: ImpairedClock
     _act: Callable[[], object] | None
@@ -234,7 +235,7 @@ class _Alarm:
             self.inner.call_off()
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Scope:
     _clock: ImpairedClock
     _deadline: float

@@ -28,6 +28,7 @@ import attrs
 import trio
 
 from replication.steps import STEP, Steps, T
+from storage.attributes import define
 
 LONG = 8
 """The pauses after which the work for a request is long: at about 2,000 items."""
@@ -36,7 +37,7 @@ MOST_PAUSES = 100_000
 """The pauses after which garbage is collected again, even if long work never ends."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Turns:
     """A lock: one task at a time, first come, first served, without a wait if it is free.
 
@@ -73,7 +74,7 @@ class Turns:
             self.taken = False
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Collections:
     """Whether this process collects garbage: not while some request has long work, in any thread."""
 
@@ -117,7 +118,7 @@ class Collections:
 COLLECTIONS = Collections()
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class RequestWork:
     """The work for one request at a time, in the context of a connection's task."""
 

@@ -29,9 +29,10 @@ from replication.net.pace import Turns, in_steps
 from replication.net.sasl import VERSION as LOGIN_VERSION, SaslConnection, renew_login
 from replication.net.seams import Connection, NodeClock, Transport
 from replication.wire.schema import Part
+from storage.attributes import define
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Waiting:
     """A call whose response is awaited."""
 
@@ -45,7 +46,7 @@ class _Waiting:
             self.turn.set()
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class RpcClient:
     """Calls to one peer; several callers at once are answered in the order in which they asked.
 

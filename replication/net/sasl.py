@@ -33,6 +33,7 @@ from replication.security.rules.sasl import client_mechanism
 from replication.security.rules.scram import LoginFailedError
 from replication.wire.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from replication.wire.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from storage.attributes import define, frozen
 
 CLIENT_ID = "login"
 VERSION = 1
@@ -45,7 +46,7 @@ def new_nonce(chance: random.Random) -> str:
     return chance.randbytes(NONCE_BYTES).hex()
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class SaslTransport:
     """A `Transport` whose connections have logged in."""
 
@@ -73,7 +74,7 @@ Ask: TypeAlias = Callable[[LoginRequest], Awaitable[object]]
 """Sends a request to the peer in `VERSION`, and returns the response."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class SaslConnection(WrappedConnection):
     """A connection that has logged in, with the moment of the next login."""
 
@@ -101,7 +102,7 @@ async def renew_login(connection: Connection, ask: Ask) -> None:
         await connection.log_in(ask)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _FirstRequests:
     """The requests over a connection that has no other user yet."""
 
@@ -122,7 +123,7 @@ class _FirstRequests:
         return self._exchange.read(call, frame)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class LogIn:
     """One login, from the mechanism to the last token; it waits for nothing but `ask`."""
 

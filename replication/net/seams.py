@@ -20,9 +20,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
-import attrs
 import trio
 
+from storage.attributes import frozen
 from storage.filesystem import FileSystem
 from storage.log.file_region import FileRegion
 from storage.types import Buffer
@@ -139,7 +139,7 @@ class Offload(Protocol):
     async def __call__(self, fn: Callable[[], T], /) -> T: ...
 
 
-@attrs.frozen
+@frozen
 class Seams:
     """The seams of one node."""
 

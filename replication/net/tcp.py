@@ -44,6 +44,7 @@ import trio
 
 from replication.errors import PeerUnavailableError, TooManyConnectionsError
 from replication.net.regions import region_chunks, region_lost, region_readable
+from storage.attributes import define, frozen
 from storage.log.file_region import FileRegion
 from storage.log.open_segments import FILES_OF_A_SEGMENT, limit_within
 from storage.types import Buffer
@@ -61,7 +62,7 @@ _listeners: list[None] = []  # of all threads, which append and pop may be calle
 T = TypeVar("T")
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class TcpConnection:
     """`Connection` over one connected socket."""
 
@@ -190,7 +191,7 @@ class TcpConnection:
         return PeerUnavailableError(f"the connection to {self.peer} was closed")
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class TcpListener:
     """`Listener` over one listening socket."""
 
@@ -252,7 +253,7 @@ async def listening_socket(host: str, port: int) -> trio.socket.SocketType:
     return listening
 
 
-@attrs.frozen
+@frozen
 class TcpTransport:
     """`Transport` over the operating system; None leaves a buffer's size to the kernel."""
 

@@ -37,6 +37,7 @@ from replication.errors import AuthenticationError, ConfigError, PeerUnavailable
 from replication.net.regions import region_chunks
 from replication.net.seams import Transport
 from replication.net.wrapped import WrappedConnection, WrappedListener
+from storage.attributes import define
 from storage.log.file_region import FileRegion
 from storage.types import Buffer
 
@@ -51,7 +52,7 @@ _MAGIC = {"JKS": b"\xfe\xed\xfe\xed", "PKCS12": b"\x30\x82"}  # the latter begin
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class TlsConnection(WrappedConnection):
     """A `Connection` over `inner`, under `context`; `host` is the peer that a client expects."""
 
@@ -238,7 +239,7 @@ def _pieces(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
         yield joined
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class TlsListener(WrappedListener):
     """A `Listener` whose connections use TLS; each shakes hands when it is first used."""
 
@@ -248,7 +249,7 @@ class TlsListener(WrappedListener):
         return TlsConnection(await self.inner.accept(), self.context)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class TlsTransport:
     """A `Transport` with TLS, over another one."""
 

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 
-import attrs
-
 from replication.net.seams import Connection, Listener
+from storage.attributes import define
 from storage.log.file_region import FileRegion
 from storage.types import Buffer
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class WrappedConnection:
     """A `Connection` over another one."""
 
@@ -43,7 +42,7 @@ class WrappedConnection:
         self.inner.close()
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class WrappedListener:
     """A `Listener` over another one; subclasses add `accept`."""
 

@@ -23,6 +23,7 @@ from typing import Any
 
 import attrs
 
+from storage.attributes import frozen
 from storage.checkpoint import EpochEntry
 from storage.types import LeaderEpoch, Offset, TopicPartition
 
@@ -55,7 +56,7 @@ class Role(enum.StrEnum):
     UNKNOWN = "unknown"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ObservedBroker:
     id: int
     host: str
@@ -72,7 +73,7 @@ class ObservedBroker:
         return self.status in (Status.DOWN, Status.FROZEN)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ObservedReplica:
     broker: int
     role: Role
@@ -93,7 +94,7 @@ class ObservedReplica:
     bytes: int | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ObservedPartition:
     topic: str
     partition: int
@@ -145,7 +146,7 @@ class ObservedPartition:
         return max(known, default=None)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ObservedQuorumNode:
     """A node that has a copy of the metadata log."""
 
@@ -154,7 +155,7 @@ class ObservedQuorumNode:
     log_end_offset: Offset | None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ObservedQuorum:
     """The controllers, which vote, and the brokers, which only follow the metadata log."""
 
@@ -171,7 +172,7 @@ class ObservedQuorum:
         return None if last is None or own is None else max(0, last - own)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ClusterState:
     now_ms: int
     """The time of this state, on the clock of `behind_since_ms`."""

@@ -38,6 +38,7 @@ import msgpack
 
 from replication.events import EVENTS, Event, EventSink
 from replication.net.seams import NodeClock
+from storage.attributes import define, frozen
 from storage.filesystem import File, FileSystem
 from storage.types import Buffer, TopicPartition
 
@@ -54,7 +55,7 @@ _FRAME: Final = struct.Struct(">II")
 _EVENT_BY_NAME = {event.name: event for event in EVENTS}
 
 
-@attrs.frozen
+@frozen
 class JournalEntry:
     """An event, the wall-clock time at which it was reported, and the broker that reported it."""
 
@@ -63,7 +64,7 @@ class JournalEntry:
     event: Event
 
 
-@attrs.frozen
+@frozen
 class Journal:
     """The entries of a journal file that this program can read, and a count of the others."""
 
@@ -199,7 +200,7 @@ def _frames(data: Buffer) -> Iterator[tuple[memoryview, int]]:
 def _ignore(_: Exception) -> None: ...
 
 
-@attrs.define
+@define
 class JournalWriter:
     """Appends events, each as it comes.
 

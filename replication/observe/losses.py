@@ -21,10 +21,11 @@ from replication.events import (
     LeaderElected,
     TopicDeleted,
 )
+from storage.attributes import define
 from storage.types import LeaderEpoch, Offset, TopicPartition
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Ends:
     """The newest leader epoch of a partition, and the highest high watermark before and in it."""
 
@@ -34,7 +35,7 @@ class _Ends:
     reached: Offset = 0
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class LossCount:
     """The number of committed records lost, and of leaders replaced, since the first event."""
 

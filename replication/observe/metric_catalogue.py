@@ -6,9 +6,8 @@ A test compares this list with a running cluster: the cluster serves exactly the
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-import attrs
-
 from replication.metrics import MetricName
+from storage.attributes import frozen
 
 # group:type, the tags of the series, and below it the name and the meaning of each metric.
 _TABLE: Final = """
@@ -166,7 +165,7 @@ process:Process
 """
 
 
-@attrs.frozen
+@frozen
 class MetricDescription:
     """A metric: all series of one group, type and name."""
 

@@ -11,7 +11,6 @@ in trouble are shown, and then the first by name.
 
 from collections.abc import Mapping
 
-import attrs
 import trio
 
 from replication.cluster.cluster import Cluster
@@ -35,6 +34,7 @@ from replication.observe.cluster_state import (
 from replication.observe.sentences import broker_name, broker_names
 from replication.observe.state_reader import IsrReasons, StateReader
 from replication.wire.metadata import NO_LEADER
+from storage.attributes import frozen
 from storage.types import TopicPartition
 
 LIMIT = 500
@@ -52,7 +52,7 @@ def reader_of_nodes(cluster: Cluster, reasons: IsrReasons) -> StateReader:
     )
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class NodesSource:
     """A cluster in this process; each partition is shown as of one instant."""
 

@@ -18,9 +18,8 @@ away unless they are requested, and say that they did; losses are counted with t
 import enum
 from importlib.resources import files
 
-import attrs
-
 from replication.observe.cluster_state import INTERNAL_PREFIX
+from storage.attributes import frozen
 
 
 class Level(enum.StrEnum):
@@ -32,7 +31,7 @@ class Level(enum.StrEnum):
 WORDS = {Level.GOOD: "All is well", Level.WARNING: "Look here", Level.BAD: "Something is wrong"}
 
 
-@attrs.frozen
+@frozen
 class PageVerdict:
     """The line that a page, and a command that writes one, begins with."""
 

@@ -45,13 +45,14 @@ from replication.observe.cluster_state import (
 )
 from replication.wire.fetch import CONSUMER_REPLICA_ID
 from replication.wire.list_offsets import EARLIEST, LATEST
+from storage.attributes import define, frozen
 from storage.checkpoint import EpochEntry
 from storage.types import LeaderEpoch, Offset, TopicPartition
 
 MOST_EPOCHS: Final = 8
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _Answers:
     """The answers of brokers about their logs."""
 
@@ -64,7 +65,7 @@ class _Answers:
     epoch_starts: Mapping[TopicPartition, tuple[EpochEntry, ...]]
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class ProtocolSource:
     """A cluster behind `admin`.
 
@@ -216,7 +217,7 @@ class ProtocolSource:
         )
 
 
-@attrs.frozen
+@frozen
 class QuorumSource:
     """The quorum of a cluster, as its leader describes it.
 

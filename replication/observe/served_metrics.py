@@ -50,6 +50,7 @@ from replication.net.clock import TrioClock
 from replication.net.seams import NodeClock
 from replication.observe.http import LOOPBACK, Site
 from replication.observe.metric_catalogue import help_of
+from storage.attributes import define, frozen
 from storage.types import Offset, TopicPartition
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ DIVERGED: Final = frozenset({"diverging epoch", "leader epoch"})  # causes of a 
 _PROC = Path("/proc/self")
 
 
-@attrs.frozen
+@frozen
 class MetricsSource:
     """A registry, and the labels of all its series."""
 
@@ -93,7 +94,7 @@ class MetricsSource:
     labels: Labels = ()
 
 
-@attrs.frozen
+@frozen
 class Spelling:
     """The name and the type of a metric in Prometheus."""
 
@@ -124,7 +125,7 @@ def _joined(*words: str) -> str:
     return _FORBIDDEN.sub("_", "_".join(words)).lower()
 
 
-@attrs.define
+@define
 class Exposition:
     """The lines of one scrape; the lines of one metric stand together."""
 
@@ -200,7 +201,7 @@ def process_metric(name: str) -> MetricName:
     return MetricName("understudy", "Process", name)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class NodeEvents:
     """A sink that counts the events of one node, and the metrics of these counts."""
 
@@ -240,7 +241,7 @@ class NodeEvents:
             yield node_metric("divergence_offset", *tags), offset
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class ProcessMetrics:
     """The metrics of this process: how late its loop is, its bugs, its processor, memory and files.
 
@@ -308,7 +309,7 @@ def broker_label(broker_id: int) -> Labels:
     return (("broker", str(broker_id)),)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class ServedMetrics:
     """The metrics that one `/metrics` serves: of the nodes that run now, and of this process."""
 

@@ -65,10 +65,11 @@ from replication.observe.sentences import (
     fenced_because,
     lagging,
 )
+from storage.attributes import define, frozen
 from storage.types import TopicPartition
 
 
-@attrs.frozen
+@frozen
 class Reason:
     """A reason in words, and when it was reported."""
 
@@ -76,7 +77,7 @@ class Reason:
     at_ms: int
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class IsrReasons:
     """The reasons of a cluster whose nodes all report to `sink`; `now_ms` is the clock of dates."""
 
@@ -169,7 +170,7 @@ class StateSource(Protocol):
         """
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class StateReader:
     """Reads the state of a cluster from `source`, again and again."""
 

@@ -14,8 +14,10 @@ from fnmatch import fnmatchcase
 import attrs
 import trio
 
+from storage.attributes import define, frozen
 
-@attrs.frozen(eq=False, kw_only=True)
+
+@frozen(eq=False, kw_only=True)
 class CutLink:
     """One cut, until it is healed."""
 
@@ -37,7 +39,7 @@ class CutLink:
         )
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class ClientLinks:
     """The cuts in force."""
 

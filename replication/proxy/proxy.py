@@ -52,6 +52,7 @@ from replication.proxy.rules.addresses import id_of, named_brokers
 from replication.proxy.rules.sessions import SeenSessions
 from replication.wire.apis import API, ApiKey
 from replication.wire.metadata import MetadataRequest, MetadataResponse
+from storage.attributes import define
 from storage.types import NO_TOPIC_ID, TopicId
 
 UNKNOWN_BROKER: Final = -1
@@ -69,7 +70,7 @@ class ProxyListenError(UnderstudyError):
     """A port of the proxy is in use, or its address is another machine's."""
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class FrontedBroker:
     """A listener, and the broker behind it."""
 
@@ -91,7 +92,7 @@ class FrontedBroker:
         return self.listener.port
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Proxy:
     """Listeners in front of the brokers of one cluster; `open_proxy` makes it.
 

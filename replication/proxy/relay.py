@@ -55,6 +55,7 @@ from replication.wire.frames import (
     request_header,
 )
 from replication.wire.schema import Part
+from storage.attributes import define
 
 MOST_UNANSWERED: Final = 1_000
 """The requests of one connection that may wait for their responses."""
@@ -63,7 +64,7 @@ Readdress: TypeAlias = Callable[[ApiKey, Any], Awaitable[bool]]
 """Replaces the addresses in a response, and returns whether there were any."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Expected:
     """A response that is to come from the broker."""
 
@@ -77,7 +78,7 @@ class _Expected:
     """Set when the response, which lies in the frame's buffer, is no longer needed."""
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Relay:
     """The frames of one connection, both ways."""
 

@@ -21,6 +21,7 @@ from replication.raft.rules.log_view import BelowStart, Diverging, LogView, Read
 from replication.raft.rules.messages import FetchAnswered, LogChanged, Reply, TakeFetched
 from replication.raft.rules.quorum import Quorum
 from replication.wire import fetch as wire
+from storage.attributes import define
 from storage.errors import KafkaStorageError, ShortageError
 from storage.types import NO_LEADER_EPOCH, Offset, OffsetAndEpoch
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from replication.raft.node import RaftNode
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class EpochEndpoint(MetadataEndpoint):
     """The leader of one epoch."""
 

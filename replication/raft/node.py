@@ -124,6 +124,7 @@ from replication.wire.control_records import (
     LeaderChangeVoter,
 )
 from replication.wire.update_raft_voter import UpdateRaftVoterResponse
+from storage.attributes import define
 from storage.checkpoint import EpochEntry
 from storage.errors import ShortageError
 from storage.types import LeaderEpoch, Offset
@@ -134,7 +135,7 @@ SHORTAGE_PAUSE_SECONDS = 0.1
 NOT_ANSWERED = AnswerChange(error=ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Happening:
     """An event, and its effects once they are carried out."""
 
@@ -146,7 +147,7 @@ class _Happening:
     settled: trio.Event = attrs.field(factory=trio.Event)
 
 
-@attrs.define(eq=False, repr=False, kw_only=True)
+@define(eq=False, repr=False, kw_only=True)
 class RaftNode:
     """One incarnation of a node of the quorum, which runs once."""
 

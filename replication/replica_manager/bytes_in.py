@@ -3,10 +3,9 @@
 (The part of BrokerTopicStats in Kafka that concerns followers.)
 """
 
-import attrs
-
 from replication.leader.partition import Partition
 from replication.metrics import Meter, MetricName, MetricsRegistry
+from storage.attributes import frozen
 
 REPLICATION, REASSIGNMENT = "ReplicationBytesInPerSec", "ReassignmentBytesInPerSec"
 
@@ -16,7 +15,7 @@ def metric(name: str, topic: str | None = None) -> MetricName:
     return MetricName("kafka.server", "BrokerTopicMetrics", name, tags)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class BytesIn:
     replication: Meter
     reassignment: Meter

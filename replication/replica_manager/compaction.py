@@ -31,6 +31,7 @@ from replication.net.pace import in_steps
 from replication.net.seams import NodeClock, Offload
 from replication.replica_manager.jobs import flush_log
 from replication.steps import Steps
+from storage.attributes import define
 from storage.batch.record_batch import HEADER_SIZE
 from storage.cleaner.cleaner import Cleaning
 from storage.cleaner.offset_map import OffsetMap
@@ -49,7 +50,7 @@ TURN_BYTES: Final = 4 << 20
 _LEAST_MAP_BYTES: Final = 1 << 20
 
 
-@attrs.define
+@define
 class CleanerThread:
     """The figures of a cleaner's last round."""
 
@@ -59,7 +60,7 @@ class CleanerThread:
     map_utilization: float = 0.0
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Compaction:
     config: DynamicBrokerConfig
     log_manager: LogManager

@@ -9,8 +9,6 @@ too. Other parts read `DynamicBrokerConfig.current` whenever they need it.
 
 from collections.abc import Iterable
 
-import attrs
-
 from replication.config import DynamicBrokerConfig, TopicConfig
 from replication.leader.rules.quota import ReplicationQuotas
 from replication.metadata.rules.image import MetadataDelta, MetadataImage, TopicImage
@@ -18,6 +16,7 @@ from replication.net.pace import in_steps
 from replication.replica_manager.followed import FetcherManager
 from replication.replica_manager.hosted import HostedPartitions
 from replication.steps import Steps
+from storage.attributes import define
 from storage.manager.log_manager import LogManager
 from storage.types import TopicPartition
 
@@ -25,7 +24,7 @@ CONFIGURING_A_TOPIC = 32
 """The work of finding the settings in force for one topic, in items of a list."""
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Configuration:
     """Applies settings (see the head of this module)."""
 

@@ -14,10 +14,11 @@ import attrs
 from replication.errors import ErrorCode, KafkaError
 from replication.leader.partition import Partition
 from replication.replica_manager.hosted import HostedPartitions
+from storage.attributes import define
 from storage.types import Offset, TopicPartition
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class DelayedOutcomes:
     """A wait until every partition in `required` has reached its offset, or cannot any more."""
 

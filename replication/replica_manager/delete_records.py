@@ -15,7 +15,6 @@ what the segments still hold, as it does in Kafka.
 
 from collections.abc import Callable, Mapping
 
-import attrs
 import trio
 
 from replication.errors import ErrorCode, KafkaError
@@ -27,11 +26,12 @@ from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.results import DeleteRecordsResult, code_of
 from replication.steps import Steps, each_of
 from replication.wire.metadata import INTERNAL_TOPICS
+from storage.attributes import define
 from storage.errors import KafkaStorageError, StorageError
 from storage.types import Offset, TopicPartition
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class DeleteRecordsPath:
     """The path of DeleteRecords requests, which wait for followers in `purgatory`."""
 

@@ -10,11 +10,12 @@ from replication.leader.partition import Partition
 from replication.replica_manager.followed import FetcherManager
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.purgatories import Purgatories
+from storage.attributes import define
 from storage.errors import KafkaStorageError, StorageError
 from storage.types import TopicId, TopicPartition
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class LogFailures:
     """Takes partitions offline."""
 

@@ -56,6 +56,7 @@ from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.results import code_of
 from replication.replica_manager.topic_meters import TopicMeters
 from replication.steps import STEP, Steps, at_once
+from storage.attributes import define
 from storage.errors import KafkaStorageError, StorageError
 from storage.types import NO_TOPIC_ID, TopicPartition
 
@@ -69,7 +70,7 @@ Known: TypeAlias = dict[AskedPartition, FetchPartitionData]
 """The answers that a waiting fetch keeps for the partitions that do not move meanwhile."""
 
 
-@attrs.define
+@define
 class _Room:
     """The bytes that the next partitions of one answer may have (Rule 1)."""
 
@@ -81,7 +82,7 @@ class _Room:
         self.limit = max(0, self.limit - size)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class DelayedFetch:
     """A wait for `params.min_bytes`, which looks again only at partitions that have moved."""
 
@@ -161,7 +162,7 @@ class DelayedFetch:
         return self.total >= self.params.min_bytes
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class FetchPath:
     """The path of Fetch requests, which wait for records in `purgatory`."""
 

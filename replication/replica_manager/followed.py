@@ -18,6 +18,7 @@ from replication.net.seams import NodeClock
 from replication.replica_manager.bytes_in import BytesIn
 from replication.replica_manager.hosted import HostedPartitions
 from replication.wire.fetch import PartitionData
+from storage.attributes import define
 from storage.errors import KafkaStorageError
 from storage.log.append import LogAppendInfo
 from storage.types import LeaderEpoch, Offset, OffsetAndEpoch, TopicPartition
@@ -50,7 +51,7 @@ class FetcherManager(Protocol):
     async def close_all(self) -> None: ...
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class LocalReplicas:
     """Implements `FollowedReplicas` for the partitions of a broker."""
 

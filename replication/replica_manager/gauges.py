@@ -19,6 +19,7 @@ from replication.metrics import Family, Meter, MetricName, MetricsRegistry
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.partition_gauges import OF_PARTITION, partition_families
 from replication.replica_manager.purgatories import Purgatories
+from storage.attributes import define
 from storage.types import TopicPartition
 
 LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
@@ -45,7 +46,7 @@ def has_late_transaction(partition: Partition, *, wall_ms: int, max_timeout_ms: 
     return last is not None and 0 < last < wall_ms - max_timeout_ms - LATE_TRANSACTION_BUFFER_MS
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class ReplicaGauges:
     """The gauges and ISR meters; registered as long as the replica manager lives."""
 

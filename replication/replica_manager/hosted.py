@@ -13,10 +13,11 @@ import attrs
 from replication.errors import ErrorCode, KafkaError
 from replication.leader.partition import Partition, ReplicaSnapshot
 from replication.metadata.rules.image import MetadataImage
+from storage.attributes import define
 from storage.types import TopicId, TopicPartition
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class HostedPartitions:
     """The partitions that this broker holds, in the order in which they were added."""
 

@@ -32,6 +32,7 @@ from replication.net.seams import NodeClock, Offload
 from replication.replica_manager.followed import FetcherManager
 from replication.replica_manager.hosted import HostedPartitions
 from replication.steps import each_of
+from storage.attributes import define, frozen
 from storage.config import LONG_MAX
 from storage.errors import KafkaStorageError, ShortageError
 from storage.log.log import Log
@@ -43,7 +44,7 @@ from storage.types import Offset, TopicPartition
 EVERY_SECOND_MS = 1000
 
 
-@attrs.frozen
+@frozen
 class PeriodicJob:
     """`work`, first after `delay_ms` and then every `interval_ms`."""
 
@@ -52,7 +53,7 @@ class PeriodicJob:
     work: Callable[[], Awaitable[None]]
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class LogJobs:
     config: BrokerConfig
     hosted: HostedPartitions

@@ -28,6 +28,7 @@ from replication.replica_manager.purgatories import Purgatories
 from replication.replica_manager.roles import RoleChanges
 from replication.replica_manager.topic_meters import TopicMeters
 from replication.steps import Steps, each_of
+from storage.attributes import define
 from storage.errors import StorageError
 from storage.manager.log_manager import LogManager
 from storage.types import Offset, TopicPartition
@@ -37,7 +38,7 @@ PROPOSING = 4
 """The work of proposing an ISR change, by a task of its own, in items of a list."""
 
 
-@attrs.define(eq=False, kw_only=True, repr=False)
+@define(eq=False, kw_only=True, repr=False)
 class ReplicaManager:
     """Its parts, and their life: `run` first, then `apply_metadata` for the whole image."""
 

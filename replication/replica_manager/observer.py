@@ -25,6 +25,7 @@ from replication.replica_manager.gauges import ReplicaGauges
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.isr_events import behind, changed, proposed, refused
 from replication.replica_manager.purgatories import Purgatories
+from storage.attributes import define
 from storage.types import TopicId, TopicPartition
 
 HIGH_WATERMARK_REPORT_SECONDS = 0.1
@@ -41,7 +42,7 @@ class AlterPartitionClient(Protocol):
         """
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Observer:
     """Wakes requests, reports events, and asks the controller for ISR changes."""
 

@@ -6,21 +6,20 @@ thread.
 
 from collections.abc import Callable
 
-import attrs
-
 from replication.errors import KafkaError
 from replication.leader.list_offsets import offset_for_timestamp
 from replication.leader.rules.fetch_data import Isolation
 from replication.net.seams import Offload
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.results import EpochEndResult, ListOffsetsResult, code_of
+from storage.attributes import define
 from storage.batch.allowance import Allowance
 from storage.errors import StorageError
 from storage.log.time_lookup import LongLookUpError, LongSearch
 from storage.types import LeaderEpoch, TopicPartition
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class OffsetsPath:
     """Answers requests for offsets."""
 

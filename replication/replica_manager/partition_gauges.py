@@ -11,13 +11,12 @@ Names are made when they are read: there are about fifteen for each partition.
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
-import attrs
-
 from replication.leader.partition import Partition
 from replication.leader.rules.isr import NEVER_MS, FollowerState
 from replication.leader.rules.leadership import Leadership
 from replication.metrics import Family, MetricName
 from replication.replica_manager.hosted import HostedPartitions
+from storage.attributes import frozen
 from storage.types import TopicPartition
 
 OfPartition: TypeAlias = Callable[[Partition], float | None]
@@ -114,7 +113,7 @@ OF_FOLLOWER: Mapping[str, OfFollower] = {
 }
 
 
-@attrs.frozen
+@frozen
 class PartitionGauges:
     """The gauges of one table, for all partitions."""
 
@@ -138,7 +137,7 @@ class PartitionGauges:
                     yield self.named(name, partition.topic_partition), value
 
 
-@attrs.frozen
+@frozen
 class FollowerGauges:
     """The gauges of all followers of all partitions led here."""
 

@@ -32,6 +32,7 @@ from replication.replica_manager.results import ProduceResult, code_of
 from replication.replica_manager.topic_meters import TopicMeters
 from replication.wire.metadata import INTERNAL_TOPICS
 from replication.wire.produce import ACKS_ALL
+from storage.attributes import define
 from storage.batch.allowance import STEPS_PER_BATCH, Allowance
 from storage.errors import (
     CorruptRecordError,
@@ -53,7 +54,7 @@ NO_GUARDS: Final[Mapping[TopicPartition, VerificationGuard]] = {}
 _EXPECTED: Final = (CorruptRecordError, RecordTooLargeError, RecordBatchTooLargeError)
 
 
-@attrs.define
+@define
 class Appended:
     """The results of a request so far, and the offsets that its followers have yet to reach."""
 
@@ -69,7 +70,7 @@ class Appended:
                 self.results[each] = attrs.evolve(self.results[each], error=error)
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class ProducePath:
     """The path of Produce requests, which wait for followers in `purgatory`."""
 

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Iterator
 from typing import Self
 
-import attrs
-
 from replication.leader.purgatory import Purgatory
 from replication.net.seams import NodeClock
+from storage.attributes import frozen
 from storage.types import TopicPartition
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Purgatories:
     """The purgatories of one broker."""
 

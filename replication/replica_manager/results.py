@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import attrs
 
 from replication.errors import ErrorCode
+from storage.attributes import frozen
 from storage.errors import (
     CorruptRecordError,
     InvalidProducerEpochError,
@@ -49,7 +50,7 @@ def code_of(error: StorageError) -> ErrorCode:
     return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ProduceResult:
     """The outcome of one partition's records."""
 
@@ -61,7 +62,7 @@ class ProduceResult:
     error_message: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DeleteRecordsResult:
     """The greatest log start of the live replicas; -1 with an error."""
 
@@ -69,7 +70,7 @@ class DeleteRecordsResult:
     low_watermark: Offset = NO_OFFSET
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ListOffsetsResult:
     """A timestamp and its offset; -1 and -1, without an error, if there is none."""
 
@@ -79,7 +80,7 @@ class ListOffsetsResult:
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class EpochEndResult:
     """The greatest epoch up to the one asked for, and where it ends; -1 and -1 if there is none."""
 

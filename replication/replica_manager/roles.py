@@ -41,6 +41,7 @@ from replication.replica_manager.configuration import Configuration
 from replication.replica_manager.followed import FetcherManager
 from replication.replica_manager.hosted import HostedPartitions
 from replication.steps import each_of
+from storage.attributes import define, frozen
 from storage.errors import KafkaStorageError, ShortageError, StorageError
 from storage.log.leader_epoch_cache import LeaderEpochCache
 from storage.log.log import Log
@@ -62,7 +63,7 @@ T = TypeVar("T")
 Item = TypeVar("Item")
 
 
-@attrs.frozen
+@frozen
 class AssignedReplica:
     """A partition with a replica on this broker, by the metadata."""
 
@@ -71,7 +72,7 @@ class AssignedReplica:
     registration: PartitionRegistration
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class RoleChanges:
     """Applies metadata to the replicas; the caller applies one change at a time."""
 

@@ -25,6 +25,7 @@ from replication.leader.rules.fetch_data import Answers
 from replication.metrics import Meter, MetricsRegistry
 from replication.replica_manager.bytes_in import metric
 from replication.replica_manager.hosted import HostedPartitions
+from storage.attributes import define
 from storage.types import TopicPartition
 
 MESSAGES_IN, BYTES_IN = "MessagesInPerSec", "BytesInPerSec"
@@ -49,7 +50,7 @@ _EXPECTED = frozenset(
 )
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class TopicMeters:
     """Registered as long as the replica manager lives."""
 

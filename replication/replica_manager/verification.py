@@ -26,7 +26,6 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
-import attrs
 import trio
 
 from replication.config import DynamicBrokerConfig
@@ -34,6 +33,7 @@ from replication.errors import ErrorCode, KafkaError
 from replication.net.seams import NodeClock
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.results import ProduceResult
+from storage.attributes import define, frozen
 from storage.producers.verification import VerificationGuard
 from storage.types import NO_LEADER_EPOCH, TopicPartition
 
@@ -87,7 +87,7 @@ class TransactionCoordinators(Protocol):
         """Return the coordinator's answer for each partition, or why there is none."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TransactionalBatches:
     """The batches that one producer wants to append: the first sequence for each partition."""
 
@@ -97,7 +97,7 @@ class TransactionalBatches:
     sequences: Mapping[TopicPartition, int]
 
 
-@attrs.frozen
+@frozen
 class Verified:
     """The partitions that may not be appended to, and the guards of the others."""
 
@@ -105,7 +105,7 @@ class Verified:
     guards: Mapping[TopicPartition, VerificationGuard]
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class TransactionVerification:
     """Asks coordinators, with settings that may change meanwhile."""
 

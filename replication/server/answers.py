@@ -39,6 +39,7 @@ from replication.server.request_metrics import Counts, RequestMetrics, Stopwatch
 from replication.wire.apis import ApiKey
 from replication.wire.frames import encode_response, encode_short_response
 from replication.wire.schema import Part
+from storage.attributes import define, frozen
 from storage.errors import RegionAbortedError
 
 MAY_FOLLOW: Final = frozenset({ApiKey.PRODUCE})
@@ -46,7 +47,7 @@ MakeResponse: TypeAlias = Callable[[], Any]
 MOST_IN_LINE: Final = 16
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Later:
     """The response that a handler will have when something has happened.
 
@@ -84,7 +85,7 @@ async def present(answer: Awaitable[Any]) -> Any:
     return await response.response() if isinstance(response, Later) else response
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Place:
     """The place of one request in the line."""
 
@@ -103,7 +104,7 @@ class _Place:
     give_up: Callable[[], object] | None = None
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class AnswerLine:
     """The requests of one connection whose answers are still to come."""
 

@@ -37,13 +37,14 @@ from replication.security.rules.scram import LoginFailedError, ScramCredential
 from replication.wire.api_versions import ApiVersionsRequest
 from replication.wire.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from replication.wire.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from storage.attributes import define, frozen
 
 CredentialOf = Callable[[str, str], ScramCredential | None]
 """Returns the credential for a user name and a mechanism, if there is one."""
 _BETWEEN_LOGINS_SECONDS = 1.0  # KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class Gate:
     """The logins that one listener requires; by default none."""
 
@@ -79,7 +80,7 @@ def gate(
     )
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Session:
     """One connection, and the principal of its client."""
 

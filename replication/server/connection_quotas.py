@@ -27,11 +27,12 @@ from replication.config.keys import INT_MAX
 from replication.errors import TooManyConnectionsError
 from replication.events import ConnectionRefused, EventSink
 from replication.net.seams import Connection, NodeClock
+from storage.attributes import define, frozen
 
 REPORT_SECONDS = 10.0
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ConnectionLimits:
     """The numbers of connections that the configuration allows."""
 
@@ -50,7 +51,7 @@ class ConnectionLimits:
         )
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class ConnectionSlot:
     """One connection that is counted."""
 
@@ -60,7 +61,7 @@ class ConnectionSlot:
     last_used: float
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class ConnectionQuotas:
     """The connections of one node, on all of its listeners."""
 

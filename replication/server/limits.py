@@ -11,8 +11,6 @@ items become a record, and even those that are refused take time.
 from functools import cache
 from typing import Any
 
-import attrs
-
 from replication.errors import ErrorCode
 from replication.metadata.rules.image import MetadataImage
 from replication.metadata.rules.records import MAX_RECORDS, TOO_LARGE
@@ -22,6 +20,7 @@ from replication.steps import Steps
 from replication.wire.apis import API, ApiKey, api_of
 from replication.wire.refusals import refused_in_steps
 from replication.wire.schema import Kind, fields_of
+from storage.attributes import define
 
 MAX_NUMBERS = 100_000
 """The most brokers and partitions that a request may name by their number alone."""
@@ -68,7 +67,7 @@ async def too_large(key: ApiKey, request: Any) -> Any:
     )
 
 
-@attrs.define
+@define
 class Size:
     """The number of items in the arrays of a request, structs and bare numbers apart."""
 

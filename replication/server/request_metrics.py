@@ -32,12 +32,13 @@ from replication.metrics import KEPT, MetricName, MetricsRegistry
 from replication.wire.apis import api_numbered
 from replication.wire.fetch import FetchRequest
 from replication.wire.frames import RequestHeader
+from storage.attributes import define, frozen
 
 # JMX attributes of a histogram, and where they are read.
 _ATTRIBUTES = {"Count": "count", "Min": "smallest", "Max": "largest", "Mean": "mean"}
 
 
-@attrs.define
+@define
 class Sizes:
     """The distribution of some sizes, in bytes."""
 
@@ -83,7 +84,7 @@ TIMES: Final[Mapping[str, Callable[[Moments], float]]] = {
 }
 
 
-@attrs.define
+@define
 class Stopwatch:
     """The times of the present request, by the node's clock."""
 
@@ -108,7 +109,7 @@ class Stopwatch:
         )
 
 
-@attrs.define
+@define
 class RequestTimes:
     """The times of one API's requests, kept together so that a request costs one append."""
 
@@ -116,7 +117,7 @@ class RequestTimes:
     latest: deque[Moments] = attrs.field(factory=lambda: deque(maxlen=KEPT))
 
 
-@attrs.frozen
+@frozen
 class PartOfTimes:
     """One metric of `TIMES`, as a `Distribution` of milliseconds."""
 
@@ -131,7 +132,7 @@ class PartOfTimes:
         return [1000 * self.seconds(moments) for moments in tuple(self.times.latest)]
 
 
-@attrs.frozen
+@frozen
 class Counts:
     """The numbers of one kind of requests."""
 
@@ -141,7 +142,7 @@ class Counts:
     times: RequestTimes = attrs.field(factory=RequestTimes)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class RequestMetrics:
     """Counts, sizes and times by Kafka's request names: Produce, FetchFollower, ..."""
 

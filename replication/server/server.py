@@ -75,6 +75,7 @@ from replication.wire.frames import (
     refusal,
 )
 from replication.wire.schema import Part
+from storage.attributes import define, frozen
 from storage.errors import RegionAbortedError
 
 # ApiVersionsRequest.isValid
@@ -87,7 +88,7 @@ _NAMES_NODE_SINCE = 5  # KIP-1242
 _ALWAYS_SERVED = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 
 
-@attrs.frozen
+@frozen
 class RequestContext:
     """The facts about a request that a handler gets besides the body."""
 
@@ -99,7 +100,7 @@ class RequestContext:
     principal: str = ANONYMOUS
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class AdvertisedFeatures:
     """The feature levels that this release supports, and those of the cluster (KIP-584)."""
 
@@ -141,7 +142,7 @@ class CloseConnectionError(Exception):
     """A handler's request to close the connection without an answer; the message says why."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class ServedConnection:
     """A connection that is served, and what its next request most likely has in common with the last."""
 
@@ -173,7 +174,7 @@ class ServedConnection:
         return context
 
 
-@attrs.define(eq=False, repr=False, kw_only=True)
+@define(eq=False, repr=False, kw_only=True)
 class Server:
     """Serves `handlers`, and ApiVersions for them, on any number of listeners."""
 

@@ -8,6 +8,7 @@ import attrs
 from replication.cluster.cluster import Cluster
 from replication.faults import AddedRule, FaultRule, Hit
 from replication.testing.portal import hides_frames
+from storage.attributes import frozen
 
 WAIT_SECONDS = 30.0
 __tracebackhide__ = hides_frames
@@ -20,7 +21,7 @@ class Elsewhere(Protocol):
         """Return the result of `do`, called there."""
 
 
-@attrs.frozen
+@frozen
 class ThreadedRule:
     """A rule that was added, and its effects so far."""
 
@@ -78,7 +79,7 @@ class ThreadedRule:
         self._there.with_cluster(remove)
 
 
-@attrs.frozen
+@frozen
 class ThreadedFaults:
     """The fault rules of one cluster."""
 

@@ -13,6 +13,7 @@ import attrs
 import trio
 
 from replication.errors import UnderstudyError
+from storage.attributes import define
 
 T = TypeVar("T")
 
@@ -37,7 +38,7 @@ class ClusterStoppedError(UnderstudyError):
     """The cluster that was called has stopped."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Portal:
     """A way into the loop in which it is made; `serve` answers until cancelled."""
 

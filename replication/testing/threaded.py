@@ -41,6 +41,7 @@ from replication.net.clock import LoopClock
 from replication.net.pace import COLLECTIONS
 from replication.testing.faults import ThreadedFaults
 from replication.testing.portal import ClusterStoppedError, Portal, hides_frames
+from storage.attributes import define
 from storage.types import TopicPartition
 
 KEPT = 10_000
@@ -48,7 +49,7 @@ _ADMIN: Final = {"request_timeout_ms": 10_000}
 """A broker that is frozen and not fenced yet may be asked: another is, before the call's 60 s end."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Trace:
     """The last `KEPT` events of all nodes, to be read when a test has failed.
 
@@ -108,7 +109,7 @@ FOR_TESTS = {
 WAIT_SECONDS = 30.0
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class ThreadedCluster:
     """A cluster with a blocking interface: `with ThreadedCluster(brokers=3) as cluster:`, or
     `start` and `stop`.
@@ -406,7 +407,7 @@ class ThreadedCluster:
             raise self._mistake
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Running:
     """The cluster as its own thread sees it."""
 

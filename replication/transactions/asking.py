@@ -30,12 +30,13 @@ from replication.wire.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from storage.attributes import define
 from storage.types import TopicPartition
 
 Answer = Mapping[TopicPartition, ErrorCode]
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class _Question:
     """A question about one transactional id, and its answer."""
 
@@ -54,7 +55,7 @@ class _Question:
             self.answered.set()
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Line:
     """The questions for one coordinator."""
 
@@ -62,7 +63,7 @@ class _Line:
     is_asking: bool = False
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class CoordinatorQuestions:
     """The questions of one broker; their tasks run in the nursery of its coordinator `here`."""
 

@@ -53,6 +53,7 @@ from replication.transactions.rules.decisions import (
 )
 from replication.transactions.rules.records import TransactionEntry, key_of, read_batch, value_of
 from replication.transactions.rules.transaction import ProducerIdentity, Transaction
+from storage.attributes import define
 from storage.batch.compression import Codec
 from storage.batch.record_batch import NO_PRODUCER_ID
 from storage.types import TopicPartition
@@ -60,7 +61,7 @@ from storage.types import TopicPartition
 RETRY_SECONDS: Final = 0.1
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class TransactionShard(Shard):
     """The transactional ids of one partition of `__transaction_state`."""
 
@@ -75,7 +76,7 @@ class TransactionShard(Shard):
                 self.slots[name] = Slot(transaction)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class PendingChange:
     """A change on its way into the log."""
 
@@ -83,7 +84,7 @@ class PendingChange:
     done: trio.Event = attrs.field(factory=trio.Event)
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class TransactionCoordinator:
     """`run` first, then `apply_metadata` for everything there is."""
 

@@ -40,6 +40,7 @@ from replication.wire.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from storage.attributes import define
 from storage.batch.records import ControlRecordType, EndTransactionMarker, encode_control_batch
 from storage.types import TopicPartition
 
@@ -65,7 +66,7 @@ OnGroupOffsets = Callable[[int, Iterable[int], bool], None]
 """Called with a producer's id, the partitions of `__consumer_offsets`, and whether it committed."""
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class MarkerWriter:
     """The leader's side: it writes markers into the partitions of this broker."""
 
@@ -121,7 +122,7 @@ class MarkerWriter:
         return led, errors
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class PeerChannels:
     """Connections to the other brokers of the cluster, one for each address.
 
@@ -157,7 +158,7 @@ class PeerChannels:
             channel.close()
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class MarkerSender:
     """The coordinator's side: it sends markers to the leaders until every partition has one."""
 

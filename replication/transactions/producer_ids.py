@@ -16,9 +16,10 @@ from replication.wire.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
+from storage.attributes import define
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class ProducerIds:
     """The ids that this broker may still allocate."""
 

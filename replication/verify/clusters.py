@@ -56,6 +56,7 @@ from replication.wire.fetch import (
 )
 from replication.wire.list_offsets import EARLIEST, LATEST
 from replication.wire.schema import MAX_VERSION
+from storage.attributes import define, frozen
 from storage.batch.batch_stream import DamagedLogError, out_of_order
 from storage.batch.record_batch import HEADER_SIZE, BatchHeader, read_header, walk
 from storage.errors import CorruptRecordError
@@ -81,7 +82,7 @@ class FindNode(Protocol):
     def __call__(self, *, anew: bool) -> Awaitable[Node]: ...
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FetchOptions:
     """The options of fetches, under the names of kafka-replica-verification."""
 
@@ -89,7 +90,7 @@ class FetchOptions:
     max_wait_ms: int = 1000
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class FetchedBatches:
     """The fetched batches of one partition; a `compacted.Readable`."""
 
@@ -268,13 +269,13 @@ class FetchedBatches:
         return header.size if header.size <= left else None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _Topic:
     topic_id: TopicId
     is_compacted: bool
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class LiveCluster:
     """A cluster to compare, open inside the block of `cluster`."""
 

@@ -53,6 +53,7 @@ import attrs
 
 from replication.verify.lock_step import Batches, Divergence, LockStep, unsound
 from replication.verify.results import CopyAt, Difference
+from storage.attributes import define, frozen
 from storage.batch.batch_stream import DamagedLogError
 from storage.batch.record_batch import BatchHeader, check_crc
 from storage.batch.records import ControlRecordType, Record, decode_batch, read_marker
@@ -230,7 +231,7 @@ def lost_record(noted: Noted) -> LostRecord | None:
     return LostRecord(last >> 1, lacking) if lacking else None
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class CompactedLockStep(LockStep):
     """The walk of `LockStep` over compacted copies, whose streams are `Readable`."""
 
@@ -387,7 +388,7 @@ class CompactedLockStep(LockStep):
         return True if self._left else self._judge(self._found)
 
 
-@attrs.frozen
+@frozen
 class HeldBatch:
     """The copies that hold the batch at one offset: header, bytes and records, by number."""
 

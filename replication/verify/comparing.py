@@ -29,13 +29,14 @@ from replication.verify.results import (
     PartitionResult,
     Same,
 )
+from storage.attributes import define, frozen
 from storage.batch.record_batch import CRC_COVERS_FROM, HEADER_SIZE, BatchHeader
 from storage.types import Offset, TopicPartition
 
 _ALL: Final = 2**63 - 1
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PartitionCopy:
     """One copy of a partition; `stream` begins at its first batch."""
 
@@ -46,7 +47,7 @@ class PartitionCopy:
     past: Past = attrs.field(factory=Past)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Rules:
     """The rules by which copies count as the same."""
 
@@ -60,7 +61,7 @@ class Rules:
     """The offset below which nothing is compared."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Comparing:
     """The comparison of one partition; it has a `result` when `step` returns False."""
 

@@ -21,12 +21,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-import attrs
-
 from replication.metadata.rules.records import METADATA_TOPIC
 from replication.verify.comparing import Comparing, PartitionCopy, Rules
 from replication.verify.lock_step import Past
 from replication.verify.results import CannotCompareError, Comparison, PartitionResult
+from storage.attributes import frozen
 from storage.batch.batch_stream import (
     BatchStream,
     DamagedLogError,
@@ -97,7 +96,7 @@ def closing(copies: Sequence[PartitionCopy]) -> Iterator[Sequence[PartitionCopy]
             copy.stream.close()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DirectoryAtRest:
     """The replicas of a log directory at rest."""
 
@@ -157,7 +156,7 @@ class DirectoryAtRest:
             return stream.next_offset
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Pasts:
     """The facts known about the replicas of a log directory beside their batches."""
 

@@ -20,6 +20,7 @@ from typing import Protocol, TypeAlias
 import attrs
 
 from replication.verify.results import Compared, CopyAt, Difference
+from storage.attributes import define, frozen
 from storage.batch.batch_stream import DamagedLogError
 from storage.batch.record_batch import BatchHeader
 from storage.types import Offset
@@ -48,7 +49,7 @@ class Batches(Protocol):
 CompareBatches: TypeAlias = Callable[[Sequence[BatchHeader]], tuple[bool, list[bool]]]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Past:
     """The facts known about a copy beside its batches."""
 
@@ -57,7 +58,7 @@ class Past:
     """The highest end that its checkpoints name."""
 
 
-@attrs.frozen
+@frozen
 class Divergence:
     """The offset at which copies diverge, and what each of them holds there."""
 
@@ -66,7 +67,7 @@ class Divergence:
     copies: list[CopyAt]
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class LockStep:
     """The walk over copies; `compared` is the range in which they are equal."""
 

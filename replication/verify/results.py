@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from replication.errors import UnderstudyError
+from storage.attributes import frozen
 from storage.types import LeaderEpoch, Offset, TopicPartition
 
 
@@ -54,7 +55,7 @@ class Cause(enum.Enum):
     COMPACTION = "compaction"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CopyAt:
     """The part of one copy at the offset of a difference; None for what it does not have."""
 
@@ -73,7 +74,7 @@ class CopyAt:
     cleaned_before: Offset | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Compared:
     """The range in which a partition's copies are equal: [start_offset, end_offset)."""
 
@@ -85,7 +86,7 @@ class Compared:
     last_epoch: LeaderEpoch | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Same:
     """Copies with the same batches; compacted ones with the same last record of each key."""
 
@@ -105,7 +106,7 @@ class Same:
         )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Different:
     """Copies that diverge at `offset`; `compared` is the equal range before it."""
 
@@ -130,7 +131,7 @@ class Different:
         return f"{self.partition}: diverges at offset {self.offset} ({how}): {held}"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Alone:
     """A partition with only one copy, which was compared with nothing."""
 
@@ -141,7 +142,7 @@ class Alone:
         return f"{self.partition}: only in {self.directories[0]}"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class NotCompared:
     """A partition in several places that could not be compared."""
 
@@ -158,7 +159,7 @@ PartitionResult: TypeAlias = Same | Different | Alone
 Outcome: TypeAlias = PartitionResult | NotCompared
 
 
-@attrs.frozen
+@frozen
 class Comparison:
     """The result for every partition found, in order of topic and partition."""
 

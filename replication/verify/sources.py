@@ -43,6 +43,7 @@ from replication.verify.results import (
     PartitionResult,
 )
 from replication.wire.list_offsets import EARLIEST, LATEST
+from storage.attributes import define, frozen
 from storage.types import Offset, TopicPartition
 
 Source: TypeAlias = DirectoryAtRest | LiveCluster
@@ -55,7 +56,7 @@ _STEPS: Final = 64
 _END_OF_TIME: Final = 2**63 - 1
 
 
-@attrs.frozen
+@frozen
 class PartitionRanges:
     """The numbers of partitions that a text such as `0,3-5` names, kept as ranges."""
 
@@ -76,7 +77,7 @@ class PartitionRanges:
         return any(number in each for each in self.ranges)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PartitionSelection:
     """The partitions to compare; as in Kafka's tools, the pattern matches whole topic names."""
 
@@ -96,7 +97,7 @@ def _nothing(*_: Any) -> None:
     pass
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ResultListener:
     """Callbacks for each result, and now and then for the progress of the present partition."""
 
@@ -105,7 +106,7 @@ class ResultListener:
     interval_ms: float = 1000
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class VerificationPlan:
     """A comparison to run, of any number of log directories and bootstrap servers."""
 
@@ -151,7 +152,7 @@ class VerificationPlan:
         return sources
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Run:
     verification: VerificationPlan
     sources: Sequence[Source]

@@ -17,6 +17,8 @@ from types import MappingProxyType
 
 import attrs
 
+from storage.attributes import frozen
+
 _PACKAGE = __name__.rpartition(".")[0]
 
 
@@ -93,7 +95,7 @@ class ApiKey(enum.IntEnum):
     UPDATE_RAFT_VOTER = 82
 
 
-@attrs.frozen(slots=False)
+@frozen(slots=False)
 class Api:
     """One API: the versions spoken, the first that is flexible (KIP-482), its two messages."""
 

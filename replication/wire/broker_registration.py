@@ -4,8 +4,6 @@ Version 3 brought the epoch of the broker's last clean shutdown, so that a contr
 tell a broker that may have lost its tail from one that cannot have.
 """
 
-import attrs
-
 from replication.wire.schema import (
     Kind,
     array,
@@ -18,9 +16,10 @@ from replication.wire.schema import (
     uint16,
     uuid,
 )
+from storage.attributes import frozen
 
 
-@attrs.frozen
+@frozen
 class Endpoint:
     """The address of a listener of a broker or a controller; it stands in metadata records too."""
 
@@ -30,7 +29,7 @@ class Endpoint:
     security_protocol: int = int16()
 
 
-@attrs.frozen
+@frozen
 class Feature:
     """The levels of a feature that a broker or a controller supports."""
 

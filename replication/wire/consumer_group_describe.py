@@ -5,8 +5,6 @@ Only groups of the consumer protocol are described; another group is GROUP_ID_NO
 
 from typing import Final
 
-import attrs
-
 from replication.wire.metadata import UNKNOWN_OPERATIONS
 from replication.wire.schema import (
     Kind,
@@ -20,6 +18,7 @@ from replication.wire.schema import (
     struct,
     uuid,
 )
+from storage.attributes import frozen
 
 UNKNOWN_MEMBER_TYPE: Final = -1
 CLASSIC_MEMBER: Final = 0
@@ -39,7 +38,7 @@ class DescribedTopicPartitions:
     partitions: list[int] = array(Kind.INT32)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DescribedAssignment:
     topic_partitions: list[DescribedTopicPartitions] = array(DescribedTopicPartitions)
 

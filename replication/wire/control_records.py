@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-import attrs
-
 from replication.errors import MetadataError, ProtocolError
 from replication.wire.codec import decode, encode_whole
 from replication.wire.schema import (
@@ -26,6 +24,7 @@ from replication.wire.schema import (
     uint16,
     uuid,
 )
+from storage.attributes import frozen
 from storage.batch.record_batch import Batch
 from storage.batch.records import (
     ControlRecordType,
@@ -84,7 +83,7 @@ class VoterEndpoint:
     port: int = uint16()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class KRaftVersionFeature:
     """The levels of `kraft.version` that a voter supports."""
 

@@ -13,8 +13,6 @@ version   what it brought
 18        the follower's high watermark, in the quorum (KIP-1166); brokers neither send nor use it
 """
 
-import attrs
-
 from replication.wire.metadata import NO_CURRENT_LEADER, LeaderIdAndEpoch, NodeEndpoint
 from replication.wire.schema import (
     Kind,
@@ -30,6 +28,7 @@ from replication.wire.schema import (
     struct,
     uuid,
 )
+from storage.attributes import frozen
 
 CONSUMER_REPLICA_ID = -1
 NO_HIGH_WATERMARK_ASKED = 2**63 - 1
@@ -39,7 +38,7 @@ DEBUGGING_REPLICA_ID = -2
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ReplicaState:
     """The id and the epoch of the follower that fetches."""
 
@@ -101,7 +100,7 @@ class FetchRequest:
         return self.replica_state
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DivergingEpoch:
     """The leader's largest epoch at or below the follower's, and its end offset."""
 
@@ -109,7 +108,7 @@ class DivergingEpoch:
     end_offset: int = int64("12+", default=-1)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FetchSnapshotId:
     end_offset: int = int64("12+", default=-1)
     epoch: int = int32("12+", default=-1)

@@ -5,8 +5,6 @@ id of a snapshot; it asks for that by id and position until it has `size` bytes,
 are those of the leader's `.checkpoint` file.
 """
 
-import attrs
-
 from replication.wire.schema import (
     Part,
     array,
@@ -20,9 +18,10 @@ from replication.wire.schema import (
     uuid,
 )
 from replication.wire.vote import QuorumEndpoint
+from storage.attributes import frozen
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SnapshotId:
     """`end_offset` is the first offset that it does not contain."""
 
@@ -30,7 +29,7 @@ class SnapshotId:
     epoch: int = int32()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SnapshotLeader:
     leader_id: int = int32()
     leader_epoch: int = int32()

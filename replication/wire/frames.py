@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from typing import Final
 
-import attrs
-
 from replication.errors import ErrorCode, ProtocolError
 from replication.steps import Steps
 from replication.wire import codec
@@ -26,6 +24,7 @@ from replication.wire.apis import API, Api, ApiKey, api_numbered, api_of
 from replication.wire.encoder_source import size_of
 from replication.wire.primitives import skip_tags
 from replication.wire.schema import Part
+from storage.attributes import define, frozen
 
 MAX_ITEMS = 100_000
 """The items that all arrays of a request may have together.
@@ -58,7 +57,7 @@ _ERROR_CODE = struct.Struct(">h")
 _NO_TAGS = b"\0"
 
 
-@attrs.define
+@define
 class RequestHeader:
     """The header of every request; `api_key` may be unknown."""
 
@@ -76,7 +75,7 @@ class UnsupportedApiVersionError(ProtocolError):
         self.header = header
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Form:
     """The frames of one version of an API."""
 

@@ -4,9 +4,8 @@ With `topics` null all topics are returned; at version 0, which has no null, wit
 `include_cluster_authorized_operations` exists from version 8 to 10 only (KIP-700).
 """
 
-import attrs
-
 from replication.wire.schema import Kind, array, boolean, define, int16, int32, string, uuid
+from storage.attributes import frozen
 
 UNKNOWN_OPERATIONS = -(2**31)
 """The authorized operations of a request that did not ask for them."""
@@ -74,7 +73,7 @@ class MetadataResponse:
 # -- the current leader, in Fetch and Produce responses (KIP-951) --
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LeaderIdAndEpoch:
     leader_id: int = int32(default=-1)
     leader_epoch: int = int32(default=-1)

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
-from replication.attributes import define as define  # noqa: PLC0414 - which exports it
+from storage.attributes import define as define, frozen  # noqa: PLC0414 - which exports it
 from storage.types import Buffer
 
 NO_ID = bytes(16)
@@ -103,7 +103,7 @@ FIXED_SIZES = {
 }
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Wire:
     """The form of one field on the wire."""
 

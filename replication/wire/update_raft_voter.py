@@ -1,9 +1,8 @@
 """UpdateRaftVoter (KIP-853): a voter reports its endpoints and its versions of KRaft to the leader."""
 
-import attrs
-
 from replication.wire.control_records import KRaftVersionFeature, VoterEndpoint
 from replication.wire.schema import array, define, int16, int32, string, struct, uuid
+from storage.attributes import frozen
 
 
 @define(kw_only=True)
@@ -18,7 +17,7 @@ class UpdateRaftVoterRequest:
     )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class UpdateRaftVoterLeader:
     leader_id: int = int32(default=-1)
     leader_epoch: int = int32(default=-1)

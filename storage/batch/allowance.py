@@ -12,8 +12,7 @@ with no allowance, in a thread. A step takes a quarter of a microsecond to one.
 
 from typing import Final
 
-import attrs
-
+from storage.attributes import define
 from storage.errors import LongCheckError
 
 STEPS: Final = 4096
@@ -22,7 +21,7 @@ STEPS_PER_BATCH: Final = 50
 BYTES_PER_STEP: Final = 256
 
 
-@attrs.define
+@define
 class Allowance:
     """The steps that checks may still take."""
 

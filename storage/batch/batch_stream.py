@@ -17,6 +17,7 @@ from typing import Final
 
 import attrs
 
+from storage.attributes import define
 from storage.batch.record_batch import HEADER_SIZE, BatchHeader, read_header
 from storage.batch.spare_room import CHUNK_SIZE, LOG_FILE, is_spare_room
 from storage.checkpoint import LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint
@@ -67,7 +68,7 @@ def out_of_order(header: BatchHeader, next_offset: Offset) -> str | None:
     )
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class BatchStream:
     """A cursor over the batches in `directory`, at `next_offset`."""
 

@@ -23,8 +23,7 @@ from itertools import repeat
 from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
 
-import attrs
-
+from storage.attributes import frozen
 from storage.batch.allowance import STEPS_PER_OUTLINE, Allowance
 from storage.batch.compression import Codec, compress, decompress
 from storage.batch.plain_records import decode_plain
@@ -494,7 +493,7 @@ class ControlRecordType(enum.IntEnum):
 _ENDS_OF_TRANSACTIONS: Final = (ControlRecordType.ABORT, ControlRecordType.COMMIT)
 
 
-@attrs.frozen
+@frozen
 class EndTransactionMarker:
     """The control record that ends a transaction: how, and which coordinator said so."""
 

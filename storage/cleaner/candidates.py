@@ -21,8 +21,7 @@ a dirty record is older than `max.compaction.lag.ms` (KIP-354). The dirtiest goe
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-import attrs
-
+from storage.attributes import frozen
 from storage.config import LogConfig
 from storage.types import Offset
 
@@ -41,7 +40,7 @@ class CleanableSegment(Protocol):
         """Return the time of its youngest record."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DirtyRange:
     """The part of a log that a round would clean. `resets`: the checkpoint lies outside of the log."""
 

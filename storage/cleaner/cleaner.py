@@ -40,6 +40,7 @@ from typing import Final, Protocol, TypeVar
 
 import attrs
 
+from storage.attributes import define, frozen
 from storage.batch.batch_stream import DamagedLogError
 from storage.batch.record_batch import HEADER_SIZE, BatchHeader, read_header
 from storage.batch.records import read_marker
@@ -87,7 +88,7 @@ from storage.types import Buffer, Offset
 _WRITE_BYTES: Final = 1 << 20
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class CleanedSegment:
     """The segment that a group becomes: large writes, indexed batch by batch as appends are."""
 
@@ -128,7 +129,7 @@ class CleanedSegment:
         self._parts, self._batches, self._size = [], [], 0
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SourceSegment:
     """A closed segment as a round sees it."""
 
@@ -156,7 +157,7 @@ class SourceSegment:
             file.close()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CleaningPlan:
     """The facts of the log that `advance` needs: as they were, and still are unless aborted."""
 
@@ -198,7 +199,7 @@ def plan(log: Log, dirty: DirtyRange, wall_ms: int) -> CleaningPlan:
     )
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Cleaning:
     """One round over one log, as the head of this module draws it."""
 

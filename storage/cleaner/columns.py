@@ -28,6 +28,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from storage.attributes import define, frozen
 from storage.batch.columns.vectors import (
     Integers,
     read_all_but_headers,
@@ -91,7 +92,7 @@ class _Stretch(NamedTuple):
         return self.judged.batch.source
 
 
-@attrs.frozen
+@frozen
 class _Records:
     """The records of some stretches, taken apart; all that is not `data` is a column."""
 
@@ -120,7 +121,7 @@ class _Records:
         return np.diff(_running(flags)[self.borders])
 
 
-@attrs.frozen
+@frozen
 class ByColumn:
     """The walk with numpy."""
 
@@ -179,7 +180,7 @@ class ByColumn:
         return staying
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Slots:
     """The slots of an offset map, searched for many keys at once.
 

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
+from storage.attributes import define
 from storage.batch.compression import Codec, compress
 from storage.batch.record_batch import (
     CODEC_MASK,
@@ -60,7 +61,7 @@ class LastRecord(NamedTuple):
 _EMPTIED_ATTRIBUTES: Final = ~(CODEC_MASK | DELETE_HORIZON_BIT)
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class BatchFilter:
     """The filter of one round; `keep` is called for every batch, in order."""
 

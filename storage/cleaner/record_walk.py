@@ -20,8 +20,7 @@ otherwise seal what the disk has damaged.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-import attrs
-
+from storage.attributes import define, frozen
 from storage.batch.compression import Codec, decompress
 from storage.batch.record_batch import CODEC_MASK, HEADER_SIZE, BatchHeader, check_crc
 from storage.batch.records import MAX_DECOMPRESSED_SIZE
@@ -37,7 +36,7 @@ RecordPlace: TypeAlias = tuple[int, int, int, int, int, bytes | None, bool]
 LEAST_DELTA: Final = -(2**63)
 
 
-@attrs.define
+@define
 class CleanerStats:
     """The bytes and records that a round of cleaning has read, and those that it has kept."""
 
@@ -73,7 +72,7 @@ class JudgedBatch(NamedTuple):
     drops_tombstones: bool
 
 
-@attrs.frozen
+@frozen
 class KeptRecords:
     """The records of one batch that stay."""
 
@@ -193,7 +192,7 @@ def joined(data: bytes, kept: Iterable[RecordPlace]) -> KeptRecords:
     return KeptRecords(together, count, youngest, has_tombstone)
 
 
-@attrs.frozen
+@frozen
 class OneByOne:
     """The walk without numpy."""
 

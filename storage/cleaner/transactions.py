@@ -22,13 +22,14 @@ from collections.abc import Iterable
 
 import attrs
 
+from storage.attributes import define
 from storage.batch.record_batch import BatchHeader
 from storage.batch.records import ControlRecordType, EndTransactionMarker
 from storage.log.index.transaction_index import AbortedTransaction
 from storage.types import Offset
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class CleanedTransactions:
     # Of the markers met, in their order: for the index of the segment that is being written.
     met: list[AbortedTransaction] = attrs.field(factory=list)

@@ -19,8 +19,7 @@ which no gap is a loss, does not read it.
 
 import os
 
-import attrs
-
+from storage.attributes import define
 from storage.checkpoint import COMPACTION_GAP_CHECKPOINT, OffsetCheckpoint
 from storage.errors import CheckpointError
 from storage.filesystem import FileSystem
@@ -29,7 +28,7 @@ from storage.log.recovery.report import Repair
 from storage.types import Offset, TopicPartition
 
 
-@attrs.define
+@define
 class CompactionGaps:
     """The checkpoint of one log; `below` is its offset on the disk."""
 

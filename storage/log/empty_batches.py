@@ -26,6 +26,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
+from storage.attributes import define
 from storage.batch.record_batch import HEADER_SIZE
 from storage.batch.records import last_record_offset
 from storage.errors import StorageError
@@ -41,7 +42,7 @@ _MOST_LOOKED_INTO: Final = 2 << 20
 _MOST_REMEMBERED: Final = 64
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class EmptyBatches:
     """The places of batches without records in one log, as far as reads have found them."""
 

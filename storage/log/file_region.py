@@ -19,11 +19,12 @@ from functools import partial
 
 import attrs
 
+from storage.attributes import define
 from storage.errors import RegionAbortedError
 from storage.filesystem import File
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class FileRegion:
     """`size` bytes of `file` from `position`."""
 
@@ -60,7 +61,7 @@ class FileRegion:
             pins.release(self)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Pins:
     """The regions of one file that are on their way."""
 

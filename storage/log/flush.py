@@ -12,8 +12,7 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-import attrs
-
+from storage.attributes import frozen
 from storage.filesystem import FileSystem
 from storage.log.file_region import FileRegion
 from storage.types import Offset
@@ -28,7 +27,7 @@ class FlushPlan(NamedTuple):
     name_changes: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Syncing:
     """A flush on its way. The regions keep the files open until it is dropped."""
 

@@ -25,6 +25,7 @@ from typing import Final
 
 import attrs
 
+from storage.attributes import define
 from storage.checkpoint import EpochEntry, LeaderEpochCheckpoint
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset, OffsetAndEpoch
 
@@ -34,7 +35,7 @@ _epoch = attrgetter("epoch")
 _start_offset = attrgetter("start_offset")
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class LeaderEpochCache:
     """One log's epochs, in memory, over `checkpoint` on disk."""
 

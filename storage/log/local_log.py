@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import attrs
 
+from storage.attributes import define, frozen
 from storage.batch.record_batch import BatchHeader
 from storage.config import LogConfig
 from storage.errors import CleaningAbortedError, KafkaStorageError, ShortageError
@@ -55,7 +56,7 @@ from storage.types import Buffer, Offset, TopicPartition
 _INDEXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
-@attrs.frozen
+@frozen
 class FetchDataInfo:
     """The result of a read. `first_entry_incomplete`: the limit cuts the first batch."""
 
@@ -64,7 +65,7 @@ class FetchDataInfo:
     first_entry_incomplete: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LogHooks:
     """The calls of a log to its owner. The defaults are for a log on its own."""
 
@@ -84,7 +85,7 @@ class LogHooks:
     cut: Callable[[TopicPartition, Offset], None] = lambda _log, _offset: None
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class LocalLog:
     """The segments of one log in one directory, and the state of their files."""
 

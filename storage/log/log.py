@@ -37,6 +37,7 @@ from typing import NamedTuple
 
 import attrs
 
+from storage.attributes import define
 from storage.batch.allowance import Allowance
 from storage.checkpoint import read_partition_metadata, write_partition_metadata
 from storage.config import LogConfig
@@ -120,7 +121,7 @@ def _ignore_moves() -> None:
     """Do nothing: nobody watches this log."""
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Log:
     """One partition's log in one directory (UnifiedLog). `Log.open` opens it, or a `LogManager`.
 

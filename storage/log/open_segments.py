@@ -23,6 +23,8 @@ from typing import Final, Protocol
 
 import attrs
 
+from storage.attributes import define
+
 DEFAULT_LIMIT: Final = 500
 FILES_OF_A_SEGMENT: Final = 4
 LOOKS: Final = 4
@@ -44,7 +46,7 @@ class Releasable(Protocol):
         """Close all files until they are needed again; return False if they have to stay open."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class OpenSegments:
     limit: int = DEFAULT_LIMIT
     over_limit: bool = attrs.field(init=False, default=False)

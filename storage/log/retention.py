@@ -26,8 +26,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Protocol
 
-import attrs
-
+from storage.attributes import frozen
 from storage.config import LogConfig
 from storage.types import Offset
 
@@ -39,7 +38,7 @@ class DeletionCause(enum.Enum):
     TRUNCATION = "truncation"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DeletedSegments:
     """Neighbours that have left a log for one cause: [first_offset, end_offset) of it."""
 
@@ -66,7 +65,7 @@ class RetainedSegment(Protocol):
         """
 
 
-@attrs.frozen
+@frozen
 class RetentionPlan:
     """The number of oldest segments that go for each cause, in the order of the causes."""
 

@@ -32,6 +32,7 @@ from typing import NamedTuple, TypeVar
 
 import attrs
 
+from storage.attributes import define, frozen
 from storage.batch.record_batch import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
@@ -78,7 +79,7 @@ def file_name(base_offset: Offset, suffix: str) -> str:
     return f"{base_offset:020d}{suffix}"
 
 
-@attrs.frozen
+@frozen
 class LogOffsetMetadata:
     """An offset, and where in the log it is: the segment, and the byte in its file."""
 
@@ -120,7 +121,7 @@ def _bounded_interval(index_interval_bytes: int) -> int:
 
 
 # Without hooks: with them, each attribute that an append sets would take four calls.
-@attrs.define(eq=False, kw_only=True, on_setattr=attrs.setters.NO_OP)
+@define(eq=False, kw_only=True, on_setattr=attrs.setters.NO_OP)
 class Segment:
     file_system: FileSystem
     directory: str

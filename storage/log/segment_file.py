@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 import attrs
 import crc32c
 
+from storage.attributes import define, frozen
 from storage.batch.batch_stream import DamagedLogError
 from storage.batch.compression import Codec
 from storage.batch.record_batch import (
@@ -58,7 +59,7 @@ _KNOWN_ATTRIBUTES: Final = (
 _SEARCH_COST_MOST: Final = 1024 * 1024 * 1024
 
 
-@attrs.frozen
+@frozen
 class StoredBatch:
     """A batch where it stands: all of its bytes, from byte `position` of its file."""
 
@@ -84,7 +85,7 @@ class StoredBatch:
             raise CorruptRecordError("its CRC-32C does not match")
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class SegmentFile:
     """A `.log` file that is open for reading."""
 

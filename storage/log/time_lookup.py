@@ -21,8 +21,7 @@ off; compaction only takes records away. Otherwise the search begins anew.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import attrs
-
+from storage.attributes import define
 from storage.batch.allowance import STEPS_PER_BATCH, STEPS_PER_OUTLINE, Allowance
 from storage.batch.record_batch import read_header
 from storage.batch.records import outline, unpack
@@ -40,7 +39,7 @@ class TimestampedOffset(NamedTuple):
     leader_epoch: LeaderEpoch | None
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class LongSearch:
     """The batch that an unfinished search has come to, and what `run` finds in it."""
 

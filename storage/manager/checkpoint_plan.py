@@ -17,8 +17,7 @@ corrects it before its first append.
 import os
 from collections.abc import Callable, Mapping
 
-import attrs
-
+from storage.attributes import frozen
 from storage.checkpoint import OffsetCheckpoint
 from storage.manager.log_directory import LogDirectory
 from storage.types import Offset, TopicPartition
@@ -29,7 +28,7 @@ PREPARED_SUFFIX = ".prepared"
 Marks = Mapping[TopicPartition, Offset]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CheckpointPlan:
     directory: LogDirectory
     name: str

@@ -23,6 +23,7 @@ from collections.abc import Callable, Generator, Mapping
 
 import attrs
 
+from storage.attributes import define
 from storage.batch.spare_room import CHUNK_SIZE
 from storage.cleaner.candidates import DirtyRange, dirty_range
 from storage.cleaner.cleaner import Cleaning, plan
@@ -33,7 +34,7 @@ from storage.manager.log_directory import LogDirectory
 from storage.types import Offset, TopicPartition
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class CleanerManager:
     """Compaction of all logs of a broker; `live` returns the log directories that are online."""
 

@@ -18,6 +18,7 @@ from collections.abc import Collection, Mapping
 
 import attrs
 
+from storage.attributes import define
 from storage.checkpoint import (
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -80,7 +81,7 @@ def aside_name(topic_partition: TopicPartition, unique: int, suffix: str) -> str
     return topic_partition.topic[: _LONGEST_NAME - len(ending)] + ending
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class LogDirectory:
     file_system: FileSystem
     path: str

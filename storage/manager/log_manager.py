@@ -35,6 +35,7 @@ from typing import TypeAlias
 
 import attrs
 
+from storage.attributes import define
 from storage.checkpoint import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from storage.config import LogConfig
 from storage.errors import (
@@ -66,7 +67,7 @@ def _ignore(*_what: object) -> None:
     """Do nothing, where no callback is given."""
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class LogManager:
     """The logs of one broker, in all of its log directories."""
 

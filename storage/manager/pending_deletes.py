@@ -14,11 +14,12 @@ Rule 3: `add` may be called in any thread, `due_by` and `forget` in one.
 
 import attrs
 
+from storage.attributes import define
 from storage.filesystem import FileSystem
 from storage.types import TopicPartition
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class DoomedFile:
     """A file, or a directory and all in it."""
 
@@ -37,7 +38,7 @@ class DoomedFile:
             file_system.remove(self.path)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class DoomedFiles:
     _waiting: dict[DoomedFile, None] = attrs.field(factory=dict)
 

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 import attrs
 import crc32c
 
+from storage.attributes import define
 from storage.batch.record_batch import (
     MAX_SEQUENCE,
     NO_PRODUCER_EPOCH,
@@ -60,7 +61,7 @@ class BatchMetadata(NamedTuple):
         return self.last_offset - self.offset_delta
 
 
-@attrs.define
+@define
 class ProducerState:
     """One producer, as this log knows it."""
 

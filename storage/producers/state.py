@@ -35,6 +35,7 @@ from typing import Final
 
 import attrs
 
+from storage.attributes import define, frozen
 from storage.batch.record_batch import NO_PRODUCER_EPOCH, BatchHeader, next_sequence
 from storage.batch.records import ControlRecordType, EndTransactionMarker
 from storage.checkpoint import read_file
@@ -68,7 +69,7 @@ from storage.types import Offset
 DEFAULT_EXPIRATION_MS: Final = 86_400_000
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CompletedTransaction:
     """A transaction's first offset, and that of the marker that ended it."""
 
@@ -78,7 +79,7 @@ class CompletedTransaction:
     aborted: bool
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class ProducerStateManager:
     """The producers of one log, whose snapshots lie in `directory`."""
 

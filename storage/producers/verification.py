@@ -18,16 +18,17 @@ again, and one behind it must not go before it.
 
 import attrs
 
+from storage.attributes import define, frozen
 from storage.batch.record_batch import BatchHeader
 from storage.errors import InvalidTransactionStateError, OutOfOrderSequenceError
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class VerificationGuard:
     """A token that is equal to itself alone."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TransactionTerms:
     """The terms on which a leader takes a batch of a transaction."""
 
@@ -40,7 +41,7 @@ class TransactionTerms:
 NO_TERMS = TransactionTerms()
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Verification:
     """One producer whose transaction the coordinator is asked about."""
 
@@ -59,7 +60,7 @@ class Verification:
             self.lowest_sequence = min(self.lowest_sequence, sequence)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Verifications:
     """The verifications of one log, by producer id."""
 

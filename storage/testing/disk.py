@@ -10,10 +10,12 @@ from collections.abc import Callable, Collection, Iterator
 
 import attrs
 
+from storage.attributes import define, frozen
+
 SECTOR = 512
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DiskCosts:
     """Seconds; the defaults are a good SSD."""
 
@@ -25,7 +27,7 @@ class DiskCosts:
     sync: float = 1e-3
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class Fault:
     """Raise `error` when `operation` meets a file whose name matches `names`.
 
@@ -75,7 +77,7 @@ class Fate(enum.IntEnum):
     UNCUT = 5
 
 
-@attrs.frozen
+@frozen
 class Write:
     position: int
     data: bytes
@@ -111,7 +113,7 @@ class Write:
             start = end
 
 
-@attrs.frozen
+@frozen
 class Truncate:
     size: int
 
@@ -120,7 +122,7 @@ class Truncate:
         content.extend(bytes(self.size - len(content)))
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class FileNode:
     """The bytes as the kernel shows them, as they would survive, and what lies between."""
 
@@ -195,7 +197,7 @@ def _damaged(write: Write, lands: Write) -> bytes:
     return hole + write.data[: len(write.data) - len(hole)]
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class DirectoryNode:
     entries: dict[str, "Node"] = attrs.field(factory=dict)
     durable: dict[str, "Node"] = attrs.field(factory=dict)
@@ -240,7 +242,7 @@ def _apply_names(entries: dict[str, Node], change: dict[str, Node | None]) -> No
             entries[name] = node
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class SimulatedDisk:
     """One node's disk; it outlives the processes that use it."""
 

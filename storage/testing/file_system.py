@@ -4,8 +4,7 @@ import errno
 import os
 import random
 
-import attrs
-
+from storage.attributes import define
 from storage.errors import LogDirectoryLockedError, raise_shortage
 from storage.filesystem import Space
 from storage.testing.disk import (
@@ -46,7 +45,7 @@ _CHANGING = frozenset(
 _OPENING = frozenset(("open", "list", "remove_tree", "sync_directory"))
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class FaultyFile:
     path: str
     _system: "FaultyFileSystem"
@@ -138,7 +137,7 @@ class FaultyFile:
         return self._system.enter(operation, self.path, cost)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class FaultyLock:
     _system: "FaultyFileSystem"
     _path: str

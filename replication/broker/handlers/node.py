@@ -16,6 +16,7 @@ from replication.net.seams import NodeClock, Offload
 from replication.replica_manager import ReplicaManager, TransactionVerification
 from replication.transactions.coordinator import TransactionCoordinator
 from replication.transactions.producer_ids import ProducerIds
+from storage.attributes import define
 from storage.manager.log_manager import LogManager
 
 # A forwarded request takes at least this long before it is given up: a client may say 1.
@@ -23,7 +24,7 @@ MINIMUM_FORWARD_TIMEOUT_MS = 1_000
 RECONNECT_BACKOFF_MS = 50  # reconnect.backoff.ms of NodeToControllerChannelManager's client
 
 
-@attrs.define(eq=False, repr=False, kw_only=True)
+@define(eq=False, repr=False, kw_only=True)
 class BrokerNode:
     """The parts of one broker that its handlers use."""
 

@@ -1,13 +1,12 @@
 """The cluster as a client sees it: the brokers that it can reach on the listener of its connection."""
 
-import attrs
-
 from replication.metadata.rules.image import MetadataImage
 from replication.wire.broker_registration import Endpoint
+from storage.attributes import frozen
 from storage.types import TopicPartition
 
 
-@attrs.frozen
+@frozen
 class View:
     """One image, as a client on `listener` may see it."""
 

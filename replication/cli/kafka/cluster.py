@@ -39,6 +39,7 @@ from replication.net.rpc import RpcClient
 from replication.net.seams import NodeClock, Seams
 from scenarios.world.client import closing
 from scenarios.world.cluster import CONTROLLER, PATIENCE_SECONDS
+from storage.attributes import define
 from storage.filesystem import OsFileSystem
 from storage.types import TopicPartition
 
@@ -71,7 +72,7 @@ def name_of(node_id: int) -> str:
     return CONTROLLER if node_id == CONTROLLER_ALONE else f"b{node_id}"
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class NamedKafka(KafkaProcesses):
     """Processes that know each other by name only."""
 
@@ -127,7 +128,7 @@ def scaled(properties: Mapping[str, str], speed: float) -> dict[str, str]:
     }
 
 
-@attrs.define(eq=False, kw_only=True, repr=False)
+@define(eq=False, kw_only=True, repr=False)
 class KafkaCluster:
     """The processes of a story, by name (`scenarios.story.client_stage.StoryCluster`)."""
 

@@ -8,17 +8,16 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import attrs
-
 from pipeline.java import find_java
 from replication.errors import UnderstudyError
+from storage.attributes import frozen
 
 
 class KafkaNotFoundError(UnderstudyError):
     """There is no Apache Kafka, or no Java for it; the message says how to get one."""
 
 
-@attrs.frozen
+@frozen
 class KafkaRelease:
     """An unpacked release of Apache Kafka, and the Java that runs it."""
 

@@ -28,13 +28,14 @@ from replication.errors import PeerUnavailableError, ProtocolError
 from replication.net.framing import LENGTH_SIZE, FrameReader
 from replication.net.seams import Connection, Listener, NodeClock, Seams
 from replication.wire.apis import ApiKey
+from storage.attributes import define
 from storage.types import Buffer
 
 FIRST_NETWORK = 20
 _KNOWN = frozenset(map(int, ApiKey))
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class DirectedLink:
     """The faults of what one end sends to another."""
 
@@ -64,7 +65,7 @@ class DirectedLink:
         return False
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Links:
     """All links of a cluster, and their faults (`scenarios.story.client_stage.LinkFaults`)."""
 
@@ -163,7 +164,7 @@ class Links:
             await self._healed.wait()
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class LinkRelay:
     """One connection from `source` to `target`, with the relay in its middle."""
 

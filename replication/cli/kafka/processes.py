@@ -42,6 +42,7 @@ from replication.broker.nodes import HOST
 from replication.cli.isolated import free_ports
 from replication.cli.probe import broker_ids
 from replication.errors import UnderstudyError
+from storage.attributes import define
 
 CONTROLLER_ALONE: Final = 100
 START_SECONDS: Final = 180.0  # of a machine on which much else runs
@@ -81,7 +82,7 @@ class KafkaFailedError(UnderstudyError):
     """A node of Kafka's ended, or was not ready in time; the message has its last lines."""
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class KafkaProcesses:
     """A cluster under `data_dir`, from `with` (or `async with`) to its end."""
 

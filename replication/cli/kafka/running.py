@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-import attrs
 import trio
 
 from replication.cli.kafka.cluster import scaled
@@ -27,12 +26,13 @@ from scenarios.story.arguments import split
 from scenarios.story.on_kafka import ComparedAnswer, numbered, refuse_obstacles, run_command
 from scenarios.story.runner import run_story
 from scenarios.story.script import Script
+from storage.attributes import define, frozen
 from storage.errors import StorageError
 
 SETTING_COMMANDS = ("alter", "topic")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class KafkaRun:
     """The result of a story on Apache Kafka."""
 
@@ -83,7 +83,7 @@ class KafkaRun:
         }
 
 
-@attrs.frozen
+@frozen
 class FastClock(trio.abc.Clock):
     """The clock of a run of trio that is `speed` times as fast as this machine's."""
 
@@ -133,7 +133,7 @@ async def _carry_out(
     return KafkaRun(comparisons=compared, failure=None)
 
 
-@attrs.define
+@define
 class KafkaWords:
     """The commands of a story as Apache Kafka understands their settings."""
 

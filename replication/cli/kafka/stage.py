@@ -42,6 +42,7 @@ from scenarios.story.log_drawing import readable_batches
 from scenarios.story.script import ScriptError
 from scenarios.world.client import CLIENT, LIST_OFFSETS_VERSION, METADATA_VERSION, StoryClient
 from scenarios.world.cluster import BROKER_PORT, PATIENCE_SECONDS
+from storage.attributes import define, frozen
 from storage.checkpoint import OffsetCheckpoint
 from storage.types import Offset, TopicPartition
 
@@ -53,7 +54,7 @@ NOT_SERVING = (
 )
 
 
-@attrs.frozen
+@frozen
 class ClientTransport:
     """TCP, to brokers that are known by name, through the relays of one client."""
 
@@ -72,7 +73,7 @@ class ClientTransport:
         return await tcp.connect(address, own)
 
 
-@attrs.define(eq=False, kw_only=True, repr=False)
+@define(eq=False, kw_only=True, repr=False)
 class KafkaStage(ClientStage):
     """The state of one story on Apache Kafka."""
 

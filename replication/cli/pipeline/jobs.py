@@ -21,6 +21,7 @@ from replication.cli.output import JSON, TABLE, json_text, show_json, show_line,
 from replication.cli.pipeline import submit
 from replication.cli.progress import Bar, progress
 from replication.extras import extra
+from storage.attributes import define
 
 LOOK_SECONDS = 0.3
 ENTRY_POINT = "understudy_submit.py"
@@ -115,7 +116,7 @@ def bundle(directory: Path) -> None:
     show_line(f"spark-submit --master MASTER --py-files {archive} {entry_point} audit ...")
 
 
-@attrs.define
+@define
 class SparkProgress:
     """The progress of a job: its steps, and the tasks of Spark on a terminal."""
 

@@ -32,6 +32,7 @@ from replication.client.network_client import NetworkClient
 from replication.client.requests import ask
 from replication.errors import ErrorCode, KafkaError
 from replication.wire.find_coordinator import GROUP
+from storage.attributes import define, frozen
 from storage.types import TopicPartition
 
 T = TypeVar("T")
@@ -58,7 +59,7 @@ class SomeFailedError(KafkaError):
         super().__init__(first.code, f"{said}{more}")
 
 
-@attrs.frozen
+@frozen
 class Outcome:
     """The answer about one thing that was asked for: an error code, or a value."""
 
@@ -85,7 +86,7 @@ def some_failed(failed: Mapping[Any, KafkaError]) -> None:
         raise SomeFailedError(failed)
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Calls:
     """The ways in which an open admin client asks its cluster."""
 

@@ -6,8 +6,6 @@ The values that these functions return stand beside them.
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-import attrs
-
 from replication.client.admin.calls import OpenAdmin, only, raise_if_refused, some_failed
 from replication.errors import ErrorCode, KafkaError
 from replication.net.exchange import SOFTWARE_NAME, SOFTWARE_VERSION
@@ -48,11 +46,12 @@ from replication.wire.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from storage.attributes import frozen
 
 _UPDATES = {None: UPGRADE, "safe": SAFE_DOWNGRADE, "unsafe": UNSAFE_DOWNGRADE}
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FeatureDescription:
     """The levels of a feature that a broker supports, and the cluster's; 0 is switched off."""
 
@@ -61,7 +60,7 @@ class FeatureDescription:
     level: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class QuorumReplicaDescription:
     """A copy of the metadata log; times are in milliseconds since the epoch, -1 if not known."""
 
@@ -71,7 +70,7 @@ class QuorumReplicaDescription:
     last_caught_up_ms: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class QuorumDescription:
     """The controllers that vote, and the nodes that only read the metadata log (KIP-836)."""
 
@@ -82,7 +81,7 @@ class QuorumDescription:
     observers: tuple[QuorumReplicaDescription, ...]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ClientQuota:
     """The quotas of one entity, which is given by types and names; None is the default name."""
 

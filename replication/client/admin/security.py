@@ -30,12 +30,13 @@ from replication.wire.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     UserName,
 )
+from storage.attributes import frozen
 
 _NUMBERS = {SHA_256: 1, SHA_512: 2}
 _NAMES = {number: name for name, number in _NUMBERS.items()}
 
 
-@attrs.frozen
+@frozen
 class ScramCredentialInfo:
     """The mechanism and the iterations of a credential; nothing more is shown of it."""
 
@@ -43,7 +44,7 @@ class ScramCredentialInfo:
     iterations: int
 
 
-@attrs.frozen
+@frozen
 class UserScramCredentialUpsertion:
     """A new password with which `user` may log in by `mechanism`, in place of an earlier one."""
 
@@ -54,7 +55,7 @@ class UserScramCredentialUpsertion:
     salt: bytes | None = None
 
 
-@attrs.frozen
+@frozen
 class UserScramCredentialDeletion:
     """The removal of the password with which `user` may log in by `mechanism`."""
 

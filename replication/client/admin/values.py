@@ -4,10 +4,11 @@ import attrs
 
 from replication.config import ConfigSource
 from replication.wire.list_groups import CLASSIC
+from storage.attributes import frozen
 from storage.types import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class NewTopic:
     """A topic to create.
 
@@ -22,7 +23,7 @@ class NewTopic:
     configs: dict[str, str] = attrs.field(factory=dict)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PartitionDescription:
     """The replicas and the leader of a partition, by broker id."""
 
@@ -38,7 +39,7 @@ class PartitionDescription:
     last_known_eligible: tuple[int, ...] | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TopicDescription:
     """A topic and its partitions, in order."""
 
@@ -48,7 +49,7 @@ class TopicDescription:
     partitions: tuple[PartitionDescription, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class BrokerDescription:
     """A broker and its address for clients."""
 
@@ -58,7 +59,7 @@ class BrokerDescription:
     rack: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ClusterDescription:
     """A cluster, as the broker that answered knows it."""
 
@@ -67,7 +68,7 @@ class ClusterDescription:
     brokers: tuple[BrokerDescription, ...]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ConfigValue:
     """The value of a configuration key and its source; None for a secret value."""
 
@@ -82,7 +83,7 @@ class ConfigValue:
         return self.source is ConfigSource.DEFAULT_CONFIG
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ListedOffset:
     """An offset, with the timestamp in milliseconds and the leader epoch of its record; -1: unknown."""
 
@@ -91,7 +92,7 @@ class ListedOffset:
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Reassignment:
     """The move of a partition to other brokers."""
 
@@ -100,7 +101,7 @@ class Reassignment:
     removing: tuple[int, ...]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ReplicaSize:
     """The size of a replica in a log directory, and its lag in records."""
 
@@ -109,7 +110,7 @@ class ReplicaSize:
     offset_lag: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LogDirDescription:
     """A log directory of a broker; the sizes of its volume are in bytes, -1 if not known."""
 
@@ -121,7 +122,7 @@ class LogDirDescription:
     usable_bytes: int = -1
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ListedGroup:
     """A group, as its coordinator lists it."""
 
@@ -132,7 +133,7 @@ class ListedGroup:
     """`classic`, `consumer` (KIP-848), ...; empty if the broker is older than KIP-848."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class GroupMember:
     """A member of a group (Kafka's MemberDescription)."""
 
@@ -155,7 +156,7 @@ class GroupMember:
     rack_id: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class GroupDescription:
     """A group, as its coordinator knows it."""
 

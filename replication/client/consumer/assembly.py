@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-import attrs
-
 from replication.client.cluster_view import Node
 from replication.client.consumer.completed_fetch import FetchBuffer, ReadSettings
 from replication.client.consumer.config import ConsumerConfig
@@ -19,6 +17,7 @@ from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
 from replication.metrics import MetricsRegistry
 from replication.wire.apis import ApiKey
+from storage.attributes import frozen
 from storage.types import TopicId
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from replication.client.coordinators import CoordinatorFinder
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class Parts:
     """The parts that exist between entering the block of a consumer and leaving it."""
 

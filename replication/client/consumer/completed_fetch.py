@@ -43,6 +43,7 @@ from replication.client.consumer.errors import CorruptRecordsError, RecordDeseri
 from replication.client.consumer.records import ConsumerRecord, Deserialize
 from replication.errors import KafkaError
 from replication.wire.fetch import AbortedTransactionData, PartitionData
+from storage.attributes import define, frozen
 from storage.batch.allowance import BYTES_PER_STEP, STEPS, Allowance
 from storage.batch.record_batch import CODEC_MASK, BatchHeader, check_crc, walk
 from storage.batch.records import ControlRecordType, decode_columns, read_marker
@@ -60,7 +61,7 @@ _KEY = ConsumerRecord._fields.index("key")
 _VALUE = ConsumerRecord._fields.index("value")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ReadSettings:
     """The settings by which a consumer reads all records."""
 
@@ -70,7 +71,7 @@ class ReadSettings:
     value_deserializer: Deserialize | None = None
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class _Columnar:
     """The rest of a response, on its way to Arrow record batches."""
 
@@ -92,7 +93,7 @@ class _Columnar:
         )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _Decoded:
     """The record batches before the first damage, if there is any, and its place and cause."""
 
@@ -101,7 +102,7 @@ class _Decoded:
     cause: str = ""
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class CompletedFetch:
     """One partition of a response; `initialized` once the position was found to be right."""
 
@@ -457,7 +458,7 @@ def _sizes(fields: Sequence[bytes | None]) -> Iterable[int]:
     )
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class FetchBuffer:
     """Completed fetches, in the order in which they came."""
 

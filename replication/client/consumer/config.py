@@ -13,6 +13,7 @@ from replication.client.config import ClientConfig
 from replication.client.consumer.position import OffsetResetStrategy, parse_strategy
 from replication.config.keys import ConfigType, Spec, flag, key, text, whole, words
 from replication.errors import ConfigError
+from storage.attributes import frozen
 
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 # The names in Kafka's configuration, so that a stock consumer.properties loads.
@@ -66,7 +67,7 @@ _AUTO_OFFSET_RESET = Spec(
 )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ConsumerConfig(ClientConfig):
     """The keys of a consumer, with Kafka's defaults."""
 

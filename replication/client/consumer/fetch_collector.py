@@ -41,6 +41,7 @@ from replication.client.consumer.subscription import SubscriptionState
 from replication.client.errors import TopicAuthorizationFailedError
 from replication.errors import ErrorCode, KafkaError
 from replication.net.seams import Offload
+from storage.attributes import define
 from storage.errors import StorageError
 from storage.types import TopicPartition
 
@@ -61,7 +62,7 @@ Take: TypeAlias = Callable[[CompletedFetch, int], list[Any]]
 _FETCHED_AGAIN = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR})
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Collected:
     """The records of one pass; not empty also if a position moved without a record."""
 
@@ -95,7 +96,7 @@ class Collected:
         return ConsumerRecords(self.records, self.next_offsets)
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class FetchCollector:
     """Takes records from the buffer; nothing else moves the positions of `subscriptions`."""
 

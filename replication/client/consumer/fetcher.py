@@ -47,6 +47,7 @@ from replication.wire.fetch import (
     ReplicaState,
 )
 from replication.wire.schema import MAX_VERSION
+from storage.attributes import define
 from storage.types import TopicPartition
 
 _SESSION_BEGINS_ANEW = (
@@ -57,7 +58,7 @@ _SESSION_BEGINS_ANEW = (
 _LEADERSHIP_CHANGED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class FetchRequests:
     """The fetch sessions of one consumer with its brokers; there is no network here."""
 
@@ -270,7 +271,7 @@ class FetchRequests:
         return last
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Fetcher:
     """The sender of the fetches of one consumer; it is what needs a network.
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import attrs
 
 from replication.metrics import MetricName, MetricsRegistry
+from storage.attributes import define
 from storage.types import TopicPartition
 
 GROUP, TYPE = "kafka.consumer", "consumer-fetch-manager-metrics"
@@ -52,7 +53,7 @@ PARTITION_METRICS = {
 }
 
 
-@attrs.define
+@define
 class _Window:
     start: float
     count: int = 0
@@ -61,7 +62,7 @@ class _Window:
     least: float = math.inf
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Sensor:
     """Recent values, and the total of all values (Kafka's SampledStat)."""
 
@@ -108,7 +109,7 @@ class Sensor:
         return self._windows
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _PartitionSensors:
     lag: Sensor
     lead: Sensor
@@ -126,7 +127,7 @@ _PARTITION_VALUES: Mapping[str, Callable[[_PartitionSensors], float]] = {
 }
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class FetchMetrics:
     """The fetch metrics of one consumer; they are read through `registry`."""
 
@@ -226,7 +227,7 @@ class FetchMetrics:
         return Sensor(self.now)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class FetchTotal:
     """The sum over one response, recorded with its last partition (FetchMetricsAggregator)."""
 

@@ -52,6 +52,7 @@ from replication.wire.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from storage.attributes import define, frozen
 from storage.types import OffsetAndEpoch, TopicPartition
 
 # Before version 1, ListOffsets returns several offsets for a timestamp; before version 3,
@@ -62,7 +63,7 @@ FIRST_OFFSET_FOR_LEADER_EPOCH = 3
 T = TypeVar("T")
 
 
-@attrs.frozen
+@frozen
 class BrokerAnswers(Generic[T]):
     """A broker's answers about some partitions, and the partitions to ask about again."""
 
@@ -85,7 +86,7 @@ class BrokerAnswers(Generic[T]):
             self.unauthorized.add(tp.topic)
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class OffsetFetcher:
     """The requests of one consumer; their tasks call `on_change` at their end."""
 

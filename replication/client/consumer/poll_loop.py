@@ -31,6 +31,7 @@ from replication.client.consumer.subscription import SubscriptionState
 from replication.client.errors import WakeupError
 from replication.client.metadata import Metadata
 from replication.net.seams import NodeClock
+from storage.attributes import define
 from storage.types import TopicPartition
 
 
@@ -50,7 +51,7 @@ class PollCoordinator(Protocol):
         """Return the seconds until it has something to do by itself."""
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class PollLoop:
     """The polls of one consumer, by one task at a time."""
 

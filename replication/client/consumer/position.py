@@ -24,10 +24,11 @@ import attrs
 
 from replication.client.cluster_view import UNKNOWN_LEADER, Leader
 from replication.wire import list_offsets
+from storage.attributes import define, frozen
 from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset
 
 
-@attrs.frozen
+@frozen
 class FetchPosition:
     """The next offset to read, the leader epoch of the record before it, and the leader."""
 
@@ -57,7 +58,7 @@ _FOLLOWING = {
 }
 
 
-@attrs.frozen
+@frozen
 class PreferredReadReplica:
     """The replica that the leader named to read from, and until when (KIP-392)."""
 
@@ -65,7 +66,7 @@ class PreferredReadReplica:
     expires_ms: float
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class PartitionState:
     """The state of one partition that is assigned to a consumer."""
 
@@ -139,7 +140,7 @@ class PartitionState:
         return self.next_retry_ms is None or now_ms >= self.next_retry_ms
 
 
-@attrs.frozen
+@frozen
 class OffsetResetStrategy:
     """The place to begin without a position: a timestamp of ListOffsets, or a time before now."""
 

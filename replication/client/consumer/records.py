@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import attrs
 
 from replication.client.offsets import OffsetAndMetadata as OffsetAndMetadata  # noqa: PLC0414 - found here too
+from storage.attributes import frozen
 from storage.batch.record_batch import TimestampType
 from storage.batch.records import Header
 from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
@@ -42,7 +43,7 @@ class ConsumerRecord(NamedTuple):
         return next((value for key, value in reversed(self.headers) if key == name), None)
 
 
-@attrs.frozen
+@frozen
 class OffsetAndTimestamp:
     """The first record at or after a time."""
 
@@ -51,7 +52,7 @@ class OffsetAndTimestamp:
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
-@attrs.frozen
+@frozen
 class ConsumerRecords:
     """The records of one poll; empty if none came in time."""
 

@@ -33,6 +33,7 @@ from replication.client.consumer.position import (
 )
 from replication.client.errors import IllegalStateError
 from replication.wire.metadata import INTERNAL_TOPICS
+from storage.attributes import define, frozen
 from storage.types import (
     NO_LEADER_EPOCH,
     NO_OFFSET,
@@ -53,14 +54,14 @@ class SubscriptionType(enum.Enum):
     USER_ASSIGNED = "partitions assigned by hand"
 
 
-@attrs.frozen
+@frozen
 class SubscriptionPattern:
     """A regular expression in the syntax of RE2/J, which brokers match with the names of topics."""
 
     pattern: str
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class SubscriptionState:
     """The state of one consumer; `default_strategy` is `auto.offset.reset`."""
 

@@ -41,6 +41,7 @@ from replication.client.producer.batch import (
 )
 from replication.client.producer.partition_queue import PartitionQueue, Verdict, judge
 from replication.errors import ErrorCode, KafkaError
+from storage.attributes import define, frozen
 from storage.batch.compression import Codec
 from storage.batch.record_batch import HEADER_SIZE, MAX_PRODUCER_EPOCH
 from storage.batch.records import RecordFields
@@ -68,7 +69,7 @@ class Drained(NamedTuple):
     """Topics of partitions with waiting batches and without a known leader."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class BatchAnswer:
     """A broker's answer about a batch, or the error that stands for a missing answer."""
 
@@ -80,7 +81,7 @@ class BatchAnswer:
     record_errors: dict[int, str] = attrs.field(factory=dict)
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class RecordAccumulator:
     """The unsent and unacked records; times are in seconds of the node's clock, sizes in bytes."""
 

@@ -20,11 +20,12 @@ from replication.client.producer.accumulator import RecordAccumulator
 from replication.client.producer.batch import Delivery, ProducerBatch, record_size
 from replication.client.producer.destinations import Destination
 from replication.net.seams import NodeClock
+from storage.attributes import define
 from storage.batch.record_batch import NO_SEQUENCE
 from storage.types import NO_OFFSET
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Filling:
     """The batch to which the last record without a key went."""
 
@@ -69,7 +70,7 @@ class Filling:
         return Delivery(batch, len(records) - 1)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Room:
     """The queue of senders that wait while `buffer.memory` is full, first come, first served."""
 

@@ -26,6 +26,7 @@ from replication.client.errors import raised_again
 from replication.errors import ErrorCode, KafkaError
 from replication.wire.end_txn import EndTxnResponse
 from replication.wire.init_producer_id import InitProducerIdResponse
+from storage.attributes import define, frozen
 from storage.batch.compression import Codec
 from storage.batch.record_batch import (
     HEADER_SIZE,
@@ -71,7 +72,7 @@ class Stamp(NamedTuple):
     base_sequence: int = NO_SEQUENCE
 
 
-@attrs.frozen
+@frozen
 class Acked:
     """A batch that was written, its first record at `base_offset`.
 
@@ -83,7 +84,7 @@ class Acked:
     log_start_offset: Offset = -1
 
 
-@attrs.frozen
+@frozen
 class Failed:
     """A batch that was given up. Only some errors tell whether it was written."""
 
@@ -92,7 +93,7 @@ class Failed:
     """The errors of single records, by their place in the batch (KIP-467)."""
 
 
-@attrs.frozen
+@frozen
 class InParts:
     """A batch whose records are in other batches; each with the place of its first record."""
 
@@ -114,7 +115,7 @@ def record_size(key: bytes | None, value: bytes | None, headers: tuple[Header, .
     return size
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class ProducerBatch:
     """A batch of records for one partition, from its first record to its outcome."""
 
@@ -212,7 +213,7 @@ class ProducerBatch:
             yield begin, half
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class RecordRun:
     """Records that are sent together; batches take them from the front."""
 
@@ -258,7 +259,7 @@ class RecordRun:
         return self.records[begin:end], self._ends[end - 1] - before
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RecordMetadata:
     """The place of a written record; the offset is -1 if it is not known (acks=0)."""
 
@@ -276,7 +277,7 @@ class RecordMetadata:
         return TopicPartition(self.topic, self.partition)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Delivery:
     """A record on its way; each `wait` gives the same outcome, and none is required."""
 
@@ -316,7 +317,7 @@ class Delivery:
         return self._batch
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Deliveries:
     """Records that were sent together, in that order; only their batches are kept."""
 

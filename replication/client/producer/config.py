@@ -8,17 +8,16 @@ configuration is refused, as Kafka refuses it.
 from collections.abc import Mapping
 from typing import Any, Self
 
-import attrs
-
 from replication.client.config import ClientConfig
 from replication.config.keys import flag, long, text, whole
 from replication.errors import ConfigError
+from storage.attributes import frozen
 
 MOST_IN_FLIGHT_WITH_IDEMPOTENCE = 5
 _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ProducerConfig(ClientConfig):
     """The keys of a producer, with Kafka's defaults."""
 

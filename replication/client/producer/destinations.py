@@ -28,6 +28,7 @@ from replication.client.errors import IllegalStateError, KafkaTimeoutError
 from replication.client.metadata import Metadata
 from replication.client.producer.config import ProducerConfig
 from replication.net.seams import NodeClock
+from storage.attributes import define
 from storage.types import TopicPartition
 
 Partitioner: TypeAlias = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
@@ -61,7 +62,7 @@ def partition_of_key(key: bytes, partition_count: int) -> int:
     return (murmur2(key) & _WITHOUT_SIGN) % partition_count
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class StickyPartitioner:
     """The partition for a topic's records without a key, changed after `batch_bytes`."""
 
@@ -102,7 +103,7 @@ def draw_partition(waiting: Sequence[tuple[int, int]], draw: Callable[[int], int
     )
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Destination:
     """A topic that records are sent to."""
 
@@ -114,7 +115,7 @@ class Destination:
     used_at: float = 0.0
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Destinations:
     """The topics that one producer sends to, and the choice of a partition for each record."""
 

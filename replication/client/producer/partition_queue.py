@@ -44,6 +44,7 @@ import attrs
 
 from replication.client.producer.batch import NOBODY, ProducerBatch, ProducerIdAndEpoch, Stamp
 from replication.errors import ErrorCode
+from storage.attributes import define
 from storage.batch.record_batch import MAX_SEQUENCE, next_sequence
 from storage.types import NO_OFFSET, Offset, TopicPartition
 
@@ -55,7 +56,7 @@ def sequence_before(one: int, other: int) -> bool:
     return 0 < ((other - one) & MAX_SEQUENCE) <= MAX_SEQUENCE // 2
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class PartitionQueue:
     """The waiting and the sent batches of one partition."""
 

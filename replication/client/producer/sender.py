@@ -52,6 +52,7 @@ from replication.wire.produce import (
     TopicProduceData,
 )
 from replication.wire.schema import MAX_VERSION
+from storage.attributes import define
 from storage.batch.compression import Codec
 from storage.types import TopicPartition
 
@@ -73,7 +74,7 @@ _OF_STALE_METADATA: Final = frozenset(
 )
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Sender:
     """The sender of one producer: start `run` in a nursery; after `failed` nothing is sent."""
 

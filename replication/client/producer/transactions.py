@@ -65,6 +65,7 @@ from replication.wire.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from storage.attributes import define
 from storage.types import TopicPartition
 
 # From version 4 on, brokers are the ones that send it.
@@ -119,7 +120,7 @@ def worst(codes: Mapping[TopicPartition, int], *, of: Iterable[TopicPartition]) 
     return next(iter(final or reasons or wrong), ErrorCode.NONE)
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Transactions:
     """The transactions of one producer, one after the other."""
 

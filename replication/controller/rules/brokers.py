@@ -60,12 +60,13 @@ from replication.wire.metadata_records import (
     UnregisterBrokerRecord,
 )
 from replication.wire.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from storage.attributes import define, frozen
 from storage.types import Offset
 
 _EVERYTHING = 2**63 - 1
 
 
-@attrs.frozen
+@frozen
 class FetchedMetadata:
     """A broker's last fetch of the metadata log (LeaderState.ReplicaState); times in epoch ms."""
 
@@ -76,7 +77,7 @@ class FetchedMetadata:
     """The last time at which the broker had everything that was in the log; -1 for never."""
 
 
-@attrs.define
+@define
 class BrokerSessions:
     """The heartbeats and fetches of each broker, in the memory of the controller."""
 
@@ -300,7 +301,7 @@ def is_change(
     return _change(broker, request, _next_state(image, broker, request, sessions)) is not None
 
 
-@attrs.frozen
+@frozen
 class _Change:
     """The change that a heartbeat causes: a function that makes its records, and the cause in events."""
 

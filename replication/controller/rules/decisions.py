@@ -25,6 +25,7 @@ from replication.controller.rules.election import (
 from replication.metadata.rules.image import MetadataImage, PartitionRegistration, TopicImage
 from replication.wire.metadata import NO_LEADER
 from replication.wire.metadata_records import MetadataRecord, PartitionChangeRecord
+from storage.attributes import define, frozen
 from storage.types import TopicId
 
 A = TypeVar("A")
@@ -33,7 +34,7 @@ RulesOf: TypeAlias = Callable[[TopicImage], ElectionRules]
 """Returns the election rules of a topic, which follow from its configuration."""
 
 
-@attrs.frozen
+@frozen
 class Decision(Generic[A]):
     """An answer and the records it rests on; events show the cause."""
 
@@ -42,7 +43,7 @@ class Decision(Generic[A]):
     cause: str = ""
 
 
-@attrs.define
+@define
 class PartitionChanges:
     """The changes of partitions in one decision.
 

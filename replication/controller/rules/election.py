@@ -52,6 +52,7 @@ from replication.metadata.rules.image import PartitionRegistration
 from replication.metadata.rules.records import LeaderRecoveryState
 from replication.wire.metadata import NO_LEADER
 from replication.wire.metadata_records import PartitionChangeRecord
+from storage.attributes import frozen
 from storage.types import TopicId
 
 
@@ -66,7 +67,7 @@ class Election(enum.Enum):
     """Elect as ONLINE does, and any active replica rather than none."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ElectionRules:
     """The configuration of a topic and of the cluster that elections depend on."""
 
@@ -76,7 +77,7 @@ class ElectionRules:
     """eligible.leader.replicas.version is 1."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Wish:
     """The wanted fields of a partition; None leaves a field as it is."""
 

@@ -23,8 +23,6 @@ an answer waits for an offset after it, as Kafka's.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-import attrs
-
 from replication.config import BrokerConfig
 from replication.controller.rules.configs import one_minimum
 from replication.controller.rules.decisions import Decision
@@ -55,12 +53,13 @@ from replication.wire.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from storage.attributes import frozen
 
 _PREFIX = "The update failed for all features since the following feature had an error: "
 _DISABLED: Final = (0, 0)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class QuorumLevel:
     """The level of `kraft.version`, and the ids of the voters, which the image does not have."""
 

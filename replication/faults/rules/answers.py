@@ -26,6 +26,7 @@ from replication.wire.fetch import FetchableTopicResponse, FetchResponse, Partit
 from replication.wire.metadata import MetadataResponse
 from replication.wire.refusals import ERROR_FIELDS, UNKNOWN, can_err, refused, refused_whole
 from replication.wire.schema import Field, Kind, fields_of
+from storage.attributes import frozen
 
 OVERWRITTEN = {
     ApiKey.FETCH: ("responses", "partitions"),
@@ -73,7 +74,7 @@ def is_overwritten(key: ApiKey, code: ErrorCode, *, by_parts: bool) -> bool:
     return key is ApiKey.METADATA or (by_parts and key in OVERWRITTEN)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Overwriting:
     """An error that replaces some parts of a real response."""
 

@@ -28,12 +28,13 @@ from replication.faults.rules.rule import (
     fires,
 )
 from replication.wire.apis import ApiKey
+from storage.attributes import define, frozen
 
 KEPT_HITS = 1_000
 """The number of last hits that each rule keeps."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Call:
     """One request, as rules see it."""
 
@@ -69,7 +70,7 @@ class Call:
         )
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Hit:
     """A request that a rule was applied to."""
 
@@ -86,7 +87,7 @@ class Hit:
     """The errors in the response, or why there was none; None until that is known."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class AddedRule:
     """A rule in force, with its counts."""
 
@@ -111,7 +112,7 @@ class AddedRule:
         )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FaultDecision:
     """The actions that meet one request, and the rules that they come from."""
 
@@ -142,7 +143,7 @@ class FaultDecision:
             self.tell(answer)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class RuleBook:
     """Rules by number, in the order in which they were added."""
 

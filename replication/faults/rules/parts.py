@@ -14,6 +14,7 @@ import attrs
 
 from replication.wire.apis import ApiKey
 from replication.wire.describe_configs import ConfigResourceType
+from storage.attributes import frozen
 from storage.types import NO_TOPIC_ID, TopicId
 
 NameOf: TypeAlias = Callable[[TopicId], str | None]
@@ -24,7 +25,7 @@ Matches: TypeAlias = Callable[[str | None, int | None], bool]
 """Whether a topic's name and a partition match; the partition is None if only topics are named."""
 
 
-@attrs.frozen
+@frozen
 class Names:
     """The fields of a request with its topics, and of a topic with its partitions."""
 
@@ -89,7 +90,7 @@ MAY_NAME_ALL = {
 """APIs in which null or an empty array means every topic; the response names each."""
 
 
-@attrs.frozen
+@frozen
 class NamedPart:
     """A topic or a partition that a request names."""
 

@@ -20,9 +20,10 @@ from replication.faults.rules.parts import (
 )
 from replication.wire.apis import ApiKey
 from replication.wire.fetch import FetchRequest
+from storage.attributes import frozen
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Refusing:
     """The plan for one request."""
 

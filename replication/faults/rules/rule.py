@@ -36,6 +36,7 @@ from replication.errors import ErrorCode, UnderstudyError
 from replication.faults.rules.parts import ANSWERED_AS_A_WHOLE, HAS_PARTITIONS, NAMES
 from replication.wire.apis import API, ApiKey
 from replication.wire.schema import fields_of
+from storage.attributes import frozen
 
 MOST = 2**31 - 1
 """The largest number: an int32, which is the type of `throttle_time_ms`."""
@@ -57,13 +58,13 @@ class TriggerRandom(Protocol):
         """Return a number of at least 0 and less than 1."""
 
 
-@attrs.frozen
+@frozen
 class EveryTime:
     def __str__(self) -> str:
         return "every time"
 
 
-@attrs.frozen
+@frozen
 class OnCall:
     number: int
 
@@ -71,7 +72,7 @@ class OnCall:
         return f"on call {self.number}"
 
 
-@attrs.frozen
+@frozen
 class Times:
     number: int
 
@@ -79,7 +80,7 @@ class Times:
         return "once" if self.number == 1 else f"{self.number} times"
 
 
-@attrs.frozen
+@frozen
 class WithProbability:
     probability: float
 
@@ -222,7 +223,7 @@ def _trigger(given: Any) -> Trigger:
     return given
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FaultRule:
     """A rule, as the head of this module describes it; enum values may be given as text."""
 

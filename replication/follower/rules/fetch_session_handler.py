@@ -44,6 +44,7 @@ from replication.wire.fetch import (
     PartitionData,
     ReplicaState,
 )
+from storage.attributes import define, frozen
 from storage.types import (
     NO_LEADER_EPOCH,
     NO_OFFSET,
@@ -73,7 +74,7 @@ class ForgottenPartition(NamedTuple):
     topic_id: TopicId
 
 
-@attrs.frozen
+@frozen
 class FetchMetadata:
     """The session of a request, and the request's number in it."""
 
@@ -97,7 +98,7 @@ class FetchMetadata:
 _NO_SESSION = FetchMetadata()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FetchRequestParams:
     """The parameters of a fetch that hold for all its partitions."""
 
@@ -109,7 +110,7 @@ class FetchRequestParams:
     rack_id: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FetchRequestData:
     """The partitions of one request."""
 
@@ -177,7 +178,7 @@ def _forgotten(partitions: Iterable[ForgottenPartition]) -> list[ForgottenTopic]
     return list(topics.values())
 
 
-@attrs.define
+@define
 class FetchSessionHandler:
     """The session with one leader; each build is followed by one response or error."""
 

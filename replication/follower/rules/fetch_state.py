@@ -30,13 +30,14 @@ from collections.abc import ItemsView, Mapping
 import attrs
 
 from replication.holes import without_holes
+from storage.attributes import define, frozen
 from storage.types import NO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition
 
 UNKNOWN_INIT_OFFSET: Offset = -1
 """The offset of a partition whose leader has to say first where to begin."""
 
 
-@attrs.frozen
+@frozen
 class BrokerEndPoint:
     """A broker and where it listens."""
 
@@ -45,7 +46,7 @@ class BrokerEndPoint:
     port: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class InitialFetchState:
     """The leader and the offset at which a fetcher begins to follow a partition (Kafka's class)."""
 
@@ -63,7 +64,7 @@ class FetchPhase(enum.Enum):
     FETCHING = "fetching"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PartitionFetchState:
     """The progress of one followed partition."""
 
@@ -139,7 +140,7 @@ def initial_state(
     )
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class MarkedPartitions:
     """A set of partitions in the order in which they were marked."""
 
@@ -157,7 +158,7 @@ class MarkedPartitions:
         return self.partitions
 
 
-@attrs.define
+@define
 class PartitionStates:
     """The states of one fetcher's partitions, in round-robin order.
 

@@ -28,15 +28,14 @@ and the next fetch compares leader epochs again.
 import enum
 from collections.abc import Callable
 
-import attrs
-
+from storage.attributes import frozen
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset, OffsetAndEpoch
 
 EpochLookup = Callable[[LeaderEpoch], OffsetAndEpoch]
 """Returns where an epoch ends in a log (LeaderEpochCache.end_offset_for); -1, -1 if unknown."""
 
 
-@attrs.frozen
+@frozen
 class OffsetTruncationState:
     """The offset to truncate to, and whether the logs then agree for certain (Kafka's class)."""
 
@@ -72,7 +71,7 @@ class Reset(enum.Enum):
     ASK_EPOCHS = "ask where epochs end"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class OffsetReset:
     """The decision about a log that is out of range: its fate, and the next fetch offset."""
 

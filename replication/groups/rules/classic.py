@@ -44,12 +44,13 @@ from replication.groups.rules.effects import (
 )
 from replication.groups.rules.group import Group, GroupState, Member, Protocol
 from replication.groups.rules.records import group_record
+from storage.attributes import define, frozen
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 SHORTEST_WAIT_MS: Final = 100
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class GroupLimits:
     """The limits of groups in a broker's configuration."""
 
@@ -62,7 +63,7 @@ class GroupLimits:
         return self.min_session_timeout_ms <= timeout_ms <= self.max_session_timeout_ms
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _JoinTimer:
     """The end of waiting for members; an initial rebalance may wait `left_ms` more."""
 
@@ -72,7 +73,7 @@ class _JoinTimer:
     left_ms: int = 0
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class ClassicGroup:
     """One group at work."""
 

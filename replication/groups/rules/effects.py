@@ -6,17 +6,16 @@ request ──ticket──> ClassicGroup ──> Answer(ticket, ...)     now, or
 
 from typing import TypeAlias
 
-import attrs
-
 from replication.coordinator.rules import KeyAndValue
 from replication.errors import ErrorCode
 from replication.events import Event
 from replication.wire.join_group import NO_GENERATION
+from storage.attributes import frozen
 
 NO_MEMBER_ID = ""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Moment:
     """The two times that a rule gets: a monotonic one for deadlines, and the wall clock's."""
 
@@ -24,7 +23,7 @@ class Moment:
     wall_ms: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JoinedMember:
     """A member, as the answer to the leader describes it."""
 
@@ -33,7 +32,7 @@ class JoinedMember:
     metadata: bytes
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JoinResult:
     error: ErrorCode = ErrorCode.NONE
     member_id: str = NO_MEMBER_ID
@@ -45,7 +44,7 @@ class JoinResult:
     members: tuple[JoinedMember, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SyncResult:
     error: ErrorCode = ErrorCode.NONE
     protocol_type: str | None = None
@@ -53,7 +52,7 @@ class SyncResult:
     assignment: bytes = b""
 
 
-@attrs.frozen
+@frozen
 class Answer:
     """The answer to the request with this ticket."""
 
@@ -61,19 +60,19 @@ class Answer:
     result: JoinResult | SyncResult
 
 
-@attrs.frozen
+@frozen
 class AssignmentStored:
     """The leader's assignment of a generation; once it is stored the group is stable."""
 
     generation: int
 
 
-@attrs.frozen
+@frozen
 class EmptyStored:
     """A generation without members; no request waits for it."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ReplacementStored:
     """A static member under its new id, with its former state, which a failed write restores."""
 
@@ -91,7 +90,7 @@ class ReplacementStored:
 Purpose: TypeAlias = AssignmentStored | EmptyStored | ReplacementStored
 
 
-@attrs.frozen
+@frozen
 class Store:
     """A record to append; the group is called back with the outcome."""
 
@@ -99,7 +98,7 @@ class Store:
     purpose: Purpose
 
 
-@attrs.frozen
+@frozen
 class Emit:
     """An event to be emitted."""
 

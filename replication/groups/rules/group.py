@@ -30,6 +30,7 @@ from replication.errors import ProtocolError
 from replication.groups.rules.records import GroupMetadataMember, GroupMetadataValue
 from replication.wire.codec import decode_versioned, version_of
 from replication.wire.consumer_protocol import PROTOCOL_TYPE, Subscription
+from storage.attributes import define
 from storage.batch.record_batch import NO_TIMESTAMP
 
 
@@ -63,7 +64,7 @@ class Protocol(NamedTuple):
     metadata: bytes
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Member:
     """One member; `join_ticket` and `sync_ticket` name its requests that wait for an answer."""
 
@@ -113,7 +114,7 @@ class Member:
         self.deadline_ms = now_ms + self.session_timeout_ms
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Group:
     """The state of one group; members are in the order in which they joined."""
 

@@ -9,8 +9,6 @@ a member's id             joins again: with the same metadata, in a settled grou
 
 from typing import Final
 
-import attrs
-
 from replication.errors import ErrorCode
 from replication.events import GroupMemberJoined
 from replication.groups.rules.classic import NEW_MEMBER_JOIN_TIMEOUT_MS, ClassicGroup
@@ -25,11 +23,12 @@ from replication.groups.rules.effects import (
 from replication.groups.rules.group import GroupState, Member, Protocol
 from replication.groups.rules.presence import fault_of
 from replication.groups.rules.records import group_record
+from storage.attributes import frozen
 
 _SETTLED: Final = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Join:
     """One JoinGroup. `new_member_id` is the id for a newcomer."""
 

@@ -22,11 +22,12 @@ import attrs
 from replication.coordinator.rules import write_error
 from replication.errors import ErrorCode
 from replication.groups.rules.records import OffsetCommitValue
+from storage.attributes import define, frozen
 from storage.batch.record_batch import NO_TIMESTAMP
 from storage.types import NO_LEADER_EPOCH, Offset, TopicPartition
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CommittedOffset:
     """The offset from which a group continues in one partition."""
 
@@ -57,7 +58,7 @@ class Placed(NamedTuple):
     committed: CommittedOffset
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class GroupOffsets:
     """The offsets of one group."""
 

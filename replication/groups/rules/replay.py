@@ -14,11 +14,12 @@ from replication.groups.rules.consumer_group.group import ConsumerGroup, replay
 from replication.groups.rules.consumer_group.records import ConsumerGroupEntry
 from replication.groups.rules.offsets import CommittedOffset, GroupOffsets
 from replication.groups.rules.records import Entry, GroupMetadataValue, OffsetEntry, parse
+from storage.attributes import define, frozen
 from storage.batch.record_batch import BatchHeader
 from storage.batch.records import ControlRecordType, decode_batch, read_marker
 
 
-@attrs.frozen
+@frozen
 class ReadBatch:
     """The entries of a batch; or the end of a transaction, if it is a marker."""
 
@@ -42,7 +43,7 @@ def read_batch(header: BatchHeader, batch: memoryview) -> ReadBatch:
     return ReadBatch(header, tuple(entry for entry in parsed if entry is not None))
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Replayed:
     """The groups and offsets that the batches so far add up to."""
 

@@ -15,6 +15,7 @@ import attrs
 
 from replication.errors import ErrorCode
 from replication.wire.fetch import CONSUMER_REPLICA_ID, AbortedTransactionData
+from storage.attributes import frozen
 from storage.log.file_region import FileRegion
 from storage.types import (
     NO_BROKER_EPOCH,
@@ -57,7 +58,7 @@ class Isolation(enum.Enum):
     LAST_STABLE = enum.auto()  # read_committed
 
 
-@attrs.frozen
+@frozen
 class ClientMetadata:
     """The description of a consumer in Fetch v11 and later (KIP-392)."""
 
@@ -65,7 +66,7 @@ class ClientMetadata:
     client_id: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FetchParams:
     """The parameters of a fetch that hold for all its partitions."""
 
@@ -104,7 +105,7 @@ class FetchInfo(NamedTuple):
     last_fetched_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FetchPartitionData:
     """One partition's answer; one with an error has the defaults in its other fields."""
 

@@ -32,6 +32,7 @@ from typing import TypeAlias
 import attrs
 
 from replication.errors import ErrorCode
+from storage.attributes import define, frozen
 from storage.types import NO_BROKER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 
 NEVER_MS = -(2**62)
@@ -41,14 +42,14 @@ NEVER_MS = -(2**62)
 # Proposals to the controller, and its answers.
 
 
-@attrs.frozen
+@frozen
 class IsrMember:
     broker_id: int
     broker_epoch: int = NO_BROKER_EPOCH
     """The broker epoch of its last fetch; -1 if it is not known (KIP-903)."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class IsrProposal:
     """An AlterPartition request for one partition."""
 
@@ -61,7 +62,7 @@ class IsrProposal:
         return frozenset(member.broker_id for member in self.isr)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class IsrAnswer:
     """The controller's answer to one proposal."""
 
@@ -74,7 +75,7 @@ class IsrAnswer:
 # The state of a leader's ISR.
 
 
-@attrs.frozen
+@frozen
 class CommittedIsr:
     isr: frozenset[int]
     maximal_isr: frozenset[int] = attrs.field(init=False, eq=False, repr=False)
@@ -90,7 +91,7 @@ def committed(isr: tuple[int, ...]) -> CommittedIsr:
     return CommittedIsr(frozenset(isr))
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class PendingExpand:
     joining: int
     sent: IsrProposal
@@ -105,7 +106,7 @@ class PendingExpand:
         return self.last_committed.isr | {self.joining}
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class PendingShrink:
     leaving: frozenset[int]
     sent: IsrProposal
@@ -127,7 +128,7 @@ IsrState: TypeAlias = CommittedIsr | Pending
 # What to do after the controller's answer (Partition.handleAlterPartitionUpdate).
 
 
-@attrs.frozen
+@frozen
 class Commit:
     """The controller agreed: `isr` is committed at `partition_epoch`."""
 
@@ -135,22 +136,22 @@ class Commit:
     partition_epoch: int
 
 
-@attrs.frozen
+@frozen
 class Revert:
     """The change will not happen: the committed ISR holds, and is not proposed again."""
 
 
-@attrs.frozen
+@frozen
 class AwaitMetadata:
     """This leader is behind: the change stays pending until newer metadata replaces it."""
 
 
-@attrs.frozen
+@frozen
 class Resubmit:
     """The outcome of the change is unknown: the same proposal is sent again."""
 
 
-@attrs.frozen
+@frozen
 class Ignore:
     """The answer belongs to an earlier leader epoch or partition epoch."""
 
@@ -183,14 +184,14 @@ def outcome_of(answer: IsrAnswer, *, leader_epoch: LeaderEpoch, partition_epoch:
 # The state of a follower.
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Pulse:
     """The time of the last request of a follower's fetch session."""
 
     last_fetch_ms: int = NEVER_MS
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class FollowerState:
     """One follower as its leader sees it (Replica.ReplicaState).
 

@@ -47,6 +47,7 @@ from replication.leader.rules.isr import (
 from replication.leader.rules.replica_selector import PartitionView, ReplicaSelector, ReplicaView
 from replication.leader.rules.settled import Settled
 from replication.metadata.rules.image import MetadataImage, PartitionRegistration
+from storage.attributes import define, frozen
 from storage.log.log import Log
 from storage.types import LeaderEpoch, Offset, TopicPartition
 
@@ -69,7 +70,7 @@ class PartitionObserver(Protocol):
         """Note that the controller has agreed to a change that this leader proposed."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Surroundings:
     """The broker as its partitions see it; all of them share this object."""
 
@@ -82,7 +83,7 @@ class Surroundings:
     selector: ReplicaSelector | None = None
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Leadership:
     """One partition as its leader knows it (see the head of this module)."""
 

@@ -32,6 +32,7 @@ from replication.leader.rules.fetch_data import (
     Isolation,
 )
 from replication.wire.fetch import AbortedTransactionData
+from storage.attributes import define
 from storage.errors import StorageError
 from storage.log.log import Log
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset, OffsetAndEpoch
@@ -72,7 +73,7 @@ def diverging_end(
 _Asked: TypeAlias = tuple[FetchInfo, Isolation, int, bool, bool, bool]
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class LogReader:
     """The reads of followers and consumers from `log`."""
 

@@ -31,12 +31,13 @@ from typing import Final
 import attrs
 
 from replication.config.topic import EVERY_REPLICA
+from storage.attributes import define, frozen
 from storage.types import TopicPartition
 
 UNLIMITED: Final = 2**63 - 1
 
 
-@attrs.define
+@define
 class _Sample:
     began_ms: int
     last_ms: int
@@ -47,7 +48,7 @@ class _Sample:
         self.total = 0
 
 
-@attrs.define
+@define
 class SampledRate:
     """A rate in units per second over the last samples."""
 
@@ -87,7 +88,7 @@ class SampledRate:
         return self._ring[self._current]
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class ReplicationQuota:
     """The throttled replicas of one side, and their rate."""
 
@@ -134,7 +135,7 @@ class ReplicationQuota:
             self.rate.record(total, now_ms=now_ms)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ReplicationQuotas:
     """The quotas of both sides of one broker."""
 

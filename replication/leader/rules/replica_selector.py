@@ -12,12 +12,11 @@ Rule 2: a leader that chooses itself answers with records.
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-import attrs
-
 from replication.leader.rules.fetch_data import ClientMetadata
+from storage.attributes import frozen
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ReplicaView:
     """One replica that could serve the fetch."""
 
@@ -27,7 +26,7 @@ class ReplicaView:
     ms_since_caught_up: int = 0
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PartitionView:
     """The replicas that could serve the fetch; the leader is one of `replicas`."""
 

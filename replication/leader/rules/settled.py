@@ -24,6 +24,7 @@ from typing import Protocol
 import attrs
 
 from replication.leader.rules.isr import FollowerState, Pulse
+from storage.attributes import define
 
 
 class SessionWatch(Protocol):
@@ -39,7 +40,7 @@ class SessionWatch(Protocol):
         """Read the partition again with the session's next request."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Settled:
     """The sessions in which one partition is settled."""
 

@@ -30,6 +30,7 @@ from replication.wire.control_records import (
     control_batch_of,
     control_records_in,
 )
+from storage.attributes import define, frozen
 from storage.batch.record_batch import Batch, check_crc, read_header
 from storage.batch.records import Record, decode_batch, encode_batch
 from storage.errors import CorruptRecordError
@@ -54,7 +55,7 @@ def checkpoint_id(name: str) -> OffsetAndEpoch | None:
     return None if found is None else OffsetAndEpoch(int(found[1]), int(found[2]))
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SnapshotVoters:
     """The voters that a snapshot states; none where they are in the configuration."""
 
@@ -105,7 +106,7 @@ def _in_batches(values: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield some
 
 
-@attrs.define
+@define
 class CheckpointReader:
     """The records in a file, batch by batch; `voters` and `last_timestamp_ms` are known after it."""
 

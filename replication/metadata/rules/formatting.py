@@ -18,8 +18,6 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-import attrs
-
 from replication.errors import FormatError
 from replication.metadata.rules.levels import (
     FEATURES,
@@ -36,6 +34,7 @@ from replication.wire.api_versions import (
     TRANSACTION_VERSION,
 )
 from replication.wire.metadata_records import FeatureLevelRecord, MetadataRecord
+from storage.attributes import frozen
 from storage.checkpoint import uuid_bytes
 
 _DEFAULT_SINCE: Final = MappingProxyType(
@@ -46,7 +45,7 @@ _MAX_PORT: Final = 65_535
 _VOTER: Final = re.compile(r"(\d+)@(?:\[([^]]+)\]|([^:\[\]]+)):(\d+):([\w-]+)")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FeatureLevels:
     """The levels that a new cluster begins with."""
 

@@ -60,6 +60,7 @@ from replication.wire.metadata_records import (
     ZkMigrationStateRecord,
     decode_record,
 )
+from storage.attributes import frozen
 from storage.batch.record_batch import Batch, walk
 from storage.batch.records import decode_batch
 from storage.types import (
@@ -86,7 +87,7 @@ QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
 """Whom a client quota is for: types and names, sorted by type. A name of None is the default."""
 
 
-@attrs.frozen
+@frozen
 class BrokerRegistration:
     """One broker, as the controller knows it. A fenced one leads nothing (KIP-631)."""
 
@@ -113,7 +114,7 @@ class BrokerRegistration:
         return next((each for each in self.endpoints if each.name == listener), None)
 
 
-@attrs.frozen
+@frozen
 class PartitionRegistration:
     """One partition: its replicas, its ISR, its leader and its leader epoch.
 
@@ -210,7 +211,7 @@ def registration_of(record: PartitionRecord) -> PartitionRegistration:
     )
 
 
-@attrs.frozen
+@frozen
 class ControllerRegistration:
     """A controller's addresses, and the levels of features that it supports (KIP-919)."""
 
@@ -221,7 +222,7 @@ class ControllerRegistration:
     features: tuple[Feature, ...]
 
 
-@attrs.frozen
+@frozen
 class TopicImage:
     name: str
     topic_id: TopicId
@@ -229,7 +230,7 @@ class TopicImage:
     configs: Mapping[str, str] = attrs.Factory(dict)
 
 
-@attrs.frozen
+@frozen
 class MetadataImage:
     """The state of the cluster. `offset` is that of the last record applied, -1 before any;
     `leader_epoch` is that of the controller that appended it.
@@ -627,7 +628,7 @@ def records_beyond(image: MetadataImage, batch: Batch) -> list[MetadataRecord]:
     ]
 
 
-@attrs.frozen
+@frozen
 class RemovedPartition:
     """A deleted partition, with its topic id: another topic may have the same name."""
 
@@ -635,7 +636,7 @@ class RemovedPartition:
     topic_id: TopicId
 
 
-@attrs.frozen
+@frozen
 class MetadataDelta:
     """The difference of two images. A topic that was deleted and created again between them is
     in both `removed` (its old id) and `changed`.

@@ -15,6 +15,7 @@ from replication.wire.metadata_records import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
+from storage.attributes import frozen
 
 SecurityRecord: TypeAlias = (
     UserScramCredentialRecord
@@ -41,7 +42,7 @@ def acl_record(acl_id: bytes, acl: Acl) -> AccessControlEntryRecord:
     return AccessControlEntryRecord(id_=acl_id, permission_type=values.pop("permission"), **values)
 
 
-@attrs.frozen
+@frozen
 class SecurityImage:
     """SCRAM credentials and ACLs; like the whole image, it never changes."""
 

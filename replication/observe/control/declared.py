@@ -17,7 +17,6 @@ from contextlib import aclosing
 from http import HTTPStatus
 from typing import Any, TypeAlias
 
-import attrs
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -28,6 +27,7 @@ from replication.errors import UnderstudyError
 from replication.faults import FaultRuleError
 from replication.faults.node_faults import NotHitError
 from replication.faults.rules.as_json import HIT_SCHEMA, RULE_SCHEMA, Schema, record
+from storage.attributes import frozen
 from storage.errors import StorageError
 
 NODE_IDS: Schema = {"type": "array", "items": {"type": "integer", "minimum": 0}}
@@ -204,7 +204,7 @@ class FieldError(UnderstudyError):
         self.field = field
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ControlRequest:
     """One request, as its operation sees it."""
 
@@ -228,7 +228,7 @@ class ControlRequest:
 Do: TypeAlias = Callable[[ControlRequest], Awaitable[Any]]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Parameter:
     """A parameter of the path, or an optional one of the query."""
 
@@ -237,7 +237,7 @@ class Parameter:
     description: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ControlOperation:
     """One operation of the control API."""
 

@@ -28,6 +28,7 @@ from replication.observe.control.declared import (
     listed,
     reference,
 )
+from storage.attributes import frozen
 
 LONGEST_WAIT_MS = 600_000
 WAIT_MS = 30_000
@@ -50,7 +51,7 @@ def _node(node: NodeSummary) -> Any:
     return {"id": node.id, "status": node.status.value, "address": node.address}
 
 
-@attrs.frozen
+@frozen
 class _Kind:
     """A kind of nodes that operations act on."""
 

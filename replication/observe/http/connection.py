@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Message, Scope
 
 from replication.errors import OnBug
 from replication.net.clock import TrioClock
+from storage.attributes import define
 
 IDLE_SECONDS = 75.0  # longer than between two scrapes
 MOST_UNREAD_BYTES = 1 << 20
@@ -32,7 +33,7 @@ _RECEIVED_BYTES = 1 << 16
 _Event: TypeAlias = h11.Request | h11.Data | h11.EndOfMessage | h11.ConnectionClosed
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Closing:
     """Whether the server closes, and the waits that end when it does."""
 
@@ -57,7 +58,7 @@ class Closing:
                 self._scopes.discard(scope)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class HttpConnection:
     """A connection, which `serve` answers until its client or the server ends it."""
 

@@ -41,6 +41,7 @@ from replication.net.raising import raising_only_one
 from replication.net.secure import ListenError
 from replication.net.tcp import listening_socket
 from replication.observe.http.connection import Closing, HttpConnection
+from storage.attributes import define, frozen
 
 _CHANGES_NOTHING = {"GET", "HEAD", "OPTIONS"}
 _THIS_MACHINE = {"127.0.0.1", "::1", "localhost"}
@@ -51,7 +52,7 @@ METRICS = "/metrics"
 LOOPBACK = "127.0.0.1"
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class SameOrigin:
     """ASGI middleware that refuses the requests of a page of another origin."""
 
@@ -102,7 +103,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
-@attrs.frozen
+@frozen
 class HttpAddress:
     """The address at which a server listens."""
 
@@ -150,7 +151,7 @@ async def _listen(host: str, port: int) -> trio.SocketListener:
         raise ListenError(f"cannot serve HTTP on {host}:{port}: {reason}") from error
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _HttpServer:
     """Accepts connections until it is closed, and then lets them go."""
 
@@ -185,7 +186,7 @@ class _HttpServer:
             self.failed.set()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Site:
     """The routes of one purpose: metrics, control or the page."""
 

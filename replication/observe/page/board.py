@@ -48,6 +48,7 @@ from replication.observe.losses import LossCount
 from replication.observe.page.verdict import verdict
 from replication.observe.pages import WORDS
 from replication.observe.sentences import NEWS, broker_name, kind, sentence
+from storage.attributes import define, frozen
 from storage.types import TopicPartition
 
 KEPT = 500
@@ -65,7 +66,7 @@ _FREQUENT = (
 NOTHING = -1
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TimelineEntry:
     """One thing that happened, in a sentence."""
 
@@ -80,7 +81,7 @@ class TimelineEntry:
     text: str
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Timeline:
     """The last entries of a cluster, and the count of all that there were."""
 
@@ -154,7 +155,7 @@ def node_name(node_id: int) -> str:
     return f"controller {node_id}" if is_controller(node_id) else broker_name(node_id)
 
 
-@attrs.frozen
+@frozen
 class ReaderPosition:
     """How far a reader has read: a version of the state, and a number in the timeline."""
 
@@ -162,14 +163,14 @@ class ReaderPosition:
     next_event: int = 0
 
 
-@attrs.frozen
+@frozen
 class _Entry:
     version: int
     value: object
     json: str
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Board:
     """The newest state of a cluster, and the timeline beside it."""
 

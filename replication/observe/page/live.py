@@ -46,6 +46,7 @@ from replication.observe.page.board import Board, ReaderPosition, Timeline, node
 from replication.observe.pages import base_style, drawing_script, legend
 from replication.observe.sentences import FAULT, NEWS
 from replication.observe.state_reader import IsrReasons, StateReader
+from storage.attributes import define, frozen
 
 POLICY: Final = "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 FILES: Final = {
@@ -68,7 +69,7 @@ _STATUS_NEWS = {
 }
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Tab:
     """Another page at the same address, to which the page of the cluster links."""
 
@@ -145,7 +146,7 @@ def page_file(package: str, name: str, media_type: str, *, links: str = "") -> E
     return serve
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class LivePage:
     """The page of one cluster; `run` has to run while it is served."""
 
@@ -186,7 +187,7 @@ class LivePage:
         await self._watch.run()
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class PageWatch:
     """The task that reads the state again and again, and puts it on the board."""
 

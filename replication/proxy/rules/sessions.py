@@ -14,12 +14,13 @@ from replication.errors import ErrorCode
 from replication.faults.rules.parts import WantedPartition
 from replication.leader.rules.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, INVALID_SESSION_ID
 from replication.wire.fetch import FetchRequest, FetchResponse
+from storage.attributes import define
 
 MOST_SESSIONS: Final = 1_000
 """The sessions that are kept, the last used; a broker has as many by default."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class SeenSessions:
     """The sessions at one broker, by their ids."""
 

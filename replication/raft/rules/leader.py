@@ -35,13 +35,14 @@ import attrs
 
 from replication.raft.rules.types import NO_DIRECTORY_ID, ReplicaKey
 from replication.raft.rules.voters import VoterSet
+from storage.attributes import frozen
 from storage.types import Offset
 
 OBSERVER_SESSION_MS: Final = 300_000
 NOTHING_FLUSHED: Final = -1
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ReplicaProgress:
     """How far a replica has come; everything is None until it is known.
 
@@ -84,7 +85,7 @@ class ReplicaProgress:
 UNKNOWN: Final = ReplicaProgress()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LeaderProgress:
     """A leader's knowledge of the replicas, itself included.
 

@@ -13,13 +13,12 @@ A LogView is a value: the task that owns the log makes one after each change of 
 
 from bisect import bisect_right
 
-import attrs
-
+from storage.attributes import frozen
 from storage.checkpoint import EpochEntry
 from storage.types import LeaderEpoch, Offset, OffsetAndEpoch
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LogView:
     """The ends of a log. `epochs` says where each leader epoch began, oldest first.
 
@@ -56,19 +55,19 @@ class LogView:
         return OffsetAndEpoch(self.start_offset, 0)
 
 
-@attrs.frozen
+@frozen
 class ReadOn:
     """The follower's log is a beginning of this one: it may read on from where it asked."""
 
 
-@attrs.frozen
+@frozen
 class Diverging:
     """The follower's log differs: it truncates to where this epoch ends here, if it is longer."""
 
     end: OffsetAndEpoch
 
 
-@attrs.frozen
+@frozen
 class BelowStart:
     """The records that the follower asks for are no longer here: it fetches this snapshot."""
 

@@ -28,8 +28,6 @@ the record. (Kafka looks only while the request that removed it waits.)
 
 from typing import Final
 
-import attrs
-
 from replication.errors import ErrorCode
 from replication.raft.rules.leader import LeaderProgress
 from replication.raft.rules.types import NO_DIRECTORY_ID, Endpoints, ReplicaKey
@@ -40,13 +38,14 @@ from replication.raft.rules.voters import (
     VoterSet,
 )
 from replication.wire.control_records import KRaftVersionFeature
+from storage.attributes import frozen
 from storage.types import Offset
 
 CAUGHT_UP_MS: Final = 3_600_000
 """How long ago a replica may have fetched last that is to become a voter."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class AskingVoter:
     """A replica is to become a voter, and has been asked for its levels of `kraft.version`."""
 
@@ -60,7 +59,7 @@ class AskingVoter:
         return False
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class UncommittedVoters:
     """A voter set was given to the log. `is_answered` is whether its request has its answer."""
 
@@ -73,7 +72,7 @@ class UncommittedVoters:
 PendingChange = AskingVoter | UncommittedVoters
 
 
-@attrs.frozen
+@frozen
 class ChangeRefused:
     """Why the voters are not changed: an error of Kafka's, and a sentence for the operator."""
 
@@ -81,7 +80,7 @@ class ChangeRefused:
     sentence: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Ground:
     """The facts by which a leader decides about a change.
 

@@ -26,14 +26,12 @@ one entry. The task that decodes a request checks the envelope.
 (Kafka: RaftRequest, RaftResponse, RaftUtil, LeaderAndEpoch.)
 """
 
-import attrs
-
-from replication.attributes import frozen
 from replication.errors import ErrorCode
 from replication.raft.rules.log_view import Position
 from replication.raft.rules.types import NO_ENDPOINTS, ElectionState, Endpoints, ReplicaKey
 from replication.raft.rules.voters import VoterNode, VoterSet
 from replication.wire.control_records import KRaftVersionFeature
+from storage.attributes import frozen
 from storage.types import LeaderEpoch, Offset
 
 # --- requests of this node to its peers ----------------------------------------------------
@@ -116,14 +114,14 @@ VoterChangeAsked = AddVoterReceived | RemoveVoterReceived | UpdateVoterReceived 
 # --- effects -------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class Persist:
     """Sync this in `quorum-state` before any effect after it is carried out."""
 
     election: ElectionState
 
 
-@attrs.frozen
+@frozen
 class Send:
     """Send a request to a voter, then step with Answered or, if no answer comes, Unanswered.
 
@@ -166,7 +164,7 @@ class Lead:
     kraft_version: int = 0
 
 
-@attrs.frozen
+@frozen
 class StopLeading:
     """Answer all that waits for this epoch with NOT_LEADER_OR_FOLLOWER: it is not committed here."""
 
@@ -186,12 +184,12 @@ class FetchFrom:
     endpoints: Endpoints
 
 
-@attrs.frozen
+@frozen
 class StopFetching:
     """Fetch from nobody: this node leads, or stands for election."""
 
 
-@attrs.frozen
+@frozen
 class TakeFetched:
     """Append what the answer brought, or truncate, or fetch the snapshot, as the answer says.
 
@@ -199,14 +197,14 @@ class TakeFetched:
     """
 
 
-@attrs.frozen
+@frozen
 class HighWatermark:
     """Everything below `offset` is committed; `offset` never goes back."""
 
     offset: Offset
 
 
-@attrs.frozen
+@frozen
 class LeaderChanged:
     """The leader of `leader_epoch` is known to be this node, or is not known (None)."""
 
@@ -214,7 +212,7 @@ class LeaderChanged:
     leader_id: int | None
 
 
-@attrs.frozen
+@frozen
 class Disagreement:
     """A peer said what cannot be true, such as a second leader in one epoch. Nothing changed.
 
@@ -224,7 +222,7 @@ class Disagreement:
     sentence: str
 
 
-@attrs.frozen
+@frozen
 class Misconfiguration:
     """A peer refuses this node until somebody mends the configuration of one of the two.
 
@@ -271,7 +269,7 @@ class AskLeader:
     request: AddVoterReceived | RemoveVoterReceived | UpdateVoterReceived
 
 
-@attrs.frozen
+@frozen
 class ShutdownComplete:
     """The others need nothing more of this node: it may stop."""
 
@@ -300,7 +298,7 @@ Effect = (
 # --- events --------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class TimerExpired:
     """The time is `Quorum.deadline_ms` or later. It does no harm if it comes too early."""
 
@@ -353,7 +351,7 @@ class FetchReceived:
     has_waited: bool = False
 
 
-@attrs.frozen
+@frozen
 class Answered:
     """A peer answered what we sent."""
 
@@ -361,14 +359,14 @@ class Answered:
     reply: Reply
 
 
-@attrs.frozen
+@frozen
 class Unanswered:
     """A request that got no answer in time, or that had no connection."""
 
     sent: Send
 
 
-@attrs.frozen
+@frozen
 class FetchAnswered:
     """A node answered our Fetch or FetchSnapshot.
 
@@ -378,7 +376,7 @@ class FetchAnswered:
     reply: Reply
 
 
-@attrs.frozen
+@frozen
 class LogChanged:
     """The log was appended to, flushed or truncated. `high_watermark` is what the leader named
     in the answer that brought the records.
@@ -387,7 +385,7 @@ class LogChanged:
     high_watermark: Offset | None = None
 
 
-@attrs.frozen
+@frozen
 class VotersChanged:
     """The newest voter set of the log is another one: a set counts once it is in the log.
 
@@ -399,7 +397,7 @@ class VotersChanged:
     kraft_version: int = 0
 
 
-@attrs.frozen
+@frozen
 class ReportAnswered:
     """The leader has answered what this voter reported."""
 
@@ -417,14 +415,14 @@ class LevelsAnswered:
     supported: KRaftVersionFeature | None = None
 
 
-@attrs.frozen
+@frozen
 class ResignAsked:
     """The controller cannot go on as the leader of this epoch."""
 
     leader_epoch: LeaderEpoch
 
 
-@attrs.frozen
+@frozen
 class ShutdownAsked:
     """This node is to stop: it leaves an election in order, and begins none."""
 

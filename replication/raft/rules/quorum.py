@@ -31,10 +31,11 @@ from replication.raft.rules.states import (
 )
 from replication.raft.rules.types import NO_ENDPOINTS, Endpoints, ReplicaKey
 from replication.raft.rules.voters import RECONFIGURABLE, SUPPORTED, VoterNode, VoterSet
+from storage.attributes import frozen
 from storage.types import LeaderEpoch, Offset
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class QuorumSettings:
     """The times of a quorum, in milliseconds (`controller.quorum.*`), with Kafka's defaults, and
     whether this node becomes a voter by itself.
@@ -48,7 +49,7 @@ class QuorumSettings:
     auto_join: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Quorum:
     """A node's knowledge of its quorum. `pending` holds the voters that a request of this state
     waits for, and when it is due. `voters_offset` is where the voters stand in the log, None if

@@ -41,10 +41,11 @@ from replication.raft.rules.leader import LeaderProgress
 from replication.raft.rules.membership import PendingChange
 from replication.raft.rules.types import ElectionState, Endpoints, ReplicaKey
 from replication.raft.rules.voters import NO_VOTERS, VoterSet
+from storage.attributes import frozen
 from storage.types import LeaderEpoch
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class EpochElection:
     """The votes of one election: who may vote, who has granted one, and who has refused."""
 
@@ -85,7 +86,7 @@ class EpochElection:
         )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Unattached:
     """In its epoch it knows no leader, or not where the leader is. It may have voted."""
 
@@ -105,7 +106,7 @@ class Unattached:
         return _grants(self, candidate, up_to_date=up_to_date, pre_vote=pre_vote)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Prospective:
     """It asks the voters whether they would vote for it, before it raises the epoch (KIP-996).
 
@@ -129,7 +130,7 @@ class Prospective:
         return _grants(self, candidate, up_to_date=up_to_date, pre_vote=pre_vote)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Candidate:
     """It has voted for itself in a new epoch, and asks the others for their votes."""
 
@@ -151,7 +152,7 @@ class Candidate:
         return pre_vote and up_to_date
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Follower:
     """It fetches from the leader of its epoch."""
 
@@ -174,7 +175,7 @@ class Follower:
         return pre_vote and up_to_date and not self.has_fetched
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Leading:
     """It leads in its epoch, until it resigns or hears of a higher one."""
 
@@ -202,7 +203,7 @@ class Leading:
         return False
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Resigned:
     """It was the leader of its epoch, and tells the voters that it no longer is.
 

@@ -99,10 +99,11 @@ from replication.raft.rules.turn import QuorumTurn
 from replication.raft.rules.types import ElectionState
 from replication.raft.rules.voter_requests import change_voters
 from replication.raft.rules.voters import VoterSet
+from storage.attributes import frozen
 from storage.types import Offset
 
 
-@attrs.frozen
+@frozen
 class QuorumStep:
     """The node's knowledge after an event, and the effects that it carries out in this order."""
 

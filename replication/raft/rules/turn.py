@@ -38,10 +38,11 @@ from replication.raft.rules.states import (
     Unattached,
 )
 from replication.raft.rules.types import Endpoints, ReplicaKey
+from storage.attributes import define
 from storage.types import LeaderEpoch, Offset
 
 
-@attrs.define
+@define
 class QuorumTurn:
     """One step while it is made: `quorum` and `effects` grow, and `finish` adds what has changed."""
 

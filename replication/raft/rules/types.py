@@ -11,6 +11,7 @@ from typing import Final
 
 import attrs
 
+from storage.attributes import frozen
 from storage.types import LeaderEpoch
 
 NO_DIRECTORY_ID: Final = bytes(16)
@@ -31,7 +32,7 @@ class ReplicaKey:
         }
 
 
-@attrs.frozen
+@frozen
 class ListenerAddress:
     """The address of one listener of a node, with the listener's name."""
 
@@ -40,7 +41,7 @@ class ListenerAddress:
     port: int
 
 
-@attrs.frozen
+@frozen
 class Endpoints:
     """The addresses of a node, one for each of its listeners; none where they are not known."""
 
@@ -57,7 +58,7 @@ class Endpoints:
 NO_ENDPOINTS: Final = Endpoints()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ElectionState:
     """The facts of elections that outlive a restart: the epoch, and in it leader and vote.
 

@@ -36,6 +36,7 @@ from replication.wire.control_records import (
     VotersRecord,
     VotersRecordVoter,
 )
+from storage.attributes import frozen
 from storage.types import Offset
 
 RECONFIGURABLE: Final = 1
@@ -48,7 +49,7 @@ BOOTSTRAP_OFFSET: Final = -1
 """The last offset of a bootstrap snapshot, which holds no records of the log."""
 
 
-@attrs.frozen
+@frozen
 class VoterNode:
     """One voter, where it is reached, and the levels of `kraft.version` that it supports."""
 
@@ -66,7 +67,7 @@ def _in_order(nodes: Iterable[VoterNode]) -> tuple[VoterNode, ...]:
     return tuple(sorted(nodes, key=lambda node: node.key))
 
 
-@attrs.frozen
+@frozen
 class VoterSet:
     """The voters in the order of their ids, each id once; none where they are not known yet."""
 
@@ -207,7 +208,7 @@ def from_wire(endpoints: Iterable[VoterEndpoint]) -> Endpoints:
 T = TypeVar("T")
 
 
-@attrs.frozen
+@frozen
 class LogHistory(Generic[T]):
     """The values that records of the log have set, each with its offset, which only grows."""
 
@@ -248,7 +249,7 @@ class LogHistory(Generic[T]):
         return LogHistory(self.offsets[first:], self.values[first:])
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class VoterSetHistory:
     """The voter sets and the levels of `kraft.version` of a log, and the voters before the first.
 

@@ -21,7 +21,7 @@ from functools import cached_property
 from itertools import chain
 from typing import TypeVar
 
-import attrs
+from storage.attributes import frozen
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -132,7 +132,7 @@ _IMPLIED_BY = {
 }
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Acl:
     """One ACL; the numbers are those of requests and of the metadata log."""
 
@@ -166,7 +166,7 @@ class Acl:
         )
 
 
-@attrs.frozen
+@frozen
 class AclIndex:
     """An index of all ACLs of an image by their resources."""
 
@@ -215,7 +215,7 @@ def _patterns_about(name: str, prefix_lengths: Sequence[int]) -> list[tuple[Patt
     return patterns
 
 
-@attrs.frozen
+@frozen
 class Authorizer:
     """The decision for one request, by the ACLs and this configuration."""
 
@@ -283,7 +283,7 @@ def _covers(denied: Acl, allowed: Acl) -> bool:
     )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class AclFilter:
     """A filter of ACLs; None and ANY match everything (AclBindingFilter)."""
 

@@ -8,9 +8,8 @@ rules     RULE:^CN=(.*?),.*$/$1/L, DEFAULT                     the first that ma
 import re
 from collections.abc import Iterable, Sequence
 
-import attrs
-
 from replication.errors import ConfigError
+from storage.attributes import frozen
 
 USER = "User:"
 ANONYMOUS = "User:ANONYMOUS"
@@ -45,7 +44,7 @@ def _escaped(value: str) -> str:
     return re.sub(r" $", r"\\ ", escaped)
 
 
-@attrs.frozen
+@frozen
 class MappingRule:
     """A mapping rule: `pattern` must match the whole name; without one, every name stays as it is."""
 

@@ -24,6 +24,7 @@ from replication.security.rules.scram import (
     ScramCredential,
     ScramServer,
 )
+from storage.attributes import define
 
 PLAIN = "PLAIN"
 
@@ -35,7 +36,7 @@ class ServerMechanism(Protocol):
     def respond(self, token: bytes, /) -> bytes: ...
 
 
-@attrs.define
+@define
 class PlainServer:
     """PLAIN (RFC 4616): `authorization NUL name NUL password` in one token."""
 
@@ -67,7 +68,7 @@ class SaslState(enum.Enum):
     FAILED = "failed"
 
 
-@attrs.define
+@define
 class SaslServer:
     """The logins of one connection."""
 
@@ -142,7 +143,7 @@ class ClientMechanism(Protocol):
     def respond(self, token: bytes, /) -> bytes: ...
 
 
-@attrs.define
+@define
 class PlainClient:
     username: str
     password: str = attrs.field(repr=False)

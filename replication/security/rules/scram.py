@@ -25,6 +25,8 @@ from collections.abc import Callable
 
 import attrs
 
+from storage.attributes import define, frozen
+
 SHA_256 = "SCRAM-SHA-256"
 SHA_512 = "SCRAM-SHA-512"
 SCRAM_NUMBERS = {1: SHA_256, 2: SHA_512}
@@ -52,7 +54,7 @@ class LoginFailedError(Exception):
     """A login has failed; the message may be shown to the peer."""
 
 
-@attrs.frozen
+@frozen
 class ScramCredential:
     """The data that a server keeps instead of a password."""
 
@@ -85,7 +87,7 @@ def salted_password(mechanism: str, *, password: str, salt: bytes, iterations: i
     return hashlib.pbkdf2_hmac(_HASHES[mechanism], password.encode(), salt, iterations)
 
 
-@attrs.define
+@define
 class ScramServer:
     """The side that knows a credential; `respond` to each token until `username` is proved."""
 
@@ -152,7 +154,7 @@ class ScramServer:
         )
 
 
-@attrs.define
+@define
 class ScramClient:
     """The side that knows a password: `first`, then `respond` to each token until `done`."""
 

@@ -9,8 +9,6 @@ from itertools import compress
 from operator import not_
 from typing import Any, TypeAlias, TypeVar
 
-import attrs
-
 from replication.errors import ErrorCode
 from replication.metadata.rules.image import MetadataImage
 from replication.net.pace import in_steps
@@ -27,11 +25,12 @@ from replication.steps import Steps, each_of
 from replication.wire.apis import API, ApiKey
 from replication.wire.refusals import each_refused, refused_whole_in_steps
 from replication.wire.schema import fields_of
+from storage.attributes import frozen
 
 T = TypeVar("T")
 
 
-@attrs.frozen
+@frozen
 class Access:
     """The rights of one request's client, by the cluster's ACLs."""
 
@@ -120,7 +119,7 @@ _CODES = {
 }
 
 
-@attrs.frozen
+@frozen
 class Whole:
     """A right that the whole request needs; `name` returns the resource, None if there is none."""
 
@@ -129,7 +128,7 @@ class Whole:
     name: Callable[[Any], str | None]
 
 
-@attrs.frozen
+@frozen
 class Each:
     """A right for each item of the request's array `asked`; the response's `answered` refuses it."""
 

@@ -20,6 +20,7 @@ from replication.wire.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from storage.attributes import define
 from storage.batch.record_batch import (
     ATTRIBUTES_AT,
     HEADER_SIZE,
@@ -33,7 +34,7 @@ DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _MOST_SESSIONS = 10_000
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class FetchGuard:
     """The guard of Fetch: a session is valid only for its principal, and for the same ACLs.
 

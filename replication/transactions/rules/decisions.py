@@ -21,11 +21,12 @@ from replication.transactions.rules.transaction import (
     TransactionState,
     is_exhausted,
 )
+from storage.attributes import define, frozen
 from storage.batch.record_batch import MAX_PRODUCER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from storage.types import TopicPartition
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Slot:
     """One transactional id at its coordinator."""
 
@@ -70,7 +71,7 @@ class Slot:
         self.pending = None
 
 
-@attrs.frozen
+@frozen
 class Fence:
     """The ongoing transaction must be aborted first, under this epoch."""
 

@@ -29,6 +29,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
+from storage.attributes import frozen
 from storage.batch.record_batch import MAX_PRODUCER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from storage.types import TopicPartition
 
@@ -74,7 +75,7 @@ class ProducerIdentity(NamedTuple):
     producer_epoch: int = NO_PRODUCER_EPOCH
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Transaction:
     transactional_id: str
     producer_id: int

@@ -10,11 +10,11 @@ A field of a batch's header is repeated for each of its records.
 from collections.abc import Sequence
 from typing import Any, Final
 
-import attrs
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from storage.attributes import frozen
 from storage.batch.columns.vectors import Bytes, Fields, Integers, views
 from storage.batch.record_batch import LENGTH_OVERHEAD, LOG_APPEND_TIME_BIT
 
@@ -57,7 +57,7 @@ _BATCH_FIELDS: Final = {
 }
 
 
-@attrs.frozen
+@frozen
 class Part:
     """Batches of one run, taken apart: what columns are made of."""
 

@@ -31,11 +31,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
-import attrs
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from storage.attributes import frozen
 from storage.batch.batch_stream import DamagedLogError
 from storage.batch.columns.arrow_columns import (
     COLUMNS,
@@ -110,7 +110,7 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 Keep: TypeAlias = Callable[[Headers], Mask]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _Wanted:
     """The columns and limits that a caller asked for."""
 

@@ -30,6 +30,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from storage.attributes import frozen
 from storage.batch.record_batch import HEADER_SIZE
 from storage.batch.varint import read_varint
 from storage.errors import CorruptRecordError
@@ -77,7 +78,7 @@ class Bodies(NamedTuple):
     lengths: Integers
 
 
-@attrs.frozen
+@frozen
 class HeaderArrays:
     """The headers of all records in one row of arrays; `counts` says how many each record has."""
 
@@ -88,7 +89,7 @@ class HeaderArrays:
     value_lengths: Integers
 
 
-@attrs.frozen
+@frozen
 class Fields:
     """The fields of each record, a vector each. A negative length is a null."""
 

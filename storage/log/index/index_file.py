@@ -21,6 +21,7 @@ from typing import ClassVar, Final, Self
 
 import attrs
 
+from storage.attributes import define
 from storage.errors import CorruptIndexError
 from storage.filesystem import File, FileSystem
 from storage.types import Buffer, Offset
@@ -31,7 +32,7 @@ _BLOCK_ENTRIES: Final = 512
 RawEntry = tuple[int, ...]
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class IndexFile:
     """Entries of `layout` in `file`, which name offsets relative to `base_offset`, the segment's."""
 

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
+from storage.attributes import define
 from storage.errors import CorruptIndexError
 from storage.log.index.index_file import MAX_RELATIVE_OFFSET, IndexFile
 from storage.types import Offset
@@ -33,7 +34,7 @@ class OffsetPosition(NamedTuple):
     position: int
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class OffsetIndex(IndexFile):
     """The `.index` of one segment."""
 

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
+from storage.attributes import define
 from storage.batch.record_batch import NO_TIMESTAMP
 from storage.errors import CorruptIndexError
 from storage.log.index.index_file import IndexFile
@@ -34,7 +35,7 @@ class TimestampOffset(NamedTuple):
     offset: Offset
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class TimeIndex(IndexFile):
     """The `.timeindex` of one segment."""
 

@@ -24,8 +24,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-import attrs
-
+from storage.attributes import define
 from storage.errors import CorruptIndexError
 from storage.filesystem import File, FileSystem
 from storage.types import NO_OFFSET, Offset
@@ -48,7 +47,7 @@ class AbortedTransaction(NamedTuple):
         return self.last_offset >= start_offset and self.first_offset < upper_bound
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class TransactionIndex:
     """The `.txnindex` at `path`, which need not be there."""
 

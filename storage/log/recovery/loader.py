@@ -36,8 +36,7 @@ import itertools
 import re
 from typing import Final
 
-import attrs
-
+from storage.attributes import frozen
 from storage.batch.record_batch import BatchHeader
 from storage.errors import (
     CorruptIndexError,
@@ -68,7 +67,7 @@ _NAME: Final = re.compile(rf"([0-9]{{20}})({'|'.join(map(re.escape, SEGMENT_SUFF
 _OF_INTERRUPTED: Final = (CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Loader:
     """The loading of one partition's directory."""
 

@@ -2,11 +2,12 @@
 
 import attrs
 
+from storage.attributes import define, frozen
 from storage.log.segment import Segment
 from storage.types import Offset, TopicPartition
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Marks:
     """The marks of a log in the checkpoints of its directory."""
 
@@ -21,7 +22,7 @@ class Marks:
     marker_ms: int | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Repair:
     """A change that was necessary in `path`.
 
@@ -42,7 +43,7 @@ class Repair:
         return f"{self.path}, byte {self.position}, offset {self.offset}: {self.cause}{gone}{kept}"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RecoveryReport:
     """The findings of opening one log. `clean`: no trusted bytes were missing."""
 
@@ -57,7 +58,7 @@ class RecoveryReport:
     repairs: tuple[Repair, ...] = ()
 
 
-@attrs.define
+@define
 class LoadedSegments:
     segments: list[Segment]
     next_offset: Offset

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable
 import attrs
 import crc32c
 
+from storage.attributes import define, frozen
 from storage.batch.record_batch import (
     CONTROL_BIT,
     CRC_COVERS_FROM,
@@ -55,7 +56,7 @@ _CRC_OF = crc32c.crc32c
 _WINDOW = 1 << 20
 
 
-@attrs.define
+@define
 class ScannedEpochs:
     """The leader epochs that recovery has found, and the cache for them."""
 
@@ -69,7 +70,7 @@ class ScannedEpochs:
             self.cache.assign(epoch, base_offset)
 
 
-@attrs.frozen
+@frozen
 class Cut:
     """The place and the reason of a cut. `ours`: Kafka would have trusted the rest."""
 
@@ -78,7 +79,7 @@ class Cut:
     ours: bool = False
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class Scan:
     """One pass over `segment`. `note_producer` is called with each batch that has a producer, and
     returns False for a transaction's marker that says nothing.

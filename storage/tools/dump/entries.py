@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from storage.attributes import frozen
 from storage.batch.record_batch import BatchHeader
 from storage.batch.records import ControlRecordType, EndTransactionMarker, Record
 from storage.checkpoint import CleanShutdown, MetaProperties
@@ -19,7 +20,7 @@ from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
 _CONTROL_NAMES: Final = {kind.value: kind.name for kind in ControlRecordType}
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DumpOptions:
     """The flags of kafka-dump-log that change what is read."""
 
@@ -29,7 +30,7 @@ class DumpOptions:
     max_bytes: int | None = None
 
 
-@attrs.frozen
+@frozen
 class FileStarted:
     """`base_offset`: what the name of a segment's file says."""
 
@@ -39,14 +40,14 @@ class FileStarted:
     epoch: LeaderEpoch | None = None
 
 
-@attrs.frozen
+@frozen
 class BatchEntry:
     position: int
     header: BatchHeader
     is_valid: bool
 
 
-@attrs.frozen
+@frozen
 class RecordEntry:
     """`control_type` and `marker`: of a record in a control batch."""
 
@@ -60,19 +61,19 @@ class RecordEntry:
         return _CONTROL_NAMES.get(-1 if self.control_type is None else self.control_type, "UNKNOWN")
 
 
-@attrs.frozen
+@frozen
 class OffsetIndexEntry:
     offset: Offset
     position: int
 
 
-@attrs.frozen
+@frozen
 class TimeIndexEntry:
     timestamp: int
     offset: Offset
 
 
-@attrs.frozen
+@frozen
 class SpareRoom:
     """The zeroes that a log which was not closed ends with."""
 
@@ -81,22 +82,22 @@ class SpareRoom:
     size: int
 
 
-@attrs.frozen
+@frozen
 class EmptyIndex:
     path: str
 
 
-@attrs.frozen
+@frozen
 class SanityPassed:
     path: str
 
 
-@attrs.frozen
+@frozen
 class ProducerEntry:
     state: ProducerState
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class AbortedTransactionEntry:
     version: int
     producer_id: int
@@ -105,34 +106,34 @@ class AbortedTransactionEntry:
     last_stable_offset: Offset
 
 
-@attrs.frozen
+@frozen
 class CheckpointEntry:
     topic_partition: TopicPartition
     offset: Offset
 
 
-@attrs.frozen
+@frozen
 class LeaderEpochEntry:
     epoch: LeaderEpoch
     start_offset: Offset
 
 
-@attrs.frozen
+@frozen
 class PartitionMetadata:
     topic_id: TopicId
 
 
-@attrs.frozen
+@frozen
 class DirectoryMetadata:
     properties: MetaProperties
 
 
-@attrs.frozen
+@frozen
 class ShutdownMarker:
     marker: CleanShutdown
 
 
-@attrs.frozen
+@frozen
 class UnknownFile:
     path: str
 
@@ -140,7 +141,7 @@ class UnknownFile:
 # Findings.
 
 
-@attrs.frozen
+@frozen
 class Damage:
     """`resumed_at`: the byte of the file where the dump went on."""
 
@@ -154,7 +155,7 @@ class Damage:
         return f"{self.path}, byte {self.position}: {self.reason}{on}"
 
 
-@attrs.frozen
+@frozen
 class InvalidBytes:
     """The bytes that the file ends with after its last whole batch."""
 
@@ -166,14 +167,14 @@ class InvalidBytes:
         return f"{self.path}, byte {self.position}: {self.size} bytes after the last batch"
 
 
-@attrs.frozen
+@frozen
 class NonConsecutiveOffsets:
     path: str
     previous: Offset
     offset: Offset
 
 
-@attrs.frozen
+@frozen
 class IndexMismatch:
     """The batch that an index entry points to does not end with the entry's offset."""
 
@@ -184,21 +185,21 @@ class IndexMismatch:
     misleads: bool
 
 
-@attrs.frozen
+@frozen
 class TimestampMismatch:
     path: str
     index_timestamp: int
     log_timestamp: int
 
 
-@attrs.frozen
+@frozen
 class TimestampOutOfOrder:
     path: str
     index_timestamp: int
     previous_timestamp: int
 
 
-@attrs.frozen
+@frozen
 class IndexedOffsetNotFound:
     """`log_offset`: where the batch that ought to end with it ends; -1 where there is none."""
 

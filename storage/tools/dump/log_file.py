@@ -23,8 +23,7 @@ Rule 4: the dump goes on only where a whole batch with a matching CRC-32C stands
 
 from collections.abc import Iterator
 
-import attrs
-
+from storage.attributes import define
 from storage.batch.batch_stream import DamagedLogError
 from storage.batch.records import (
     MAX_DECOMPRESSED_SIZE,
@@ -52,7 +51,7 @@ from storage.tools.dump.entries import (
 from storage.types import NO_OFFSET, Offset
 
 
-@attrs.define
+@define
 class Unpacking:
     """The bytes that may still be decompressed of one file."""
 

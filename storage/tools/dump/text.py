@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import attrs
 
+from storage.attributes import define, frozen
 from storage.batch.compression import Codec
 from storage.batch.record_batch import CODEC_MASK, BatchHeader, TimestampType
 from storage.batch.records import ControlRecordType, Record
@@ -61,7 +62,7 @@ _CONTROL_LABELS: Final[Mapping[int | None, str]] = {
 }
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TextOptions:
     """The flags of kafka-dump-log that change what is shown of a record.
 
@@ -111,7 +112,7 @@ def error_line(entry: Entry) -> str | None:
             return None
 
 
-@attrs.define
+@define
 class Findings:
     """The findings of a dump, gathered until its end and then listed by kind and file."""
 

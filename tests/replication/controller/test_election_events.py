@@ -91,7 +91,7 @@ def test_an_election_says_what_had_become_of_the_leader(reason: str) -> None:
 
 def test_two_elections_of_one_decision_have_each_its_leader() -> None:
     image = before()
-    records = [
+    records: list[MetadataRecord] = [
         registered(1, epoch=8),
         changed(isr=[2, 3], leader=2),
         changed(isr=[3], leader=3),

@@ -36,9 +36,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import cycle
 from typing import TypeAlias
 
-import attrs
-
 from replication.wire.join_group import NO_GENERATION
+from storage.attributes import frozen
 from storage.types import TopicPartition
 
 
@@ -49,7 +48,7 @@ class RebalanceProtocol(enum.Enum):
     COOPERATIVE = "cooperative"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class MemberSubscription:
     """The subscription of one member, and the partitions that it owns."""
 
@@ -205,7 +204,7 @@ def assign_cooperative_sticky(counts: PartitionCounts, members: Members) -> Assi
     return without_transfers(assign_eager_sticky(counts, members), owned)
 
 
-@attrs.frozen
+@frozen
 class Assignor:
     """A strategy, under the name by which a group agrees on it."""
 

@@ -20,10 +20,11 @@ from replication.client.consumer.group.membership import Membership, MemberState
 from replication.client.consumer.subscription import SubscriptionState
 from replication.client.coordinators import CoordinatorFinder
 from replication.errors import KafkaError
+from storage.attributes import define
 from storage.types import TopicPartition
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class ClassicGroupProtocol:
     """The joins of one member, and the task of its heartbeats."""
 

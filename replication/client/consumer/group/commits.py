@@ -59,6 +59,7 @@ from replication.wire.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseTopic,
 )
+from storage.attributes import define
 from storage.types import TopicPartition
 
 Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
@@ -66,7 +67,7 @@ OnCommitted: TypeAlias = Callable[[Offsets, KafkaError | None], None]
 _AGAIN = (MemberVerdict.RETRY, MemberVerdict.REDISCOVER)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Commit:
     """A commit that waits for its turn, or is being sent."""
 
@@ -78,7 +79,7 @@ class _Commit:
     done: trio.Event = attrs.field(factory=trio.Event)
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Commits:
     """The commits of one member, or of a consumer that has only the name of the group."""
 

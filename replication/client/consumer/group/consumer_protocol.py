@@ -50,6 +50,7 @@ from replication.wire.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from storage.attributes import define
 from storage.types import NO_TOPIC_ID, TopicId, TopicPartition
 
 PATTERNS_SINCE: Final = 1
@@ -62,7 +63,7 @@ _NOT_SERVED: Final = (
 )
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class ConsumerHeartbeats:
     """The heartbeats of one member; `run` is the task."""
 
@@ -190,7 +191,7 @@ class ConsumerHeartbeats:
             await self.finder.find()
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class ConsumerGroupProtocol:
     """The reconciliations of one member, by its polls."""
 

@@ -45,13 +45,14 @@ from replication.client.coordinators import CoordinatorFinder
 from replication.client.metadata import Metadata
 from replication.errors import KafkaError
 from replication.net.seams import NodeClock
+from storage.attributes import define
 from storage.types import TopicPartition
 
 # The longest time that a rebalance waits for an automatic commit; the group waits for us.
 _COMMIT_BEFORE_REVOKING_MS = 5_000
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class KeptErrors:
     """The error that the next poll raises."""
 
@@ -107,7 +108,7 @@ class GroupProtocol(Protocol):
         """Leave the group; the program has given everything up."""
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class ConsumerCoordinator:
     """The membership of one consumer, as its polls and its listener see it."""
 

@@ -65,6 +65,7 @@ from replication.wire.heartbeat import HeartbeatRequest, HeartbeatResponse
 from replication.wire.join_group import JoinGroupProtocol, JoinGroupRequest, JoinGroupResponse
 from replication.wire.leave_group import LeaveGroupRequest, LeavingMember
 from replication.wire.sync_group import SyncGroupAssignment, SyncGroupRequest, SyncGroupResponse
+from storage.attributes import define, frozen
 from storage.types import TopicPartition
 
 # A broker answers a JoinGroup when all members have joined, or the rebalance time is up.
@@ -72,7 +73,7 @@ _JOIN_LEEWAY_MS = 5_000
 _GENERATION = struct.Struct(">i")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Joined:
     """The result of an attempt that succeeded."""
 
@@ -84,7 +85,7 @@ class Joined:
     """The partition counts by which we, the leader, assigned; None for a follower."""
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Joining:
     """The attempts of one member."""
 
@@ -280,7 +281,7 @@ def _member(metadata: bytes, instance_id: str | None, protocol: str | None) -> M
     )
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class Heartbeats:
     """The heartbeats of one member; `run` is the task, `wake` is called when it has joined."""
 

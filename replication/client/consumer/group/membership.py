@@ -19,8 +19,6 @@
 import enum
 from typing import Protocol
 
-import attrs
-
 from replication.client.consumer.errors import (
     CommitFailedError,
     FencedInstanceIdError,
@@ -31,6 +29,7 @@ from replication.client.coordinators import CoordinatorFinder
 from replication.client.errors import GroupAuthorizationFailedError
 from replication.errors import ErrorCode, KafkaError
 from replication.wire.join_group import NO_GENERATION, NO_MEMBER
+from storage.attributes import define
 
 LEAVE_ATTEMPTS = 3
 """The number of attempts to leave a group; a silent member is dropped anyway."""
@@ -112,7 +111,7 @@ class CommittingMember(Protocol):
     def reset(self, reason: str, *, keep_member_id: bool = False) -> None: ...
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Membership:
     """The identity and state of this member in its group."""
 

@@ -26,6 +26,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from storage.attributes import frozen
 from storage.types import TopicId
 
 Assignment: TypeAlias = Mapping[TopicId, frozenset[int]]
@@ -38,7 +39,7 @@ _Place: TypeAlias = tuple[TopicId, int]
 _Mutable: TypeAlias = dict[str, dict[TopicId, set[int]]]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Subscriber:
     """A member as an assignor sees it."""
 

@@ -53,6 +53,7 @@ from replication.groups.rules.group import Group
 from replication.groups.rules.records import group_record
 from replication.wire.consumer_group_heartbeat import LEAVE_EPOCH
 from replication.wire.consumer_protocol import PROTOCOL_TYPE
+from storage.attributes import define, frozen
 from storage.types import TopicId
 
 NO_ASSIGNMENT: Final[Assignment] = {}
@@ -84,7 +85,7 @@ class ConsumerMemberState(enum.IntEnum):
         return cls(number) if number in set(cls) else cls.UNKNOWN
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ConsumerMember:
     """A member: what it asked for, and what it has."""
 
@@ -197,7 +198,7 @@ class ConsumerMember:
         ).with_epochs_of(epochs, max(value.member_epoch, 0))
 
 
-@attrs.define
+@define
 class ConsumerGroup:
     """The state of one group; members are in the order in which they joined."""
 
@@ -391,7 +392,7 @@ def replay(groups: dict[str, ConsumerGroup], entry: ConsumerGroupEntry) -> None:
         group.apply(entry)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class GroupChange:
     """The records that a request asks for, and the group as it will be with them."""
 

@@ -49,12 +49,13 @@ from replication.wire.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     HeartbeatTopicPartitions,
 )
+from storage.attributes import frozen
 
 OWN_MEMBER_ID_SINCE: Final = 1
 """The version of the request from which members make their ids themselves (KIP-1082)."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Caller:
     """The client of a request."""
 
@@ -62,7 +63,7 @@ class Caller:
     client_host: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Beat:
     """The response to a heartbeat; `assigned` is None where it has not changed."""
 

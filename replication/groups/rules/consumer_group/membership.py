@@ -27,6 +27,7 @@ from replication.groups.rules.consumer_group.reconciliation import reconcile
 from replication.groups.rules.consumer_group.records import ConsumerGroupRegularExpressionValue
 from replication.groups.rules.consumer_group.target import assign, raise_epoch
 from replication.metadata.rules.image import MetadataImage
+from storage.attributes import frozen
 from storage.types import TopicPartition
 
 NO_LIMIT: Final = 2**31 - 1
@@ -49,7 +50,7 @@ class MigrationPolicy(enum.Enum):
         return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ConsumerGroupSettings:
     """The limits and defaults of consumer groups on this broker (group.consumer.*)."""
 
@@ -61,7 +62,7 @@ class ConsumerGroupSettings:
     migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
 
 
-@attrs.frozen
+@frozen
 class Conditions:
     """The conditions of a change beside the group itself: metadata, settings, and the wall clock."""
 
@@ -74,7 +75,7 @@ class Conditions:
     """The least time between two target assignments of the group."""
 
 
-@attrs.frozen
+@frozen
 class Refusal:
     """The error of a request, with the sentence that goes with it."""
 

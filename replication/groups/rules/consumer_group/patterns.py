@@ -32,6 +32,7 @@ from typing import Final, NamedTuple, TypeAlias
 import attrs
 
 from replication.groups.rules.consumer_group.records import ConsumerGroupRegularExpressionValue
+from storage.attributes import define, frozen
 
 MAX_INSTRUCTIONS: Final = 4_000
 MAX_REPEAT: Final = 1000
@@ -130,7 +131,7 @@ class _Repeat(NamedTuple):
 _Node: TypeAlias = _Text | _Sequence | _Choice | _Repeat
 
 
-@attrs.define
+@define
 class _Parser:
     """Reads one pattern; `ignore_case` and `dot_newline` are the flags that count here."""
 
@@ -412,7 +413,7 @@ class _Instruction(NamedTuple):
     next: tuple[int, ...]
 
 
-@attrs.define
+@define
 class _Program:
     code: list[_Instruction] = attrs.field(factory=lambda: [_Instruction(None, ())])
 
@@ -450,7 +451,7 @@ class _Program:
         return following
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Pattern:
     """A regular expression, ready to match whole names."""
 

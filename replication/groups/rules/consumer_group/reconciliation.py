@@ -29,6 +29,7 @@ from replication.groups.rules.consumer_group.group import (
     ConsumerMember,
     ConsumerMemberState,
 )
+from storage.attributes import frozen
 from storage.types import TopicId
 
 IsOwned = Callable[[TopicId, int], bool]
@@ -67,7 +68,7 @@ def reconcile(
             return None if owned is None or owned else step.take(target_epoch)
 
 
-@attrs.frozen
+@frozen
 class _Step:
     member: ConsumerMember
     target_epoch: int

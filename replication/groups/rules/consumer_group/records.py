@@ -20,8 +20,6 @@ Rule 2: a value of another version is refused, since its key is known.
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
-import attrs
-
 from replication.coordinator.rules import KeyAndValue
 from replication.errors import ProtocolError
 from replication.wire.codec import decode_versioned, encode_versioned, version_of
@@ -37,6 +35,7 @@ from replication.wire.schema import (
     struct,
     uuid,
 )
+from storage.attributes import frozen
 
 _VALUE_VERSION: Final = 0
 
@@ -85,7 +84,7 @@ class ClassicProtocol:
     metadata: bytes = octets()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ClassicMemberMetadata:
     """The fields that only a member with the classic protocol has."""
 

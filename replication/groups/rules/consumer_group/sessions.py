@@ -18,6 +18,7 @@ from replication.groups.rules.consumer_group.group import (
     ConsumerMember,
     ConsumerMemberState,
 )
+from storage.attributes import define
 
 
 class TimeLimit(enum.Enum):
@@ -29,7 +30,7 @@ class TimeLimit(enum.Enum):
     SYNC = "it did not sync in time"
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Sessions:
     """The deadlines of one group, on the monotonic clock, in milliseconds."""
 

@@ -24,6 +24,7 @@ from replication.leader.rules.fetch_session.session import (
     PartitionKey,
 )
 from replication.metrics import Gauge, MetricName, MetricsRegistry
+from storage.attributes import define
 
 SHARDS = 8
 EVICTION_MS = 120_000
@@ -36,7 +37,7 @@ class SessionIdRandom(Protocol):
     def randrange(self, start: int, stop: int) -> int: ...
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class CacheShard:
     """The sessions of one range of ids, and which of them may be displaced."""
 

@@ -33,6 +33,7 @@ from replication.leader.rules.fetch_session.session import (
 )
 from replication.steps import STEP, Steps, each_of
 from replication.wire.fetch import FIRST_VERSION_WITH_TOPIC_IDS
+from storage.attributes import frozen
 from storage.types import TopicId
 
 MOST_UNKNOWN = 10_000
@@ -40,7 +41,7 @@ MOST_UNKNOWN = 10_000
 looks for all of them again."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SessionResponse:
     """The answer to a fetch; `partitions` are those that the response contains."""
 
@@ -63,7 +64,7 @@ class FetchContext(Protocol):
         """Return the response, given an answer for every partition of `wanted()`."""
 
 
-@attrs.frozen
+@frozen
 class SessionErrorContext:
     error: ErrorCode
     session: None = None
@@ -78,7 +79,7 @@ class SessionErrorContext:
         return SessionResponse(error=self.error)
 
 
-@attrs.frozen
+@frozen
 class SessionlessContext:
     requested: Wanted
     session: None = None
@@ -92,7 +93,7 @@ class SessionlessContext:
         return SessionResponse(partitions=answers)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FullContext:
     requested: Wanted
     cache: FetchSessionCache
@@ -128,7 +129,7 @@ class FullContext:
         return SessionResponse(session_id=session_id, partitions=answers)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class IncrementalContext:
     session: FetchSession
     cache: FetchSessionCache
@@ -161,7 +162,7 @@ def _are_unknown(answers: Answers) -> Steps[bool]:
     return sum(unknown) > MOST_UNKNOWN
 
 
-@attrs.frozen
+@frozen
 class FetchManager:
     """Finds the context of each fetch request."""
 

@@ -40,6 +40,7 @@ from replication.leader.rules.fetch_session import INITIAL_EPOCH, next_epoch
 from replication.leader.rules.isr import Pulse
 from replication.leader.rules.settled import Settled
 from replication.steps import STEP, Steps, each_of
+from storage.attributes import define
 from storage.types import NO_OFFSET, NO_TOPIC_ID, Offset, TopicId
 
 PartitionKey: TypeAlias = tuple[TopicId | str | None, int]
@@ -52,7 +53,7 @@ def partition_key(partition: TopicIdPartition) -> PartitionKey:
     return (partition.topic, partition.partition)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class CachedPartition:
     """One partition of a session: what is wanted of it, and what was answered last."""
 
@@ -115,7 +116,7 @@ class CachedPartition:
             self.high_watermark = NO_OFFSET
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class FetchSession:
     session_id: int
     privileged: bool

@@ -27,8 +27,6 @@ import enum
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-import attrs
-
 from replication.wire.consumer_group_heartbeat import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -39,6 +37,7 @@ from replication.wire.consumer_group_heartbeat import (
     HeartbeatTopicPartitions,
 )
 from replication.wire.join_group import NO_GENERATION
+from storage.attributes import define, frozen
 from storage.types import TopicId
 
 OwnedPartitions: TypeAlias = Mapping[TopicId, frozenset[int]]
@@ -67,7 +66,7 @@ _IN_GROUP = frozenset(
 )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _Said:
     """The fields of a heartbeat that are left out while they do not change."""
 
@@ -76,7 +75,7 @@ class _Said:
     revision: int
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class ConsumerMembership:
     """The state of one member; times are in milliseconds of any one clock."""
 
