@@ -21,6 +21,7 @@ from replication.client.admin import Admin, NewTopic
 from replication.client.admin.values import GroupDescription, PartitionDescription
 from replication.client.offsets import OffsetAndMetadata
 from storage.types import TopicPartition
+from tests.interop import tools
 from tests.interop.kafka import CLUSTER_ID, Kafka
 from tests.interop.own_clients import (
     SECONDS,
@@ -288,6 +289,21 @@ def test_an_open_transaction_ends_at_the_next_coordinator(mixed: Kafka) -> None:
             partial(read_all, mixed, topic, len(expected), isolation_level="read_committed")
         )
         assert [each.value for each in read] == expected
+
+
+CLIENT_METRICS: Final = "org.apache.kafka.tools.ClientMetricsCommand"
+
+
+def test_it_keeps_metadata_that_it_does_not_use(mixed: Kafka) -> None:
+    """A subscription to the metrics of clients (KIP-714); it reads it again after a restart."""
+    given = ("--name", "kept", "--interval", "5000", "--match", "client_id=nobody")
+    mixed.run_tool(CLIENT_METRICS, "--alter", *given)
+    create(mixed, "after-the-subscription", 1, OURS)
+    mixed.kill(OURS)
+    mixed.start(OURS)
+    wait(mixed, "after-the-subscription", lambda found: sorted(found.isr) == [1, OURS])
+    listed = tools.run_tool(CLIENT_METRICS, "--bootstrap-server", mixed.address(OURS), "--list")
+    assert listed.split() == ["kept"]
 
 
 def said_at_the_end(kafka: Kafka, directory: Path, node_id: int, cluster_id: str | None) -> str:

@@ -27,6 +27,8 @@ from replication.wire.incremental_alter_configs import (
     IncrementalAlterConfigsResource,
 )
 from storage.types import TopicPartition
+from tests.clients.sample import in_thread
+from tests.interop import tools
 from tests.interop.kafka import CONTROLLER_ALONE, Kafka
 from tests.interop.own_clients import (
     admin_of,
@@ -45,6 +47,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 THEIRS, OURS = 1, 2
 SCRAM = "SCRAM-SHA-512"
+TOKENS = "org.apache.kafka.tools.DelegationTokenCommand"
 MANY = 150
 """Fewer than the APIs that both brokers serve, each in all its versions."""
 ADMIN = 'required username="admin" password="top"'
@@ -105,6 +108,7 @@ def secure(
         **logging_in(brokers, controllers),
         "authorizer.class.name": STANDARD_AUTHORIZER,
         "super.users": "User:admin;User:ANONYMOUS",
+        "delegation.token.secret.key": "secret",
     }
     with Kafka(
         data_dir=directory / "kafka",
@@ -178,6 +182,33 @@ async def test_every_api_refuses_alike_at_both(secure: Kafka, rights: tuple[Acl,
             different[key.name, version] = (theirs, ours)
     assert different == {}, next(iter(different.items()))
     assert answered > MANY
+
+
+async def test_a_delegation_token_of_kafkas_does_not_end_ours(
+    secure: Kafka, tmp_path: Path
+) -> None:
+    """Ours reads it from the controller, and again after a restart; a controller of ours makes none."""
+    login = tmp_path / "login.properties"
+    login.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        f"sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule {ADMIN};\n"
+    )
+
+    def command(*arguments: str) -> tools.ToolResult:
+        where = ("--bootstrap-server", secure.address(THEIRS, "OUTSIDE"))
+        return tools.try_tool(TOKENS, *where, "--command-config", str(login), *arguments)
+
+    # The tool would ask any broker, and ours does not make tokens.
+    await in_thread(secure.kill, OURS)
+    made = await in_thread(command, "--create", "--max-life-time-period=-1")
+    await in_thread(secure.start, OURS)
+    assert (made.exit_code == 0) == (CONTROLLER_ALONE not in secure.ours), made.errors
+    topic = "after-the-token"
+    async with admin_of(secure) as admin:
+        await admin.create_topics([NewTopic(name=topic, replicas=((THEIRS, OURS),))])
+        await in_thread(secure.kill, OURS)
+        await in_thread(secure.start, OURS)
+        await wait_for_isr(admin, topic, THEIRS, OURS)
 
 
 def changes(name: str) -> list[tuple[object, str]]:

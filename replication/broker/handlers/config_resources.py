@@ -1,7 +1,7 @@
 """ListConfigResources (KIP-714, KIP-1142): the names of what may be configured.
 
-There are no client metrics here, so none have a configuration. Brokers are those that the client
-can reach, as the resources BROKER and BROKER_LOGGER.
+Brokers are those that the client can reach, as the resources BROKER and BROKER_LOGGER. A controller of
+Apache Kafka may have subscriptions to the metrics of clients; ours makes none.
 """
 
 from collections.abc import Iterable
@@ -44,6 +44,7 @@ def _listed(image: MetadataImage, listener: str, asked: set[int]) -> Steps[list[
         ConfigResourceType.BROKER_LOGGER: brokers,
         ConfigResourceType.BROKER: brokers,
         ConfigResourceType.TOPIC: image.topics,
+        ConfigResourceType.CLIENT_METRICS: image.client_metrics,
     }
     listed = []
     for kind, each in names.items():

@@ -246,6 +246,8 @@ class MetadataImage:
     """The configuration that was set at run time, by broker id; None stands for all brokers."""
     group_configs: Mapping[str, Mapping[str, str]] = attrs.Factory(dict)
     """The configuration of consumer groups, by group; a group without any is left out."""
+    client_metrics: Mapping[str, Mapping[str, str]] = attrs.Factory(dict)
+    """The configuration of subscriptions to clients' metrics (KIP-714), by name; nothing uses it."""
     feature_levels: Mapping[str, int] = attrs.Factory(dict)
     """The finalized levels of features, without those of level 0."""
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = attrs.Factory(dict)
@@ -331,6 +333,7 @@ class _Draft:
         self._next_producer_id = base.next_producer_id
         self._broker_configs = base.broker_configs
         self._group_configs: dict[str, Mapping[str, str]] | None = None
+        self._client_metrics: dict[str, Mapping[str, str]] | None = None
         self._feature_levels = base.feature_levels
         self._client_quotas: dict[QuotaEntity, Mapping[str, float]] | None = None
         self._security: SecurityDraft | None = None
@@ -361,11 +364,7 @@ class _Draft:
                 self._apply(record)
 
     def _apply(self, record: MetadataRecord) -> None:
-        rule = _RULES.get(type(record))
-        if rule is None:
-            # The next snapshot would lose it.
-            raise MetadataError(f"a {type(record).__name__}: this release has no such feature")
-        rule(self, record)
+        _RULES[type(record)](self, record)
 
     def add_topic(self, record: TopicRecord) -> None:
         if record.name in self._topics:
@@ -409,6 +408,9 @@ class _Draft:
             broker_configs=self._broker_configs,
             group_configs=(
                 self._base.group_configs if self._group_configs is None else self._group_configs
+            ),
+            client_metrics=(
+                self._base.client_metrics if self._client_metrics is None else self._client_metrics
             ),
             feature_levels=self._feature_levels,
             client_quotas=(
@@ -521,20 +523,18 @@ class _Draft:
             case ConfigResourceType.BROKER:
                 self._set_broker_config(record)
             case ConfigResourceType.GROUP:
-                self._set_group_config(record)
+                if self._group_configs is None:
+                    self._group_configs = dict(self._base.group_configs)
+                _configure(self._group_configs, record)
+            case ConfigResourceType.CLIENT_METRICS:
+                if self._client_metrics is None:
+                    self._client_metrics = dict(self._base.client_metrics)
+                _configure(self._client_metrics, record)
             case other:
                 # The next snapshot would lose it.
                 raise MetadataError(
                     f"a ConfigRecord of resource type {other}: this release has no such feature"
                 )
-
-    def _set_group_config(self, record: ConfigRecord) -> None:
-        if self._group_configs is None:
-            self._group_configs = dict(self._base.group_configs)
-        configs = dict(self._group_configs.pop(record.resource_name, {}))
-        _set(configs, record.name, record.value)
-        if configs:
-            self._group_configs[record.resource_name] = configs
 
     def _set_broker_config(self, record: ConfigRecord) -> None:
         name = record.resource_name
@@ -588,6 +588,14 @@ _RULES: Final[Mapping[type[MetadataRecord], Callable[[_Draft, Any], None]]] = Ma
     | dict.fromkeys(SECURITY_RECORDS, _Draft.set_security)
 )
 """The change that each record makes to an image."""
+
+
+def _configure(resources: dict[str, Mapping[str, str]], record: ConfigRecord) -> None:
+    """Set a key of one of `resources`; one without any is left out."""
+    configs = dict(resources.pop(record.resource_name, {}))
+    _set(configs, record.name, record.value)
+    if configs:
+        resources[record.resource_name] = configs
 
 
 def _set(configs: dict[str, T], key: str, value: T | None) -> None:

@@ -1,4 +1,8 @@
-"""The part of an image that holds SCRAM credentials and ACLs."""
+"""The part of an image that holds SCRAM credentials, ACLs and delegation tokens.
+
+Only a snapshot reads the tokens (KIP-48): nobody logs in here with one, but a cluster of Apache Kafka
+may have some, and its log is followed whole.
+"""
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -11,7 +15,9 @@ from replication.security.rules.acls import Acl, AclIndex
 from replication.security.rules.scram import SCRAM_NUMBERS, ScramCredential
 from replication.wire.metadata_records import (
     AccessControlEntryRecord,
+    DelegationTokenRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
@@ -22,6 +28,8 @@ SecurityRecord: TypeAlias = (
     | RemoveUserScramCredentialRecord
     | AccessControlEntryRecord
     | RemoveAccessControlEntryRecord
+    | DelegationTokenRecord
+    | RemoveDelegationTokenRecord
 )
 SECURITY_RECORDS: Final = get_args(SecurityRecord)
 
@@ -44,11 +52,13 @@ def acl_record(acl_id: bytes, acl: Acl) -> AccessControlEntryRecord:
 
 @frozen
 class SecurityImage:
-    """SCRAM credentials and ACLs; like the whole image, it never changes."""
+    """SCRAM credentials, ACLs and delegation tokens; like the whole image, it never changes."""
 
     credentials: Mapping[tuple[str, str], ScramCredential] = attrs.Factory(dict)
     """The credentials by the name of the user and the mechanism."""
     acls: Mapping[bytes, Acl] = attrs.Factory(dict)
+    delegation_tokens: Mapping[str, DelegationTokenRecord] = attrs.Factory(dict)
+    """The tokens by their ids."""
 
     @cached_property
     def index(self) -> AclIndex:
@@ -62,14 +72,17 @@ class SecurityImage:
             yield credential_record(name, mechanism, credential)
         for acl_id, acl in sorted(self.acls.items(), key=lambda each: each[0]):
             yield acl_record(acl_id, acl)
+        for _, token in sorted(self.delegation_tokens.items()):
+            yield token
 
 
 class SecurityDraft:
-    """A security image that is still being written; both parts are copied at its beginning."""
+    """A security image that is still being written; its parts are copied at its beginning."""
 
     def __init__(self, base: SecurityImage) -> None:
         self._credentials = dict(base.credentials)
         self._acls = dict(base.acls)
+        self._delegation_tokens = dict(base.delegation_tokens)
 
     def apply(self, record: SecurityRecord) -> None:
         match record:
@@ -96,11 +109,15 @@ class SecurityDraft:
             case RemoveAccessControlEntryRecord():
                 if self._acls.pop(record.id_, None) is None:
                     raise MetadataError(f"no ACL has the id {record.id_.hex()}")
+            case DelegationTokenRecord():
+                self._delegation_tokens[record.token_id] = record
+            case RemoveDelegationTokenRecord():
+                self._delegation_tokens.pop(record.token_id, None)
             case never:
                 assert_never(never)
 
     def finish(self) -> SecurityImage:
-        return SecurityImage(self._credentials, self._acls)
+        return SecurityImage(self._credentials, self._acls, self._delegation_tokens)
 
 
 def _mechanism(record: UserScramCredentialRecord | RemoveUserScramCredentialRecord) -> str:

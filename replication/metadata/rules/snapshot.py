@@ -70,6 +70,8 @@ def records_of(image: MetadataImage) -> Iterator[MetadataRecord]:
         yield from config_records(ConfigResourceType.BROKER, name, configs)
     for group_id, configs in sorted(image.group_configs.items()):
         yield from config_records(ConfigResourceType.GROUP, group_id, configs)
+    for name, configs in sorted(image.client_metrics.items()):
+        yield from config_records(ConfigResourceType.CLIENT_METRICS, name, configs)
     for entity, quotas in image.client_quotas.items():
         for key, quota in sorted(quotas.items()):
             yield ClientQuotaRecord(entity=entity_data(entity), key=key, value=quota)

@@ -49,6 +49,10 @@ def group_config(group_id: str, key: str, value: str | None) -> ConfigRecord:
     return _config(ConfigResourceType.GROUP, group_id, key, value)
 
 
+def client_metrics(subscription: str, key: str, value: str | None) -> ConfigRecord:
+    return _config(ConfigResourceType.CLIENT_METRICS, subscription, key, value)
+
+
 def _config(kind: int, name: str, key: str, value: str | None) -> ConfigRecord:
     return ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)
 

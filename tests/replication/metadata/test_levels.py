@@ -25,7 +25,6 @@ from replication.wire.metadata_records import (
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
-    DelegationTokenRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
     MetadataRecord,
@@ -159,8 +158,7 @@ def test_the_records_of_a_transaction_count_at_its_end() -> None:
         ([BeginTransactionRecord(), BeginTransactionRecord()], "begins within another"),
         ([EndTransactionRecord()], "ends that has not begun"),
         ([AbortTransactionRecord()], "ends that has not begun"),
-        ([DelegationTokenRecord()], "a DelegationTokenRecord: this release has no such feature"),
-        ([ConfigRecord(resource_type=16)], "ConfigRecord of resource type 16"),
+        ([ConfigRecord(resource_type=8)], "ConfigRecord of resource type 8"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused_by_name(

@@ -58,7 +58,12 @@ from replication.wire.metadata_records import (
 from storage.batch.record_batch import walk
 from storage.batch.records import Record, encode_batch
 from storage.types import OffsetAndEpoch
-from tests.replication.controller.images import broker_config, group_config, topic_config
+from tests.replication.controller.images import (
+    broker_config,
+    client_metrics,
+    group_config,
+    topic_config,
+)
 from tests.replication.metadata.checkpoints import image_in, reader_of, snapshot_bytes
 
 BROKERS = st.integers(1, 3)
@@ -67,6 +72,7 @@ REPLICAS = st.lists(BROKERS, unique=True, max_size=3)
 TOPIC_NAMES = st.sampled_from(["topic-1", "topic-2", "topic-3"])
 USERS = st.sampled_from(["alice", "bob"])
 ACL_IDS = st.sampled_from([b"\x01" * 16, b"\x02" * 16])
+TOKEN_IDS = st.sampled_from(["token-1", "token-2"])
 EPOCHS = st.integers(0, 2)
 PARTITIONS = st.integers(0, 1)
 KEYS = st.sampled_from(["min.insync.replicas", "retention.ms", "cleanup.policy"])
@@ -145,6 +151,7 @@ BY_TYPE: dict[type, st.SearchStrategy[MetadataRecord]] = {
         st.builds(topic_config, TOPIC_NAMES, KEYS, VALUES),
         st.builds(broker_config, st.just("") | BROKERS.map(str), KEYS, VALUES),
         st.builds(group_config, st.sampled_from(["g", "h"]), KEYS, VALUES),
+        st.builds(client_metrics, st.sampled_from(["m", "n"]), KEYS, VALUES),
     ),
     ClientQuotaRecord: st.builds(
         ClientQuotaRecord,
@@ -179,6 +186,14 @@ BY_TYPE: dict[type, st.SearchStrategy[MetadataRecord]] = {
         permission_type=st.just(3),
     ),
     RemoveAccessControlEntryRecord: st.builds(RemoveAccessControlEntryRecord, id_=ACL_IDS),
+    DelegationTokenRecord: st.builds(
+        DelegationTokenRecord,
+        owner=USERS,
+        renewers=st.lists(USERS, max_size=2),
+        expiration_timestamp=st.integers(1, 3),
+        token_id=TOKEN_IDS,
+    ),
+    RemoveDelegationTokenRecord: st.builds(RemoveDelegationTokenRecord, token_id=TOKEN_IDS),
     ProducerIdsRecord: st.builds(
         ProducerIdsRecord,
         broker_id=BROKERS,
@@ -197,14 +212,8 @@ BY_TYPE: dict[type, st.SearchStrategy[MetadataRecord]] = {
     NoOpRecord: st.builds(NoOpRecord),
     ZkMigrationStateRecord: st.builds(ZkMigrationStateRecord),
 }
-NOT_KEPT = {
-    BeginTransactionRecord,
-    EndTransactionRecord,
-    AbortTransactionRecord,
-    DelegationTokenRecord,
-    RemoveDelegationTokenRecord,
-}
-"""Those of transactions have tests of their own; those of delegation tokens are refused."""
+NOT_KEPT = {BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord}
+"""These have tests of their own."""
 RECORDS = st.one_of(*BY_TYPE.values())
 
 
