@@ -122,7 +122,7 @@ def _last_with_records(segment: Segment, start: int, end: int) -> _LastWithRecor
     """
     stop, last_is_empty = end, None
     while stop > max(start, end - MOST_BYTES):
-        begin, found, header = max(start, segment.offset_index.position_before(stop)), None, None
+        begin, found, header = max(start, segment.start_before_byte(stop)), None, None
         for position, each in segment.headers(begin):
             if position + each.size > stop:
                 break

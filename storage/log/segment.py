@@ -17,7 +17,9 @@ Rule 3: files are opened when first needed, and `storage.log.open_segments` has 
 An idle partition costs no index, and ten thousand of them no descriptors.
 
 Rule 4: an index is not trusted, since its file may rot while it is open. Where an entry leads to no
-batch, or past the offset, the entries before it are asked. (Kafka skips records then.)
+batch, or past the offset, the entries before it are asked. A timestamp counts if the batch at its
+offset has it; only which segment to search for one is not checked, as that would read all of them.
+(Kafka skips records then, shows aborted ones, and deletes a segment too early.)
 
 Index files are preallocated (sparse) while the segment is active, and so is the `.log` where
 the topic asks for it (`preallocate`); both are trimmed when it is closed or rolled. A crash
@@ -444,15 +446,24 @@ class Segment:
         others = (entry.position for entry in self.offset_index.before(offset))
         return next((each for each in others if self._begins_before(each, offset)), 0)
 
+    def start_before_byte(self, position: int) -> int:
+        """Return a byte at which a batch begins, before `position`; 0 for the first."""
+        known = self.offset_index.positions_before(position)
+        return next((each for each in known if each < position and self._header_at(each)), 0)
+
     def _begins_before(self, position: int, offset: Offset) -> bool:
         """Return whether a batch begins at that byte, and not past `offset`."""
+        header = self._header_at(position)
+        return header is not None and header.base_offset <= offset
+
+    def _header_at(self, position: int) -> BatchHeader | None:
+        """Return the header of the batch that begins there; None where none does."""
         if not 0 <= position <= self.size - HEADER_SIZE:
-            return False
+            return None
         try:
-            header = read_header(self.pins.file.read(position, HEADER_SIZE), 0)
+            return read_header(self.pins.file.read(position, HEADER_SIZE), 0)
         except CorruptRecordError:
-            return False
-        return header.base_offset <= offset
+            return None
 
     def read(
         self, start_offset: Offset, max_bytes: int, *, max_position: int, min_one: bool
@@ -478,7 +489,20 @@ class Segment:
 
     def upper_bound(self, position: int) -> Offset | None:
         """Return an offset above all that lie before `position`; None where only the end is known."""
-        return self.offset_index.first_offset_from(position) if self.size else None
+        behind = self.offset_index.first_position_from(position) if self.size else None
+        header = None if behind is None or behind < position else self._header_at(behind)
+        return None if header is None else header.base_offset
+
+    def start_before_time(self, timestamp: int) -> Offset:
+        """Return an offset below which no record is of `timestamp` or younger."""
+        known = self.time_index.lookup(timestamp)
+        return known.offset if self._carries(known) else self.base_offset
+
+    def _carries(self, entry: TimestampOffset) -> bool:
+        """Return whether the batch at the offset of `entry` has its timestamp (rule 4)."""
+        located = self.locate(entry.offset)
+        header = None if located is None else self._header_at(located.position)
+        return header is not None and header.max_timestamp == entry.timestamp
 
     def region(self, position: int, size: int) -> FileRegion:
         return self.pins.pin(position, size)
@@ -514,8 +538,15 @@ class Segment:
         return self._max_timestamp
 
     def newest_ms(self) -> int:
-        """Return the time of its youngest record; that of its last write, where no record has one."""
-        timestamp = self.max_timestamp.timestamp
+        """Return the time of its youngest record; that of its last write, where no record has one.
+
+        Segments are deleted by it, so a batch has to say so, too (rule 4).
+        """
+        youngest = self.max_timestamp
+        if youngest.timestamp != NO_TIMESTAMP and not self._carries(youngest):
+            youngest = self._youngest_of(TimestampOffset(NO_TIMESTAMP, self.base_offset))
+            self._max_timestamp = youngest
+        timestamp = youngest.timestamp
         return timestamp if timestamp >= 0 else self.file_system.modified_ms(self.path(LOG_SUFFIX))
 
     def _last_timestamp_on_disk(self) -> TimestampOffset:
@@ -524,6 +555,10 @@ class Segment:
             self.time_index.entry_count or self.first_batch_timestamp == NO_TIMESTAMP
         ):
             return largest  # the closing entry, or none where no record carries a time
+        return self._youngest_of(largest)
+
+    def _youngest_of(self, largest: TimestampOffset) -> TimestampOffset:
+        """Return `largest`, or what is younger in its batch or behind."""
         for _, header in self.headers(self.start_before(largest.offset)):
             if header.max_timestamp > largest.timestamp:
                 largest = TimestampOffset(header.max_timestamp, header.last_offset)

@@ -96,8 +96,8 @@ def first_at_or_after(
         _spend(allowance, STEPS_PER_BATCH, segment, 0)
         if segment.max_timestamp.timestamp >= timestamp:
             if not position:
-                known = segment.time_index.lookup(timestamp).offset
-                position = segment.start_before(max(known, start_offset))
+                start = max(segment.start_before_time(timestamp), start_offset)
+                position = segment.start_before(start)
             found = _find(segment, position, timestamp, start_offset, allowance)
             if found is not None:
                 return found

@@ -83,17 +83,17 @@ class OffsetIndex(IndexFile):
         for index in range(self._count_while(lambda entry: entry[0] <= relative) - 2, -1, -1):
             yield self.entry(index)
 
-    def first_offset_from(self, position: int) -> Offset | None:
-        """Return the offset of the first entry at `position` or behind it; None where there is
+    def first_position_from(self, position: int) -> int | None:
+        """Return the first position of an entry that is `position` or behind it; None where there is
         none.
         """
         count = self._count_while(lambda entry: entry[1] < position)
-        return self.entry(count).offset if count < self.entry_count else None
+        return self.entry(count).position if count < self.entry_count else None
 
-    def position_before(self, position: int) -> int:
-        """Return the greatest position of an entry below `position`; 0 where there is none."""
-        count = self._count_while(lambda entry: entry[1] < position)
-        return self.entry(count - 1).position if count else 0
+    def positions_before(self, position: int) -> Iterator[int]:
+        """Yield the positions of the entries below `position`, the greatest one first."""
+        for index in range(self._count_while(lambda entry: entry[1] < position) - 1, -1, -1):
+            yield self.entry(index).position
 
     def entry(self, index: int) -> OffsetPosition:
         relative, position = self._raw_entry(index)

@@ -259,7 +259,8 @@ def offset_index(case: Mutated) -> None:
         found = index.lookup(wanted)
         if stored == sorted(stored):
             assert found == (below[-1] if below else (base, 0))
-        index.first_offset_from(wanted)
+        index.first_position_from(wanted)
+        list(index.positions_before(wanted))
     index.truncate_to(base + 20)
     if stored == sorted(stored):
         assert list(index.entries()) == [entry for entry in stored if entry[0] < base + 20]

@@ -415,32 +415,3 @@ def test_a_segment_waits_from_the_first_known_time() -> None:
     assert segment.waited_for_roll_ms(wall_ms=1000, max_timestamp=-1) == 0
     assert segment.waited_for_roll_ms(wall_ms=1500, max_timestamp=-1) == 500
     assert segment.waited_for_roll_ms(wall_ms=None, max_timestamp=-1) == 0
-
-
-@given(data=st.data())
-def test_whatever_rots_in_an_index_every_record_is_found(data: st.DataObject) -> None:
-    """The twin is the segment before its index was damaged: it finds the same batches."""
-    disk = new_disk()
-    segment = new_segment(system=disk)
-    for offset in range(40, 140, 5):
-        put(segment, offset, 5)
-    written = range(segment.offset_index.size_in_bytes)
-    found = {offset: get(segment, offset, 1) for offset in range(40, 141)}
-    segment.release()  # the last entry is read from the file again
-    for position in data.draw(st.lists(st.sampled_from(written), min_size=1, max_size=4)):
-        disk.disk.flip_bit(segment.path(INDEX_SUFFIX), position, data.draw(st.integers(0, 7)))
-    assert {offset: get(segment, offset, 1) for offset in range(40, 141)} == found
-
-
-def test_damage_of_the_records_themselves_is_met_once() -> None:
-    disk = new_disk()
-    segment = new_segment(system=disk)
-    for offset in range(40, 140, 5):
-        put(segment, offset, 5)
-    damaged = segment.locate(100)
-    assert damaged is not None
-    segment.release()
-    disk.disk.corrupt(segment.path(LOG_SUFFIX), damaged.position, bytes(61))
-    assert get(segment, 99) is not None
-    with pytest.raises(CorruptRecordError):
-        segment.locate(104)
