@@ -1,12 +1,16 @@
-"""A broker of Apache Kafka 4.1 in a cluster of ours with a level of metadata.version that it lacks.
+"""A broker in a cluster of the other kind with a level of metadata.version that it lacks.
 
-Run with KAFKA_VERSION=4.1.1; a broker of the newest release supports every level.
+For a broker of Apache Kafka's, run with KAFKA_VERSION=4.1.1: that of the newest release supports
+every level. A controller of the newest release has one that is not final yet, which ours lacks.
 """
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from replication.cli.kafka.processes import START_SECONDS
 from replication.client.admin import Admin
 from replication.errors import KafkaError
 from replication.wire.api_versions import KAFKA_4_4, METADATA_VERSION
@@ -43,3 +47,35 @@ async def test_a_level_that_their_broker_lacks_and_then_their_broker(tmp_path: P
         for word in (METADATA_VERSION, str(KAFKA_4_4), f"node={THEIRS}"):
             assert word in refusals[0], refusals[0]
         assert len(refusals) == 1
+
+
+@pytest.mark.interop
+def test_a_level_that_our_broker_lacks(tmp_path: Path) -> None:
+    if kafka_version() != NEWEST:
+        pytest.skip("a controller of this version has no level that our broker lacks")
+    kafka = Kafka(
+        data_dir=tmp_path,
+        brokers=2,
+        ours={OURS},
+        properties={"unstable.feature.versions.enable": "true"},
+        format_arguments=("--feature", f"{METADATA_VERSION}=34"),
+    )
+    try:
+        kafka.format()
+        for node in (CONTROLLER_ALONE, THEIRS):
+            kafka.spawn(node)
+        kafka.wait_until_ready()
+        config = tmp_path / f"node-{OURS}" / "server.properties"
+        done = subprocess.run(
+            [sys.executable, "-m", "replication.cli", "broker", "--config", str(config)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=START_SECONDS,
+        )
+    finally:
+        kafka.kill_all()
+    assert done.returncode != 0
+    *ignored, line = done.stderr.splitlines()
+    assert f"feature {METADATA_VERSION} of level 34, but this release knows 7 to 33" in line
+    assert all("has no effect here and is ignored" in each for each in ignored)
