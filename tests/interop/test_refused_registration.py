@@ -2,6 +2,8 @@
 
 For a broker of Apache Kafka's, run with KAFKA_VERSION=4.1.1: that of the newest release supports
 every level. A controller of the newest release has one that is not final yet, which ours lacks.
+
+A controller of Apache Kafka 4.0 registers our broker, but does not serve its version of Fetch.
 """
 
 import subprocess
@@ -79,3 +81,24 @@ def test_a_level_that_our_broker_lacks(tmp_path: Path) -> None:
     *ignored, line = done.stderr.splitlines()
     assert f"feature {METADATA_VERSION} of level 34, but this release knows 7 to 33" in line
     assert all("has no effect here and is ignored" in each for each in ignored)
+
+
+@pytest.mark.interop
+@pytest.mark.slow
+async def test_a_controller_that_is_too_old_is_named_once_in_ten_seconds(tmp_path: Path) -> None:
+    kafka = Kafka(data_dir=tmp_path, brokers=2, ours={OURS}, version="4.0.0")
+    try:
+        await in_thread(kafka.format)
+        for node in (CONTROLLER_ALONE, THEIRS):
+            kafka.spawn(node)
+        await in_thread(kafka.wait_until_ready)
+        kafka.spawn(OURS)
+        said = await in_thread(until, lambda: not_served(kafka), lambda found: len(found) >= 2)
+    finally:
+        kafka.kill_all()
+    assert "closed the connection instead of answering FETCH v18' left_out=0 " in said[0]
+    assert "left_out=0 " not in said[1]
+
+
+def not_served(kafka: Kafka) -> list[str]:
+    return [each for each in kafka.output(OURS).splitlines() if "metadata_not_served" in each]
