@@ -42,10 +42,11 @@ from replication.wire.refusals import error_of_whole
 from storage.attributes import define
 from storage.types import NO_LEADER_EPOCH, LeaderEpoch
 
-SENT_VERSIONS: Final = {ApiKey.BROKER_HEARTBEAT: 1}
+SENT_VERSIONS: Final = {ApiKey.BROKER_HEARTBEAT: 1, ApiKey.API_VERSIONS: 4}
 """The versions of requests whose newest version has nothing that is used here.
 
-The heartbeat's has cordoned log directories (KIP-1066); controllers of Kafka 4.1 do not know it.
+The heartbeat's has cordoned log directories (KIP-1066), that of ApiVersions names the node that is
+meant (KIP-1242); controllers of Kafka 4.1 do not know them.
 """
 
 
