@@ -356,8 +356,19 @@ class Broker:
         log_config = attrs.evolve(
             METADATA_LOG_CONFIG, segment_index_bytes=self.config.log_index_size_max_bytes
         )
+        # In no other directory: a second copy would be in the way when the first is back.
+        directory = self.config.metadata_directory
+        home = next(
+            (each for each in logs.directories if each.path == directory), logs.directories[0]
+        )
         log = await self.seams.offload(
-            lambda: logs.get_or_create(METADATA_PARTITION, METADATA_TOPIC_ID, log_config)
+            lambda: logs.get_or_create(
+                METADATA_PARTITION,
+                METADATA_TOPIC_ID,
+                log_config,
+                is_new=False,
+                directory_id=home.directory_id,
+            )
         )
         followed = MetadataCache(self.seams.clock)
         due = SnapshotDue(self.config.metadata_log_max_record_bytes_between_snapshots)

@@ -199,7 +199,10 @@ class BrokerLifecycle:
             self._nursery = nursery
             for directory_id in self.offline_log_dirs:
                 nursery.start_soon(self._expect_acknowledgement, directory_id)
-            await self._send_heartbeats()
+            try:
+                await self._send_heartbeats()
+            finally:
+                self._nursery = None  # what is lost from here on, nobody can be told
 
     async def _send_heartbeats(self) -> None:
         while not self._may_stop.is_set():

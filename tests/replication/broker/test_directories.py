@@ -9,6 +9,7 @@ from replication.broker.lifecycle import UnreportedDirectoryError
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.events import BrokerStopped, LogDirectoryFailed
 from replication.metadata.rules.image import PartitionRegistration
+from replication.metadata.rules.records import METADATA_PARTITION
 from scenarios.world.world import World
 from storage.errors import KafkaStorageError
 from storage.testing import Fault
@@ -192,3 +193,33 @@ async def test_a_broker_whose_last_disk_fails_ends_with_one_line(world: World, n
         assert isinstance(failure, KafkaStorageError)
         assert "Input/output error" in str(failure)
         assert "\n" not in str(failure)
+
+
+@played
+async def test_a_broker_without_the_directory_of_its_metadata_does_not_start(world: World) -> None:
+    async with two_disks(world) as (stage, _):
+        await stage.cluster.stop_broker(1)
+        disk = world.disk(name_of(1))
+        disk.faults.append(Fault(operation="read", names="/a/*", times=None))
+        with pytest.raises(KafkaStorageError, match="__cluster_metadata-0: a log directory is off"):
+            await stage.cluster.start_broker(1)
+        assert disk.node(f"/b/{METADATA_PARTITION}") is None
+        disk.faults.clear()
+        await stage.cluster.start_broker(1)
+        await stage.until_in_sync("t", 3)
+
+
+@played
+async def test_a_disk_that_fails_while_its_broker_stops_is_found_at_the_next_start(
+    world: World,
+) -> None:
+    async with two_disks(world) as (stage, _):
+        faults = world.disk(name_of(1)).faults
+        faults.append(Fault(operation="write", names="/b/.kafka_cleanshutdown*"))
+        await stage.cluster.stop_broker(1)
+        assert [
+            each.node for each in world.trace.entries if isinstance(each.event, LogDirectoryFailed)
+        ] == [name_of(1)]
+        faults.clear()
+        await stage.cluster.start_broker(1)
+        await stage.until_in_sync("t", 3)
