@@ -195,6 +195,15 @@ class SimulatedCluster:
         return self.nodes.is_up(node_id_of(name))
 
     @property
+    def short_of_a_directory(self) -> list[str]:
+        """The names of the brokers that run on, although one of their log directories has failed."""
+        return [
+            name
+            for name, broker in self.brokers.items()
+            if any(each.failure is not None for each in broker.logs.directories)
+        ]
+
+    @property
     def image(self) -> MetadataImage:
         """The newest metadata that any running broker acts upon; the last seen if none runs."""
         images = [broker.metadata.image for broker in self.nodes.brokers.values()]

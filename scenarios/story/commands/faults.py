@@ -11,7 +11,8 @@
     heal b1 b2 c                              the links between b1 and these two only
     tear b1 b2                                the next message from b1 to b2 breaks off
     tear c b1 ALTER_PARTITION                 the next one for that API, once c has acted
-    recover                         heal, resume and speed up all, start all that are down
+    recover                         heal, resume and speed up all, start all that are down, and
+                                    start again who has lost a log directory
 
 Each of several controllers is named as brokers are: `kill c3001`.
 The story waits for a start or a stop, unless it ends in `&`: a node may be killed while it starts,
@@ -220,6 +221,8 @@ async def recover(stage: Stage, words: Words, options: Options) -> list[str]:
     # Without a controller no broker comes up, and it may be stopping itself.
     while not await stage.until_none_starts_or_stops():
         await cluster.nodes.start_controller()
+    for name in cluster.short_of_a_directory:
+        await cluster.kill(name)
     await cluster.nodes.start()
     return []
 
