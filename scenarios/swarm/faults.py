@@ -932,6 +932,12 @@ HARDWARE_FAULTS = (
         """,
         (1, 0.3),
     ),
+    FaultKind(
+        "log-directory-fails",
+        need.broker,
+        "fail {node} {write|sync|read} names=/{node}/{log|spare|spare}/* error=EIO times=always",
+        (1, 0.3),
+    ),
     # What no checksum guards: no record may be lost for an index or a checkpoint.
     FaultKind(
         "index-rots",
@@ -961,7 +967,7 @@ HARDWARE_FAULTS = (
         settings={"min.insync.replicas": (2,)},
     ),
 )
-"""Faults of clocks, processors, disks and files, which some runs have."""
+"""Faults of clocks, processors, log directories and files, which some runs have."""
 
 PROTOCOL_FAULTS = (
     # Clients that break their protocol, and judge the answers (`scenarios.world.probes`).

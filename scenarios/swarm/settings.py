@@ -271,6 +271,12 @@ QUORUM: Mapping[str, Sequence[object]] = {
 
 HAS_HARDWARE_FAULTS = 0.4
 """The share of runs that have some of the faults of hardware."""
+SPARE = 0.4
+"""The share of the brokers of such a run that have a second log directory, if no disk is replaced.
+
+The last known leader is not elected after that: the controller knows its old directory at the time
+(docs/found.md).
+"""
 
 PROBED = 0.4
 """The share of runs with the faults of clients and operators that have a random stream of their own."""
@@ -363,6 +369,10 @@ def with_hardware(plan: RunPlan, chance: random.Random) -> RunPlan:
     if chance.random() >= HAS_HARDWARE_FAULTS:
         return plan
     settings = dict(plan.settings)
+    a_disk_is_replaced = any("wipe" in fault.lines for fault in plan.faults)
+    for number in range(1, plan.brokers + 1):
+        if chance.random() < SPARE and not a_disk_is_replaced:
+            settings[f"b{number}.log.dirs"] = f"/b{number}/log,/b{number}/spare"
     faults = dict(plan.faults)
     for fault in HARDWARE_FAULTS:
         wanted = {key: chance.choice(values) for key, values in fault.settings.items()}

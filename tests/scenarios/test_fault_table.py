@@ -52,7 +52,9 @@ BEFORE = {
 """What has to happen first, so that somebody is in the state for a fault."""
 
 
-INDEXED = "log.index.interval.bytes=1 "
+WITH_SPARES = (
+    "b1.log.dirs=/b1/log,/b1/spare b3.log.dirs=/b3/log,/b3/spare log.index.interval.bytes=1 "
+)
 
 
 @cache
@@ -90,7 +92,7 @@ def test_names_are_unique() -> None:
     [
         *one_in(9, [(each, "") for each in (*FAULTS, *LAST_FAULTS)]),
         *((each, "") for each in (*GROUP_FAULTS, *PROTOCOL_FAULTS)),
-        *((each, INDEXED) for each in HARDWARE_FAULTS),
+        *((each, WITH_SPARES) for each in HARDWARE_FAULTS),
         *one_in(9, [(each, "controllers=3 ") for each in QUORUM_FAULTS]),
         *one_in(2, [(each, "combined=3 ") for each in COMBINED_FAULTS]),
     ],
