@@ -202,7 +202,7 @@ class BrokerLifecycle:
             try:
                 await self._send_heartbeats()
             finally:
-                self._nursery = None  # what is lost from here on, nobody can be told
+                self._nursery = None  # no heartbeat names what is lost from here on
 
     async def _send_heartbeats(self) -> None:
         while not self._may_stop.is_set():
