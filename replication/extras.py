@@ -31,10 +31,8 @@ EXTRAS = {
     "http": ("h11", "starlette"),
     "demo": ("confluent_kafka",),
 }
-
-
 # Modules that are not called as the package that brings them.
-_PACKAGES = {"google": "protobuf", "grpc_tools": "grpcio_tools", "sqlalchemy": "pyiceberg"}
+PACKAGES = {"google": "protobuf", "grpc_tools": "grpcio_tools", "sqlalchemy": "pyiceberg"}
 
 
 class MissingExtraError(UnderstudyError):
@@ -48,7 +46,7 @@ def extra(name: str, purpose: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         module = (error.name or "").partition(".")[0]
-        if _PACKAGES.get(module, module) not in EXTRAS[name]:
+        if PACKAGES.get(module, module) not in EXTRAS[name]:
             raise
         raise MissingExtraError(
             f"{purpose} needs {module}, which is not installed: {how_to_install(name)}"

@@ -361,8 +361,8 @@ class Report:
         console.print(self._ledger())
         console.print(_timeline(outcome.moments))
         for line in self._verified():
-            console.print(f"verify: {line}", highlight=False, soft_wrap=True)
-        console.print(f"pipeline audit: {self.audit_note}", highlight=False, soft_wrap=True)
+            _print_plain(console, f"verify: {line}")
+        _print_plain(console, f"pipeline audit: {self.audit_note}")
         verdict = "no acked record is lost, and the replicas are equal" if self.ok else "FAILED"
         console.print(f"\n{verdict}", style="green" if self.ok else "red")
 
@@ -404,3 +404,8 @@ def _timeline(moments: list[FailoverMoment]) -> Table:
         after = f"{(moment.at_ms - start) / 1000:.3f} s" if known else "not seen"  # type: ignore[operator]
         table.add_row(after, moment.what, moment.detail)
     return table
+
+
+def _print_plain(console: Console, line: str) -> None:
+    """Print a line in which `[spark]` is a word, and no markup of rich's."""
+    console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -1,6 +1,7 @@
 """Every command without the packages of an extra: the error names the command that installs it."""
 
 import importlib
+import io
 import json
 import re
 import subprocess
@@ -9,9 +10,13 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from replication import extras
-from replication.extras import EXTRAS, MissingExtraError, extra, how_to_install
+from replication.cli.demo_run import DemoOutcome, FailoverMoment, Report
+from replication.cli.demo_workload import LedgerVerdict
+from replication.extras import EXTRAS, PACKAGES, MissingExtraError, extra, how_to_install
+from replication.verify import Comparison
 from tests.cli.tree import LEAVES
 from tests.docs.snippets import pages
 
@@ -64,6 +69,17 @@ NEEDING = {
     "pipeline lag DIR --output lag.html": "spark",
 }
 
+# Those that need another extra beside `spark`, which is there.
+BESIDE_SPARK = {
+    "pipeline export DIR --to DIR/lake --format delta": "delta",
+    "pipeline export DIR --to DIR/lake --format iceberg": "iceberg",
+    **{
+        f"pipeline export DIR --to DIR/lake -X value.format={kind} -X value.schema.id={number}"
+        " -X schema.directory=DIR": "formats"
+        for kind, number in (("avro", 1), ("protobuf", 2), ("json", 3))
+    },
+}
+
 
 def run_without(refused: list[str], lines: list[str]) -> list[tuple[object, str, str]]:
     """Return the exit code and both outputs of each command line."""
@@ -86,14 +102,55 @@ def test_a_missing_extra_is_one_line_with_the_command_that_installs_it(tmp_path:
         f"node.id=1\nlog.dirs={tmp_path}/log\nlisteners=PLAINTEXT://127.0.0.1:0\n"
         "controller.quorum.voters=0@127.0.0.1:1\n"
     )
-    lines = [line.replace("DIR", str(tmp_path)) for line in NEEDING]
     everything = sorted({module for modules in EXTRAS.values() for module in modules})
-    answers = run_without(everything, lines)
-    for (line, name), (code, out, err) in zip(NEEDING.items(), answers, strict=True):
+    check_refused(everything, NEEDING, tmp_path)
+
+
+@pytest.mark.parametrize("name", sorted(set(BESIDE_SPARK.values())))
+def test_an_extra_that_is_missing_beside_spark_is_one_line(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    (tmp_path / "1.avsc").write_text('{"type": "record", "name": "A", "fields": []}')
+    (tmp_path / "2.proto").write_text('syntax = "proto3"; message A { int32 id = 1; }')
+    (tmp_path / "3.json").write_text('{"type": "object"}')
+    modules = [*EXTRAS[name], *(module for module, of in PACKAGES.items() if of in EXTRAS[name])]
+    lines = {line: extra for line, extra in BESIDE_SPARK.items() if extra == name}
+    check_refused(modules, lines, tmp_path)
+
+
+def check_refused(refused: list[str], needing: dict[str, str], directory: Path) -> None:
+    lines = [line.replace("DIR", str(directory)) for line in needing]
+    for (line, name), (code, out, err) in zip(
+        needing.items(), run_without(refused, lines), strict=True
+    ):
         assert (code, out) == (1, ""), (line, code, out, err)
         assert err.startswith("understudy: "), (line, err)
         assert err.endswith(f" is not installed: {how_to_install(name)}\n"), (line, err)
         assert err.count("\n") == 1, (line, err)
+
+
+def test_the_report_of_the_demo_says_what_to_install_whole() -> None:
+    verdict = LedgerVerdict(
+        sent=1,
+        acked_and_committed=1,
+        acked_and_lost=0,
+        never_acked=0,
+        duplicated=0,
+        never_acked_but_there=0,
+    )
+    outcome = DemoOutcome(
+        victim=1,
+        in_flight_at_kill=1,
+        to_come_at_kill=0.5,
+        verdict=verdict,
+        altered=0,
+        client_errors={},
+        moments=[FailoverMoment("killed", 0)],
+        log_dirs=[],
+    )
+    note = f"skipped: {how_to_install('spark')}"
+    shown = io.StringIO()
+    Report(outcome, Comparison((), ()), None, note).show(Console(file=shown))
+    assert note in shown.getvalue()
 
 
 def test_every_command_shows_its_help_without_any_extra() -> None:
