@@ -97,6 +97,34 @@ async def test_what_an_acknowledgement_depends_on_is_shown_with_it(world: World,
         world.network.heal_all()
 
 
+@played_in(staged)
+async def test_leader_and_isr_are_as_new_as_what_any_broker_tells(
+    stage: Stage, world: World
+) -> None:
+    """One broker hears of each change late, so that two of them tell a client two leaders."""
+    await stage.client.create_topic(stage.address(1), "t")
+    killed = await stage.leader("t")
+    others = [each for each in stage.cluster.broker_ids if each != killed]
+    world.network.set_delay("controller", name_of(others[1]), least=0.3)
+    await stage.cluster.kill_broker(killed)
+    leaders = dict.fromkeys(others, killed)
+    disagreed = 0
+    while killed in leaders.values():
+        for broker in others:
+            (topic,) = (await stage.client.metadata(stage.address(broker), "t")).topics
+            (shown,) = topic.partitions
+            partition = stage.cluster.partition("t", 0)
+            assert partition is not None
+            assert shown.leader_epoch <= partition.leader_epoch
+            if shown.leader_epoch == partition.leader_epoch:
+                assert shown.leader_id == stage.cluster.leader("t", 0)
+                assert set(shown.isr_nodes) == set(partition.isr)
+            leaders[broker] = shown.leader_id
+        disagreed += len(set(leaders.values())) > 1
+        await stage.cluster.clock.sleep(0.05)
+    assert disagreed
+
+
 @pytest.mark.parametrize("is_in_sync", [True, False], ids=["in sync", "out of the ISR"])
 @played
 async def test_a_follower_that_lacks_records_is_reported(world: World, *, is_in_sync: bool) -> None:
