@@ -23,13 +23,12 @@ simultaneous events are in the trace, which has a hash, and not in answers.
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
 import attrs
 
-from replication.config.known import nearest
 from replication.errors import UnderstudyError
 
 STORIES = Path(__file__).parent.parent / "stories"
@@ -229,10 +228,17 @@ def find_story(name: str) -> Path:
         raise ScriptError(f"{name!r} may be each of {names}")
     if not found:
         raise ScriptError(
-            f"there is no story called {name!r}{nearest(wanted, known)};"
+            f"there is no story called {name!r}{_resembling(wanted, known)};"
             " `understudy scenario list` shows them all"
         )
     return found[0]
+
+
+def _resembling(wanted: str, known: Iterable[str]) -> str:
+    """Return `; did you mean x?` for a story whose name begins much as `wanted`, or an empty text."""
+    beginnings = {name[: len(wanted)]: name for name in known}
+    close = difflib.get_close_matches(wanted, beginnings, n=1, cutoff=0.7)
+    return f"; did you mean {beginnings[close[0]]}?" if close else ""
 
 
 def read_story(path: Path) -> Script:

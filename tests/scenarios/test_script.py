@@ -89,6 +89,8 @@ def test_a_story_is_found_by_name_beginning_scenario_or_file(tmp_path: Path) -> 
     for unknown in ("S9999", "no such story", "", str(tmp_path / "none.txt")):
         with pytest.raises(ScriptError, match="scenario list"):
             find_story(unknown)
+    with pytest.raises(ScriptError, match=f"; did you mean {name}\\?"):
+        find_story(name[:10] + "x" + name[11:20])
     with pytest.raises(ScriptError, match=r"'S03' may be each of twenty-elections-and-.*, two-"):
         find_story("S03")
 
