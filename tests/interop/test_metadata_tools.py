@@ -70,6 +70,12 @@ NOT_IN_THE_TOOLS = '"type":"UNREGISTER_CONTROLLER_RECORD"'
 """The type that Kafka 4.4 has added."""
 
 
+@pytest.fixture(autouse=True)
+def _kafka_knows_the_records() -> None:
+    if kafka_version() != NEWEST:
+        pytest.skip("the records are those of the newest metadata.version")
+
+
 def batch_of(values: Iterable[bytes], base_offset: int = 0) -> bytes:
     records = (Record(timestamp=WALL_MS, key=None, value=each) for each in values)
     return encode_batch(records, base_offset=base_offset)
@@ -253,8 +259,6 @@ def shown(file: Path) -> str:
 
 def test_the_shell_shows_the_same_image_of_our_records_and_of_our_snapshot(tmp_path: Path) -> None:
     """Kafka replays each record, and what our image has become by the same records."""
-    if kafka_version() != NEWEST:
-        pytest.skip("the records are those of the newest metadata.version")
     assert {*map(type, RECORDS)} == API_KEYS.keys()
     log = tmp_path / f"{0:020}.log"
     values = encode_all(RECORDS, level=KAFKA_4_4)
