@@ -196,15 +196,25 @@ def records(servers: str, topic: str) -> dict[int, list[bytes]]:
 
 
 @pytest.mark.parametrize(
-    "ours",
+    ("ours", "controllers"),
     [
-        pytest.param({2, 3, CONTROLLER_ALONE}, id="two brokers and the controller of ours"),
-        pytest.param({3}, id="one broker of ours", marks=pytest.mark.slow),
+        pytest.param({2, 3, CONTROLLER_ALONE}, 1, id="two brokers and the controller of ours"),
+        pytest.param({3}, 1, id="one broker of ours", marks=pytest.mark.slow),
+        pytest.param(
+            {3, CONTROLLER_ALONE, CONTROLLER_ALONE + 1},
+            3,
+            id="a quorum of both kinds",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
-def test_no_record_is_lost_and_no_transaction_is_torn(tmp_path: Path, ours: set[int]) -> None:
+def test_no_record_is_lost_and_no_transaction_is_torn(
+    tmp_path: Path, ours: set[int], controllers: int
+) -> None:
     chance = random.Random(SEED)
-    with Kafka(data_dir=tmp_path, brokers=3, ours=ours, properties=PROPERTIES) as kafka:
+    with Kafka(
+        data_dir=tmp_path, brokers=3, controllers=controllers, ours=ours, properties=PROPERTIES
+    ) as kafka:
         servers = kafka.bootstrap_servers
         for topic in TOPICS:
             create_topic(servers, topic, partitions=PARTITIONS, replication_factor=3)
