@@ -12,7 +12,7 @@ offsets, in the same leader epochs.
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -64,12 +64,7 @@ class MixedQuorum:
 
     def log(self, node_id: int) -> dict[int, bytes]:
         """Return the whole batches of a node's metadata log by their base offsets, as it is now."""
-        found = {}
-        for segment in sorted(self.metadata(node_id).glob("*.log")):
-            data = segment.read_bytes()
-            for position, header in walk(memoryview(data)):
-                found[header.base_offset] = data[position : position + header.size]
-        return found
+        return batches_in(self.metadata(node_id))
 
     def snapshots(self, node_id: int) -> list[Path]:
         """Return the snapshots of a node, without the one that formatting has made."""
@@ -148,14 +143,28 @@ class MixedQuorum:
             lambda: all(max(self.log(each), default=-1) >= end for each in self.voters),
             f"all voters have offset {end}",
         )
-        logs = [self.log(each) for each in self.voters]
-        start = max(min(log) for log in logs)
-        first, *others = [
-            {offset: log[offset] for offset in sorted(log) if start <= offset <= end}
-            for log in logs
-        ]
-        assert all(log == first for log in others)
-        return b"".join(first.values())
+        return check_equal([self.log(each) for each in self.voters], end=end)
+
+
+def batches_in(directory: Path) -> dict[int, bytes]:
+    """Return the whole batches of a log by their base offsets, as it is now."""
+    found = {}
+    for segment in sorted(directory.glob("*.log")):
+        data = segment.read_bytes()
+        for position, header in walk(memoryview(data)):
+            found[header.base_offset] = data[position : position + header.size]
+    return found
+
+
+def check_equal(logs: Sequence[Mapping[int, bytes]], *, end: int) -> bytes:
+    """Return the batches up to the one at `end`, from where the shortest log begins: all have them."""
+    start = max(min(log) for log in logs)
+    first, *others = [
+        {offset: log[offset] for offset in sorted(log) if start <= offset <= end} for log in logs
+    ]
+    assert all(log == first for log in others)
+    assert end in first
+    return b"".join(first.values())
 
 
 def format_as_kafka(configs: Iterable[BrokerConfig]) -> None:

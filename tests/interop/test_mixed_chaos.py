@@ -7,8 +7,8 @@
 
 In the end every acknowledged record is in `orders` once and in order, and `left` and `right` have the
 same records: a transaction that is torn, lost or done twice would show there. What a group committed
-never went back, and all replicas are equal, byte for byte and epoch for epoch. The report of the run
-explains every election and every truncation.
+never went back, and all replicas are equal, byte for byte and epoch for epoch; so are the metadata logs
+of all nodes. The report of the run explains every election and every truncation.
 
 The clients are confluent-kafka, whose protocol is librdkafka's. `CHAOS_SEED` picks another run,
 `CHAOS_FAULTS` a longer one.
@@ -41,6 +41,7 @@ from storage.filesystem import OsFileSystem
 from tests.interop.bad_luck import PATIENCE_SECONDS, BadLuck
 from tests.interop.explained import check_explained
 from tests.interop.kafka import CONTROLLER_ALONE, Kafka
+from tests.interop.mixed_quorum import METADATA, batches_in, check_equal
 
 pytestmark = pytest.mark.interop
 
@@ -259,4 +260,6 @@ def test_no_record_is_lost_and_no_transaction_is_torn(
         directories = list(map(str, kafka.log_dirs.values()))
         comparison = verify_directories(OsFileSystem(), directories, copies=3)
     assert comparison.same, f"{story}: {comparison}"
+    logs = [batches_in(tmp_path / f"node-{each}" / "log" / METADATA) for each in kafka.node_ids]
+    check_equal(logs, end=min(max(log) for log in logs))
     check_explained(kafka, tmp_path)
