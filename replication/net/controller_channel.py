@@ -36,6 +36,7 @@ from replication.errors import ErrorCode, PeerUnavailableError, ProtocolError
 from replication.net.exchange import Versions, ask_versions
 from replication.net.rpc import RpcClient
 from replication.net.seams import Seams
+from replication.wire.add_raft_voter import AddRaftVoterRequest
 from replication.wire.apis import ApiKey, api_of
 from replication.wire.describe_quorum import DescribeQuorumResponse
 from replication.wire.refusals import error_of_whole
@@ -87,7 +88,7 @@ class PeerChannel:
                 client = await self._connected(timeout_ms)
             api = api_of(type(request))
             _, newest = self._versions.get(api.key, (api.min_version, api.max_version))
-            version = min(newest, SENT_VERSIONS.get(api.key, api.max_version))
+            version = min(newest, _sent_version(request))
             return await client.call(request, version=version, timeout_ms=timeout_ms)
         except ProtocolError as error:
             raise PeerUnavailableError(f"{self.host}:{self.port} is no node: {error}") from error
@@ -119,6 +120,14 @@ class PeerChannel:
         self._is_closed = True
         if self._client is not None:
             self._client.close()
+
+
+def _sent_version(request: object) -> int:
+    """Return the newest version of a request that has something that is used here."""
+    if isinstance(request, AddRaftVoterRequest) and request.ack_when_committed:
+        return 0  # 1 names the other choice (KIP-1186)
+    api = api_of(type(request))
+    return SENT_VERSIONS.get(api.key, api.max_version)
 
 
 async def _ask(client: RpcClient, timeout_ms: int, request: object, version: int) -> object:
