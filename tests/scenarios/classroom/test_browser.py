@@ -117,10 +117,20 @@ def link(browser: LiveBrowser, url: str) -> None:
     browser.until("run")
 
 
+# Whether the name of each replica stands beside its log, and not below it.
+NAMES_SEEN = """[...byId('logs').querySelectorAll('tr')].every((row) => {
+  const name = document.createRange();
+  name.selectNodeContents(row.cells[0]);
+  return name.getBoundingClientRect().right <= row.querySelector('svg').getBoundingClientRect().left;
+})"""
+
+
 def looks_well(browser: LiveBrowser) -> None:
+    assert browser.ask("byId('logs').querySelectorAll('tr').length") > 1
     for width in (WIDE, PHONE):
         for dark in (False, True):
             browser.show_as(width=width, dark=dark)
+            assert browser.ask(NAMES_SEEN)
             wide = browser.ask("[document.documentElement.scrollWidth, screen.width]")
             assert wide[0] <= max(wide[1], width), (width, wide)
             assert browser.ask("document.documentElement.scrollWidth") <= width
