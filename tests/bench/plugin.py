@@ -4,18 +4,26 @@
              `stop`, as at a session's end, is not measured
     reset    what the plugin does after a test that did no harm
     import   the plugin in a pytest that uses none of it
+    test     a whole pytest with one test that asks `kafka_cluster` for its brokers, with
+             PYTHONDONTWRITEBYTECODE=1
 
 The floor of a start is a thread with a trio loop that opens as many ports; of a reset, a call
-into that loop; of the import, pytest's own. A start that fails ends the benchmark.
+into that loop; of the import, pytest's own; of a test, a pytest without the plugin whose one test
+asserts that a list equals itself. Both are processor time of all processes, and their difference is
+the price of the plugin. A start that fails ends the benchmark.
 """
 
 import os
+import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
 
 import trio
 
@@ -27,6 +35,9 @@ WARM_UP = 3
 RESETS = 1000
 BROKERS = 3
 IMPORT_ROUNDS = 15
+TEST_ROUNDS = 15
+WITH_CLUSTER = "def test_it(kafka_cluster):\n    assert kafka_cluster.bootstrap_servers\n"
+WITHOUT = "def test_it():\n    assert [1] == [1]\n"
 IMPORT = """
 import time, pytest
 began = time.process_time()
@@ -42,6 +53,17 @@ def run() -> Iterator[Figure]:
         lambda: imported("understudy.pytest_plugin"), pytest_imported, rounds=IMPORT_ROUNDS
     )
     yield Figure("import of the plugin beside pytest's own", ours, floor, "ms")
+    yield from first_tests()
+
+
+def first_tests() -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory() as directory:
+        ours, floor = interleaved(
+            partial(tested, Path(directory), WITH_CLUSTER),
+            partial(tested, Path(directory), WITHOUT, "-p", "no:understudy"),
+            rounds=TEST_ROUNDS,
+        )
+    yield Figure("a first test with a cluster", ours, floor, "ms")
 
 
 def starts() -> Iterator[Figure]:
@@ -115,3 +137,18 @@ def pytest_imported() -> float:
         [sys.executable, "-c", source], check=True, capture_output=True, text=True
     )
     return float(done.stdout) * 1000
+
+
+def tested(directory: Path, source: str, *options: str) -> float:
+    """Milliseconds of processor time, in user and system mode, of a pytest with one test."""
+    (directory / "test_it.py").write_text(source)
+    began = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options],
+        check=True,
+        capture_output=True,
+        cwd=directory,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return 1000 * (ended.ru_utime - began.ru_utime + ended.ru_stime - began.ru_stime)
