@@ -20,6 +20,14 @@ from replication.cli.kafka.processes import write_properties
 from replication.client.admin import Admin, NewTopic
 from replication.client.admin.values import GroupDescription, PartitionDescription
 from replication.client.offsets import OffsetAndMetadata
+from replication.errors import ErrorCode
+from replication.net import production_seams
+from replication.wire.describe_configs import ConfigResourceType
+from replication.wire.incremental_alter_configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from storage.types import TopicPartition
 from tests.interop import tools
 from tests.interop.kafka import CLUSTER_ID, Kafka
@@ -31,6 +39,7 @@ from tests.interop.own_clients import (
     producer_of,
     read_all,
 )
+from tests.replication.broker.clients import Client
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
@@ -295,15 +304,24 @@ CLIENT_METRICS: Final = "org.apache.kafka.tools.ClientMetricsCommand"
 
 
 def test_it_keeps_metadata_that_it_does_not_use(mixed: Kafka) -> None:
-    """A subscription to the metrics of clients (KIP-714); it reads it again after a restart."""
-    given = ("--name", "kept", "--interval", "5000", "--match", "client_id=nobody")
-    mixed.run_tool(CLIENT_METRICS, "--alter", *given)
-    create(mixed, "after-the-subscription", 1, OURS)
+    """Subscriptions to the metrics of clients (KIP-714); it reads them again after a restart."""
+    given = ("--interval", "5000", "--match", "client_id=nobody")
+    mixed.run_tool(CLIENT_METRICS, "--alter", "--name", "by-the-tool", *given)
+    interval = IncrementalAlterableConfig(name="interval.ms", value="5000")
+    resource = IncrementalAlterConfigsResource(
+        resource_type=ConfigResourceType.CLIENT_METRICS,
+        resource_name="by-our-broker",
+        configs=[interval],
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    answer = trio.run(Client(production_seams()).ask, mixed.address(OURS), request)
+    assert [each.error_code for each in answer.responses] == [ErrorCode.NONE], answer
+    create(mixed, "after-the-subscriptions", 1, OURS)
     mixed.kill(OURS)
     mixed.start(OURS)
-    wait(mixed, "after-the-subscription", lambda found: sorted(found.isr) == [1, OURS])
+    wait(mixed, "after-the-subscriptions", lambda found: sorted(found.isr) == [1, OURS])
     listed = tools.run_tool(CLIENT_METRICS, "--bootstrap-server", mixed.address(OURS), "--list")
-    assert listed.split() == ["kept"]
+    assert sorted(listed.split()) == ["by-our-broker", "by-the-tool"]
 
 
 def said_at_the_end(kafka: Kafka, directory: Path, node_id: int, cluster_id: str | None) -> str:

@@ -13,7 +13,7 @@ checked; the controller does the rest (ConfigAdminManager):
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import attrs
 import trio
@@ -214,12 +214,20 @@ async def _ask_controller(node: BrokerNode, request: Request) -> list[AlterConfi
     return response.responses
 
 
+_OF_THE_CONTROLLER: Final = {
+    ConfigResourceType.TOPIC,
+    ConfigResourceType.GROUP,
+    ConfigResourceType.CLIENT_METRICS,
+}
+"""The resources that the controller judges alone; ours refuses client metrics."""
+
+
 async def _check_resource(
     node: BrokerNode, resource: Resource, changes: list[ConfigChange], *, keeps_others: bool
 ) -> None:
     """Raise KafkaError if the resource cannot be altered, or a broker cannot have these settings."""
     name = resource.resource_name
-    if resource.resource_type in (ConfigResourceType.TOPIC, ConfigResourceType.GROUP):
+    if resource.resource_type in _OF_THE_CONTROLLER:
         return
     if resource.resource_type != ConfigResourceType.BROKER:
         raise _refusal(f"Unknown resource type {resource.resource_type}")

@@ -277,6 +277,11 @@ async def test_what_was_set_outlives_those_it_was_set_for(stage: Stage) -> None:
             "INVALID_REQUEST",
             "Unknown resource type 8",
         ),
+        (
+            resource(ConfigResourceType.CLIENT_METRICS, "m", interval_ms="5000"),
+            "INVALID_REQUEST",
+            "Unexpected resource type 16",
+        ),
         (resource(TOPIC, "no"), "UNKNOWN_TOPIC_OR_PARTITION", "The topic 'no' does not exist."),
         (
             resource(TOPIC, "t", segment_bytes="x"),
