@@ -236,8 +236,6 @@ MUTANTS = (
         ),
         without_it="a broker without a replica is in sync, and may be elected",
         source="KIP-455, PartitionReassignmentRevert",
-        caught_by="tests/replication/controller/test_reassignment.py"
-        "::test_a_cancel_drops_the_new_replicas_wherever_they_count",
     ),
     Mutant(
         "a move that is called off drops the new replicas from the ELR",
@@ -264,7 +262,6 @@ MUTANTS = (
         ),
         without_it="called off, it leaves the replicas of the target before",
         source="KIP-455, docs/departures.md",
-        caught_by="tests/replication/controller/test_reassignment.py::test_how_it_begins",
     ),
     Mutant(
         "a replica that is moved away follows until the move is done",

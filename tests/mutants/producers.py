@@ -150,8 +150,6 @@ MUTANTS = (
         ),
         without_it="a producer is refused for what another leader's log has at its sequence",
         source="ProducerStateManager.truncateAndReload",
-        caught_by="tests/storage/producers/test_producer_recovery.py"
-        "::test_producers_are_those_of_the_batches",
     ),
     Mutant(
         "what a log forgets, its producers forget",
@@ -164,8 +162,6 @@ MUTANTS = (
         ),
         without_it="a batch that was truncated is taken for written",
         source="ProducerStateManager.truncateAndReload",
-        caught_by="tests/storage/producers/test_producer_recovery.py"
-        "::test_producers_are_those_of_the_batches",
     ),
     # What the coordinator of transactions decides.
     Mutant(
