@@ -25,6 +25,8 @@
     I17   what was synced outlives the process and a power cut        offsets
     I18   the batches of a producer follow each other                 producers
     I19   a log knows of its producers what its batches say           producers
+    I20   what a log says is synced is on the platter                 platter
+    I21   what was cut from a log is gone for good                    platter
     END   equal log ends and epochs, tidy disks, no request waits     ends
           tasks, connections and watches are as many as at first      ends
     Q1-8  controllers: one leads in an epoch, what is committed and   quorum,

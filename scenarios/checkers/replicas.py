@@ -17,7 +17,7 @@ from replication.leader.partition import Partition
 from replication.leader.rules.isr import Pulse
 from replication.leader.rules.settled import Settled
 from replication.replica_manager import ReplicaManager
-from scenarios.checkers import offsets
+from scenarios.checkers import offsets, platter
 from scenarios.checkers.observed import HeldLog, OnlineReplica, Wrong
 from scenarios.checkers.offsets import FailedLog
 from scenarios.checkers.producers import ProducersOfLog
@@ -41,6 +41,7 @@ class Watched:
     pulse: Pulse = attrs.field(factory=Pulse)
     producers: ProducersOfLog = attrs.field(factory=ProducersOfLog, init=False)
     _dropped: int = attrs.field(default=-1, init=False)
+    _synced: tuple[int, ...] = attrs.field(default=(), init=False)
 
     def settle(self, settled: Settled) -> None:
         """Do nothing: `look` has set `last`."""
@@ -60,7 +61,7 @@ class Watched:
 
         A disk that is not trusted may have kept what a log knew, and lost the log, or both in part.
         """
-        log, where = self.replica.log, f"{self.replica.topic_partition} on {self.node}"
+        log, where = self.replica.log, self._where
         if self._dropped != self.held.dropped:
             self._dropped = self.held.dropped
             self.producers.forget(log.log_end_offset)
@@ -72,6 +73,23 @@ class Watched:
                 log_start=log.log_start_offset,
                 high_watermark=log.high_watermark,
             )
+
+    def look_at_platter(self) -> Iterator[Wrong]:
+        """Check what is on the platter, if anything was synced, rolled or cut since the last look."""
+        log = self.replica.log
+        now = (log.recovery_point, log.local.flushes, len(log.segments), self.held.dropped)
+        if now != self._synced and not log.failed:
+            self._synced = now
+            yield from platter.is_on_platter(self._where, self.held.disk, log)
+
+    def look_at_cut(self, to_offset: Offset) -> Iterator[Wrong]:
+        """Check what is left on the platter of a log that was just cut."""
+        if not self.replica.log.failed:
+            yield from platter.is_gone(self._where, self.held.disk, self.replica.log, to_offset)
+
+    @property
+    def _where(self) -> str:
+        return f"{self.replica.topic_partition} on {self.node}"
 
     def look(self) -> OnlineReplica:
         replica, log = self.replica, self.replica.log

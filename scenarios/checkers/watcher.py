@@ -300,6 +300,8 @@ class Checkers:
         if watched is not None and before is not None:
             now = attrs.evolve(before, is_leader=watched.replica.is_leader)
             self._judge(offsets.leader_truncates(event, now))
+            if self.replicas.is_trusted(watched.node):
+                self._judge(watched.look_at_cut(event.to_offset))
 
     def _judge_offsets(
         self, rule: committed.ResponseRule, partition: TopicPartition, end: Offset
@@ -439,6 +441,8 @@ class Checkers:
                 self._judge(offsets.waits_for_min_isr(before, now))
             self._judge(offsets.marks(now))
             self._judge(epochs.none_is_later(now))
+            if self.replicas.is_trusted(watched.node):
+                self._judge(watched.look_at_platter())
             if not watched.replica.log.config.is_compacted:
                 self._judge(epochs.cache_is_derived(now, watched.held.epochs))
                 latest = self.replicas.latest_log_start(partition)
