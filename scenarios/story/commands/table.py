@@ -12,6 +12,7 @@
     wait moved t-0                  until its reassignment is done
     wait whole t-0                  until all its replicas are in sync, and it does not move
     wait equal t-0                  until the ISR has all records, and knows them committed
+    wait stable t-0                 until no transaction of it is open, and all is committed
     wait controllers                until one decides, and all nodes have what it has committed
 
     show t-0                        each replica's log, high watermark (HW), log end (LEO)
@@ -21,7 +22,8 @@
     produce   produce, again, answers, load, loaded
     consume   read, poll, fetch, epoch-end, sessions, commit, commits, committed
     clients   producer, send, transact, reader, member, copier, and what becomes of them
-    probes    probe-session, probe-producer
+    probes    probe-session, probe-producer, probe-transactions,
+              probe-quiet-session, probe-group, probe-throttle
     admin     alter, delete-topic, remake, grow, reassign, elect, delete-records, offsets;
               finalize, quorum, add-voter, remove-voter
     faults    kill, stop, start, pause, power-cut, cut, hold, tear, slow, ..., recover
@@ -136,12 +138,22 @@ async def run(stage: ClientStage, words: Words, options: Options) -> list[str]:
 
 # Waiting.
 
-_AWAITED = ("leader", "moved", "whole", "equal", "isr", "controllers")
+_AWAITED = ("leader", "moved", "whole", "equal", "stable", "isr", "controllers")
 
 
 async def wait(stage: Stage, words: Words, options: Options) -> list[str]:
     if words == ["controllers"]:
         await judge.until_controllers_agree(stage)
+        return []
+    if words[:1] == ["stable"]:
+        _, where = exactly(words, 2, options)
+        partition = partition_of(where)
+        await _until_replicas(
+            stage,
+            partition,
+            lambda: _is_stable(stage, partition),
+            what=f"no transaction of {partition} is open",
+        )
         return []
     return await wait_for(stage, words, options)
 
@@ -189,7 +201,7 @@ async def wait_for(stage: ClientStage, words: Words, options: Options) -> list[s
             return []
         case _:
             raise ScriptError(
-                "wait leader, moved, whole or equal PARTITION, isr PARTITION BROKER,..., or"
+                "wait leader, moved, whole, equal or stable PARTITION, isr PARTITION BROKER,..., or"
                 f" controllers{nearest(' '.join(words[:1]), _AWAITED)}"
             )
     return [led_line(stage, partition)]
@@ -202,6 +214,11 @@ async def _until_replicas(
     await stage.until_known(partition)
     why = partial(stage.why_out_of_sync, partition)
     await stage.cluster.until(predicate, what=what, why=why)
+
+
+def _is_stable(stage: Stage, partition: TopicPartition) -> bool:
+    replica = stage.online(stage.cluster.leader(partition) or "").get(partition)
+    return replica is not None and replica.log.last_stable_offset == replica.log.log_end_offset
 
 
 def _isr(stage: ClientStage, partition: TopicPartition) -> set[int]:
@@ -371,7 +388,8 @@ COMMANDS: Mapping[str, Command] = {
         *(clients.producer, clients.send, clients.transact, clients.reader, clients.member),
         *(clients.copier, clients.seek, clients.given, clients.errors, clients.leave),
         *(clients.drain, clients.judge_clients),
-        *(probes.probe_session, probes.probe_producer),
+        *(probes.probe_session, probes.probe_producer, probes.probe_transactions),
+        *(probes.probe_quiet_session, probes.probe_group, probes.probe_throttle),
         *(admin.alter, admin.delete_topic, admin.remake, admin.delete_records, admin.grow),
         *(admin.reassign, admin.elect, admin.offsets),
         *(admin.finalize, admin.quorum, admin.add_voter, admin.remove_voter),

@@ -1,0 +1,81 @@
+"""Probes say nothing of a sound cluster, and find each rule that is taken out of it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from scenarios.story.commands import probes
+from scenarios.story.stage import Stage
+from scenarios.swarm.runner import SwarmRun, play
+from tests.deep import one_in
+from tests.mutants.planting import planted
+
+BROKERS = "cluster brokers=3 min.insync.replicas=2 replica.fetch.max.bytes=100"
+PROBED = """
+    topic __transaction_state replicas=b2,b1 min.insync.replicas=1 cleanup.policy=compact
+    topic __consumer_offsets replicas=b2,b1 min.insync.replicas=1 cleanup.policy=compact
+    topic probed replicas=b1,b2/b1,b2 min.insync.replicas=1
+    probe-transactions probed
+    produce probed-1 acks=all v1
+    probe-quiet-session probed
+    probe-group probed
+"""
+THROTTLED = """
+    topic slow replicas=b1,b2 min.insync.replicas=1
+    topic free replicas=b1,b2 min.insync.replicas=1
+    alter b1 leader.replication.throttled.rate=300
+    stop b2
+    produce slow-0 acks=1 w1
+    produce slow-0 acks=1 w2
+    produce slow-0 acks=1 w3
+    produce slow-0 acks=1 w4
+    produce slow-0 acks=1 w5
+    produce slow-0 acks=1 w6
+    produce slow-0 acks=1 w7
+    produce slow-0 acks=1 w8
+    alter slow leader.replication.throttled.replicas=*
+    probe-throttle slow-0 free-0 b2
+"""
+
+
+def played(lines: str) -> SwarmRun:
+    def plot(_: Stage) -> Iterator[str]:
+        yield BROKERS
+        yield from filter(None, map(str.strip, lines.splitlines()))
+
+    return play(plot, seed=1)
+
+
+@pytest.mark.parametrize("lines", [PROBED, THROTTLED], ids=["probed", "throttled"])
+def test_a_sound_cluster_answers_every_probe(lines: str) -> None:
+    run = played(lines)
+    assert not run.wrong, run.traceback
+
+
+TAKEN_OUT = [
+    ("a leader learns which partitions are in the transaction", probes.TRANSACTIONS, PROBED),
+    ("a fetch session is settled for its own terms only", probes.TRANSACTIONS, PROBED),
+    ("a producer that begins fences the one before", probes.TRANSACTIONS, PROBED),
+    ("an open transaction is aborted before its id is given on", probes.TRANSACTIONS, PROBED),
+    ("a producer of an earlier epoch adds no partition", probes.TRANSACTIONS, PROBED),
+    ("a producer of an earlier epoch ends nothing", probes.TRANSACTIONS, PROBED),
+    ("a transaction that takes too long is aborted", probes.TRANSACTIONS, PROBED),
+    ("a later epoch than all has no end here", probes.EPOCH_END, PROBED),
+    ("a log start that has moved is news", probes.QUIET_SESSION, PROBED),
+    ("a request that was overtaken is refused", probes.QUIET_SESSION, PROBED),
+    ("a partition that is forgotten is not answered", probes.QUIET_SESSION, PROBED),
+    ("a member with another epoch is fenced", probes.GROUP, PROBED),
+    ("a throttled replica waits while the rate is exceeded", probes.THROTTLE, THROTTLED),
+    ("a replica in sync is not throttled", probes.THROTTLE, THROTTLED),
+    ("only throttled replicas are counted", probes.THROTTLE, THROTTLED),
+    ("a rate is over the time since its oldest sample", probes.THROTTLE, THROTTLED),
+]
+
+
+@pytest.mark.parametrize(("mutant", "rule", "lines"), one_in(4, TAKEN_OUT), ids=str)
+def test_a_probe_finds_a_rule_that_is_taken_out(
+    mutant: str, rule: str, lines: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted(mutant)(monkeypatch)
+    run = played(lines)
+    assert run.rule == f"InvariantViolatedError: {rule}", run.wrong
