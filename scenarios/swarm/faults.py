@@ -31,8 +31,10 @@ from collections.abc import Mapping
 
 import attrs
 
+from scenarios.story.expected_records import OFFSETS, TRANSACTIONS
 from scenarios.swarm import situation as need
 from scenarios.swarm.situation import Need
+from scenarios.world.throttle_probe import RATE
 
 FETCH_VERSION = "understudy.inter.broker.fetch.version"
 CHECKED_SOON = {"log.retention.check.interval.ms": (300, 1000), "log.initial.task.delay.ms": (300,)}
@@ -1071,3 +1073,68 @@ LAST_FAULTS = (
     ),
 )
 """The events that may follow when all is whole again, in this order, with the share of runs that have each."""
+
+EXAMINATIONS = (
+    FaultKind(
+        "log-of-transactions",
+        need.without_transactions,
+        f"topic {TRANSACTIONS} replicas={{some replicas}} min.insync.replicas=1 cleanup.policy=compact",
+        (1, 1),
+    ),
+    FaultKind(
+        "transactions-out-of-order",
+        need.some_replicas,
+        """
+        topic probed replicas={some replicas}/{some replicas} min.insync.replicas=1
+        probe-transactions probed
+        produce probed-1 acks=all {value}
+        probe-quiet-session probed
+        """,
+        (1, 1),
+    ),
+    FaultKind(
+        "log-of-groups",
+        need.without_groups,
+        f"topic {OFFSETS} replicas={{some replicas}} min.insync.replicas=1 cleanup.policy=compact",
+        (1, 1),
+    ),
+    FaultKind("member-out-of-order", need.anything, "probe-group probed", (1, 1)),
+    FaultKind(
+        "throttled-catch-up",
+        need.one_batch_a_fetch,
+        f"""
+        topic slow replicas={{leader}},{{replica}} min.insync.replicas=1
+        topic free replicas={{leader}},{{replica}} min.insync.replicas=1
+        alter {{leader}} leader.replication.throttled.rate={RATE}
+        stop {{replica}}
+        9-9x produce slow-0 acks=1 {{value}}
+        alter slow leader.replication.throttled.replicas=*
+        probe-throttle slow-0 free-0 {{replica}}
+        start {{replica}}
+        """,
+        (1, 1),
+    ),
+    # The coordinator dies after it has decided, and the leader before it has heard of that: the next
+    # coordinator finds it in its log.
+    FaultKind(
+        "coordinator-dies-prepared",
+        need.transactions_elsewhere,
+        """
+        topic kept replicas={leader} min.insync.replicas=1
+        producer x7 transactional.id=x7
+        transact x7 kept-0 {record}
+        hold {coordinator} {leader} WRITE_TXN_MARKERS
+        transact x7 kept-0 {record} end={commit|abort} &
+        run 500ms
+        kill x7
+        kill {coordinator} {leader}
+        heal
+        start {coordinator}
+        start {leader}
+        wait stable kept-0
+        """,
+        (1, 1),
+    ),
+)
+"""What an examined run ends with, in this order: rules that need a cluster in peace, and a topic of
+their own. Nothing that a run draws before it depends on it."""

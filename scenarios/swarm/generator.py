@@ -25,13 +25,14 @@ import attrs
 
 from scenarios.story.arguments import Options, Words, partition_of, split
 from scenarios.story.stage import Stage
-from scenarios.swarm.faults import LAST_FAULTS, FaultKind
+from scenarios.swarm.faults import EXAMINATIONS, LAST_FAULTS, FaultKind
 from scenarios.swarm.settings import (
     CONTROLLERS,
     PATIENCE,
     RunPlan,
     drawn_plan,
     with_controllers,
+    with_examinations,
     with_hardware,
     with_probes,
 )
@@ -79,7 +80,8 @@ def drawn_beginning(
     within_budget, plan = chance.random() < WITHIN_BUDGET, drawn_plan(chance)
     plan = with_controllers(plan, controllers, world.chance("controllers"))
     plan = with_hardware(plan, world.chance("hardware"))
-    return within_budget, with_probes(plan, world.chance("probes"))
+    plan = with_probes(plan, world.chance("probes"))
+    return within_budget, with_examinations(plan, world.chance("examinations"))
 
 
 @attrs.define(eq=False, repr=False)
@@ -104,6 +106,9 @@ class RunGenerator:
             yield from self._any_fault()
             yield f"run {self._expanded('{while}', {})}"
         yield from self._ending()
+        if self.plan.is_examined:
+            for fault in EXAMINATIONS:
+                yield from self.lines_of(fault)
 
     def _beginning(self) -> Iterator[str]:
         yield self.plan.cluster_line

@@ -280,6 +280,8 @@ The last known leader is not elected after that: the controller knows its old di
 
 PROBED = 0.4
 """The share of runs with the faults of clients and operators that have a random stream of their own."""
+EXAMINED = 0.4
+"""The share of runs that end with `EXAMINATIONS`."""
 CONTESTS = 0.4
 """The share of runs that are contests."""
 HAS_FAULT = 0.4
@@ -318,6 +320,8 @@ class RunPlan:
     ways: str
     """How producers produce: a choice among templates."""
     clients: OurClients
+    is_examined: bool = False
+    """Whether it ends with `EXAMINATIONS`."""
 
     @property
     def cluster_line(self) -> str:
@@ -391,6 +395,11 @@ def with_probes(plan: RunPlan, chance: random.Random) -> RunPlan:
     weights = {fault: fault.weight[plan.is_contest] for fault in PROTOCOL_FAULTS}
     drawn = {fault: weight for fault, weight in weights.items() if weight}
     return attrs.evolve(plan, faults={**plan.faults, **drawn})
+
+
+def with_examinations(plan: RunPlan, chance: random.Random) -> RunPlan:
+    """Return the plan as it is, or with `EXAMINATIONS`. The chance is not that of the plan."""
+    return attrs.evolve(plan, is_examined=chance.random() < EXAMINED)
 
 
 def drawn_plan(chance: random.Random) -> RunPlan:

@@ -14,6 +14,7 @@ from typing import TypeAlias
 import attrs
 
 from replication.leader.rules.isr import CommittedIsr
+from replication.leader.rules.quota import UNLIMITED
 from scenarios.story.arguments import partition_of, split
 from scenarios.story.commands.disks import written_files
 from scenarios.story.expected_records import OFFSETS, TRANSACTIONS
@@ -24,6 +25,7 @@ from scenarios.world.clients.reading import Reader
 from scenarios.world.clients.sending import SendingClient
 from scenarios.world.clients.witness import Given
 from scenarios.world.cluster import node_name, partition_directory
+from scenarios.world.throttle_probe import MOST_BYTES
 from storage.log.segment import INDEX_SUFFIX
 from storage.types import TopicPartition
 
@@ -493,6 +495,43 @@ def led_with_producers(situation: Situation) -> Roles | None:
     started = any(line.startswith("producer p") for line in situation.client_lines.values())
     leader = situation.leader()
     return {"leader": leader} if started and leader else None
+
+
+def without_transactions(situation: Situation) -> Roles | None:
+    """Require that no client has asked for a transaction yet."""
+    log = situation.stage.cluster.partition(TopicPartition(TRANSACTIONS, 0))
+    return None if log else some_replicas(situation)
+
+
+def without_groups(situation: Situation) -> Roles | None:
+    """Require that no client has asked for a group yet."""
+    log = situation.stage.cluster.partition(TopicPartition(OFFSETS, 0))
+    return None if log else some_replicas(situation)
+
+
+def one_batch_a_fetch(situation: Situation) -> Roles | None:
+    """Require two brokers that are well, whose fetches have one batch each, and that have throttled
+    nothing yet: their rates begin with the first fetch that counts.
+    """
+    brokers = [each for each in situation.brokers if situation.is_well(each)]
+    configs = [each.config for each in situation.stage.cluster.brokers.values()]
+    are_fit = all(
+        each.replica_fetch_max_bytes <= MOST_BYTES
+        and each.leader_replication_throttled_rate == UNLIMITED
+        for each in configs
+    )
+    if len(brokers) < 2 or not are_fit:
+        return None
+    leader, replica = situation.chance.sample(brokers, 2)
+    return {"leader": leader, "replica": replica}
+
+
+def transactions_elsewhere(situation: Situation) -> Roles | None:
+    """Require a coordinator of transactions, and another broker; it is to lead a partition."""
+    name = situation.coordinator(TRANSACTIONS)
+    others = [each for each in situation.brokers if each != name]
+    roles = name and _one_of(situation, "leader", others)
+    return (roles and roles | {"coordinator": str(name)}) or None
 
 
 def copiers(situation: Situation) -> Roles | None:

@@ -12,6 +12,7 @@ import pytest
 from scenarios.story.stage import Stage
 from scenarios.swarm.faults import (
     COMBINED_FAULTS,
+    EXAMINATIONS,
     FAULTS,
     GROUP_FAULTS,
     HARDWARE_FAULTS,
@@ -81,7 +82,7 @@ def test_names_are_unique() -> None:
         fault.name
         for fault in (
             *(FAULTS + GROUP_FAULTS + QUORUM_FAULTS + COMBINED_FAULTS),
-            *(HARDWARE_FAULTS + PROTOCOL_FAULTS + LAST_FAULTS),
+            *(HARDWARE_FAULTS + PROTOCOL_FAULTS + LAST_FAULTS + EXAMINATIONS),
         )
     ]
     assert len(set(names)) == len(names)
@@ -123,6 +124,24 @@ def test_the_lines_of_a_fault_are_a_story(fault: FaultKind, controllers: str) ->
     run = play(plot, seed=1)
     assert not run.wrong, run.traceback
     assert drawn
+
+
+def test_an_examined_run_ends_with_every_examination() -> None:
+    """A run with one batch in a fetch, where nobody has asked for a group or a transaction."""
+    plan = attrs.evolve(contests()[0], steps=0, faults={}, is_examined=True, topic={})
+    plan = attrs.evolve(plan, clients=attrs.evolve(plan.clients, kinds=()), partitions=1)
+    settings = {"replica.fetch.max.bytes": 100, "min.insync.replicas": 1}
+    plan = attrs.evolve(plan, settings=settings, compacted=False, racks=())
+
+    def plot(stage: Stage) -> Iterator[str]:
+        return RunGenerator(stage, random.Random(7), plan).lines()
+
+    run = play(plot, seed=1)
+    assert not run.wrong, run.traceback
+    verbs = {line.split()[0] for line in run.lines}
+    wanted = {each.split()[0] for fault in EXAMINATIONS for each in fault.lines.strip().split("\n")}
+    assert {each for each in wanted if each.startswith("probe")} <= verbs
+    assert "wait stable kept-0" in run.lines
 
 
 CALM = (
