@@ -133,11 +133,14 @@ def _moves(
     after: Decided, was: PartitionRegistration, now: PartitionRegistration
 ) -> Iterator[Wrong]:
     """Check one step of a move (KIP-455): it is over when all that stay are in sync, and however its
-    target changes, it leads back to the replicas that it began with.
+    target changes, it leads back to the replicas that it began with. A move to replicas that are all
+    in sync is one step.
     """
-    if not (was.adding or was.removing):
-        return
     began, stay = set(was.replicas) - set(was.adding), set(was.replicas) - set(was.removing)
+    if not (was.adding or was.removing):
+        stay = set(now.replicas) - set(now.removing)
+        if now.adding or now.removing or stay == began:
+            return
     if now.adding or now.removing:
         if (leads_back := set(now.replicas) - set(now.adding)) != began:
             yield _wrong(

@@ -492,7 +492,8 @@ def test_without_an_elr_the_last_in_sync_stays_fenced_or_not() -> None:
         ({"partition_epoch": 8, "isr": (1,), "elr": (2,)}, []),
         ({"partition_epoch": 8, "isr": (1,)}, [leadership.SLIPPED]),
         ({"partition_epoch": 9, "isr": (1,)}, []),  # of two changes, the first may have
-        ({"partition_epoch": 8, "isr": (1,), "replicas": (1, 3)}, []),
+        ({"partition_epoch": 8, "isr": (1,), "replicas": (1,)}, []),
+        ({"partition_epoch": 8, "isr": (1,), "replicas": (1, 3)}, [leadership.MOVES]),
         ({"partition_epoch": 8, "isr": (1,), "leader_recovery_state": RECOVERING}, []),
     ],
 )
