@@ -45,7 +45,7 @@ _QUORUM = "it has one controller here"
 IMPOSSIBLE: Mapping[str, str] = {
     "power-cut": "a process can be killed, and its kernel keeps what it wrote: no power is cut",
     **dict.fromkeys(("wipe", "image", "restore", "swap"), _DISK),
-    **dict.fromkeys(("lie", "fail", "misdirect", "rot", "spoil"), _FAULTY_DISK),
+    **dict.fromkeys(("lie", "fail", "misdirect", "rot", "spoil", "lose", "stale"), _FAULTY_DISK),
     **dict.fromkeys(("jump", "drift", "speed"), _CLOCK),
     **dict.fromkeys(
         ("producer", "send", "transact", "reader", "member", "copier", "seek", "given"), _PROGRAM

@@ -1114,6 +1114,39 @@ EXAMINATIONS = (
         """,
         (1, 1),
     ),
+    # A disk has lost a sync, or a truncation, and the next start finds what was there before. What
+    # it has lost in the end is all of a log that begins later: its start was written down.
+    FaultKind(
+        "log-damaged",
+        need.two_brokers,
+        """
+        topic damaged replicas={leader},{replica} min.insync.replicas=1 segment.bytes=200
+        4-6x produce damaged-0 acks=all {value}
+        lead damaged-0 first={replica},{leader}
+        run 300ms
+        lead damaged-0 first={leader},{replica}
+        run 300ms
+        2-3x produce damaged-0 acks=all {value}
+        wait equal damaged-0
+        kill {replica}
+        {stale {replica} damaged-0 repeated|stale {replica} damaged-0 earlier|lose {replica} damaged-0 end-of-segment}
+        start {replica}
+        wait whole damaged-0
+        wait equal damaged-0
+        judge damaged-0
+        delete-records damaged-0 3
+        stop {replica}
+        start {replica}
+        wait whole damaged-0
+        kill {replica}
+        lose {replica} damaged-0 all
+        start {replica}
+        wait whole damaged-0
+        wait equal damaged-0
+        judge damaged-0
+        """,
+        (1, 1),
+    ),
     # The coordinator dies after it has decided, and the leader before it has heard of that: the next
     # coordinator finds it in its log.
     FaultKind(

@@ -34,7 +34,7 @@ MOST_PARTITIONS = 4
 LEADERS_MORE = 2
 """How often a leader is drawn beside once as a node."""
 START_VERBS = ("producer", "reader", "member", "copier")
-_DISKS = ("wipe", "restore", "lie")
+_DISKS = ("wipe", "restore", "lie", "lose", "stale")
 """The faults of disks that are not for controllers: what these have synced is what all stands on."""
 _MEETING = ("cut", "mute", "hold", "tear", "heal", "late")
 
@@ -165,7 +165,7 @@ class Situation:
                 return bool(words) and all(map(self.is_paused, named))
             case "start":
                 return not any(map(running, named)) and all(map(self.stage.stays, named))
-            case "wipe":
+            case "wipe" | "lose" | "stale":
                 return not any(map(running, named))
             case "restore":
                 return not any(map(running, named)) and words[1] in self.stage.images
@@ -509,21 +509,26 @@ def without_groups(situation: Situation) -> Roles | None:
     return None if log else some_replicas(situation)
 
 
+def two_brokers(situation: Situation) -> Roles | None:
+    """Require two brokers that are well."""
+    brokers = [each for each in situation.brokers if situation.is_well(each)]
+    if len(brokers) < 2:
+        return None
+    leader, replica = situation.chance.sample(brokers, 2)
+    return {"leader": leader, "replica": replica}
+
+
 def one_batch_a_fetch(situation: Situation) -> Roles | None:
     """Require two brokers that are well, whose fetches have one batch each, and that have throttled
     nothing yet: their rates begin with the first fetch that counts.
     """
-    brokers = [each for each in situation.brokers if situation.is_well(each)]
     configs = [each.config for each in situation.stage.cluster.brokers.values()]
     are_fit = all(
         each.replica_fetch_max_bytes <= MOST_BYTES
         and each.leader_replication_throttled_rate == UNLIMITED
         for each in configs
     )
-    if len(brokers) < 2 or not are_fit:
-        return None
-    leader, replica = situation.chance.sample(brokers, 2)
-    return {"leader": leader, "replica": replica}
+    return two_brokers(situation) if are_fit else None
 
 
 def transactions_elsewhere(situation: Situation) -> Roles | None:

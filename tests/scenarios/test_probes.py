@@ -1,4 +1,4 @@
-"""Probes say nothing of a sound cluster, and find each rule that is taken out of it."""
+"""Probes and damaged logs show nothing of a sound cluster, and find each rule that is taken out."""
 
 from collections.abc import Iterator
 
@@ -38,6 +38,39 @@ THROTTLED = """
 """
 
 
+DAMAGED = """
+    topic damaged replicas=b1,b2 min.insync.replicas=1 segment.bytes=200
+    produce damaged-0 acks=all d1
+    produce damaged-0 acks=all d2
+    produce damaged-0 acks=all d3
+    reassign damaged-0 b2,b1
+    elect damaged-0 preferred
+    run 300ms
+    produce damaged-0 acks=all d4
+    wait equal damaged-0
+    kill b1
+    {what}
+    start b1
+    wait whole damaged-0
+    wait equal damaged-0
+    judge damaged-0
+"""
+STARTED_LATER = """
+    delete-records damaged-0 3
+    stop b1
+    start b1
+    wait whole damaged-0
+    kill b1
+    lose b1 damaged-0 all
+    start b1
+    wait whole damaged-0
+    wait equal damaged-0
+"""
+REPEATED = DAMAGED.format(what="stale b1 damaged-0 repeated")
+EARLIER = DAMAGED.format(what="stale b1 damaged-0 earlier")
+HOLE = DAMAGED.format(what="lose b1 damaged-0 end-of-segment")
+
+
 def played(lines: str) -> SwarmRun:
     def plot(_: Stage) -> Iterator[str]:
         yield BROKERS
@@ -46,7 +79,11 @@ def played(lines: str) -> SwarmRun:
     return play(plot, seed=1)
 
 
-@pytest.mark.parametrize("lines", [PROBED, THROTTLED], ids=["probed", "throttled"])
+@pytest.mark.parametrize(
+    "lines",
+    [PROBED, THROTTLED, REPEATED, EARLIER, HOLE + STARTED_LATER],
+    ids=["probed", "throttled", "repeated", "earlier", "lost"],
+)
 def test_a_sound_cluster_answers_every_probe(lines: str) -> None:
     run = played(lines)
     assert not run.wrong, run.traceback
@@ -70,6 +107,24 @@ TAKEN_OUT = [
     ("only throttled replicas are counted", probes.THROTTLE, THROTTLED),
     ("a rate is over the time since its oldest sample", probes.THROTTLE, THROTTLED),
 ]
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    ("mutant", "lines"),
+    [
+        ("recovery takes no offset twice", REPEATED),
+        ("recovery takes no batch of an earlier epoch than the one before it", EARLIER),
+        ("segments behind a gap are removed", HOLE),
+        ("a log that ends before its start begins anew", HOLE + STARTED_LATER),
+    ],
+    ids=str,
+)
+def test_a_log_that_is_believed_as_it_is_breaks_a_rule(
+    mutant: str, lines: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted(mutant)(monkeypatch)
+    assert played(lines).rule.startswith("InvariantViolatedError: ")
 
 
 @pytest.mark.parametrize(("mutant", "rule", "lines"), one_in(4, TAKEN_OUT), ids=str)

@@ -11,6 +11,10 @@
     rot b1 t-0/*.index            flip one bit of each of its files of that name
     misdirect b1 t-0 512          its next write to that log lands so many bytes further on the platter
     spoil b1 t-0/leader-epoch-checkpoint  remove the second half of its files of that name
+    lose b1 t-0 end-of-segment    lose what was synced of its log: the last batch of a segment that
+                                  another one follows, or `all` records
+    stale b1 t-0 repeated         add what a lost truncation may leave behind its log: the last batch
+                                  once more, or an `earlier` one, of the leader epoch before
     jump b1 600s                  its wall clock jumps; -300s jumps back
     drift b1 100ms                its wall clock gains so much in a second
     speed b1 1.05                 so many seconds pass on both its clocks in a second
@@ -23,7 +27,9 @@ import copy
 import errno
 import fnmatch
 import math
+import struct
 from collections.abc import Iterator
+from operator import itemgetter
 
 from scenarios.story.arguments import (
     Options,
@@ -39,7 +45,7 @@ from scenarios.story.stage import Stage
 from scenarios.world.cluster import partition_directory
 from scenarios.world.trace import BitFlipped, DiskLies, FileRotted, WriteMisdirected
 from storage.batch.batch_stream import BatchStream, DamagedLogError
-from storage.batch.record_batch import check_crc
+from storage.batch.record_batch import check_crc, walk
 from storage.log.segment import LOG_SUFFIX
 from storage.testing import Fault, SimulatedDisk
 from storage.testing.disk import DirectoryNode, FileNode, Node
@@ -48,6 +54,8 @@ from storage.types import Offset, TopicPartition
 ALWAYS = "always"
 CHECKPOINT = "checkpoint"
 HIGHEST_BIT = 7
+LEADER_EPOCH_AT = 12
+"""The byte of a batch at which its leader epoch stands."""
 SLOWEST, FASTEST = 0.5, 2.0
 """The speeds of a clock; oscillators differ by far less."""
 READING = ("open", "read")
@@ -280,6 +288,49 @@ async def spoil(stage: Stage, words: Words, options: Options) -> list[str]:
         node.durable = bytearray(node.content)
         node.unsynced.clear()
     return []
+
+
+async def lose(stage: Stage, words: Words, options: Options) -> list[str]:
+    name, where, what = exactly(words, 3, options)
+    segments = _segments_of(stage, name, partition_of(where))
+    if what == "all":
+        for node in segments:
+            _replace(node, b"")
+    elif what == "end-of-segment" and len(segments) > 1:
+        content = bytes(segments[0].content)
+        last = max((position for position, _ in walk(memoryview(content))), default=0)
+        _replace(segments[0], content[:last])
+    else:
+        raise ScriptError("lose NODE PARTITION all|end-of-segment, of several segments")
+    return []
+
+
+async def stale(stage: Stage, words: Words, options: Options) -> list[str]:
+    name, where, what = exactly(words, 3, options)
+    node = [each for each in _segments_of(stage, name, partition_of(where)) if each.content][-1]
+    content = bytes(node.content)
+    position, header = max(walk(memoryview(content)), key=itemgetter(0))
+    batch = bytearray(content[position : position + header.size])
+    if what == "earlier" and header.leader_epoch > 0:
+        struct.pack_into(">q", batch, 0, header.next_offset)  # no checksum covers these two
+        struct.pack_into(">i", batch, LEADER_EPOCH_AT, header.leader_epoch - 1)
+    elif what != "repeated":
+        raise ScriptError("stale NODE PARTITION repeated|earlier, after the first leader epoch")
+    _replace(node, content + batch)
+    return []
+
+
+def _segments_of(stage: Stage, name: str, partition: TopicPartition) -> list[FileNode]:
+    """Return the `.log` files of a log whose broker is down; its disk is not to be trusted again."""
+    _nodes_down(stage, [name], {})
+    stage.tell(DiskLies(node=name))
+    found = _named_files(stage, name, f"{partition}/*{LOG_SUFFIX}")
+    return [node for _, node in sorted(found, key=itemgetter(0))]
+
+
+def _replace(node: FileNode, content: bytes) -> None:
+    node.content, node.durable = bytearray(content), bytearray(content)
+    node.unsynced.clear()
 
 
 def _files(node: Node, path: str) -> Iterator[tuple[str, FileNode]]:

@@ -27,7 +27,7 @@
     admin     alter, delete-topic, remake, grow, reassign, elect, delete-records, offsets;
               finalize, quorum, add-voter, remove-voter
     faults    kill, stop, start, pause, power-cut, cut, hold, tear, slow, ..., recover
-    disks     wipe, image, restore, swap, lie, fail, misdirect, rot, spoil; jump, drift, speed
+    disks     wipe, image, restore, swap, lie, fail, misdirect, rot, spoil, lose, stale; jump, drift, speed
     judge     ledger, verify, judge, judge-controllers
 
 The name of a command is that of its function. What depends on the seed is left out of answers:
@@ -397,7 +397,16 @@ COMMANDS: Mapping[str, Command] = {
         *(faults.cut, faults.mute, faults.unmute, faults.hold, faults.heal, faults.tear),
         *(faults.slow, faults.late, faults.recover),
         *(disks.wipe, disks.image, disks.restore, disks.swap, disks.lie, disks.fail),
-        *(disks.misdirect, disks.rot, disks.spoil, disks.jump, disks.drift, disks.speed),
+        *(
+            disks.misdirect,
+            disks.rot,
+            disks.spoil,
+            disks.lose,
+            disks.stale,
+            disks.jump,
+            disks.drift,
+            disks.speed,
+        ),
         *(judge.ledger, judge.verify, judge.judge, judge.judge_controllers),
     )
 }
