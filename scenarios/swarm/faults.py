@@ -1133,7 +1133,6 @@ EXAMINATIONS = (
         start {replica}
         wait whole damaged-0
         wait equal damaged-0
-        judge damaged-0
         delete-records damaged-0 3
         stop {replica}
         start {replica}
@@ -1143,7 +1142,6 @@ EXAMINATIONS = (
         start {replica}
         wait whole damaged-0
         wait equal damaged-0
-        judge damaged-0
         """,
         (1, 1),
     ),

@@ -79,8 +79,6 @@ MUTANTS = (
         ),
         without_it="a controller that has lost power decides again, and differently",
         source="KIP-595",
-        caught_by="tests/scenarios/test_stories.py::test_a_story_gives_its_recorded_answers"
-        "[a-controller-forgets-nothing-that-it-said]",
     ),
     # Elections.
     Mutant(
@@ -210,8 +208,6 @@ MUTANTS = (
         ),
         without_it="replicas are deleted before the new ones have their records",
         source="KIP-455, PartitionReassignmentReplicas.maybeCompleteReassignment",
-        caught_by="tests/replication/controller/test_reassignment.py"
-        "::test_it_is_done_when_all_that_stay_are_in_sync",
     ),
     Mutant(
         "a replica that was moved away leaves the ISR",

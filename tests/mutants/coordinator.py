@@ -2,11 +2,6 @@
 
 from tests.mutants.mutant import Edit, Mutant
 
-STORY = (
-    "tests/scenarios/test_stories.py::test_a_story_gives_its_recorded_answers"
-    "[a-coordinator-that-dies-with-a-transaction-prepared]"
-)
-
 MUTANTS = (
     Mutant(
         "a coordinator completes prepared commits that it finds",
@@ -21,7 +16,6 @@ MUTANTS = (
         ),
         without_it="no consumer ever reads the records of a committed transaction",
         source="TransactionCoordinator.onElection",
-        caught_by=STORY,
     ),
     Mutant(
         "a coordinator completes prepared aborts that it finds",
@@ -35,7 +29,6 @@ MUTANTS = (
         ),
         without_it="the last stable offset stands still for ever",
         source="TransactionCoordinator.onElection",
-        caught_by=STORY,
     ),
     Mutant(
         "a coordinator that loads its log forgets the ids that were deleted",

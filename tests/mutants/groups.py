@@ -40,8 +40,6 @@ MUTANTS = (
         ),
         without_it="a member that was given other partitions meanwhile goes on with those of before",
         source="GroupMetadataManager.throwIfConsumerGroupMemberEpochIsInvalid",
-        caught_by="tests/replication/groups/consumer_group/test_consumer_heartbeat.py"
-        "::test_a_member_with_another_epoch_is_fenced",
     ),
     Mutant(
         "a session ends",

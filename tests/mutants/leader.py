@@ -400,7 +400,5 @@ MUTANTS = (
         ),
         without_it="a follower of another epoch, or another rack, is answered as the one before it",
         source="KIP-227, and replication/leader/rules/fetch_session/session.py",
-        caught_by="tests/replication/leader/test_fetch_session_cache.py"
-        "::test_on_other_terms_everything_that_was_settled_is_looked_at_again",
     ),
 )

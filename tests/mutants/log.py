@@ -129,7 +129,6 @@ MUTANTS = (
         ),
         without_it="as above, for a log whose directory has its name",
         source="LocalLog.flush",
-        caught_by=SYNCED + "test_a_segment_that_was_flushed_has_its_name",
     ),
     Mutant(
         "a flush syncs the name of its log",
@@ -143,7 +142,6 @@ MUTANTS = (
         ),
         without_it="a log that was created and flushed is gone as a whole",
         source="KAFKA-13787",
-        caught_by=SYNCED + "test_a_log_that_was_flushed_has_its_directory",
     ),
     Mutant(
         "a truncation is synced before the next segment begins",
@@ -156,14 +154,12 @@ MUTANTS = (
         ),
         without_it="truncated records come back, and the next segment still joins them",
         source="docs/found.md",
-        caught_by=SYNCED + "test_a_cut_is_synced_before_a_segment_follows_it",
     ),
     Mutant(
         "a log that starts over knows no former epoch",
         (Edit(LOG, "            self.leader_epoch_cache.clear()\n", ""),),
         without_it="a follower that starts over names epochs of a log that is gone",
         source="UnifiedLog.truncateFullyAndStartAt",
-        caught_by=SYNCED + "test_a_log_that_begins_anew_knows_no_epoch_of_before",
     ),
     Mutant(
         "a truncation lowers the recovery point first",
@@ -177,7 +173,6 @@ MUTANTS = (
         ),
         without_it="after a crash new records count as synced, which they are not",
         source="UnifiedLog.truncateTo",
-        caught_by=SYNCED + "test_a_cut_lowers_the_recovery_point_for_good_before_anything_is_cut",
     ),
     Mutant(
         "a log that starts over lowers its recovery point first",
@@ -205,7 +200,6 @@ MUTANTS = (
         ),
         without_it="a log that has gone on differently takes its producers from its former state",
         source="ProducerStateManager.truncateAndReload",
-        caught_by=SYNCED + "test_a_snapshot_that_a_cut_deleted_does_not_come_back",
     ),
     Mutant(
         "a compacted segment is synced before it is checkpointed as clean",
@@ -249,7 +243,6 @@ MUTANTS = (
         ),
         without_it="a follower keeps records of an epoch that its leader has never seen",
         source="KIP-101, LeaderEpochFileCache.endOffsetFor",
-        caught_by="tests/storage/log/test_leader_epoch_cache.py::test_where_an_epoch_ends",
     ),
     Mutant(
         "an unknown epoch is answered with the one before it",

@@ -82,8 +82,6 @@ MUTANTS = (
         ),
         without_it="a coordinator that was replaced ends a transaction that its successor has begun",
         source="ProducerAppendInfo.checkCoordinatorEpoch",
-        caught_by="tests/storage/producers/test_producer_state.py"
-        "::test_a_marker_of_a_replaced_coordinator_is_refused",
     ),
     Mutant(
         "a producer with a transaction open does not expire",
@@ -136,8 +134,6 @@ MUTANTS = (
         ),
         without_it="consumers of committed records read those of the transactions before it",
         source="ProducerStateManager.firstUnstableOffset",
-        caught_by="tests/storage/producers/test_producer_state.py"
-        "::test_a_transaction_is_unstable_until_it_has_ended_below_the_high_watermark",
     ),
     Mutant(
         "snapshots of what was truncated are deleted",
@@ -175,8 +171,6 @@ MUTANTS = (
         ),
         without_it="two producers write under one transactional id",
         source="KIP-98, TransactionMetadata.prepareIncrementProducerEpoch",
-        caught_by="tests/replication/transactions/test_rules.py"
-        "::test_a_producer_that_begins_gets_the_next_epoch",
     ),
     Mutant(
         "an open transaction is aborted before its id is given on",
@@ -194,8 +188,6 @@ MUTANTS = (
         ),
         without_it="the records of the producer before stay open for ever",
         source="TransactionCoordinator.handleInitProducerId",
-        caught_by="tests/replication/transactions/test_rules.py"
-        "::test_an_ongoing_transaction_is_aborted_first_under_an_epoch_without_a_producer",
     ),
     Mutant(
         "a transaction keeps the partitions that it had",
@@ -220,8 +212,6 @@ MUTANTS = (
         ),
         without_it="consumers wait for a producer that is gone",
         source="TransactionStateManager.timedOutTransactions",
-        caught_by="tests/replication/transactions/test_rules.py"
-        "::test_in_version_2_a_timed_out_producer_continues_by_aborting",
     ),
     Mutant(
         "a producer of an earlier epoch adds no partition",
@@ -234,8 +224,6 @@ MUTANTS = (
         ),
         without_it="a fenced producer takes part in the transaction of its successor",
         source="KIP-98, TransactionCoordinator.handleAddPartitionsToTransaction",
-        caught_by="tests/replication/transactions/test_late_messages.py"
-        "::test_a_late_batch_of_an_aborted_transaction",
     ),
     Mutant(
         "a leader learns which partitions are in the transaction",
@@ -249,8 +237,6 @@ MUTANTS = (
         ),
         without_it="a record that comes late opens a transaction that nobody ends",
         source="KIP-890, TransactionCoordinator.handleVerifyPartitionsInTransaction",
-        caught_by="tests/replication/transactions/test_rules.py"
-        "::test_a_leader_verifies_that_a_partition_is_in_the_transaction",
     ),
     Mutant(
         "a producer of an earlier epoch ends nothing",
@@ -267,8 +253,6 @@ MUTANTS = (
         ),
         without_it="a zombie commits a half of what its successor writes",
         source="KIP-98, TransactionCoordinator.endTransaction",
-        caught_by="tests/replication/transactions/test_rules.py"
-        "::test_an_ongoing_transaction_is_aborted_first_under_an_epoch_without_a_producer",
     ),
     Mutant(
         "an idle transactional id is kept for its time",

@@ -35,8 +35,6 @@ MUTANTS = (
         ),
         without_it="a follower keeps records that were deleted",
         source="KIP-227, CachedPartition.maybeUpdateResponseData",
-        caught_by="tests/replication/leader/test_fetch_session_cache.py"
-        "::test_a_log_start_that_has_moved_is_answered",
     ),
     Mutant(
         "an error is news each time",
@@ -97,8 +95,6 @@ MUTANTS = (
         ),
         without_it="two responses of one session say what has changed, and each is half of it",
         source="KIP-227, IncrementalFetchContext.updateAndGenerateResponseData",
-        caught_by="tests/replication/leader/test_fetch_session_cache.py"
-        "::test_a_request_that_was_overtaken_at_its_epoch_is_refused",
     ),
     Mutant(
         "a full fetch ends the session of before",
@@ -138,8 +134,6 @@ MUTANTS = (
         ),
         without_it="a follower gets records of a partition that it follows elsewhere by now",
         source="KIP-227, FetchSession.update",
-        caught_by="tests/replication/leader/test_fetch_session_cache.py"
-        "::test_a_session_follows_what_is_added_and_forgotten",
     ),
     # Throttled replication.
     Mutant(
