@@ -1129,7 +1129,7 @@ EXAMINATIONS = (
         2-3x produce damaged-0 acks=all {value}
         wait equal damaged-0
         kill {replica}
-        {stale {replica} damaged-0 repeated|stale {replica} damaged-0 earlier|lose {replica} damaged-0 end-of-segment}
+        stale {replica} damaged-0 {repeated|earlier}
         start {replica}
         wait whole damaged-0
         wait equal damaged-0
