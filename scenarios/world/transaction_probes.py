@@ -58,7 +58,7 @@ END_TXN_VERSION: Final = 3
 MARKERS_VERSION: Final = 1
 HEARTBEAT_VERSION: Final = 1
 FIND_COORDINATOR_VERSION: Final = 3
-READ_COMMITTED: Final = 1
+COMMITTED_ONLY: Final = 1
 
 PATIENCE_SECONDS: Final = 30.0
 """How long a coordinator may take for what it has to do by itself."""
@@ -286,7 +286,7 @@ class _Probe:
         wanted = FetchPartition(partition=number, partition_max_bytes=READ_BYTES)
         request = FetchRequest(
             max_bytes=READ_BYTES,
-            isolation_level=READ_COMMITTED,
+            isolation_level=COMMITTED_ONLY,
             topics=[FetchTopic(topic=self.topic, partitions=[wanted])],
         )
         found: list[PartitionData] = []
@@ -305,10 +305,10 @@ class _Probe:
         async with closing(await self.story.connect(self.partition(0), None)) as client:
             session = ProbedSession(client, self.topic)
             wanted = wanted_at(0, offset)
-            opened = await session.ask(INITIAL_EPOCH, wanted, isolation_level=READ_COMMITTED)
+            opened = await session.ask(INITIAL_EPOCH, wanted, isolation_level=COMMITTED_ONLY)
             session.session_id = opened.session_id
             for epoch in (1, 2):
-                answer = await session.ask(epoch, isolation_level=READ_COMMITTED)
+                answer = await session.ask(epoch, isolation_level=COMMITTED_ONLY)
                 if answer.error is not ErrorCode.NONE:
                     return True  # there is no slot
             answer = await session.ask(3)

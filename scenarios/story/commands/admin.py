@@ -79,12 +79,12 @@ from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
 from scenarios.world.client import PATIENCE_MS, Address, closing
 from scenarios.world.cluster import BROKER_PORT, node_id_of
+from scenarios.world.probes import DELETE_RECORDS_VERSION
 from storage.types import Offset, TopicId, TopicPartition
 
 ALTER_CONFIGS_VERSION = 1
 CREATE_PARTITIONS_VERSION = 3
 DELETE_TOPICS_VERSION = 6
-DELETE_RECORDS_VERSION = 2
 REASSIGN_VERSION = 1
 ELECT_VERSION = 2
 UPDATE_FEATURES_VERSION = 1

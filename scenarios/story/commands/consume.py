@@ -63,6 +63,7 @@ from scenarios.story.arguments import (
 from scenarios.story.client_stage import ClientStage
 from scenarios.world.client import FETCH_VERSION, READ_BYTES, closing, records_of
 from scenarios.world.cluster import BROKER_PORT, node_name
+from scenarios.world.probes import EPOCH_END_VERSION
 from storage.types import TopicPartition
 
 
@@ -85,7 +86,6 @@ async def poll(stage: ClientStage, words: Words, options: Options) -> list[str]:
     ]
 
 
-EPOCH_END_VERSION = 4
 OFFSET_COMMIT_VERSION, OFFSET_FETCH_VERSION = 9, 9
 GROUP_OFFSETS = TopicPartition(GROUP_METADATA_TOPIC, 0)
 ASKING_MS, COMMITTING_MS = 2_000, 60_000

@@ -27,7 +27,6 @@ import copy
 import errno
 import fnmatch
 import math
-import struct
 from collections.abc import Iterator
 from operator import itemgetter
 
@@ -45,7 +44,7 @@ from scenarios.story.stage import Stage
 from scenarios.world.cluster import partition_directory
 from scenarios.world.trace import BitFlipped, DiskLies, FileRotted, WriteMisdirected
 from storage.batch.batch_stream import BatchStream, DamagedLogError
-from storage.batch.record_batch import check_crc, walk
+from storage.batch.record_batch import check_crc, stamp, walk
 from storage.log.segment import LOG_SUFFIX
 from storage.testing import Fault, SimulatedDisk
 from storage.testing.disk import DirectoryNode, FileNode, Node
@@ -54,8 +53,6 @@ from storage.types import Offset, TopicPartition
 ALWAYS = "always"
 CHECKPOINT = "checkpoint"
 HIGHEST_BIT = 7
-LEADER_EPOCH_AT = 12
-"""The byte of a batch at which its leader epoch stands."""
 SLOWEST, FASTEST = 0.5, 2.0
 """The speeds of a clock; oscillators differ by far less."""
 READING = ("open", "read")
@@ -312,8 +309,8 @@ async def stale(stage: Stage, words: Words, options: Options) -> list[str]:
     position, header = max(walk(memoryview(content)), key=itemgetter(0))
     batch = bytearray(content[position : position + header.size])
     if what == "earlier" and header.leader_epoch > 0:
-        struct.pack_into(">q", batch, 0, header.next_offset)  # no checksum covers these two
-        struct.pack_into(">i", batch, LEADER_EPOCH_AT, header.leader_epoch - 1)
+        epoch = header.leader_epoch - 1
+        stamp(batch, base_offset=header.next_offset, leader_epoch=epoch)
     elif what != "repeated":
         raise ScriptError("stale NODE PARTITION repeated|earlier, after the first leader epoch")
     _replace(node, content + batch)
