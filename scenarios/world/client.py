@@ -210,17 +210,22 @@ class StoryClient:
             ],
         )
 
+        said = f"topic {topic}"
+
         async def ask(client: RpcClient) -> ErrorCode:
+            nonlocal said
             response = await client.call(
                 CreateTopicsRequest(topics=[wanted]),
                 version=CREATE_TOPICS_VERSION,
                 timeout_ms=PATIENCE_MS,
             )
-            return ErrorCode.of(response.topics[0].error_code)
+            (result,) = response.topics
+            said = result.error_message or said
+            return ErrorCode.of(result.error_code)
 
         error = await self.ask_somebody(ask)
         if error is not ErrorCode.NONE:
-            raise KafkaError(error, f"topic {topic}")
+            raise KafkaError(error, said)
 
     # Producing.
 

@@ -100,7 +100,7 @@ def create_topics(
         except KafkaError as error:
             results.append(
                 CreatableTopicResult(
-                    name=topic.name, error_code=error.code, error_message=str(error)
+                    name=topic.name, error_code=error.code, error_message=error.detail or None
                 )
             )
             continue

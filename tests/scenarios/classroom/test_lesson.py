@@ -100,6 +100,11 @@ def test_an_edited_line_gives_other_answers_and_another_log() -> None:
         ("kill b7", 5, "line 5, kill b7: there is no node b7; there are c, b1, b2"),
         ("wait leder t-0", 5, "or controllers; did you mean leader?"),
         ("events leader_electd", 5, "did you mean leader_elected?"),
+        (
+            "topic u replicas=b1 bogus=1",
+            5,
+            "bogus=1: INVALID_CONFIG: Unknown topic config name: bogus",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_with_its_number_and_the_nearest_word(
