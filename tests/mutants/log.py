@@ -10,10 +10,6 @@ LOADER = "storage.log.recovery.loader"
 SCAN = "storage.log.recovery.scan"
 SYNCED = "tests/storage/log/test_what_is_synced.py::"
 
-SWAPPED = (
-    "tests/storage/cleaner/test_manager.py::"
-    "test_segments_that_the_checkpoint_calls_clean_do_not_come_back"
-)
 
 MUTANTS = (
     Mutant(
@@ -213,7 +209,6 @@ MUTANTS = (
         ),
         without_it="a tombstone goes before the record that it deletes, which came back as clean",
         source="LocalLog.replaceSegments",
-        caught_by=SWAPPED,
     ),
     Mutant(
         "later segments are gone for good before a file is cut",
@@ -344,8 +339,6 @@ MUTANTS = (
         ),
         without_it="old bytes behind a truncation that was not synced are the log's again",
         source="LogSegment.recover",
-        caught_by="tests/storage/log/recovery/test_bad_files.py"
-        "::test_offsets_that_go_back_are_not_believed_of_a_marker_either",
     ),
     Mutant(
         "epochs that recovery has not seen are forgotten",
@@ -399,8 +392,6 @@ MUTANTS = (
         ),
         without_it="the log end is below the log start",
         source="LogLoader.load",
-        caught_by="tests/storage/log/test_recovery.py"
-        "::test_a_log_that_ends_below_its_start_begins_again_there",
     ),
     Mutant(
         "an index that leads astray is passed over",

@@ -147,8 +147,6 @@ MUTANTS = (
         ),
         without_it="a rate that is too low shrinks every ISR, and acks=all waits for it",
         source="KIP-73, ReplicaManager.shouldLeaderThrottle",
-        caught_by="tests/replication/broker/test_throttled_catch_up.py"
-        "::test_catching_up_takes_as_long_as_the_rate_says",
     ),
     Mutant(
         "a throttled replica waits while the rate is exceeded",
@@ -161,7 +159,6 @@ MUTANTS = (
         ),
         without_it="replicas that are moved starve the others",
         source="KIP-73, ReplicationQuotaManager.isQuotaExceeded",
-        caught_by="tests/replication/leader/test_quota.py::test_the_bound_itself_is_not_exceeded",
     ),
     Mutant(
         "only throttled replicas are counted",
@@ -175,8 +172,6 @@ MUTANTS = (
         ),
         without_it="ordinary replication uses up the rate of those that are moved",
         source="KIP-73, ReplicationQuotaManager.record",
-        caught_by="tests/replication/leader/test_quota.py"
-        "::test_what_is_not_throttled_does_not_count",
     ),
     Mutant(
         "a rate is over the time since its oldest sample",
@@ -189,7 +184,6 @@ MUTANTS = (
         ),
         without_it="replicas are held back at a tenth of the rate that was given",
         source="SimpleRate.windowSize",
-        caught_by="tests/replication/leader/test_quota.py::test_a_rate_is_over_one_sample_at_least",
     ),
     # Logins and ACLs.
     Mutant(
