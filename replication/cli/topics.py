@@ -298,7 +298,8 @@ def _show_made(found: TopicDescription, output: str, *, created: bool) -> None:
         "partition_count": len(found.partitions),
         "replication_factor": replicas,
     }
-    counts = f"{len(found.partitions)} partitions, replication factor {replicas}"
+    count = len(found.partitions)
+    counts = f"{count} partition{'' if count == 1 else 's'}, replication factor {replicas}"
     shown = [
         f"Created topic {found.name}." if created else f"Topic {found.name} exists.",
         f"{found.name}: {counts}, all with a leader",

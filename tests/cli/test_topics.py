@@ -17,6 +17,12 @@ from tests.cli.commands import Command
 from tests.clients.sample import until
 
 
+def test_one_partition_is_not_several(understudy: Command) -> None:
+    _, line = understudy.lines("topic", "create", "single", "--partitions", "1")
+    assert line.startswith("single: 1 partition, replication factor ")
+    understudy.lines("topic", "delete", "single", "--execute")
+
+
 def test_a_topic_is_made_described_altered_and_deleted(understudy: Command) -> None:
     made = ["topic", "create", "--topic", "story", "--replica-assignment", "1:2,2:1"]
     assert understudy.lines(*made, "--config", "retention.ms=60000") == [
