@@ -407,4 +407,18 @@ MUTANTS = (
         caught_by="tests/scenarios/test_stories.py::test_a_story_gives_its_recorded_answers"
         "[an-index-that-rots]",
     ),
+    Mutant(
+        "a time counts if the batch at its offset has it",
+        (
+            Edit(
+                SEGMENT,
+                "        return header is not None and header.max_timestamp == entry.timestamp\n",
+                "        return True\n",
+            ),
+        ),
+        without_it="a segment is deleted too early where its time index has rotted",
+        source="docs/departures.md",
+        caught_by="tests/storage/log/test_rotten_indexes.py"
+        "::test_whatever_rots_in_an_index_times_and_bounds_stay_true",
+    ),
 )

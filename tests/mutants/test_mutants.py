@@ -90,7 +90,7 @@ def test_a_mutant_is_hunted_by_its_test(
 
 
 def test_a_mutant_is_caught_by_its_test() -> None:
-    name = "a fetch session is settled for its own terms only"
+    name = "a newcomer displaces no larger session"
     ended = subprocess.run(
         [sys.executable, "-m", "tests.mutants.hunt", name], capture_output=True, check=False
     )
