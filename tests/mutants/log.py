@@ -325,8 +325,6 @@ MUTANTS = (
         ),
         without_it="old bytes behind a truncation that was not synced are the log's again",
         source="KAFKA-18723, docs/departures.md",
-        caught_by="tests/storage/log/test_recovery.py"
-        "::test_a_sound_batch_that_does_not_follow_is_not_believed",
     ),
     Mutant(
         "recovery takes no offset twice",
