@@ -18,7 +18,7 @@ from replication.leader.rules import leadership
 from replication.leader.rules.leadership import Leadership
 from replication.metadata.rules.image import MetadataImage, PartitionRegistration
 from replication.replica_manager import LocalReplicas
-from scenarios.checkers import Checkers, InvariantViolatedError
+from scenarios.checkers import Checkers, InvariantViolatedError, platter
 from scenarios.checkers.decisions import Decisions
 from scenarios.story.commands.judge import BrokenPromiseError, loss_ledger
 from scenarios.story.commands.table import run_command
@@ -101,6 +101,9 @@ def test_a_flush_that_does_not_sync_names_is_found(
             honest(self, path)
 
     monkeypatch.setattr(FaultyFileSystem, "sync_directory", forgetful)
+    with pytest.raises(InvariantViolatedError, match="has no name on the platter"):
+        run_story(SYNCED)
+    monkeypatch.setattr(platter, "is_on_platter", lambda *_: iter(()))  # then its next start tells
     with pytest.raises(InvariantViolatedError, match=r"was synced up to 4, .* to end at 0"):
         run_story(SYNCED)
 
