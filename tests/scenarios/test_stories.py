@@ -229,7 +229,7 @@ b2  []         down, 00000000000000000000.log is damaged at byte 0: 35 bytes aft
         ("cluster brokers=1\nkill b1\nspoil b1 x", "b1 has no file 'x'"),
         ("cluster brokers=1\nfetch t-0 from=b9", "there is no broker 'b9'"),
         ("cluster brokers=1\ndrift b1 much", "'much' is no time"),
-        ("cluster brokers=1\nwait t-0", "wait leader, moved, whole or equal"),
+        ("cluster brokers=1\nwait t-0", "wait leader, moved, whole, equal or stable"),
         ("cluster brokers=1\nwipe b1", "b1 is up: nobody takes its disk"),
         ("cluster brokers=1\nkill b1\nrestore b1 old", "there is no image 'old'"),
         ("cluster brokers=1\nfail b1 dance", "fail NODE open|read|write"),
