@@ -64,13 +64,16 @@ def run_tests(block: Block, place: Place, spark: Any) -> None:
     for number, (name, test) in enumerate(list(place.names.items())):
         if not name.startswith("test_") or not callable(test):
             continue
-        topic = f"of-{Path(block.page).stem}-{number}"
+        del place.names[name]  # the next block of tests has others
+        topic = f"of-{Path(block.page).stem}-{block.line}-{number}"
         place.cluster.create_topic(topic, replication_factor=3)
+        folder = place.folder / "tmp" / name
+        folder.mkdir(parents=True)
         given = {
             "spark": spark,
             "kafka_cluster": place.cluster,
             "kafka_topic": topic,
-            "tmp_path": place.folder / "tmp" / name,
+            "tmp_path": folder,
         }
         test(**{each: given[each] for each in inspect.signature(test).parameters})
         place.cluster.reset()
