@@ -307,8 +307,6 @@ MUTANTS = (
         ),
         without_it="a leader whose followers are dead resigns later than after check quorum's time",
         source="LeaderState.timeUntilCheckQuorumExpires",
-        caught_by="tests/replication/raft/test_quorum_of_controllers.py"
-        "::test_a_fetch_that_waits_is_no_new_sign_of_life",
     ),
     QuorumMutant(
         "a high watermark is in the log",
@@ -375,8 +373,6 @@ MUTANTS = (
         ),
         without_it="it leads on, and no voter that knows it would elect it",
         source="RemoveVoterHandler.highWatermarkUpdated",
-        caught_by="tests/replication/raft/test_simulation.py"
-        "::test_a_leader_that_is_removed_hands_over",
     ),
     QuorumMutant(
         "a voter with another disk is another voter",

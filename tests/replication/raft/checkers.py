@@ -12,6 +12,8 @@ and what they say of leaders and high watermarks. A broken rule ends the run.
     majorities          what a leader commits is synced on a majority of its voters, and ends with an
                         entry of its own epoch (Raft, 5.4.2)
     no contradiction    no node hears of a leader that cannot be
+    removed leaders     a leader whose removal is committed leads no longer (KIP-853)
+    lonely leaders      a leader from which no majority has fetched for check quorum's time leads no longer
     voter sets          every majority of a voter set meets every majority of the one before it
 """
 
@@ -21,9 +23,13 @@ from collections.abc import Mapping
 
 import attrs
 
+from replication.raft.rules.quorum import QuorumSettings
 from replication.raft.rules.types import ReplicaKey
-from replication.raft.rules.voters import VoterSet
+from replication.raft.rules.voters import VoterSet, VoterSetHistory
 from tests.replication.raft.disk import Entry, NaiveLog
+
+CHECK_QUORUM_MS = QuorumSettings().fetch_timeout_ms * 3 // 2
+"""The time after which a leader resigns from which no majority fetches."""
 
 
 class RuleBrokenError(Exception):
@@ -48,6 +54,10 @@ class Checkers:
     """The candidate that a node, the first of the key, voted for in an epoch."""
     epochs: dict[ReplicaKey, int] = attrs.field(factory=dict)
     """The highest epoch that each node has sent."""
+    heard: dict[tuple[int, int, int], int] = attrs.field(factory=dict)
+    """When a leader was last fetched from, by leader, epoch and follower; by itself: its election."""
+    followed: dict[tuple[int, int], int] = attrs.field(factory=dict)
+    """When a majority had last fetched from a leader, by leader and epoch."""
     elections: int = 0
     truncations: int = 0
     snapshots: int = 0
@@ -64,8 +74,9 @@ class Checkers:
             known == candidate, "one vote in an epoch", node, "in", epoch, "for", known, candidate
         )
 
-    def leads(self, node: int, epoch: int, log: NaiveLog) -> None:
+    def leads(self, node: int, epoch: int, log: NaiveLog, now_ms: int) -> None:
         self.elections += 1
+        self.heard[node, epoch, node] = now_ms
         known = self.leaders.get(epoch)
         require(known is None, "an epoch begins once, with one leader", epoch, known, node)
         self.leaders[epoch] = node
@@ -112,6 +123,41 @@ class Checkers:
             len(having) >= voters.majority,
             "what is committed is on a majority of disks",
             *(leader, "commits", offset, "which", having, "of", sorted(voters.ids), "have synced"),
+        )
+
+    def hears(self, leader: int, epoch: int, follower: int, now_ms: int) -> None:
+        self.heard[leader, epoch, follower] = now_ms
+
+    def leads_on(
+        self,
+        leader: ReplicaKey,
+        epoch: int,
+        history: VoterSetHistory,
+        *,
+        high_watermark: int,
+        now_ms: int,
+    ) -> None:
+        """Check that a node may lead at this moment, at which it has nothing left to do."""
+        voters, offset = history.voters, history.voters_offset
+        is_committed = offset is not None and offset < high_watermark
+        require(
+            not is_committed or voters.is_voter(leader),
+            "a leader whose removal is committed resigns",
+            *(leader, "leads on, and these vote:", sorted(voters.ids)),
+        )
+        needed = voters.majority - voters.is_voter(leader)
+        began_ms = self.heard[leader.id, epoch, leader.id]
+        others = (each for each in voters.ids if each != leader.id)
+        heard = sorted(self.heard.get((leader.id, epoch, each), began_ms) for each in others)
+        last_ms = heard[-needed] if 0 < needed <= len(heard) else now_ms
+        self.followed[leader.id, epoch] = max(
+            last_ms, self.followed.get((leader.id, epoch), began_ms)
+        )
+        alone_ms = now_ms - self.followed[leader.id, epoch]
+        require(
+            alone_ms <= CHECK_QUORUM_MS,
+            "a leader that no majority fetches from resigns",
+            *(leader.id, "leads in", epoch, "alone for", alone_ms, "ms"),
         )
 
     def truncates(self, node: int, log: NaiveLog, end: int, high_watermark: int) -> None:

@@ -202,6 +202,14 @@ class Process:
         self._is_working = True
         while self._inbox and self._is_ready:
             self._step(self._inbox.popleft())
+        if self.is_leader and self._is_ready:
+            self.around.checkers.leads_on(
+                self.me,
+                self.quorum.leader_epoch,
+                self.history,
+                high_watermark=self.high_watermark,
+                now_ms=self.around.schedule.now_ms,
+            )
         self._is_working = False
 
     @property
@@ -220,6 +228,7 @@ class Process:
     def _step(self, item: Item) -> None:
         if item.fetch_number not in {None, self._fetch_number}:
             return  # it has fetched again since
+        self._hear(item.event)
         done = step(
             self.quorum,
             item.event,
@@ -229,6 +238,18 @@ class Process:
         )
         self.quorum = done.quorum
         self._carry_out(item, iter(done.effects))
+
+    def _hear(self, event: Event) -> None:
+        """Note when a voter has shown that it lives; a fetch that has waited shows nothing more."""
+        match event:
+            case FetchReceived(has_waited=False, replica=voter):
+                pass
+            case UpdateVoterReceived(node=node):
+                voter = node.key
+            case _:
+                return
+        epoch, now_ms = self.quorum.leader_epoch, self.around.schedule.now_ms
+        self.around.checkers.hears(self.me.id, epoch, voter.id, now_ms)
 
     def _log_view(self) -> LogView:
         flushed = flushed_end(self.disk.log)
@@ -388,7 +409,8 @@ class Process:
     # --- leading ----------------------------------------------------------------------------
 
     def _lead(self, effect: Lead) -> None:
-        self.around.checkers.leads(self.me.id, effect.leader_epoch, self.log)
+        now_ms = self.around.schedule.now_ms
+        self.around.checkers.leads(self.me.id, effect.leader_epoch, self.log, now_ms)
         require(
             effect.epoch_start_offset == self.log.end,
             "an epoch starts at the end of the log",

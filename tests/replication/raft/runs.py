@@ -15,7 +15,7 @@ from random import Random
 
 import attrs
 
-from tests.replication.raft.checkers import RuleBrokenError, require
+from tests.replication.raft.checkers import CHECK_QUORUM_MS, RuleBrokenError, require
 from tests.replication.raft.faults import drawn
 from tests.replication.raft.network import LinkQuality
 from tests.replication.raft.node import SETTINGS
@@ -24,7 +24,6 @@ from tests.replication.raft.world import Shape, World
 TROUBLE_MS = 30_000
 PROGRESS_MS = 30_000
 """The time in which a quorum that is whole elects a leader and commits: Kafka bounds the moves."""
-CHECK_QUORUM_MS = int(1.5 * SETTINGS.fetch_timeout_ms)
 
 
 @attrs.frozen(kw_only=True)
