@@ -44,7 +44,9 @@ STEERED: Final = "localhost:8080/control"
 NEEDS_CURL: Final = "curl is not installed, and this page asks with it"
 ADDRESS: Final = re.compile(r"\b(?:localhost|127\.0\.0\.1|b\d|kafka\d?|source|old|new):909\d\b")
 # Those that the pages about Spark name.
-_PATH: Final = re.compile(r"\bbroker-[\d*]/log\b|\b(?:data|headers|lake)/(?=\s|$)")
+_PATH: Final = re.compile(
+    r"\bbroker-[\d*]/log\b|\b(?:audit-state|data|headers|iceberg|lake)/(?=\s|$)"
+)
 # One command of ours: up to what hands it on, which quotes would hide.
 _OURS: Final = re.compile(r"understudy (\w[\w-]*)(?:'[^']*'|[^'|<>])*")
 _OF_A_SHELL: Final = re.compile(r"[|><&;]|\$\(")
