@@ -132,7 +132,11 @@ def test_ctrl_c_ends_a_swarm_without_a_word(jobs: str) -> None:
     ) as process:
         seen = os.read(ours, 1000)  # the first of its progress
         os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(SECONDS) == -signal.SIGINT
+        try:
+            assert process.wait(SECONDS) == -signal.SIGINT
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
     os.close(its)
     with suppress(OSError):  # EIO: nobody has the other end any more
         while more := os.read(ours, 1000):
