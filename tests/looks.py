@@ -1,4 +1,4 @@
-"""What holds of every page on every screen, in a real browser: 390 and 1280 pixels, light and dark.
+"""Every page in a real browser, at 390 and 1280 pixels, light and dark.
 
 no fault           no error of a script, nothing that the page's policy forbids
 no overflow        the body is not scrolled sideways; wide tables are, in frames of their own

@@ -1,4 +1,4 @@
-"""What `make` says before it installs anything."""
+"""`make` refuses an old Python in one line, before it installs anything."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What leader changes have cost, counted from events as they come: committed records that are gone.
+"""The committed records that leader changes have lost, counted from events as they come.
 
     epoch 4 (b1): high watermark 20          consumers may have read offsets 0 to 19
     epoch 5 (b2): its log began at 17        17 to 19 are lost: 3 records

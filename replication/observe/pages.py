@@ -1,4 +1,4 @@
-"""What all pages share: the verdict at their top, and the style that they begin with.
+"""The verdict at the top of every page, and the style that every page has.
 
     PageVerdict  one line: what happened, is anything lost, is anything wrong now
     base_style   `base.css`: the colours of light and dark, the verdict

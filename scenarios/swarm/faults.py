@@ -1167,5 +1167,5 @@ EXAMINATIONS = (
         (1, 1),
     ),
 )
-"""What an examined run ends with, in this order: rules that need a cluster in peace, and a topic of
-their own. Nothing that a run draws before it depends on it."""
+"""The last lines of an examined run, in this order. Their rules need a cluster without other faults,
+and a topic of their own. They change nothing of what the run has drawn before."""

@@ -1,4 +1,4 @@
-"""What a test waits for before its first cluster is kept small."""
+"""The import that a first cluster waits for compiles no repr and no comparison."""
 
 import subprocess
 import sys

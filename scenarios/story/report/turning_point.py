@@ -1,4 +1,4 @@
-"""What a run came to, in one line, and the moment that it is about.
+"""The result of a run in one line, and its turning point.
 
 The turning point is the first of these that there is:
 

@@ -12,8 +12,8 @@ and what they say of leaders and high watermarks. A broken rule ends the run.
     majorities          what a leader commits is synced on a majority of its voters, and ends with an
                         entry of its own epoch (Raft, 5.4.2)
     no contradiction    no node hears of a leader that cannot be
-    removed leaders     a leader whose removal is committed leads no longer (KIP-853)
-    lonely leaders      a leader from which no majority has fetched for check quorum's time leads no longer
+    removed leaders     a leader whose removal is committed resigns (KIP-853)
+    check quorum        a leader from which no majority fetches resigns in time
     voter sets          every majority of a voter set meets every majority of the one before it
 """
 
