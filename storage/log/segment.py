@@ -494,7 +494,7 @@ class Segment:
         return None if header is None else header.base_offset
 
     def start_before_time(self, timestamp: int) -> Offset:
-        """Return an offset below which no record is of `timestamp` or younger."""
+        """Return an offset whose batch has the first record of `timestamp` or younger, or is before it."""
         known = self.time_index.lookup(timestamp)
         return known.offset if self._carries(known) else self.base_offset
 
