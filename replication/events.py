@@ -463,9 +463,11 @@ class FetchSessionEvicted(Event):
     """A fetch session was evicted: it was too old, or another one needed its slot."""
 
     name: ClassVar[str] = "fetch_session_evicted"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     session_id: int
     cause: str = ""
+    partitions: int = 0  # the number of its partitions
+    privileged: bool = False  # whether it was a follower's session
     behind: int = 0  # its partitions with committed records that it had not requested yet
 
 

@@ -27,6 +27,7 @@
     I19   a log knows of its producers what its batches say           producers
     I20   what a log says is synced is on the platter                 platter
     I21   what was cut from a log is gone for good                    platter
+    I22   a fetch session displaces none that counts more             sessions
     END   equal log ends and epochs, tidy disks, no request waits     ends
           tasks, connections and watches are as many as at first      ends
     Q1-8  controllers: one leads in an epoch, what is committed and   quorum,

@@ -42,6 +42,7 @@ from scenarios.checkers.ends import ClusterResources, left_over, resources_in_us
 from scenarios.checkers.leadership import Decided
 from scenarios.checkers.observed import InvariantViolatedError, OnlineReplica, Wrong
 from scenarios.checkers.replicas import Replicas, Watched
+from scenarios.checkers.sessions import SessionSlots
 from scenarios.world.client import BatchAnswered, RecordsGiven
 from scenarios.world.cluster import SimulatedCluster, node_id_of, node_name
 from scenarios.world.trace import (
@@ -78,6 +79,7 @@ class Checkers:
     budget: Budget = attrs.field(factory=Budget, init=False)
     decisions: Decisions = attrs.field(factory=Decisions, init=False)
     controllers: WatchedControllers = attrs.field(factory=WatchedControllers, init=False)
+    sessions: SessionSlots = attrs.field(factory=SessionSlots, init=False)
     unclean_requested: set[TopicPartition] = attrs.field(factory=set, init=False)
     """The partitions for which an operator prefers a leader to what was committed."""
     _committed: dict[TopicPartition, CommittedLog] = attrs.field(factory=dict, init=False)
@@ -120,6 +122,7 @@ class Checkers:
             self._has_news = True
             self._on_event(event)
             self._on_disk_event(event)
+            self._judge(self.sessions.taken(event))
 
     def _on_event(self, event: Event) -> None:
         match event:

@@ -120,8 +120,6 @@ MUTANTS = (
         ),
         without_it="consumers of one partition take the slots of followers of thousands",
         source="KIP-227, FetchSessionCacheShard.tryEvict",
-        caught_by="tests/replication/leader/test_fetch_session_cache.py"
-        "::test_a_full_shard_gives_up_the_idle_then_the_small_and_old",
     ),
     Mutant(
         "a partition that is forgotten is not answered",

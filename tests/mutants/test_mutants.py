@@ -90,7 +90,7 @@ def test_a_mutant_is_hunted_by_its_test(
 
 
 def test_a_mutant_is_caught_by_its_test() -> None:
-    name = "a newcomer displaces no larger session"
+    name = "only the deleted topic loses its log"
     ended = subprocess.run(
         [sys.executable, "-m", "tests.mutants.hunt", name], capture_output=True, check=False
     )

@@ -8,10 +8,15 @@ from typing import Any
 import attrs
 import pytest
 
-from replication.events import LogTruncated, PartitionFailed
+from replication.events import (
+    FetchSessionEvicted,
+    FetchSessionOpened,
+    LogTruncated,
+    PartitionFailed,
+)
 from replication.metadata.rules.records import LeaderRecoveryState
 from replication.wire.metadata import NO_LEADER
-from scenarios.checkers import committed, ends, epochs, leadership, offsets
+from scenarios.checkers import committed, ends, epochs, leadership, offsets, sessions
 from scenarios.checkers.committed import CommittedLog
 from scenarios.checkers.decisions import PartitionDecision
 from scenarios.checkers.ends import (
@@ -578,6 +583,26 @@ def test_a_log_that_has_failed_appends_nothing_more() -> None:
 DONE = now(FOLLOWER, high_watermark=10, epochs=(EpochEntry(0, 3), EpochEntry(2, 5)))
 CUT = EpochEntry(3, 9)
 LED = now(DONE, node="b1", is_leader=True, epochs=(*DONE.epochs, EpochEntry(4, 10)))
+
+
+@pytest.mark.parametrize(
+    ("privileged", "partitions", "broken"),
+    [
+        (True, 1, []),
+        (False, 5, []),
+        (False, 4, [sessions.DISPLACES]),
+    ],
+)
+def test_a_session_displaces_none_that_counts_more(
+    privileged: bool, partitions: int, broken: list[str]
+) -> None:
+    evicted = FetchSessionEvicted(session_id=7, cause="displaced", partitions=5)
+    opened = FetchSessionOpened(session_id=8, privileged=privileged, partitions=partitions)
+    assert rules(sessions.displaces(opened, evicted)) == broken
+    follower = attrs.evolve(evicted, privileged=True, partitions=1)
+    assert rules(sessions.displaces(opened, follower)) == (
+        [] if privileged else [sessions.DISPLACES]
+    )
 
 
 @pytest.mark.parametrize(

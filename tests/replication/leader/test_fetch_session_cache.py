@@ -577,9 +577,9 @@ def test_events_report_the_end_of_sessions() -> None:
     cache.remove(third)
     assert events == [
         FetchSessionOpened(session_id=first, partitions=2, privileged=False),
-        FetchSessionEvicted(session_id=first, cause="displaced"),
+        FetchSessionEvicted(session_id=first, cause="displaced", partitions=2),
         FetchSessionOpened(session_id=second, partitions=3, privileged=True),
-        FetchSessionEvicted(session_id=second, cause="idle"),
+        FetchSessionEvicted(session_id=second, cause="idle", partitions=3, privileged=True),
         FetchSessionOpened(session_id=third, partitions=1, privileged=False),
         FetchSessionClosed(session_id=third),
     ]
@@ -600,7 +600,9 @@ def test_the_event_of_an_evicted_session_says_what_it_lacked() -> None:
     )
     assert session is not None
     create(cache.next_shard(), 2000, 1)
-    evicted = FetchSessionEvicted(session_id=session.session_id, cause="idle", behind=1)
+    evicted = FetchSessionEvicted(
+        session_id=session.session_id, cause="idle", partitions=2, privileged=True, behind=1
+    )
     assert evicted in events
 
 

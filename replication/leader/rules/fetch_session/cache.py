@@ -138,7 +138,13 @@ class CacheShard:
         self._drop(idlest.session_id)
         self.evictions += 1
         self.sink(
-            FetchSessionEvicted(session_id=idlest.session_id, cause=cause, behind=idlest.behind)
+            FetchSessionEvicted(
+                session_id=idlest.session_id,
+                cause=cause,
+                partitions=idlest.cached_size,
+                privileged=idlest.privileged,
+                behind=idlest.behind,
+            )
         )
         return True
 
