@@ -1166,6 +1166,52 @@ EXAMINATIONS = (
         """,
         (1, 1),
     ),
+    # A new replica alone is eligible when the move is to be called off: the old one has died, and
+    # may have lost what it had, so calling it off would lose what was committed (KIP-966).
+    FaultKind(
+        "move-called-off-eligible",
+        need.three_brokers,
+        """
+        topic moved replicas={leader} min.insync.replicas=2
+        stop {replica}
+        reassign moved-0 {leader},{third},{replica}
+        run 2s
+        produce moved-0 acks=all {value}
+        kill {leader}
+        run 10s
+        cut {leader} {third}
+        start {leader}
+        run 500ms
+        stop {third}
+        reassign moved-0 back
+        heal
+        start {third}
+        start {replica}
+        wait moved moved-0
+        wait whole moved-0
+        """,
+        (1, 1),
+    ),
+    # A follower has not heard of two elections, and its fetches name no epoch: its leader leads again,
+    # and answers it with records of an epoch in which it does not follow yet.
+    FaultKind(
+        "epoch-not-heard-of",
+        need.three_brokers_without_epochs,
+        """
+        topic unheard replicas={leader},{replica},{third} min.insync.replicas=1
+        produce unheard-0 acks=all {value}
+        hold {controller} {third} FETCH
+        lead unheard-0 first={replica},{leader}
+        run 100ms
+        lead unheard-0 first={leader},{replica}
+        run 100ms
+        produce unheard-0 acks=1 {value}
+        run 500ms
+        heal
+        wait whole unheard-0
+        """,
+        (1, 1),
+    ),
 )
 """The last lines of an examined run, in this order. Their rules need a cluster without other faults,
 and a topic of their own. They change nothing of what the run has drawn before."""

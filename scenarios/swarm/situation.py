@@ -8,13 +8,14 @@ The file is long because it has a need for each situation that the table of faul
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 import attrs
 
 from replication.leader.rules.isr import CommittedIsr
 from replication.leader.rules.quota import UNLIMITED
+from scenarios.checkers.decisions import FENCED_FETCH_VERSION
 from scenarios.story.arguments import partition_of, split
 from scenarios.story.commands.disks import written_files
 from scenarios.story.expected_records import OFFSETS, TRANSACTIONS
@@ -511,11 +512,30 @@ def without_groups(situation: Situation) -> Roles | None:
 
 def two_brokers(situation: Situation) -> Roles | None:
     """Require two brokers that are well."""
-    brokers = [each for each in situation.brokers if situation.is_well(each)]
-    if len(brokers) < 2:
+    return _drawn(situation, ("leader", "replica"), situation.brokers)
+
+
+def three_brokers(situation: Situation) -> Roles | None:
+    """Require three brokers that are well, and are no controllers."""
+    controllers = situation.controllers
+    brokers = [each for each in situation.brokers if each not in controllers]
+    return _drawn(situation, ("leader", "replica", "third"), brokers)
+
+
+def three_brokers_without_epochs(situation: Situation) -> Roles | None:
+    """Require what `three_brokers` does, and that fetches name no leader epoch."""
+    configs = [each.config for each in situation.stage.cluster.brokers.values()]
+    name_epochs = any(
+        each.understudy_inter_broker_fetch_version >= FENCED_FETCH_VERSION for each in configs
+    )
+    return None if name_epochs else three_brokers(situation)
+
+
+def _drawn(situation: Situation, roles: Sequence[str], names: Iterable[str]) -> Roles | None:
+    well = list(filter(situation.is_well, names))
+    if len(well) < len(roles):
         return None
-    leader, replica = situation.chance.sample(brokers, 2)
-    return {"leader": leader, "replica": replica}
+    return dict(zip(roles, situation.chance.sample(well, len(roles)), strict=True))
 
 
 def one_batch_a_fetch(situation: Situation) -> Roles | None:

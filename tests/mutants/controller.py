@@ -244,8 +244,6 @@ MUTANTS = (
         ),
         without_it="a broker without a replica is eligible",
         source="KIP-966, PartitionReassignmentRevert",
-        caught_by="tests/replication/controller/test_reassignment.py"
-        "::test_a_cancel_drops_the_new_replicas_wherever_they_count",
     ),
     Mutant(
         "a move that is changed leads back to its beginning",

@@ -187,8 +187,6 @@ MUTANTS = (
         ),
         without_it="records of a leader that was never followed in that epoch (I2b)",
         source="KAFKA-18723",
-        caught_by="tests/storage/log/test_log_append.py"
-        "::test_a_follower_takes_no_batch_of_a_later_epoch_than_it_follows_in",
     ),
     Mutant(
         "records are appended at the log's end only",
