@@ -24,7 +24,8 @@ renamed or deleted since was not.
 Rule 4: a fault is injected by operation and file name: it raises, once or for ever, and
 a failed write may have written half. A failed sync loses the pages that it was to write,
 as Linux does: the next sync succeeds and they are still not there, which shows when they
-are evicted. A disk that lies answers a sync with success and does nothing.
+are evicted. A disk that lies answers a sync with success and does nothing. The power may fail
+at an operation, too (`PowerFailure`).
 
 Rule 5: some faults raise nothing: a bit flips at rest, a write lands elsewhere on the platter, which
 the page cache hides until a power cut. A read finds out, or nothing does.
@@ -33,7 +34,7 @@ Rule 6: whatever is done costs seconds, which add up until somebody takes them: 
 simulation the offload seam, which sleeps them on its node's clock.
 """
 
-from storage.testing.disk import DiskCosts, Fate, Fault, SimulatedDisk
+from storage.testing.disk import DiskCosts, Fate, Fault, PowerFailure, SimulatedDisk
 from storage.testing.file_system import DetachedError, FaultyFile, FaultyFileSystem
 
 __all__ = [
@@ -43,5 +44,6 @@ __all__ = [
     "Fault",
     "FaultyFile",
     "FaultyFileSystem",
+    "PowerFailure",
     "SimulatedDisk",
 ]

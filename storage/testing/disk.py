@@ -13,6 +13,21 @@ import attrs
 from storage.attributes import define, frozen
 
 SECTOR = 512
+CHANGES = frozenset(
+    (
+        "write",
+        "truncate",
+        "allocate",
+        "sync",
+        "rename",
+        "remove",
+        "remove_tree",
+        "set_modified",
+        "sync_directory",
+        "open",
+    )
+)
+"""The operations that may change what is on the disk."""
 
 
 @frozen(kw_only=True)
@@ -58,6 +73,26 @@ class Fault:
         """Return whether one of `operations` on the file may still meet it."""
         left = self.times is None or self.times > 0
         return left and self.operation in operations and matches(path, self.names)
+
+
+@define(kw_only=True)
+class PowerFailure(Fault):
+    """Call `cut`, which cuts the power, once `after` changes of the disk are done: the first of them
+    is the next one that matches. With 0 that one is not done.
+    """
+
+    cut: Callable[[], None]
+    after: int = 0
+    _begun: bool = attrs.field(default=False, init=False)
+
+    def strikes(self, operation: str, path: str) -> bool:
+        """Return whether the power fails now; after that it fails no more."""
+        counts = operation in CHANGES if self._begun else super().strikes(operation, path)
+        if not counts:
+            return False
+        self._begun = True
+        self.after -= 1
+        return self.after == -1
 
 
 class Fate(enum.IntEnum):

@@ -8,10 +8,12 @@ from storage.attributes import define
 from storage.errors import LogDirectoryLockedError, raise_shortage
 from storage.filesystem import Space
 from storage.testing.disk import (
+    CHANGES,
     DirectoryNode,
     Fate,
     Fault,
     FileNode,
+    PowerFailure,
     SimulatedDisk,
     Truncate,
     Write,
@@ -26,23 +28,13 @@ class DetachedError(OSError):
 
 
 UNBOUNDED = 1 << 40  # what a disk without a capacity says that it has
-_CHANGING = frozenset(
-    (
-        "write",
-        "truncate",
-        "allocate",
-        "sync",
-        "rename",
-        "remove",
-        "remove_tree",
-        "set_modified",
-        "sync_directory",
-        "open",
-    )
-)
 
 # What needs a descriptor of its own.
 _OPENING = frozenset(("open", "list", "remove_tree", "sync_directory"))
+
+
+def _killed(path: str) -> DetachedError:
+    return DetachedError(errno.EIO, "this process was killed", path)
 
 
 @define(eq=False)
@@ -294,16 +286,20 @@ class FaultyFileSystem:
 
     def enter(self, operation: str, path: str, cost: float) -> Fault | None:
         """Begin an operation: charge its cost, and return the fault that strikes it, if one does."""
-        if operation in _CHANGING:
+        if operation in CHANGES:
             if self.changes == self._dies_at:
                 self.detach()
             self.changes += 1
         if self.detached:
-            raise DetachedError(errno.EIO, "this process was killed", path)
+            raise _killed(path)
         self.charge(cost)
         if not self.disk.faults:
             return None
-        return next((f for f in self.disk.faults if f.strikes(operation, path)), None)
+        fault = next((f for f in self.disk.faults if f.strikes(operation, path)), None)
+        if isinstance(fault, PowerFailure):
+            fault.cut()
+            raise _killed(path)
+        return fault
 
     def _enter(self, operation: str, path: str, cost: float) -> None:
         fault = self.enter(operation, path, cost)

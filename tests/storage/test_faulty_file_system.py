@@ -19,6 +19,7 @@ from storage.testing import (
     Fault,
     FaultyFile,
     FaultyFileSystem,
+    PowerFailure,
 )
 
 
@@ -401,6 +402,27 @@ def test_a_process_may_die_at_each_of_its_changes(disk: FaultyFileSystem) -> Non
         disk = disk.reopen()
         left.append(get(disk, "/d/f") if disk.exists("/d/f") else None)
     assert left == [None, b"", b"whole", b"whole", b"whole"]
+
+
+@pytest.mark.parametrize(
+    ("after", "left"), [(0, [b"one"]), (1, [b"one", b""]), (2, [b"one", b"two"])]
+)
+def test_the_power_fails_at_a_change(disk: FaultyFileSystem, after: int, left: list[bytes]) -> None:
+    """The changes count from the first that matches, and what is read does not count."""
+    put(disk, "/d/1.log", b"one")
+
+    def cut() -> None:
+        disk.crash(Fate.WHOLE)
+
+    disk.inject(PowerFailure(operation="open", names="*.log", skip=1, after=after, cut=cut))
+    disk.open("/d/other", create=True)
+    assert get(disk, "/d/1.log") == b"one"  # skipped
+    with pytest.raises(DetachedError):
+        put(disk, "/d/2.log", b"two")
+    disk = disk.reopen()
+    logs = [each for each in disk.list_directory("/d") if each.endswith(".log")]
+    assert [get(disk, f"/d/{each}") for each in logs] == left
+    put(disk, "/d/3.log", b"the power fails once")
 
 
 def test_a_path_of_the_wrong_kind_is_refused_as_by_a_kernel(disk: FaultyFileSystem) -> None:
