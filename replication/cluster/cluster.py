@@ -440,12 +440,17 @@ class Cluster:
     async def kill_node(self, node_id: int) -> None:
         """End a node as SIGKILL would: it writes nothing more and says goodbye to no peer."""
         self.must_be(node_id, up=True)
+        incarnation = self._alive[node_id]
+        self.detach_node(node_id)
+        await incarnation.ended.wait()
+        incarnation.machine.abandon()
+
+    def detach_node(self, node_id: int) -> None:
+        """Begin to kill a node that is up: its disk and network are gone, and its tasks end soon."""
         incarnation = self._alive.pop(node_id)
         incarnation.killed = True
         incarnation.machine.detach()
         incarnation.scope.cancel()
-        await incarnation.ended.wait()
-        incarnation.machine.abandon()
 
     async def stop_node(
         self, node_id: int, *, patience_seconds: float = CONTROLLED_SHUTDOWN_SECONDS

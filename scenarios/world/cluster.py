@@ -36,7 +36,7 @@ from replication.cluster.interface import NotInTimeError
 from replication.config import BrokerConfig, Voter
 from replication.controller.controller import Controller
 from replication.errors import raise_bug
-from replication.events import EventSink, fan_out, ignore
+from replication.events import Event, EventSink, fan_out, ignore
 from replication.metadata.rules.image import MetadataImage, PartitionRegistration
 from replication.net.raising import raising_only_one
 from replication.net.seams import Seams
@@ -46,7 +46,7 @@ from scenarios.world.trace import DiskReplaced, NodeKilled, NodeStopped, PowerCu
 from scenarios.world.world import World
 from storage.errors import KafkaStorageError
 from storage.filesystem import FileSystem
-from storage.testing import FaultyFileSystem, SimulatedDisk
+from storage.testing import FaultyFileSystem, PowerFailure, SimulatedDisk
 from storage.testing.disk import DirectoryNode, Fate
 from storage.types import TopicPartition
 
@@ -99,6 +99,8 @@ class _SimulatedMachine:
     seams: Seams
     end: Callable[[], None]
     """Take disk and network away: by a kill, or by a power cut."""
+    is_silent: bool = False
+    """Whether it reports nothing more: the power has failed in the middle of what it did."""
 
     def detach(self) -> None:
         self.end()
@@ -128,7 +130,7 @@ class SimulatedCluster:
         self.nodes = Cluster(
             configs=self._configs,
             make_machine=self._make_machine,
-            make_sink=lambda node_id: fan_out(self.world.sink(node_name(node_id)), self.watcher),
+            make_sink=lambda node_id: self._make_sink(node_name(node_id)),
             on_bug=raise_bug,
             on_end=lambda node_id: self._stopped(node_name(node_id)),
             failures_of_a_node=(KafkaStorageError, BrokerReplacedError, UnreportedDirectoryError),
@@ -286,6 +288,21 @@ class SimulatedCluster:
         self._machines[name].end = partial(self._lose_power, name, fate)
         await self.kill(name)
 
+    def let_power_fail(
+        self, name: str, fate: Fate | None = None, *, operation: str, names: str, after: int
+    ) -> None:
+        """Cut the power in the middle of what the node, or its next process, does: `PowerFailure`."""
+        cut = partial(self._power_fails, name, fate)
+        self.world.disk(name).faults.append(
+            PowerFailure(operation=operation, names=names, after=after, cut=cut)
+        )
+
+    def _power_fails(self, name: str, fate: Fate | None) -> None:
+        machine = self._machines[name]
+        machine.end = partial(self._lose_power, name, fate)
+        machine.is_silent = True
+        self.nodes.detach_node(node_id_of(name))
+
     def replace_disk(self, name: str, root: DirectoryNode) -> None:
         """Replace the disk of a node that is down; what was on the old one is gone."""
         assert not self.is_running(name), f"{name} is up: its disk cannot be replaced"
@@ -302,6 +319,15 @@ class SimulatedCluster:
         machine = _SimulatedMachine(self.world.node(name), partial(self._kill, name))
         self._machines[name] = machine
         return machine
+
+    def _make_sink(self, name: str) -> EventSink:
+        machine, sink = self._machines[name], fan_out(self.world.sink(name), self.watcher)
+
+        def report(event: Event) -> None:
+            if not machine.is_silent:
+                sink(event)
+
+        return report
 
     def _kill(self, name: str) -> None:
         self.world.kill(name)

@@ -148,6 +148,23 @@ def test_a_power_cut_at_one_broker_costs_nothing_that_others_have(seed: int) -> 
     run(story, seed=seed, min_insync_replicas="2")
 
 
+@pytest.mark.parametrize("after", range(3))
+def test_a_broker_whose_power_fails_in_the_middle_of_a_change_is_gone_at_once(after: int) -> None:
+    async def story(cluster: SimulatedCluster, client: StoryClient) -> None:
+        cluster.let_power_fail("b1", operation="write", names="*/t-0/*.log", after=after)
+        assert isinstance((await send(client, "lost")).outcome, NoAnswer)
+        assert not cluster.is_running("b1")
+        last = [each.event for each in cluster.world.trace.entries if each.node == "b1"]
+        await cluster.until(lambda: cluster.leader(PARTITION) == "b2", what="b2 leads")
+        assert [e.event for e in cluster.world.trace.entries if e.node == "b1"] == last
+        await cluster.start("b1")
+        assert (await send(client, "after")).acked
+        await cluster.until(lambda: drawn(cluster, "b1") == drawn(cluster, "b2"), what="equal")
+        assert values(await client.read(PARTITION)) == ["after"]
+
+    run(story, min_insync_replicas="2", log_flush_interval_messages="1")
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_a_power_cut_at_the_controller_costs_no_metadata(seed: int) -> None:
     async def story(cluster: SimulatedCluster, client: StoryClient) -> None:

@@ -2,6 +2,8 @@
 
     kill b1        stop b1 (in good order)      start b1 (or: start b1 &)
     power-cut b1   power-cut b1 leaving=nothing (of what was not synced)
+    power-cut b1 at=rename names=*.log after=2    once two changes of its disk are done, from the
+                                                  next rename of such a file on
     pause b1       resume b1        cut b1 b2 b3 (b1 from both)   heal
     mute b1 b2 (b2 no longer hears b1)        unmute b1 b2 (and again)
     slow b1 disk=500ms network=200ms cpu=5ms  (for each piece of bytes that it receives)
@@ -35,6 +37,8 @@ from scenarios.story.arguments import (
 )
 from scenarios.story.client_stage import ClientStage
 from scenarios.story.commands.disks import (
+    OPERATIONS,
+    READING,
     end_lie,
     put_back_misdirected,
     repair_checkpoints,
@@ -47,6 +51,7 @@ from storage.errors import StorageError
 from storage.testing import DiskCosts
 from storage.testing.disk import Fate
 
+_CHANGES = [each for each in OPERATIONS if each not in READING]
 _FATES = {fate.name.lower().replace("_", "-"): fate for fate in Fate}
 
 
@@ -57,11 +62,19 @@ async def kill(stage: ClientStage, words: Words, options: Options) -> list[str]:
 
 
 async def power_cut(stage: Stage, words: Words, options: Options) -> list[str]:
-    leaving = options.pop("leaving", None)
-    if leaving not in (None, *_FATES):
-        raise ScriptError(f"power-cut NODE... leaving={'|'.join(_FATES)}")
+    leaving, operation = options.pop("leaving", None), options.pop("at", None)
+    if leaving not in (None, *_FATES) or operation not in (None, *_CHANGES):
+        raise ScriptError(
+            f"power-cut NODE... leaving={'|'.join(_FATES)} at={'|'.join(_CHANGES)} names=*.log after=2"
+        )
+    fate = None if leaving is None else _FATES[leaving]
+    if operation is None:
+        for name in nodes(stage, words, options):
+            await stage.cluster.cut_power(name, fate)
+        return []
+    names, after = options.pop("names", "*"), number_of(options.pop("after", "0"))
     for name in nodes(stage, words, options):
-        await stage.cluster.cut_power(name, None if leaving is None else _FATES[leaving])
+        stage.cluster.let_power_fail(name, fate, operation=operation, names=names, after=after)
     return []
 
 
