@@ -3,18 +3,20 @@
 I20  what a log says is synced is there: the segments below its recovery point, with their names,
      and no checkpoint says more than the log itself
 I21  what was cut is gone for good: before a segment follows a cut one, the cut is synced, and no
-     segment or snapshot behind the cut has its name still
+     segment or snapshot behind the cut has its name still; no file is cut while a segment may come
+     back behind it, and no checkpoint says that what is being cut is synced
 
     page cache    0.log  17.log  31.log          names, as processes see them
     platter       0.log  17.log                  names that a power cut leaves
     recovery point 31                            so 31.log may be lost, and 17.log may not
 
 I17 shows the same after a power cut, where chance takes what was not synced; few runs have one at
-the right moment. Here every log is asked whenever it has moved. Disks that lie are not asked, nor
-are those that have failed.
+the right moment. Here every log is asked whenever it has moved, and when its power fails. Disks
+that lie are not asked, nor are those that have failed.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -24,7 +26,7 @@ from storage.log.log import Log
 from storage.log.segment import LOG_SUFFIX, file_name
 from storage.producers.snapshot import snapshots_in
 from storage.testing import SimulatedDisk
-from storage.testing.disk import DirectoryNode, FileNode, Truncate
+from storage.testing.disk import DirectoryNode, FileNode, Node, Truncate
 from storage.types import Offset, TopicPartition
 
 SYNCED: Final = "what a log says is synced is on the platter"
@@ -53,7 +55,7 @@ def is_on_platter(where: str, disk: SimulatedDisk, log: Log) -> Iterator[Wrong]:
                 f"{where} is synced up to {log.recovery_point}, and"
                 f" {file_name(segment.base_offset, LOG_SUFFIX)} has no name on the platter",
             )
-        if isinstance(node, FileNode) and any(isinstance(each, Truncate) for each in node.unsynced):
+        if _is_cut(node):
             yield Wrong(
                 GONE,
                 f"{where}: {file_name(segment.base_offset, LOG_SUFFIX)} was cut, that is not"
@@ -104,3 +106,38 @@ def is_gone(where: str, disk: SimulatedDisk, log: Log, to_offset: Offset) -> Ite
                 GONE,
                 f"{where} was cut to {to_offset}, and a {kind} of {max(offsets)} may come back",
             )
+
+
+def is_ready_for_a_power_cut(where: str, disk: SimulatedDisk, log: Log) -> Iterator[Wrong]:
+    """Check I21 of a log that may be in the middle of a cut."""
+    directory = disk.node(log.directory)
+    if not isinstance(directory, DirectoryNode):
+        return
+    may_be_left = _segments(directory.durable)
+    last = max(may_be_left, default=-1)
+    for offset in sorted(may_be_left):
+        if offset < last and _is_cut(may_be_left[offset]):
+            yield Wrong(
+                GONE,
+                f"{where}: {file_name(offset, LOG_SUFFIX)} was cut, and the segment of {last} may"
+                " come back behind it",
+            )
+    end = max(_segments(directory.entries), default=-1)
+    first_gone = min((each for each in may_be_left if each > end), default=math.inf)
+    parent = disk.directory(str(PurePosixPath(log.directory).parent))
+    said = _checkpointed(parent.durable.get(RECOVERY_POINT_CHECKPOINT), log.topic_partition)
+    if said is not None and said > first_gone:
+        yield Wrong(
+            SYNCED,
+            f"{where}: {RECOVERY_POINT_CHECKPOINT} says {said}, and the segment of {first_gone} is"
+            " being removed",
+        )
+
+
+def _segments(entries: Mapping[str, Node]) -> dict[Offset, Node]:
+    names = [each for each in entries if each.endswith(LOG_SUFFIX)]
+    return {int(each.removesuffix(LOG_SUFFIX)): entries[each] for each in names}
+
+
+def _is_cut(node: Node | None) -> bool:
+    return isinstance(node, FileNode) and any(isinstance(each, Truncate) for each in node.unsynced)

@@ -87,6 +87,13 @@ class Watched:
         if not self.replica.log.failed:
             yield from platter.is_gone(self._where, self.held.disk, self.replica.log, to_offset)
 
+    def look_without_power(self) -> Iterator[Wrong]:
+        """Check what a power cut may leave of the log now, in the middle of a cut perhaps."""
+        if not self.replica.log.failed:
+            yield from platter.is_ready_for_a_power_cut(
+                self._where, self.held.disk, self.replica.log
+            )
+
     @property
     def _where(self) -> str:
         return f"{self.replica.topic_partition} on {self.node}"
@@ -139,6 +146,9 @@ class Replicas:
     def of(self, partition: TopicPartition) -> list[Watched]:
         return [each for (_, where), each in self._watched.items() if where == partition]
 
+    def at(self, node: str) -> list[Watched]:
+        return [each for (name, _), each in self._watched.items() if name == node]
+
     def latest_log_start(self, partition: TopicPartition) -> Offset:
         """Return the latest log start of all replicas that ever were online."""
         now = [each.replica.log.log_start_offset for each in self.of(partition)]
@@ -158,9 +168,14 @@ class Replicas:
         return node not in self._untrusted
 
     def recovered(self, node: str, partition: TopicPartition, log_end: Offset) -> Iterator[Wrong]:
-        """Check where the next process of a node has found the end of a log."""
+        """Check where the next process of a node has found the end of a log.
+
+        A process that ended while it began a log anew has left nothing below the recovery point.
+        """
         log = self._last_logs.pop((node, partition), None)
-        if log is not None and node not in self._untrusted:
+        if log is None or node in self._untrusted:
+            return
+        if any(each.base_offset < log.recovery_point for each in log.segments):
             yield from offsets.synced_survives(
                 f"{partition} on {node}", log.recovery_point, log_end
             )

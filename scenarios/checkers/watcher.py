@@ -330,6 +330,13 @@ class Checkers:
         else:
             self._look_at_controllers()
 
+    def before_power_cut(self, name: str) -> None:
+        """Check what a node has of its logs on the platter; the next look raises what is wrong."""
+        if self.violation is None and self.replicas.is_trusted(name):
+            with contextlib.suppress(InvariantViolatedError):
+                for watched in self.replicas.at(name):
+                    self._judge(watched.look_without_power())
+
     def look(self) -> None:
         """Check everything that has changed against the rules."""
         if self.violation is not None:

@@ -84,6 +84,7 @@ class Stage(ClientStage):
         self._cluster = self.checkers.cluster = cluster
         self.checkers.cluster_is_up()
         self.world.before_receipt = self.checkers.before_receipt
+        self.world.before_power_cut = self.checkers.before_power_cut
         if self.recording is not None:
             self.recording.cluster = cluster
             self.stack.callback(self.recording.end)

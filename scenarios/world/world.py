@@ -79,6 +79,10 @@ def do_nothing() -> None:
     """Do nothing: the default of `World.before_receipt`."""
 
 
+def ignore_node(_: str) -> None:
+    """Do nothing: the default of `World.before_power_cut`."""
+
+
 class StuckError(EndlessRunError):
     """A run reached its limit of virtual time, or virtual time stood still: a task waits for ever."""
 
@@ -108,6 +112,10 @@ class World:
     network: SimulatedNetwork = attrs.field(init=False, repr=False)
     before_receipt: Callable[[], None] = attrs.field(default=do_nothing, init=False, repr=False)
     """A call before any message is received: then every task waits, and no change is half done."""
+    before_power_cut: Callable[[str], None] = attrs.field(
+        default=ignore_node, init=False, repr=False
+    )
+    """A call with the name of the node, before its disk loses what was not synced."""
     _nodes: dict[str, _Node] = attrs.field(factory=dict, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -207,6 +215,7 @@ class World:
         A disk that has lied loses all of them: if half were lost, there would be holes where the
         disk had claimed that everything was written, and neither we nor Apache Kafka look there.
         """
+        self.before_power_cut(name)
         node = self._nodes[name]
         if node.disk.lies and fate is None:
             fate = Fate.NOTHING

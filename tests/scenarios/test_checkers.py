@@ -108,6 +108,69 @@ def test_a_flush_that_does_not_sync_names_is_found(
         run_story(SYNCED)
 
 
+AMID_A_CUT = """\
+cluster brokers=2
+topic t replicas=b1,b2 min.insync.replicas=1 segment.bytes=200 flush.messages=1
+produce t-0 one
+produce t-0 two
+wait equal t-0
+cut b1 b2
+produce t-0 acks=1 three
+produce t-0 acks=1 four
+produce t-0 acks=1 five
+reassign t-0 b2,b1
+elect t-0 preferred
+power-cut b1 at={at} names=*/t-0/*.log after={after}
+heal
+run 1s
+start b1
+wait whole t-0
+stop b1
+produce t-0 acks=1 six
+delete-records t-0 all
+power-cut b1 at=rename names=*/t-0/*.log after={after}
+start b1 &
+run 1s
+start b1
+wait whole t-0
+wait equal t-0
+show t-0
+judge t-0
+"""
+"""A follower cuts segments off, and later starts over. Each time its power fails in the middle of it."""
+
+
+@pytest.mark.parametrize(
+    ("at", "after"),
+    [("rename", 0), ("rename", 2), ("rename", 12), ("truncate", 0), ("truncate", 1)],
+)
+def test_a_follower_whose_power_fails_while_it_truncates(at: str, after: int) -> None:
+    run = run_story(parse(AMID_A_CUT.format(at=at, after=after)))
+    (step,) = run.actual.steps
+    *_, led, leader, follower = step.answer
+    assert led == "t-0: b2 leads in epoch 1, isr b2 b1"
+    assert leader == "b2  [e0: 0-1][e1: 2-2]  HW 3  LEO 3  leads"
+    assert follower.endswith("HW 3  LEO 3  follows")
+    assert run.trace.count("sim  power_cut node=b1") == 2
+    _, *parts = run.trace.split("sim  power_cut node=b1")
+    assert all(" b1 " not in part.partition("node_started node=b1")[0] for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "complaint"),
+    [
+        ("later segments are gone for good before a file is cut", "may come back behind it"),
+        ("a log that starts over lowers its recovery point first", "is being removed"),
+    ],
+)
+def test_a_cut_that_is_not_ready_for_a_power_cut_is_found(
+    monkeypatch: pytest.MonkeyPatch, mutant: str, complaint: str
+) -> None:
+    planted(mutant)(monkeypatch)
+    with pytest.raises(InvariantViolatedError, match=complaint):
+        run_story(parse(AMID_A_CUT.format(at="truncate", after=5)))
+
+
 def test_a_disk_has_all_that_it_claimed_once_it_lies_no_more() -> None:
     story = """\
 cluster brokers=1

@@ -1,8 +1,17 @@
 """The rules about the platter find what a power cut would take, and nothing in a log that is synced."""
 
+import contextlib
+
 import pytest
 
-from scenarios.checkers.platter import GONE, SYNCED, is_gone, is_on_platter
+from scenarios.checkers.platter import (
+    GONE,
+    SYNCED,
+    is_gone,
+    is_on_platter,
+    is_ready_for_a_power_cut,
+)
+from storage.errors import StorageError
 from storage.log.log import Log
 from storage.testing import FaultyFileSystem
 from storage.testing.disk import DirectoryNode
@@ -94,3 +103,52 @@ def test_what_was_cut_has_no_name_on_the_platter(disk: FaultyFileSystem) -> None
     directory(disk, log.directory).durable.update(kept)
     assert rules(is_gone("t-0 on b1", disk.disk, log, 2)) == [GONE, GONE]
     assert not list(is_gone("t-0 on b1", disk.disk, log, 4))
+
+
+def test_a_log_is_ready_for_a_power_cut_after_each_change_of_a_cut() -> None:
+    """A log of several segments is cut in its first one; another one begins anew."""
+    died = []
+    for changes in range(60):
+        disk = new_disk()
+        logs = started(disk)
+        topic_partitions = [TopicPartition("t", each) for each in range(2)]
+        cut, anew = (logs.get_or_create(each, b"\1" * 16) for each in topic_partitions)
+        for log in (cut, anew):
+            for _ in range(4):
+                fill(log, 3)
+                log.roll()
+            log.flush()
+        logs.checkpoint_recovery_points()
+        disk.die_after(changes)
+        with contextlib.suppress(StorageError):
+            cut.truncate_to(2)
+            anew.truncate_fully_and_start_at(20)
+        for log in (cut, anew):
+            assert not list(is_ready_for_a_power_cut("t on b1", disk.disk, log)), changes
+        died.append(disk.detached)
+    assert died[0]
+    assert not died[-1], "the process has died before each change"
+
+
+def test_no_file_is_cut_while_a_segment_may_come_back_behind_it(
+    disk: FaultyFileSystem, log: Log
+) -> None:
+    log.flush()
+    log.segments[0].cut(0)
+    assert rules(is_ready_for_a_power_cut("t-0 on b1", disk.disk, log)) == [GONE]
+    disk.disk.directory(log.directory).durable.pop(f"{3:020d}.log")
+    assert not list(is_ready_for_a_power_cut("t-0 on b1", disk.disk, log))
+
+
+def test_no_checkpoint_says_that_what_is_being_removed_is_synced(disk: FaultyFileSystem) -> None:
+    logs = started(disk)
+    log = logs.get_or_create(TopicPartition("t", 0), b"\1" * 16)
+    fill(log, 3)
+    log.roll()
+    fill(log, 3)
+    log.flush()
+    logs.checkpoint_recovery_points()
+    log.segments.active.delete()
+    assert rules(is_ready_for_a_power_cut("t-0 on b1", disk.disk, log)) == [SYNCED]
+    disk.sync_directory(log.directory)
+    assert not list(is_ready_for_a_power_cut("t-0 on b1", disk.disk, log))
