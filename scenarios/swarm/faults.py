@@ -968,6 +968,15 @@ HARDWARE_FAULTS = (
         (1, 1),
         settings={"min.insync.replicas": (2,)},
     ),
+    # The power fails between two operations of one change: when a log rolls, is cut or begins anew,
+    # when a checkpoint is replaced, while a node starts or stops.
+    FaultKind(
+        "power-fails-amid-a-change",
+        need.running,
+        "power-cut {node} at={write|write|sync|rename|truncate|remove}"
+        " names={*|*.log|*.log|*checkpoint*} after={0|1|2|3|5|8}",
+        (1, 1),
+    ),
 )
 """Faults of clocks, processors, log directories and files, which some runs have."""
 
@@ -1209,6 +1218,37 @@ EXAMINATIONS = (
         run 500ms
         heal
         wait whole unheard-0
+        """,
+        (1, 1),
+    ),
+    # A follower cuts several segments off, and later starts over behind all that it has. Each time
+    # its power fails in the middle of it.
+    FaultKind(
+        "power-fails-amid-a-cut",
+        need.two_brokers,
+        """
+        topic cut replicas={leader},{replica} min.insync.replicas=1 segment.bytes=200 flush.messages=1
+        2-5x produce cut-0 acks=all {value}
+        wait equal cut-0
+        cut {leader} {replica}
+        3-6x produce cut-0 acks=1 {value}
+        lead cut-0 first={replica},{leader}
+        power-cut {leader} at={rename|truncate} names=*/cut-0/*.log after={0|1|2|4|6|9}
+        heal
+        run 1s
+        recover
+        wait whole cut-0
+        wait equal cut-0
+        stop {leader}
+        2-4x produce cut-0 acks=1 {value}
+        delete-records cut-0 all
+        power-cut {leader} at=rename names=*/cut-0/*.log after={0|1|2|4|6|9|15}
+        start {leader} &
+        run 1s
+        recover
+        wait whole cut-0
+        wait equal cut-0
+        judge cut-0
         """,
         (1, 1),
     ),

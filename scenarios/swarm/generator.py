@@ -325,6 +325,8 @@ class LossBudget:
         match verb:
             case "fail" | "grow":  # a broker ends later; a partition begins with few replicas
                 return False
+            case "power-cut" if "at" in options:  # its node ends later, too
+                return False
             case "alter":
                 return "min.insync.replicas" not in options
             case "reassign":
