@@ -8,7 +8,6 @@ SEGMENT = "storage.log.segment"
 EPOCHS = "storage.log.leader_epoch_cache"
 LOADER = "storage.log.recovery.loader"
 SCAN = "storage.log.recovery.scan"
-SYNCED = "tests/storage/log/test_what_is_synced.py::"
 
 
 MUTANTS = (
@@ -182,7 +181,6 @@ MUTANTS = (
         ),
         without_it="as above, for a follower that starts over",
         source="UnifiedLog.truncateFullyAndStartAt",
-        caught_by=SYNCED + "test_a_cut_lowers_the_recovery_point_for_good_before_anything_is_cut",
     ),
     Mutant(
         "a snapshot that a truncation deleted stays deleted",
@@ -223,7 +221,6 @@ MUTANTS = (
         ),
         without_it="a crash leaves a hole in the log",
         source="docs/found.md",
-        caught_by=SYNCED + "test_a_crash_amid_a_cut_leaves_no_hole",
     ),
     # Leader epochs.
     Mutant(
@@ -364,8 +361,6 @@ MUTANTS = (
         ),
         without_it="a log has a hole where its disk has lost the end of a segment",
         source="LogLoader.recoverLog, docs/storage.md",
-        caught_by="tests/storage/log/recovery/test_bad_files.py"
-        "::test_whole_segments_that_kafka_would_believe_are_kept",
     ),
     Mutant(
         "what follows a cut is removed",
