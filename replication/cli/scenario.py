@@ -16,6 +16,7 @@ the swarm that breaks a rule.
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -318,6 +319,8 @@ class Tally:
     reached: dict[str, int]
     """The number of runs that reached each situation."""
     failures: list[dict[str, object]] = attrs.field(factory=list)
+    commands: Counter[str] = attrs.field(factory=Counter)
+    """How often each command of stories was carried out: `kill`, `cut`, `produce`, ..."""
     elections: int = 0
     virtual_seconds: float = 0.0
     _began: float = attrs.field(init=False, factory=time.monotonic)
@@ -327,6 +330,7 @@ class Tally:
         """Count a run; return whether it is the first that breaks its rule."""
         self.virtual_seconds += run.virtual_seconds
         self.elections += run.elections
+        self.commands.update(line.split()[0] for line in run.lines)
         for marker in run.reached:
             self.reached[marker] += 1
         if not run.wrong:
@@ -350,6 +354,7 @@ class Tally:
             "failures": self.failures,
             "virtual_seconds": self.virtual_seconds,
             "elections": self.elections,
+            "commands": dict(self.commands.most_common()),
             "reached": self.reached,
         }
 

@@ -229,6 +229,7 @@ def scenario_swarm(place: Place) -> Any:
     assert (answer["first"], answer["seeds"], answer["failures"]) == (7, 1, [])
     assert answer["virtual_seconds"] > 0
     assert type(answer["elections"]) is int
+    assert answer["commands"]["cluster"] == answer["seeds"]
     assert answer["reached"]
     assert set(answer["reached"].values()) <= {0, 1}, "in how many runs"
     return answer
