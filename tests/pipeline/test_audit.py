@@ -98,6 +98,7 @@ def test_every_divergence_is_found_as_verify_finds_it(spark: Any, tmp_path: Path
     }
 
 
+@pytest.mark.deep
 def test_segments_retention_and_overlaps_are_each_copys_own(spark: Any, tmp_path: Path) -> None:
     batches = [batch(offset, b"v") for offset in range(6)]
     write_replica(tmp_path / "a", "kept-0", *batches)

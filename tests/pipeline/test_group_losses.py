@@ -47,6 +47,7 @@ def run(*arguments: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.deep
 def test_groups_are_reported_by_epochs_and_by_journals(spark: Any, tmp_path: Path) -> None:
     old = [batch(0, b"a", b"b"), batch(2, b"c", b"d", leader_epoch=1)]
     new = [old[0], batch(2, b"C", leader_epoch=2)]

@@ -138,6 +138,7 @@ def served(directory: Path) -> Iterator[dict[str, str]]:
 
 @pytest.mark.client
 @pytest.mark.spark
+@pytest.mark.deep
 def test_a_table_goes_in_and_out_by_login_in_spark(spark: Any, tmp_path: Path) -> None:
     from pyspark.errors import PySparkException
 

@@ -93,8 +93,8 @@ def test_names_are_unique() -> None:
     ("fault", "controllers"),
     [
         *one_in(9, [(each, "") for each in (*FAULTS, *LAST_FAULTS)]),
-        *((each, "") for each in (*GROUP_FAULTS, *PROTOCOL_FAULTS)),
-        *((each, WITH_SPARES) for each in HARDWARE_FAULTS),
+        *one_in(2, [(each, "") for each in (*GROUP_FAULTS, *PROTOCOL_FAULTS)]),
+        *one_in(3, [(each, WITH_SPARES) for each in HARDWARE_FAULTS]),
         *one_in(9, [(each, "controllers=3 ") for each in QUORUM_FAULTS]),
         *one_in(2, [(each, "combined=3 ") for each in COMBINED_FAULTS]),
     ],

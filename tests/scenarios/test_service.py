@@ -38,14 +38,15 @@ def run(service: object, seed: int = 1, **how: object) -> Simulation:
 
 
 def test_a_sound_program_passes_and_replays() -> None:
-    first, again = run(copy, check=everything), run(copy, check=everything)
+    first, again = (run(copy, check=everything, faults=3) for _ in range(2))
     first.check()
     assert [each.value for each in first.records["orders"]] == ORDERS
     assert first.happened
     assert first.trace_hash == again.trace_hash
-    assert first.happened != run(copy, seed=2).happened
+    assert first.happened != run(copy, seed=2, faults=3).happened
 
 
+@pytest.mark.deep
 def test_a_group_has_time_to_miss_the_lives_that_were_killed() -> None:
     run(copy, seed=3, check=everything).check()
 
@@ -107,7 +108,7 @@ def test_a_program_that_returns_is_not_started_again() -> None:
     async def service(node: ServiceNode) -> None:
         lives.append(node.life)
 
-    run(service).check()
+    run(service, faults=1).check()
     assert lives == [1]
 
 
