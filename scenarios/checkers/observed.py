@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import attrs
 
-from storage.batch.record_batch import BatchHeader, read_header
+from storage.batch.record_batch import NO_TIMESTAMP, BatchHeader, read_header
 from storage.batch.records import read_marker
 from storage.checkpoint import EpochEntry
 from storage.errors import CorruptRecordError
@@ -59,6 +59,8 @@ class Written(NamedTuple):
     is_transactional: bool
     coordinator_epoch: int | None
     """The epoch of the coordinator whose marker it is; None for records."""
+    timestamp: int = NO_TIMESTAMP
+    """The latest of its records, by the wall clock of the client or of the coordinator."""
 
 
 class Batch(NamedTuple):
@@ -236,6 +238,7 @@ def _written(header: BatchHeader, content: bytearray, place: _Place) -> Written 
         header.last_sequence,
         header.is_transactional,
         coordinator_epoch,
+        header.max_timestamp,
     )
 
 

@@ -3,7 +3,8 @@
 I18  a producer's batches follow each other: its epoch never falls and begins with sequence 0, no
      sequence is left out or comes twice, and no marker is of a coordinator that had been replaced
 I19  a log knows of its producers what its batches say: the last one of each, the transactions that
-     are open, and the offset from which on it is not stable
+     are open, and the offset from which on it is not stable; it may forget who has been silent for
+     `producer.id.expiration.ms` and has no transaction open
 
     batches   p7 e0: 0-4    p7 e0: 5-5    p8 e0: 0-0 (transaction)    p8 e0: commit
     known     p7 e0 last 4  p7 e0 last 5  p8 e0 last 0, open from 6   p8 e0 last 0
@@ -20,7 +21,7 @@ from typing import NamedTuple
 import attrs
 
 from scenarios.checkers.observed import Batch, Written, Wrong
-from storage.batch.record_batch import MAX_SEQUENCE, NO_SEQUENCE
+from storage.batch.record_batch import MAX_SEQUENCE, NO_SEQUENCE, NO_TIMESTAMP
 from storage.producers.state import ProducerStateManager
 from storage.types import Offset
 
@@ -42,6 +43,7 @@ class KnownProducer:
     epoch: int
     last_sequence: int = NO_SEQUENCE
     last_offset: Offset = -1
+    last_timestamp: int = NO_TIMESTAMP
     coordinator_epoch: int = -1
     open_from: Offset | None = None
 
@@ -87,7 +89,7 @@ class ProducersOfLog:
         producer = self.producers.setdefault(written.producer_id, KnownProducer(written.epoch))
         if producer.epoch != written.epoch:
             producer.epoch, producer.last_sequence = written.epoch, NO_SEQUENCE
-        producer.last_offset = batch.last_offset
+        producer.last_offset, producer.last_timestamp = batch.last_offset, written.timestamp
         if written.coordinator_epoch is not None:
             producer.coordinator_epoch = written.coordinator_epoch
             if producer.open_from is not None:
@@ -99,13 +101,22 @@ class ProducersOfLog:
                 producer.open_from = batch.base_offset
 
     def known(
-        self, where: str, state: ProducerStateManager, *, log_start: Offset, high_watermark: Offset
+        self,
+        where: str,
+        state: ProducerStateManager,
+        *,
+        log_start: Offset,
+        high_watermark: Offset,
+        now_ms: int,
     ) -> Iterator[Wrong]:
-        """Check I19."""
+        """Check I19, at `now_ms` of the broker's wall clock."""
         for producer_id, producer in self.producers.items():
             if producer.last_offset < log_start:
                 continue
             there = state.producers.get(producer_id)
+            is_silent = now_ms - producer.last_timestamp >= state.expiration_ms
+            if there is None and is_silent and producer.open_from is None:
+                continue
             said = [producer.epoch, producer.last_sequence, producer.open_from]
             knows = []
             if there is not None:

@@ -72,6 +72,7 @@ class Watched:
                 log.producers,
                 log_start=log.log_start_offset,
                 high_watermark=log.high_watermark,
+                now_ms=self.manager.clock.wall_ms(),
             )
 
     def look_at_platter(self) -> Iterator[Wrong]:

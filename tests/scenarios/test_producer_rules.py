@@ -103,12 +103,17 @@ def compared(
     high_watermark: Offset = 0,
     log_start: Offset = 0,
     reloaded_at: Offset | None = None,
+    now_ms: int = 0,
 ) -> list[str]:
     twin = ProducersOfLog()
     if reloaded_at is not None:
         twin.forget(reloaded_at)
     assert not rules(twin.follow("t-0", log_of(*written), log_start=0))
-    return rules(twin.known("t-0", manager, log_start=log_start, high_watermark=high_watermark))
+    return rules(
+        twin.known(
+            "t-0", manager, log_start=log_start, high_watermark=high_watermark, now_ms=now_ms
+        )
+    )
 
 
 def test_the_last_batch_of_a_producer_is_known(disk: FaultyFileSystem) -> None:
@@ -128,6 +133,15 @@ def test_an_open_transaction_is_known(disk: FaultyFileSystem) -> None:
     assert not compared(written, known_as(disk, state(1, open_from=1), open_from=1), log_start=1)
 
 
+def test_a_producer_may_be_forgotten_when_it_has_expired(disk: FaultyFileSystem) -> None:
+    written, manager = [data(0)._replace(timestamp=1000)], known_as(disk)
+    expires_ms = 1000 + manager.expiration_ms
+    assert not compared(written, manager, now_ms=expires_ms)
+    assert compared(written, manager, now_ms=expires_ms - 1) == [KNOWN]
+    opened = [written[0]._replace(is_transactional=True)]
+    assert compared(opened, manager, now_ms=expires_ms) == [KNOWN, KNOWN]
+
+
 def test_a_transaction_is_unstable_until_its_end_is_committed(disk: FaultyFileSystem) -> None:
     written = [data(0, opens=True), marker()]
     ended = state(0)
@@ -143,4 +157,6 @@ def test_what_was_stable_need_not_be_unstable_again(disk: FaultyFileSystem) -> N
     twin, ended = ProducersOfLog(), known_as(disk, state(0))
     assert not rules(twin.follow("t-0", log_of(data(0, opens=True), marker()), log_start=0))
     for high_watermark in (2, 1):  # a follower takes that of a new leader
-        assert not rules(twin.known("t-0", ended, log_start=0, high_watermark=high_watermark))
+        assert not rules(
+            twin.known("t-0", ended, log_start=0, high_watermark=high_watermark, now_ms=0)
+        )
