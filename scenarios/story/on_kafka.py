@@ -39,6 +39,7 @@ _FAULTY_DISK = "a disk that fails or lies on request is the simulator's"
 _CLOCK = "its processes have the clock of this machine, which no story sets"
 _PROCESSOR = "its processes have the processors of this machine"
 _PROGRAM = "our clients run as programs on machines of the simulator"
+_FILE = "its processes keep the properties that they began with"
 _PROBE = "it judges the answers of our brokers"
 _QUORUM = "it has one controller here"
 
@@ -53,6 +54,7 @@ IMPOSSIBLE: Mapping[str, str] = {
     **dict.fromkeys(("errors", "leave", "drain", "judge-clients"), _PROGRAM),
     **dict.fromkeys(("probe-session", "probe-producer", "probe-quiet-session"), _PROBE),
     **dict.fromkeys(("probe-transactions", "probe-group", "probe-throttle"), _PROBE),
+    "configure": _FILE,
     **dict.fromkeys(("judge-controllers", "quorum", "add-voter", "remove-voter"), _QUORUM),
     "finalize": "the level of a feature stays where a story on Kafka's brokers begins",
     "remake": "it asks each broker of the simulator which topic it knows",

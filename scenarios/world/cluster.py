@@ -303,6 +303,13 @@ class SimulatedCluster:
         machine.is_silent = True
         self.nodes.detach_node(node_id_of(name))
 
+    def configure(self, name: str, properties: Mapping[str, str]) -> None:
+        """Change what a node's server.properties says; it counts from the node's next start."""
+        config = self._configs[node_id_of(name)]
+        self._configs[node_id_of(name)] = BrokerConfig.from_properties(
+            {**config.given, **config.listener_keys, **properties}
+        )
+
     def replace_disk(self, name: str, root: DirectoryNode) -> None:
         """Replace the disk of a node that is down; what was on the old one is gone."""
         assert not self.is_running(name), f"{name} is up: its disk cannot be replaced"

@@ -250,6 +250,25 @@ def test_a_controller_that_was_stopped_before_it_listened_keeps_its_port() -> No
     run(story)
 
 
+def test_a_node_has_what_it_was_configured_with_from_its_next_start() -> None:
+    key = "producer.id.expiration.ms"
+
+    async def configured(cluster: SimulatedCluster, _: StoryClient) -> None:
+        def found() -> int:
+            return cluster.brokers["b1"].config.producer_id_expiration_ms
+
+        before = cluster.brokers["b1"].config
+        cluster.configure("b1", {key: "7"})
+        assert found() == 8, "it runs on with what it has"
+        await cluster.stop("b1")
+        await cluster.start("b1")
+        assert found() == 7
+        assert cluster.brokers["b1"].config.listeners == before.listeners
+        assert cluster.brokers["b2"].config.producer_id_expiration_ms == 8
+
+    run(configured, producer_id_expiration_ms="8")
+
+
 def test_a_batch_is_acked_refused_or_has_no_answer() -> None:
     async def story(cluster: SimulatedCluster, client: StoryClient) -> None:
         assert (await send(client, "zero", acks=0)).outcome == NoAnswer("none was asked for")

@@ -5,6 +5,7 @@
     cluster brokers=3 controllers=3             not one controller, c, but c3001, c3002, c3003
     cluster brokers=3 combined=3                b1, b2 and b3 are controllers too
     topic t replicas=b1,b2,b3 retention.ms=-1   t-0, led by b1; `/` begins another partition
+    configure b1 flush.messages=1               other keys of server.properties, from its next start
     run 500ms                                   let time pass
 
     wait leader t-0                 until a running broker leads it
@@ -51,6 +52,7 @@ from scenarios.story.arguments import (
     Words,
     broker_id_of,
     exactly,
+    nodes,
     number_of,
     partition_of,
     refuse_any,
@@ -128,6 +130,12 @@ async def topic(stage: ClientStage, words: Words, options: Options) -> list[str]
     if name in stage.deleted:
         stage.made_again(name)
     return lines
+
+
+async def configure(stage: Stage, words: Words, options: Options) -> list[str]:
+    (name,) = nodes(stage, exactly(words, 1), {})
+    stage.cluster.configure(name, options)
+    return []
 
 
 async def run(stage: ClientStage, words: Words, options: Options) -> list[str]:
@@ -381,7 +389,7 @@ def _shown_event(event: Event) -> str:
 COMMANDS: Mapping[str, Command] = {
     command.__name__.replace("_", "-"): command
     for command in (
-        *(cluster, topic, run, wait, show, fetching, events),
+        *(cluster, topic, configure, run, wait, show, fetching, events),
         *(produce.produce, produce.again, produce.answers, produce.load, produce.loaded),
         *(consume.read, consume.poll, consume.fetch, consume.epoch_end, consume.sessions),
         *(consume.commit, consume.commits, consume.committed),
