@@ -54,6 +54,7 @@ IMPOSSIBLE: Mapping[str, str] = {
     **dict.fromkeys(("errors", "leave", "drain", "judge-clients"), _PROGRAM),
     **dict.fromkeys(("probe-session", "probe-producer", "probe-quiet-session"), _PROBE),
     **dict.fromkeys(("probe-transactions", "probe-group", "probe-throttle"), _PROBE),
+    "probe-expiry": _PROBE,
     "configure": _FILE,
     **dict.fromkeys(("judge-controllers", "quorum", "add-voter", "remove-voter"), _QUORUM),
     "finalize": "the level of a feature stays where a story on Kafka's brokers begins",

@@ -40,6 +40,12 @@ FETCH_VERSION = "understudy.inter.broker.fetch.version"
 CHECKED_SOON = {"log.retention.check.interval.ms": (300, 1000), "log.initial.task.delay.ms": (300,)}
 """Kafka looks every five minutes for what has to be deleted; a run hardly lasts as long."""
 
+EXPIRES_SOON = (
+    "producer.id.expiration.ms=3000 producer.id.expiration.check.interval.ms=500"
+    " transactional.id.expiration.ms=4000"
+    " transaction.remove.expired.transaction.cleanup.interval.ms=1000"
+)
+
 
 @attrs.frozen(eq=False)
 class FaultKind:
@@ -1249,6 +1255,23 @@ EXAMINATIONS = (
         wait whole cut-0
         wait equal cut-0
         judge cut-0
+        """,
+        (1, 1),
+    ),
+    # One broker alone forgets soon, so nothing that comes back to another one expires again. It does
+    # so for the rest of the run.
+    FaultKind(
+        "producers-expire",
+        need.coordinating_transactions,
+        f"""
+        stop {{coordinator}}
+        configure {{coordinator}} {EXPIRES_SOON}
+        start {{coordinator}}
+        wait whole {TRANSACTIONS}-0
+        reassign {TRANSACTIONS}-0 {{coordinator first}}
+        elect {TRANSACTIONS}-0 preferred
+        topic silent replicas={{coordinator}} min.insync.replicas=1
+        probe-expiry silent {{coordinator}}
         """,
         (1, 1),
     ),

@@ -559,6 +559,15 @@ def transactions_elsewhere(situation: Situation) -> Roles | None:
     return (roles and roles | {"coordinator": str(name)}) or None
 
 
+def coordinating_transactions(situation: Situation) -> Roles | None:
+    """Require a coordinator of transactions."""
+    name = situation.coordinator(TRANSACTIONS)
+    if name is None:
+        return None
+    others = [each for each in situation.replicas(f"{TRANSACTIONS}-0") if each != name]
+    return {"coordinator": name, "coordinator first": ",".join([name, *others])}
+
+
 def copiers(situation: Situation) -> Roles | None:
     """Require copy loops. Hold up what they commit, or how they end a transaction."""
     held = (("TXN_OFFSET_COMMIT", OFFSETS), ("END_TXN", TRANSACTIONS))

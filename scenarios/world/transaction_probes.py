@@ -3,12 +3,16 @@
     probe_transactions    records of a transaction that nobody began, two producers of one
                           transactional id, a producer that is fenced and goes on, one that falls
                           silent, one that is idle for long, a marker of a replaced coordinator
+    probe_expiry          producers and transactional ids that are idle, for longer than they are kept
+                          or shorter, one of them with its transaction open
     probe_group           a member of a group that names an epoch which it was never given (KIP-848)
 
 The first has a topic of its own with two partitions, and transactional ids of its own, so that it
 can tell what a coordinator and a leader have to answer (KIP-98, KIP-890). It speaks the versions
 of transaction version 1, in which nothing but these checks stands between a zombie and the
 transaction of its successor. It yields what is wrong, and ends where it cannot go on.
+
+The file is long because all of these ask the same questions, each in an order of its own.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -87,6 +91,17 @@ class _Producer(NamedTuple):
     name: str
     producer_id: int
     epoch: int
+
+
+class Expiration(NamedTuple):
+    """The settings of the broker that `probe_expiry` speaks to."""
+
+    producer_ms: int
+    """The time after which a silent producer is forgotten, and that between two checks."""
+    id_ms: int
+    """The time for which an idle transactional id is kept."""
+    cleanup_ms: int
+    """The time between two checks for ids to remove."""
 
 
 class _NotToldError(Exception):
@@ -419,6 +434,53 @@ async def _falls_silent(probe: _Probe) -> AsyncIterator[str]:
     ends = await probe.committed(0)
     if not await probe.becomes_stable(0, ends):
         yield f"a transaction of {SHORT_MS} ms is open after {PATIENCE_SECONDS:.0f} s"
+
+
+async def probe_expiry(
+    story: StoryClient, topic: str, times: Expiration, restart: Callable[[], Awaitable[None]]
+) -> AsyncIterator[str]:
+    """Yield what is wrong with what a broker keeps of producers that write to partition 0 of `topic`,
+    and fall silent. It leads the partition, and coordinates them.
+
+    `restart` restarts it; from then on no id expires.
+    """
+    try:
+        async for what in _expires(_Probe(story, topic), times, restart):
+            yield what
+    except _NotToldError:
+        pass
+
+
+async def _expires(
+    probe: _Probe, times: Expiration, restart: Callable[[], Awaitable[None]]
+) -> AsyncIterator[str]:
+    clock = probe.story.seams.clock
+    unfinished = await probe.begin("unfinished")
+    await probe.add(unfinished, 0)
+    begins = await probe.committed(0)
+    if await probe.write(unfinished, 0) is not ErrorCode.NONE:
+        return
+    gone, kept = await probe.begin("gone"), await probe.begin("kept")
+    idle_ms = (times.cleanup_ms + times.id_ms) // 2
+    await clock.sleep(idle_ms / 1000)
+    if await probe.add(kept, 0) is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+        yield f"idle for {idle_ms} ms of {times.id_ms}, a transactional id is forgotten"
+    idle_ms = 2 * max(times.producer_ms, times.id_ms + times.cleanup_ms)
+    await clock.sleep(idle_ms / 1000)
+    if await probe.add(gone, 0) is not ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+        yield f"idle for {idle_ms} ms, a transactional id is known"
+        return
+    if (stable := await probe.stable(0)) > begins:
+        yield f"stable up to {stable}, where a transaction is open from {begins} on"
+    ends = await probe.committed(0)
+    if await probe.end(unfinished, commit=True) is ErrorCode.NONE and not (
+        await probe.becomes_stable(0, ends)
+    ):
+        yield "a transaction of a producer that was silent has ended, and the log is not stable"
+    await restart()
+    again = await probe.begin("gone")
+    if again.producer_id == gone.producer_id >= 0:
+        yield f"a transactional id that had expired is back, with producer id {gone.producer_id}"
 
 
 async def probe_group(story: StoryClient, topic: str) -> AsyncIterator[str]:

@@ -41,7 +41,5 @@ MUTANTS = (
         ),
         without_it="an expired transactional id is back, with the producer id of before",
         source="TransactionStateManager.loadTransactionMetadata",
-        caught_by="tests/replication/coordinator/test_coordinator_log.py"
-        "::test_the_last_record_of_an_id_counts_and_a_tombstone_deletes_it",
     ),
 )

@@ -94,8 +94,6 @@ MUTANTS = (
         ),
         without_it="the last stable offset stands still for ever: nobody ends that transaction",
         source="ProducerStateManager.isProducerExpired",
-        caught_by="tests/storage/producers/test_producer_state.py"
-        "::test_a_silent_producer_expires_unless_it_has_a_transaction_open",
     ),
     Mutant(
         "an open transaction is known after a restart",
@@ -265,6 +263,5 @@ MUTANTS = (
         ),
         without_it="an id is forgotten between two transactions, and its producer refused",
         source="TransactionStateManager.removeExpiredTransactionalIds",
-        caught_by="tests/replication/transactions/test_rules.py::test_an_idle_id_expires",
     ),
 )

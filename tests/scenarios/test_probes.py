@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from scenarios.checkers.producers import KNOWN
 from scenarios.story.commands import probes
 from scenarios.story.stage import Stage
+from scenarios.swarm.faults import EXPIRES_SOON
 from scenarios.swarm.runner import SwarmRun, play
 from tests.deep import one_in
 from tests.mutants.planting import planted
@@ -19,6 +21,16 @@ PROBED = """
     produce probed-1 acks=all v1
     probe-quiet-session probed
     probe-group probed
+"""
+EXPIRING = f"""
+    topic __transaction_state replicas=b2,b1 min.insync.replicas=1 cleanup.policy=compact
+    stop b2
+    configure b2 {EXPIRES_SOON}
+    start b2
+    wait whole __transaction_state-0
+    elect __transaction_state-0 preferred
+    topic silent replicas=b2 min.insync.replicas=1
+    probe-expiry silent b2
 """
 THROTTLED = """
     topic slow replicas=b1,b2 min.insync.replicas=1
@@ -81,8 +93,8 @@ def played(lines: str) -> SwarmRun:
 
 @pytest.mark.parametrize(
     "lines",
-    [PROBED, THROTTLED, REPEATED, EARLIER, HOLE + STARTED_LATER],
-    ids=["probed", "throttled", "repeated", "earlier", "lost"],
+    [PROBED, EXPIRING, THROTTLED, REPEATED, EARLIER, HOLE + STARTED_LATER],
+    ids=["probed", "expiring", "throttled", "repeated", "earlier", "lost"],
 )
 def test_a_sound_cluster_answers_every_probe(lines: str) -> None:
     run = played(lines)
@@ -102,6 +114,13 @@ TAKEN_OUT = [
     ("a request that was overtaken is refused", probes.QUIET_SESSION, PROBED),
     ("a partition that is forgotten is not answered", probes.QUIET_SESSION, PROBED),
     ("a member with another epoch is fenced", probes.GROUP, PROBED),
+    ("an idle transactional id is kept for its time", probes.EXPIRY, EXPIRING),
+    (
+        "a coordinator that loads its log forgets the ids that were deleted",
+        probes.EXPIRY,
+        EXPIRING,
+    ),
+    ("a producer with a transaction open does not expire", KNOWN, EXPIRING),
     ("a throttled replica waits while the rate is exceeded", probes.THROTTLE, THROTTLED),
     ("a replica in sync is not throttled", probes.THROTTLE, THROTTLED),
     ("only throttled replicas are counted", probes.THROTTLE, THROTTLED),

@@ -7,6 +7,8 @@
     probe-quiet-session u            a session that has read both partitions, which have one leader
     probe-group u                    a member of a group of KIP-848 that names an epoch of its own
     probe-throttle slow-0 free-0 b2  b2 comes back and lacks all of slow-0, which its leader throttles
+    probe-expiry u b1                producers and transactional ids that fall silent for longer than
+                                     b1 keeps them, their leader and coordinator, which then restarts
 
 They say nothing while all is well (`scenarios.world.probes`, `scenarios.world.transaction_probes`).
 """
@@ -30,7 +32,9 @@ GROUP = "a member of a group is known by its epoch"
 THROTTLE = "throttled replicas catch up at their rate, and no others are held back"
 QUIET_SESSION = "a fetch session hears of what has changed, and of nothing else"
 TRANSACTIONS = "a transaction has one producer, and ends"
+EXPIRY = "what has been silent for its time expires, and nothing else"
 BATCHES = 8
+LONG_EXPIRATION_MS = "604800000"
 
 
 async def probe_session(stage: Stage, words: Words, options: Options) -> list[str]:
@@ -83,6 +87,27 @@ async def probe_transactions(stage: Stage, words: Words, options: Options) -> li
     (topic,) = exactly(words, 1, options)
     answers = transaction_probes.probe_transactions(stage.client, topic)
     await _judge(TRANSACTIONS, topic, answers)
+    return []
+
+
+async def probe_expiry(stage: Stage, words: Words, options: Options) -> list[str]:
+    topic, name = exactly(words, 2, options)
+    if not stage.cluster.is_running(name):
+        return []
+    config = stage.cluster.brokers[name].config
+    times = transaction_probes.Expiration(
+        config.producer_id_expiration_ms + config.producer_id_expiration_check_interval_ms,
+        config.transactional_id_expiration_ms,
+        config.transaction_remove_expired_transaction_cleanup_interval_ms,
+    )
+
+    async def restart() -> None:
+        stage.cluster.configure(name, {"transactional.id.expiration.ms": LONG_EXPIRATION_MS})
+        await stage.cluster.stop(name)
+        await stage.cluster.start(name)
+
+    answers = transaction_probes.probe_expiry(stage.client, topic, times, restart)
+    await _judge(EXPIRY, topic, answers)
     return []
 
 
