@@ -11,7 +11,7 @@ This module uses no index of aborted transactions and no last stable offset: a p
 are held back until its marker comes, and are kept or dropped as that says.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from replication.events import GroupMemberLeft
 from replication.groups.rules import records as groups
@@ -299,6 +299,59 @@ def wrongs(stage: Stage) -> Iterator[tuple[TopicPartition, list[str]]]:
     for partition in partitions_of(stage, OFFSETS):
         if not may_have_lost(stage, partition):
             yield partition, _wrongs_in_groups(stage, partition)
+
+
+def wrongs_of_coordinators(stage: Stage) -> list[str]:
+    """Return where a coordinator of groups knows another offset than its log says is committed.
+
+    A coordinator that loads knows what its log says, and the log must not be written to.
+    """
+    wrong = []
+    for partition in partitions_of(stage, OFFSETS):
+        broker = stage.cluster.brokers.get(stage.cluster.leader(partition) or "")
+        shard = None if broker is None else broker.groups.shards.get(partition.partition)
+        if shard is None or not shard.ready:
+            continue
+        known = {
+            (group, each): committed.offset
+            for group, hosted in shard
+            for each in hosted.offsets.partitions()
+            if (committed := hosted.offsets.get(each)) is not None
+        }
+        logged = committed_offsets(_batches(stage, partition))
+        wrong += [
+            f"{partition} has {logged.get(key)} committed by {key[0]} in {key[1]}, and its"
+            f" coordinator knows {known.get(key)}"
+            for key in sorted(known.keys() | logged.keys())
+            if known.get(key) != logged.get(key)
+        ]
+    return wrong
+
+
+def committed_offsets(
+    batches: Iterable[tuple[BatchHeader, memoryview]],
+) -> dict[tuple[str, TopicPartition], Offset]:
+    """Return what groups have committed by these batches, in the order of the log."""
+    committed: dict[tuple[str, TopicPartition], Offset | None] = {}
+    held_back: dict[int, dict[tuple[str, TopicPartition], Offset | None]] = {}
+    for header, batch in batches:
+        if header.is_control:
+            of_producer = held_back.pop(header.producer_id, {})
+            marker = read_marker(batch)
+            if marker is not None and marker.type is ControlRecordType.COMMIT:
+                committed |= of_producer
+            continue
+        entries = [groups.parse(each.key, each.value) for each in decode_batch(batch)]
+        offsets = {
+            (each.group, each.partition): None if each.value is None else each.value.offset
+            for each in entries
+            if isinstance(each, groups.OffsetEntry)
+        }
+        if header.is_transactional:
+            held_back.setdefault(header.producer_id, {}).update(offsets)
+        else:
+            committed |= offsets
+    return {key: offset for key, offset in committed.items() if offset is not None}
 
 
 def observed_history(stage: Stage) -> History:

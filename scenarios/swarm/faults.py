@@ -1275,6 +1275,26 @@ EXAMINATIONS = (
         """,
         (1, 1),
     ),
+    # A commit is in the log, and is replicated when its coordinator has waited for long enough.
+    FaultKind(
+        "commit-replicated-late",
+        need.coordinating_groups,
+        f"""
+        stop {{coordinator}}
+        configure {{coordinator}} offsets.commit.timeout.ms=100
+        start {{coordinator}}
+        wait whole {OFFSETS}-0
+        reassign {OFFSETS}-0 {{coordinator first}}
+        elect {OFFSETS}-0 preferred
+        run 1s
+        each followers: hold {{each}} {{coordinator}} FETCH
+        commit late {{partition}} 1
+        heal
+        wait equal {OFFSETS}-0
+        judge-groups
+        """,
+        (1, 1),
+    ),
 )
 """The last lines of an examined run, in this order. Their rules need a cluster without other faults,
 and a topic of their own. They change nothing of what the run has drawn before."""

@@ -561,11 +561,25 @@ def transactions_elsewhere(situation: Situation) -> Roles | None:
 
 def coordinating_transactions(situation: Situation) -> Roles | None:
     """Require a coordinator of transactions."""
-    name = situation.coordinator(TRANSACTIONS)
+    return _coordinating(situation, TRANSACTIONS)
+
+
+def coordinating_groups(situation: Situation) -> Roles | None:
+    """Require a coordinator of groups whose log has another replica."""
+    roles = _coordinating(situation, OFFSETS)
+    return roles if roles and roles["followers"] else None
+
+
+def _coordinating(situation: Situation, topic: str) -> Roles | None:
+    name = situation.coordinator(topic)
     if name is None:
         return None
-    others = [each for each in situation.replicas(f"{TRANSACTIONS}-0") if each != name]
-    return {"coordinator": name, "coordinator first": ",".join([name, *others])}
+    others = [each for each in situation.replicas(f"{topic}-0") if each != name]
+    return {
+        "coordinator": name,
+        "followers": " ".join(others),
+        "coordinator first": ",".join([name, *others]),
+    }
 
 
 def copiers(situation: Situation) -> Roles | None:

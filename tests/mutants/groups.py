@@ -149,8 +149,6 @@ MUTANTS = (
         ),
         without_it="its coordinator does not know what the next one will know: swarm, seed 95",
         source="docs/found.md",
-        caught_by="tests/replication/groups/test_groups.py"
-        "::test_a_commit_that_was_replicated_too_late_is_there",
     ),
     Mutant(
         "a member gives a partition up after its program has",

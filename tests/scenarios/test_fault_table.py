@@ -143,7 +143,7 @@ def test_an_examined_run_ends_with_every_examination() -> None:
     assert not run.wrong, run.traceback
     verbs = {line.split()[0] for line in run.lines}
     wanted = {each.split()[0] for fault in EXAMINATIONS for each in fault.lines.strip().split("\n")}
-    assert {each for each in wanted if each.startswith("probe")} <= verbs
+    assert {each for each in wanted if each.startswith(("probe", "judge"))} <= verbs
     ends = {fault.lines.strip().splitlines()[-1].strip() for fault in EXAMINATIONS}
     assert {each for each in ends if each.startswith("wait")} <= set(run.lines)
 

@@ -18,6 +18,8 @@ from replication.groups.rules.records import (
     GroupMetadataValue,
     OffsetCommitValue,
     OffsetEntry,
+    offset_record,
+    offset_tombstone,
 )
 from scenarios.checkers.group_owners import (
     GroupRecord,
@@ -25,8 +27,17 @@ from scenarios.checkers.group_owners import (
     mistakes_in_groups,
     waiting,
 )
+from scenarios.story.expected_records import committed_offsets
 from scenarios.world.clients.witness import Began, Happening, Lost
-from storage.types import TopicPartition
+from storage.batch.record_batch import read_header
+from storage.batch.records import (
+    ControlRecordType,
+    EndTransactionMarker,
+    Record,
+    encode_batch,
+    encode_control_batch,
+)
+from storage.types import Offset, TopicPartition
 
 T0 = TopicPartition("t", 0)
 ID = b"t" * 16
@@ -165,3 +176,28 @@ def test_a_commit_that_goes_backwards_is_found() -> None:
     assert wrongs([committed(3), committed(3), committed(7)]) == []
     assert wrongs([committed(7), committed(3)]) == ["taken back: g has committed 7 of t-0, then 3"]
     assert mistakes_in_groups([committed(7), committed(3)], {}, IDS, may_come_late={"g"}) == []
+
+
+def test_a_commit_counts_at_once_and_one_of_a_transaction_from_its_marker_on() -> None:
+    def written(offset: int | None, *, producer_id: int = -1) -> bytes:
+        value = None if offset is None else OffsetCommitValue(offset=offset, commit_timestamp=1)
+        made = offset_tombstone("g", T0) if value is None else offset_record("g", T0, value)
+        return encode_batch(
+            [Record(timestamp=1, key=made.key, value=made.value)],
+            producer_id=producer_id,
+            transactional=producer_id >= 0,
+        )
+
+    def ended(producer_id: int, kind: ControlRecordType) -> bytes:
+        marker = EndTransactionMarker(kind, 1)
+        return encode_control_batch(marker, timestamp=1, producer_id=producer_id, producer_epoch=0)
+
+    def committed(*batches: bytes) -> Offset | None:
+        read = [(read_header(each), memoryview(each)) for each in batches]
+        return committed_offsets(read).get(("g", T0))
+
+    log = [written(1), written(2, producer_id=7), written(3, producer_id=8)]
+    assert committed(*log) == 1
+    assert committed(*log, ended(7, ControlRecordType.COMMIT)) == 2
+    assert committed(*log, ended(8, ControlRecordType.ABORT)) == 1
+    assert committed(*log, written(None)) is None

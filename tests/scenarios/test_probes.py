@@ -6,6 +6,7 @@ import pytest
 
 from scenarios.checkers.producers import KNOWN
 from scenarios.story.commands import probes
+from scenarios.story.commands.clients import COMMITS
 from scenarios.story.stage import Stage
 from scenarios.swarm.faults import EXPIRES_SOON
 from scenarios.swarm.runner import SwarmRun, play
@@ -31,6 +32,21 @@ EXPIRING = f"""
     elect __transaction_state-0 preferred
     topic silent replicas=b2 min.insync.replicas=1
     probe-expiry silent b2
+"""
+COMMITTED_LATE = """
+    topic t replicas=b1
+    topic __consumer_offsets replicas=b2,b1 min.insync.replicas=1 cleanup.policy=compact
+    stop b2
+    configure b2 offsets.commit.timeout.ms=100
+    start b2
+    wait whole __consumer_offsets-0
+    elect __consumer_offsets-0 preferred
+    run 1s
+    hold b1 b2 FETCH
+    commit late t-0 1
+    heal
+    wait equal __consumer_offsets-0
+    judge-groups
 """
 THROTTLED = """
     topic slow replicas=b1,b2 min.insync.replicas=1
@@ -93,8 +109,8 @@ def played(lines: str) -> SwarmRun:
 
 @pytest.mark.parametrize(
     "lines",
-    [PROBED, EXPIRING, THROTTLED, REPEATED, EARLIER, HOLE + STARTED_LATER],
-    ids=["probed", "expiring", "throttled", "repeated", "earlier", "lost"],
+    [PROBED, EXPIRING, COMMITTED_LATE, THROTTLED, REPEATED, EARLIER, HOLE + STARTED_LATER],
+    ids=["probed", "expiring", "committed-late", "throttled", "repeated", "earlier", "lost"],
 )
 def test_a_sound_cluster_answers_every_probe(lines: str) -> None:
     run = played(lines)
@@ -121,6 +137,7 @@ TAKEN_OUT = [
         EXPIRING,
     ),
     ("a producer with a transaction open does not expire", KNOWN, EXPIRING),
+    ("a commit that is in the log counts", COMMITS, COMMITTED_LATE),
     ("a throttled replica waits while the rate is exceeded", probes.THROTTLE, THROTTLED),
     ("a replica in sync is not throttled", probes.THROTTLE, THROTTLED),
     ("only throttled replicas are counted", probes.THROTTLE, THROTTLED),

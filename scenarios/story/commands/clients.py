@@ -17,6 +17,8 @@ errors x1                                   the errors that it has met so far
 leave m1 (or: leave m1 &)                   it ends in good order
 kill m1   pause m1   resume m1   cut m1 b1  as with nodes
 judge-clients                               an error if an answer they received is not true
+judge-groups                                an error if a coordinator of groups knows other commits
+                                            than its log says
 drain                                       wait until all that was sent has an outcome, all is
                                             read and copied, every member of a group has what its
                                             target says, and all our clients have ended
@@ -30,6 +32,7 @@ from replication.client.producer.config import ProducerConfig
 from replication.cluster.interface import NotInTimeError
 from replication.config.known import nearest
 from replication.wire.produce import ACKS_ALL
+from scenarios.checkers import InvariantViolatedError
 from scenarios.story.arguments import Options, Words, background, exactly, number_of, partition_of
 from scenarios.story.commands.judge import BrokenPromiseError
 from scenarios.story.commands.produce import outcome_of
@@ -39,6 +42,7 @@ from scenarios.story.expected_records import (
     members_that_wait,
     nothing_is_open,
     wrongs,
+    wrongs_of_coordinators,
 )
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
@@ -49,6 +53,7 @@ from scenarios.world.clients.sending import SendingClient
 from scenarios.world.clients.witness import Given, WitnessedTransaction
 from storage.types import TopicPartition
 
+COMMITS = "a coordinator knows the commits that its log has"
 ENDS = ("commit", "abort", "drop")
 SECONDS_TO_END, LOOK_SECONDS = 120.0, 0.5
 
@@ -266,6 +271,13 @@ async def _eventually(stage: Stage, ready: Callable[[Stage], bool], what: str) -
             await clock.sleep(LOOK_SECONDS)
         return
     raise NotInTimeError(f"not within {SECONDS_TO_END:g} virtual seconds: {what}")
+
+
+async def judge_groups(stage: Stage, words: Words, options: Options) -> list[str]:
+    exactly(words, 0, options)
+    if wrong := wrongs_of_coordinators(stage):
+        raise InvariantViolatedError(COMMITS, "; ".join(wrong))
+    return []
 
 
 async def judge_clients(stage: Stage, words: Words, options: Options) -> list[str]:

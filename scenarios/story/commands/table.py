@@ -395,7 +395,7 @@ COMMANDS: Mapping[str, Command] = {
         *(consume.commit, consume.commits, consume.committed),
         *(clients.producer, clients.send, clients.transact, clients.reader, clients.member),
         *(clients.copier, clients.seek, clients.given, clients.errors, clients.leave),
-        *(clients.drain, clients.judge_clients),
+        *(clients.drain, clients.judge_clients, clients.judge_groups),
         *(probes.probe_session, probes.probe_producer, probes.probe_transactions),
         *(probes.probe_quiet_session, probes.probe_group, probes.probe_throttle),
         probes.probe_expiry,
