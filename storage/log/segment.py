@@ -544,8 +544,7 @@ class Segment:
         """
         youngest = self.max_timestamp
         if youngest.timestamp != NO_TIMESTAMP and not self._carries(youngest):
-            youngest = self._youngest_of(TimestampOffset(NO_TIMESTAMP, self.base_offset))
-            self._max_timestamp = youngest
+            youngest = self._max_timestamp = self._youngest_of(self._late_entry())
         timestamp = youngest.timestamp
         return timestamp if timestamp >= 0 else self.file_system.modified_ms(self.path(LOG_SUFFIX))
 
@@ -556,6 +555,20 @@ class Segment:
         ):
             return largest  # the closing entry, or none where no record carries a time
         return self._youngest_of(largest)
+
+    def _late_entry(self) -> TimestampOffset:
+        """Return an entry of the time index, before its last one, that its batch agrees with; the
+        segment's beginning where there is none.
+
+        The steps back double, so that few are asked although many in a row have rotted.
+        """
+        back = 2
+        while back <= self.time_index.entry_count:
+            entry = self.time_index.entry(self.time_index.entry_count - back)
+            if self._carries(entry):
+                return entry
+            back *= 2
+        return TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def _youngest_of(self, largest: TimestampOffset) -> TimestampOffset:
         """Return `largest`, or what is younger in its batch or behind."""

@@ -1,9 +1,13 @@
 """Segments whose indexes rot while their files are open: no reader takes an entry at its word."""
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given, strategies as st
 
+from storage.batch.record_batch import BatchHeader
 from storage.errors import CorruptRecordError
+from storage.log.index.time_index import ENTRY_SIZE
 from storage.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
 from storage.log.time_lookup import first_at_or_after
 from tests.storage.log.test_segment import get, new_segment, put
@@ -56,6 +60,36 @@ def test_whatever_rots_in_an_index_times_and_bounds_stay_true(data: st.DataObjec
         assert begin in [each for each, _ in batches]
         bound = rotten.upper_bound(position)
         assert bound is None or bound >= header.base_offset
+
+
+@pytest.mark.parametrize(("rotten", "most"), [(1, 15), (3, 30), (79, 200)])
+def test_where_the_last_times_rot_few_batches_are_asked(
+    monkeypatch: pytest.MonkeyPatch, rotten: int, most: int
+) -> None:
+    """Retention asks on the event loop, and a segment may have ten million batches."""
+    disk = new_disk()
+    segment = new_segment(system=disk)
+    for number in range(80):
+        put(segment, 40 + number, timestamp=1000 + number)
+    segment.become_inactive()
+    entries = segment.time_index.entry_count
+    assert entries == 79
+    segment.release()
+    for entry in range(entries - rotten, entries):
+        disk.disk.flip_bit(segment.path(TIME_INDEX_SUFFIX), entry * ENTRY_SIZE + 3)
+    found = Segment.load(disk, "/d", 40, max_index_bytes=1000, index_interval_bytes=10)
+    walked = 0
+    headers = Segment.headers
+
+    def counted(self: Segment, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        nonlocal walked
+        for each in headers(self, position):
+            walked += 1
+            yield each
+
+    monkeypatch.setattr(Segment, "headers", counted)
+    assert found.newest_ms() == 1079
+    assert walked < most
 
 
 def test_damage_of_the_records_themselves_is_met_once() -> None:
