@@ -55,7 +55,7 @@ IMPOSSIBLE: Mapping[str, str] = {
     "judge-groups": "it looks into the brokers of the simulator",
     **dict.fromkeys(("probe-session", "probe-producer", "probe-quiet-session"), _PROBE),
     **dict.fromkeys(("probe-transactions", "probe-group", "probe-throttle"), _PROBE),
-    "probe-expiry": _PROBE,
+    **dict.fromkeys(("probe-expiry", "probe-join", "probe-silent-member"), _PROBE),
     "configure": _FILE,
     **dict.fromkeys(("judge-controllers", "quorum", "add-voter", "remove-voter"), _QUORUM),
     "finalize": "the level of a feature stays where a story on Kafka's brokers begins",

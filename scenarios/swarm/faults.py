@@ -46,6 +46,12 @@ EXPIRES_SOON = (
     " transaction.remove.expired.transaction.cleanup.interval.ms=1000"
 )
 
+GIVES_UP_SOON = (
+    "offsets.commit.timeout.ms=100"
+    " group.consumer.min.session.timeout.ms=1000 group.consumer.session.timeout.ms=2000"
+    " group.consumer.min.heartbeat.interval.ms=100 group.consumer.heartbeat.interval.ms=500"
+)
+
 
 @attrs.frozen(eq=False)
 class FaultKind:
@@ -1275,13 +1281,13 @@ EXAMINATIONS = (
         """,
         (1, 1),
     ),
-    # A commit is in the log, and is replicated when its coordinator has waited for long enough.
+    # A commit and a member are in the log, and are replicated when their coordinator has given up.
     FaultKind(
         "commit-replicated-late",
         need.coordinating_groups,
         f"""
         stop {{coordinator}}
-        configure {{coordinator}} offsets.commit.timeout.ms=100
+        configure {{coordinator}} {GIVES_UP_SOON}
         start {{coordinator}}
         wait whole {OFFSETS}-0
         reassign {OFFSETS}-0 {{coordinator first}}
@@ -1289,9 +1295,11 @@ EXAMINATIONS = (
         run 1s
         each followers: hold {{each}} {{coordinator}} FETCH
         commit late {{partition}} 1
+        probe-join probed
         heal
         wait equal {OFFSETS}-0
         judge-groups
+        probe-silent-member probed
         """,
         (1, 1),
     ),

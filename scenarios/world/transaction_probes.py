@@ -6,6 +6,7 @@
     probe_expiry          producers and transactional ids that are idle, for longer than they are kept
                           or shorter, one of them with its transaction open
     probe_group           a member of a group that names an epoch which it was never given (KIP-848)
+    probe_silent_member   one that takes the place of a member which joined once, and fell silent
 
 The first has a topic of its own with two partitions, and transactional ids of its own, so that it
 can tell what a coordinator and a leader have to answer (KIP-98, KIP-890). It speaks the versions
@@ -32,6 +33,8 @@ from replication.wire.consumer_group_heartbeat import (
     LEAVE_EPOCH,
     UNCHANGED,
     ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    HeartbeatTopicPartitions,
 )
 from replication.wire.end_txn import EndTxnRequest
 from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
@@ -71,6 +74,10 @@ SHORT_MS: Final = 1_000
 """Timeouts of transactions: one that never passes here, and one that does."""
 LATER, EARLIER = 5, 4
 """The leader epochs of two coordinators."""
+
+SILENT_GROUP: Final = "silent-group"
+PARTITIONS: Final = 2
+"""The number of partitions of a probed topic."""
 
 _COMES_LATER: Final = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -128,7 +135,7 @@ class _Probe:
             await clock.sleep(RETRY_SECONDS)
         raise _NotToldError
 
-    async def _coordinator(self, name: str, kind: int) -> Address:
+    async def coordinator(self, name: str, kind: int) -> Address:
         async def ask(client: RpcClient) -> Address:
             answer = await client.call(
                 FindCoordinatorRequest(key=name, key_type=kind),
@@ -148,7 +155,7 @@ class _Probe:
         kind: int = TRANSACTION,
     ) -> ErrorCode:
         async def once() -> ErrorCode:
-            address = await self._coordinator(name, kind)
+            address = await self.coordinator(name, kind)
             async with closing(await self.story.connect(self.partition(0), address)) as client:
                 return await ask(client)
 
@@ -271,29 +278,26 @@ class _Probe:
 
         return await self._to_leader(0, ask)
 
-    async def beat(self, group: str, epoch: int) -> tuple[ErrorCode, int]:
-        """Return the answer to a heartbeat of a member of the group, and its epoch."""
-        epochs: list[int] = []
-        joins = epoch == JOIN_EPOCH
+    async def beat(
+        self,
+        group: str,
+        epoch: int,
+        *,
+        member_id: str = "probed-member",
+        owned: list[HeartbeatTopicPartitions] | None = None,
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Return the answer to a heartbeat of a member of the group, which has `owned`."""
+        answers: list[ConsumerGroupHeartbeatResponse] = []
+        request = _heartbeat(self.topic, group, epoch, member_id, owned)
 
         async def ask(client: RpcClient) -> ErrorCode:
-            answer = await client.call(
-                ConsumerGroupHeartbeatRequest(
-                    group_id=group,
-                    member_id="probed-member",
-                    member_epoch=epoch,
-                    rebalance_timeout_ms=LONG_MS if joins else UNCHANGED,
-                    subscribed_topic_names=[self.topic] if joins else None,
-                    topic_partitions=[] if joins else None,
-                ),
-                version=HEARTBEAT_VERSION,
-                timeout_ms=SHORT_MS,
+            answers.append(
+                await client.call(request, version=HEARTBEAT_VERSION, timeout_ms=SHORT_MS)
             )
-            epochs.append(answer.member_epoch)
-            return ErrorCode.of(answer.error_code)
+            return ErrorCode.of(answers[-1].error_code)
 
-        error = await self._to_coordinator(group, ask, GROUP)
-        return error, epochs[-1]
+        await self._to_coordinator(group, ask, GROUP)
+        return answers[-1]
 
     # What consumers see.
 
@@ -487,12 +491,67 @@ async def probe_group(story: StoryClient, topic: str) -> AsyncIterator[str]:
     """Yield what is wrong with the answers to a member of a group that reads `topic`."""
     probe = _Probe(story, topic)
     try:
-        error, epoch = await probe.beat("probed-group", JOIN_EPOCH)
-        if error is not ErrorCode.NONE:
+        joined = await probe.beat("probed-group", JOIN_EPOCH)
+        if joined.error_code != ErrorCode.NONE:
             return
-        error, _ = await probe.beat("probed-group", epoch + 1)
-        if error is ErrorCode.NONE:
+        epoch = joined.member_epoch
+        if (await probe.beat("probed-group", epoch + 1)).error_code == ErrorCode.NONE:
             yield f"a member in epoch {epoch} is answered in epoch {epoch + 1}"
         await probe.beat("probed-group", LEAVE_EPOCH)
     except _NotToldError:
         pass
+
+
+async def join_once(story: StoryClient, topic: str) -> None:
+    """Send the first heartbeat of a member that reads `topic`, which is silent from then on, whatever
+    the answer is.
+    """
+    probe = _Probe(story, topic)
+    address = await probe.coordinator(SILENT_GROUP, GROUP)
+    request = _heartbeat(topic, SILENT_GROUP, JOIN_EPOCH, "silent-member")
+    async with closing(await story.connect(probe.partition(0), address)) as client:
+        await client.call(request, version=HEARTBEAT_VERSION, timeout_ms=SHORT_MS)
+
+
+async def probe_silent_member(story: StoryClient, topic: str) -> AsyncIterator[str]:
+    """Yield what is wrong with the group of `join_once`: the next member gets both partitions."""
+    probe, clock = _Probe(story, topic), story.seams.clock
+    until = clock.now() + PATIENCE_SECONDS
+    owned: list[HeartbeatTopicPartitions] = []
+    epoch = JOIN_EPOCH
+    try:
+        while sum(len(each.partitions) for each in owned) < PARTITIONS:
+            if clock.now() > until:
+                yield (
+                    f"a member fell silent, and after {PATIENCE_SECONDS:.0f} s the next one has"
+                    f" {[each.partitions for each in owned]}"
+                )
+                return
+            answer = await probe.beat(SILENT_GROUP, epoch, owned=owned)
+            if answer.error_code != ErrorCode.NONE:
+                return
+            epoch = answer.member_epoch
+            if answer.assignment is not None:
+                owned = answer.assignment.topic_partitions
+            await clock.sleep(RETRY_SECONDS)
+        await probe.beat(SILENT_GROUP, LEAVE_EPOCH)
+    except _NotToldError:
+        pass
+
+
+def _heartbeat(
+    topic: str,
+    group: str,
+    epoch: int,
+    member_id: str,
+    owned: list[HeartbeatTopicPartitions] | None = None,
+) -> ConsumerGroupHeartbeatRequest:
+    joins = epoch == JOIN_EPOCH
+    return ConsumerGroupHeartbeatRequest(
+        group_id=group,
+        member_id=member_id,
+        member_epoch=epoch,
+        rebalance_timeout_ms=LONG_MS if joins else UNCHANGED,
+        subscribed_topic_names=[topic] if joins else None,
+        topic_partitions=[] if joins else owned,
+    )

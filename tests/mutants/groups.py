@@ -232,6 +232,5 @@ MUTANTS = (
         ),
         without_it="a member whose join was answered with an error keeps its partitions: swarm, seed 780",
         source="GroupMetadataManager.scheduleConsumerGroupSessionTimeout",
-        caught_by=f"{TESTS}a_join_that_was_written_and_answered_with_an_error_expires",
     ),
 )

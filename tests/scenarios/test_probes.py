@@ -8,7 +8,7 @@ from scenarios.checkers.producers import KNOWN
 from scenarios.story.commands import probes
 from scenarios.story.commands.clients import COMMITS
 from scenarios.story.stage import Stage
-from scenarios.swarm.faults import EXPIRES_SOON
+from scenarios.swarm.faults import EXPIRES_SOON, GIVES_UP_SOON
 from scenarios.swarm.runner import SwarmRun, play
 from tests.deep import one_in
 from tests.mutants.planting import planted
@@ -33,20 +33,23 @@ EXPIRING = f"""
     topic silent replicas=b2 min.insync.replicas=1
     probe-expiry silent b2
 """
-COMMITTED_LATE = """
+COMMITTED_LATE = f"""
     topic t replicas=b1
+    topic probed replicas=b1/b1
     topic __consumer_offsets replicas=b2,b1 min.insync.replicas=1 cleanup.policy=compact
     stop b2
-    configure b2 offsets.commit.timeout.ms=100
+    configure b2 {GIVES_UP_SOON}
     start b2
     wait whole __consumer_offsets-0
     elect __consumer_offsets-0 preferred
     run 1s
     hold b1 b2 FETCH
     commit late t-0 1
+    probe-join probed
     heal
     wait equal __consumer_offsets-0
     judge-groups
+    probe-silent-member probed
 """
 THROTTLED = """
     topic slow replicas=b1,b2 min.insync.replicas=1
@@ -138,6 +141,7 @@ TAKEN_OUT = [
     ),
     ("a producer with a transaction open does not expire", KNOWN, EXPIRING),
     ("a commit that is in the log counts", COMMITS, COMMITTED_LATE),
+    ("a member that is written has a session", probes.SILENT_MEMBER, COMMITTED_LATE),
     ("a throttled replica waits while the rate is exceeded", probes.THROTTLE, THROTTLED),
     ("a replica in sync is not throttled", probes.THROTTLE, THROTTLED),
     ("only throttled replicas are counted", probes.THROTTLE, THROTTLED),

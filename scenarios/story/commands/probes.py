@@ -6,6 +6,8 @@
     probe-transactions u             transactional producers that write to a topic of two partitions
     probe-quiet-session u            a session that has read both partitions, which have one leader
     probe-group u                    a member of a group of KIP-848 that names an epoch of its own
+    probe-join u                     a member that joins a group, and is silent from then on
+    probe-silent-member u            the next member of that group, which is to have everything
     probe-throttle slow-0 free-0 b2  b2 comes back and lacks all of slow-0, which its leader throttles
     probe-expiry u b1                producers and transactional ids that fall silent for longer than
                                      b1 keeps them, their leader and coordinator, which then restarts
@@ -14,6 +16,7 @@ They say nothing while all is well (`scenarios.world.probes`, `scenarios.world.t
 """
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 from replication.errors import PeerUnavailableError
 from replication.wire.produce import ACKS_ALL
@@ -29,6 +32,7 @@ SESSION = "a fetch session is answered as its requests say"
 PRODUCER = "a producer's batches are taken in their order"
 EPOCH_END = "an epoch that has not begun has no end"
 GROUP = "a member of a group is known by its epoch"
+SILENT_MEMBER = "a member that is silent leaves its group"
 THROTTLE = "throttled replicas catch up at their rate, and no others are held back"
 QUIET_SESSION = "a fetch session hears of what has changed, and of nothing else"
 TRANSACTIONS = "a transaction has one producer, and ends"
@@ -114,6 +118,20 @@ async def probe_expiry(stage: Stage, words: Words, options: Options) -> list[str
 async def probe_group(stage: Stage, words: Words, options: Options) -> list[str]:
     (topic,) = exactly(words, 1, options)
     await _judge(GROUP, topic, transaction_probes.probe_group(stage.client, topic))
+    return []
+
+
+async def probe_join(stage: Stage, words: Words, options: Options) -> list[str]:
+    (topic,) = exactly(words, 1, options)
+    with suppress(PeerUnavailableError):
+        await transaction_probes.join_once(stage.client, topic)
+    return []
+
+
+async def probe_silent_member(stage: Stage, words: Words, options: Options) -> list[str]:
+    (topic,) = exactly(words, 1, options)
+    answers = transaction_probes.probe_silent_member(stage.client, topic)
+    await _judge(SILENT_MEMBER, topic, answers)
     return []
 
 

@@ -24,7 +24,8 @@
     consume   read, poll, fetch, epoch-end, sessions, commit, commits, committed
     clients   producer, send, transact, reader, member, copier, and what becomes of them
     probes    probe-session, probe-producer, probe-transactions,
-              probe-quiet-session, probe-group, probe-throttle, probe-expiry
+              probe-quiet-session, probe-group, probe-throttle, probe-expiry,
+              probe-join, probe-silent-member
     admin     alter, delete-topic, remake, grow, reassign, elect, delete-records, offsets;
               finalize, quorum, add-voter, remove-voter
     faults    kill, stop, start, pause, power-cut, cut, hold, tear, slow, ..., recover
@@ -398,7 +399,7 @@ COMMANDS: Mapping[str, Command] = {
         *(clients.drain, clients.judge_clients, clients.judge_groups),
         *(probes.probe_session, probes.probe_producer, probes.probe_transactions),
         *(probes.probe_quiet_session, probes.probe_group, probes.probe_throttle),
-        probes.probe_expiry,
+        *(probes.probe_expiry, probes.probe_join, probes.probe_silent_member),
         *(admin.alter, admin.delete_topic, admin.remake, admin.delete_records, admin.grow),
         *(admin.reassign, admin.elect, admin.offsets),
         *(admin.finalize, admin.quorum, admin.add_voter, admin.remove_voter),
