@@ -6,6 +6,7 @@
     probe_expiry          producers and transactional ids that are idle, for longer than they are kept
                           or shorter, one of them with its transaction open
     probe_group           a member of a group that names an epoch which it was never given (KIP-848)
+    probe_upgrade         a static one that comes back with that protocol, and upgrades its group
     probe_silent_member   one that takes the place of a member which joined once, and fell silent
 
 The first has a topic of its own with two partitions, and transactional ids of its own, so that it
@@ -36,10 +37,12 @@ from replication.wire.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     HeartbeatTopicPartitions,
 )
+from replication.wire.consumer_protocol import Subscription, encode_subscription
 from replication.wire.end_txn import EndTxnRequest
 from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from replication.wire.find_coordinator import GROUP, TRANSACTION, FindCoordinatorRequest
 from replication.wire.init_producer_id import InitProducerIdRequest
+from replication.wire.join_group import NO_MEMBER, JoinGroupProtocol, JoinGroupRequest
 from replication.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from replication.wire.write_txn_markers import (
     WritableTxnMarker,
@@ -65,6 +68,7 @@ END_TXN_VERSION: Final = 3
 MARKERS_VERSION: Final = 1
 HEARTBEAT_VERSION: Final = 1
 FIND_COORDINATOR_VERSION: Final = 3
+JOIN_GROUP_VERSION: Final = 7
 COMMITTED_ONLY: Final = 1
 
 PATIENCE_SECONDS: Final = 30.0
@@ -72,6 +76,8 @@ PATIENCE_SECONDS: Final = 30.0
 LONG_MS: Final = 600_000
 SHORT_MS: Final = 1_000
 """Timeouts of transactions: one that never passes here, and one that does."""
+LONG_SESSION_MS: Final = 10_000
+"""The session of a classic member, and the time that it waits for its group."""
 LATER, EARLIER = 5, 4
 """The leader epochs of two coordinators."""
 
@@ -283,12 +289,12 @@ class _Probe:
         group: str,
         epoch: int,
         *,
-        member_id: str = "probed-member",
+        instance_id: str | None = None,
         owned: list[HeartbeatTopicPartitions] | None = None,
     ) -> ConsumerGroupHeartbeatResponse:
         """Return the answer to a heartbeat of a member of the group, which has `owned`."""
         answers: list[ConsumerGroupHeartbeatResponse] = []
-        request = _heartbeat(self.topic, group, epoch, member_id, owned)
+        request = _heartbeat(self.topic, group, epoch, instance_id=instance_id, owned=owned)
 
         async def ask(client: RpcClient) -> ErrorCode:
             answers.append(
@@ -298,6 +304,45 @@ class _Probe:
 
         await self._to_coordinator(group, ask, GROUP)
         return answers[-1]
+
+    async def given(self, group: str, *, instance_id: str | None = None) -> list[list[int]]:
+        """Join the group, and leave it once the member has every partition, or time is over; return
+        those that it has.
+        """
+        clock = self.story.seams.clock
+        until = clock.now() + PATIENCE_SECONDS
+        owned: list[HeartbeatTopicPartitions] = []
+        epoch = JOIN_EPOCH
+        while clock.now() < until and sum(len(each.partitions) for each in owned) < PARTITIONS:
+            answer = await self.beat(group, epoch, instance_id=instance_id, owned=owned)
+            if answer.error_code != ErrorCode.NONE:
+                raise _NotToldError
+            epoch = answer.member_epoch
+            if answer.assignment is not None:
+                owned = answer.assignment.topic_partitions
+            await clock.sleep(RETRY_SECONDS)
+        await self.beat(group, LEAVE_EPOCH, instance_id=instance_id)
+        return [each.partitions for each in owned]
+
+    async def join_classic(self, group: str, instance_id: str) -> ErrorCode:
+        subscription = encode_subscription(Subscription(topics=[self.topic]))
+        request = JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=LONG_SESSION_MS,
+            rebalance_timeout_ms=LONG_SESSION_MS,
+            member_id=NO_MEMBER,
+            group_instance_id=instance_id,
+            protocol_type="consumer",
+            protocols=[JoinGroupProtocol(name="range", metadata=subscription)],
+        )
+
+        async def ask(client: RpcClient) -> ErrorCode:
+            answer = await client.call(
+                request, version=JOIN_GROUP_VERSION, timeout_ms=LONG_SESSION_MS
+            )
+            return ErrorCode.of(answer.error_code)
+
+        return await self._to_coordinator(group, ask, GROUP)
 
     # What consumers see.
 
@@ -502,48 +547,49 @@ async def probe_group(story: StoryClient, topic: str) -> AsyncIterator[str]:
         pass
 
 
+async def probe_upgrade(story: StoryClient, topic: str) -> AsyncIterator[str]:
+    """Yield what is wrong with a classic group whose static member comes back as one of KIP-848 before
+    it has been given a partition.
+    """
+    probe = _Probe(story, topic)
+    try:
+        if await probe.join_classic("upgraded-group", "one") is not ErrorCode.NONE:
+            return
+        has = await probe.given("upgraded-group", instance_id="one")
+    except _NotToldError:
+        return
+    if sum(map(len, has)) < PARTITIONS:
+        yield f"a member upgraded its group, and after {PATIENCE_SECONDS:.0f} s it has {has}"
+
+
 async def join_once(story: StoryClient, topic: str) -> None:
     """Send the first heartbeat of a member that reads `topic`, which is silent from then on, whatever
     the answer is.
     """
     probe = _Probe(story, topic)
     address = await probe.coordinator(SILENT_GROUP, GROUP)
-    request = _heartbeat(topic, SILENT_GROUP, JOIN_EPOCH, "silent-member")
+    request = _heartbeat(topic, SILENT_GROUP, JOIN_EPOCH, member_id="silent-member")
     async with closing(await story.connect(probe.partition(0), address)) as client:
         await client.call(request, version=HEARTBEAT_VERSION, timeout_ms=SHORT_MS)
 
 
 async def probe_silent_member(story: StoryClient, topic: str) -> AsyncIterator[str]:
     """Yield what is wrong with the group of `join_once`: the next member gets both partitions."""
-    probe, clock = _Probe(story, topic), story.seams.clock
-    until = clock.now() + PATIENCE_SECONDS
-    owned: list[HeartbeatTopicPartitions] = []
-    epoch = JOIN_EPOCH
     try:
-        while sum(len(each.partitions) for each in owned) < PARTITIONS:
-            if clock.now() > until:
-                yield (
-                    f"a member fell silent, and after {PATIENCE_SECONDS:.0f} s the next one has"
-                    f" {[each.partitions for each in owned]}"
-                )
-                return
-            answer = await probe.beat(SILENT_GROUP, epoch, owned=owned)
-            if answer.error_code != ErrorCode.NONE:
-                return
-            epoch = answer.member_epoch
-            if answer.assignment is not None:
-                owned = answer.assignment.topic_partitions
-            await clock.sleep(RETRY_SECONDS)
-        await probe.beat(SILENT_GROUP, LEAVE_EPOCH)
+        has = await _Probe(story, topic).given(SILENT_GROUP)
     except _NotToldError:
-        pass
+        return
+    if sum(map(len, has)) < PARTITIONS:
+        yield f"a member fell silent, and after {PATIENCE_SECONDS:.0f} s the next one has {has}"
 
 
 def _heartbeat(
     topic: str,
     group: str,
     epoch: int,
-    member_id: str,
+    *,
+    member_id: str = "probed-member",
+    instance_id: str | None = None,
     owned: list[HeartbeatTopicPartitions] | None = None,
 ) -> ConsumerGroupHeartbeatRequest:
     joins = epoch == JOIN_EPOCH
@@ -551,6 +597,7 @@ def _heartbeat(
         group_id=group,
         member_id=member_id,
         member_epoch=epoch,
+        instance_id=instance_id,
         rebalance_timeout_ms=LONG_MS if joins else UNCHANGED,
         subscribed_topic_names=[topic] if joins else None,
         topic_partitions=[] if joins else owned,

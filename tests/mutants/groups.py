@@ -108,23 +108,16 @@ MUTANTS = (
         (
             Edit(
                 MIGRATION,
-                "epoch=classic.generation, metadata_hash=NOT_LOOKED_AT))\n",
-                "epoch=classic.generation, metadata_hash=of_topics(\n"
-                "        change.group.subscribed_topics(), conditions.image\n"
-                "    )))\n",
-            ),
-            Edit(
-                MIGRATION,
-                "from replication.metadata.rules.image import MetadataImage\n",
-                "from replication.metadata.rules.image import MetadataImage\n"
-                "from replication.groups.rules.consumer_group.target import"
-                " metadata_hash as of_topics\n",
+                "    change.put(ConsumerGroupMetadataValue(epoch=classic.generation,"
+                " metadata_hash=NOT_LOOKED_AT))\n",
+                "    from replication.groups.rules.consumer_group.target import metadata_hash\n"
+                "    topics = metadata_hash(change.group.subscribed_topics(), conditions.image)\n"
+                "    change.put(ConsumerGroupMetadataValue(epoch=classic.generation,"
+                " metadata_hash=topics))\n",
             ),
         ),
         without_it="nobody reads what the classic group had not assigned: swarm, seed 351",
         source="docs/found.md",
-        caught_by="tests/replication/groups/consumer_group/test_classic_members.py"
-        "::test_a_static_member_that_upgrades_its_group_has_a_new_target",
     ),
     Mutant(
         "a fenced member commits nothing",

@@ -133,6 +133,7 @@ TAKEN_OUT = [
     ("a request that was overtaken is refused", probes.QUIET_SESSION, PROBED),
     ("a partition that is forgotten is not answered", probes.QUIET_SESSION, PROBED),
     ("a member with another epoch is fenced", probes.GROUP, PROBED),
+    ("an upgraded group takes a target of its own", probes.UPGRADE, PROBED),
     ("an idle transactional id is kept for its time", probes.EXPIRY, EXPIRING),
     (
         "a coordinator that loads its log forgets the ids that were deleted",

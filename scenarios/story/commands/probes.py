@@ -5,7 +5,8 @@
                                      sequence out, are of an earlier epoch, wrap
     probe-transactions u             transactional producers that write to a topic of two partitions
     probe-quiet-session u            a session that has read both partitions, which have one leader
-    probe-group u                    a member of a group of KIP-848 that names an epoch of its own
+    probe-group u                    a member of a group of KIP-848 that names an epoch of its own, and
+                                     a static one that upgrades a classic group
     probe-join u                     a member that joins a group, and is silent from then on
     probe-silent-member u            the next member of that group, which is to have everything
     probe-throttle slow-0 free-0 b2  b2 comes back and lacks all of slow-0, which its leader throttles
@@ -32,6 +33,7 @@ SESSION = "a fetch session is answered as its requests say"
 PRODUCER = "a producer's batches are taken in their order"
 EPOCH_END = "an epoch that has not begun has no end"
 GROUP = "a member of a group is known by its epoch"
+UPGRADE = "a member that upgrades its group has what it reads"
 SILENT_MEMBER = "a member that is silent leaves its group"
 THROTTLE = "throttled replicas catch up at their rate, and no others are held back"
 QUIET_SESSION = "a fetch session hears of what has changed, and of nothing else"
@@ -118,6 +120,7 @@ async def probe_expiry(stage: Stage, words: Words, options: Options) -> list[str
 async def probe_group(stage: Stage, words: Words, options: Options) -> list[str]:
     (topic,) = exactly(words, 1, options)
     await _judge(GROUP, topic, transaction_probes.probe_group(stage.client, topic))
+    await _judge(UPGRADE, topic, transaction_probes.probe_upgrade(stage.client, topic))
     return []
 
 
