@@ -8,11 +8,14 @@
                until the high watermark passed that log end offset; for a replica out of the ISR,
                until it was in the ISR again
 
+A broker that shut down on request, and is still away where the journals end, is no trouble: what only
+it left behind is the state "shut down", as after the end of a whole cluster.
+
 A broker with news reports once per tick, so both are samples: quantiles describe most of the time,
 and a lag that begins and ends between two ticks is not seen.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -21,9 +24,9 @@ import pyarrow as pa
 import pyarrow.parquet
 from pyspark.sql import DataFrame, Window, functions as f
 
-from pipeline.journals.gathered import KEY, LEADER_EPOCH, fold, gather, shown_order
+from pipeline.journals.gathered import KEY, LEADER_EPOCH, find_outages, fold, gather, shown_order
 from pipeline.journals.rows import DAMAGED, SKIPPED
-from pipeline.journals.timeline import Interval, intervals
+from pipeline.journals.timeline import Interval, Outage, intervals
 from replication.observe.pages import Level, PageVerdict, counted, folded_note, is_internal
 from replication.wire.metadata import NO_LEADER
 from storage.types import TopicPartition
@@ -64,6 +67,8 @@ class LagState:
     interval: Interval
     replication_factor: int
     min_isr: int
+    is_shut_down: bool = False
+    """Whether all that was missing had shut down on request, and is still away in the end."""
 
     @property
     def ms(self) -> int:
@@ -73,21 +78,23 @@ class LagState:
     @property
     def is_offline(self) -> bool:
         """Whether the partition had no leader."""
-        return self.interval.leader == NO_LEADER
+        return not self.is_shut_down and self.interval.leader == NO_LEADER
 
     @property
     def is_under_replicated(self) -> bool:
         """Whether the ISR had fewer members than the partition has replicas."""
-        return len(self.interval.isr) < self.replication_factor
+        return not self.is_shut_down and len(self.interval.isr) < self.replication_factor
 
     @property
     def is_under_min_isr(self) -> bool:
         """Whether the ISR had fewer members than `min.insync.replicas`."""
-        return len(self.interval.isr) < self.min_isr
+        return not self.is_shut_down and len(self.interval.isr) < self.min_isr
 
     @property
     def name(self) -> str:
         """The name of the state; the worst one that applies."""
+        if self.is_shut_down:
+            return "shut down"
         if self.is_offline:
             return "offline"
         if self.is_under_min_isr:
@@ -130,6 +137,8 @@ class LagReport:
     states: tuple[LagState, ...]
     points: tuple[LagPoint, ...]
     unreadable: Mapping[str, int]
+    shut_down: tuple[int, ...] = ()
+    """The brokers that shut down on request, and are still away where the journals end."""
 
 
 def lag_report(
@@ -148,7 +157,12 @@ def lag_report(
             return LagReport((), (), (), {})
         on_step("following every ISR")
         rows = isr_intervals(events, last_ms).orderBy(*KEY, "from_ms").collect()
-        states = tuple(_state(row.asDict(), min_isr) for row in rows)
+        stopped = {
+            each.broker: each
+            for each in find_outages(events)
+            if each.planned and each.over_ms is None
+        }
+        states = tuple(with_shutdowns((_state(row.asDict(), min_isr) for row in rows), stopped))
         on_step("measuring lag")
         measured = lag_samples(events, last_ms).persist()
         summed = {(row.topic, row.partition): row for row in lag_quantiles(measured).collect()}
@@ -161,6 +175,7 @@ def lag_report(
             states,
             drawn,
             {row["cause"]: row["count"] for row in unread.collect()},
+            tuple(sorted(stopped)),
         )
     finally:
         events.unpersist()
@@ -266,6 +281,23 @@ def _state(row: dict[str, Any], min_isr: MinIsr) -> LagState:
     )
 
 
+def with_shutdowns(states: Iterable[LagState], stopped: Mapping[int, Outage]) -> Iterator[LagState]:
+    """Yield the states, in order of time for each partition, with the shutdowns noted in them.
+
+    `stopped` has the last outage of each broker that shut down on request and is still away.
+    """
+    replicas: dict[TopicPartition, frozenset[int]] = {}
+    for state in states:
+        # Without a leader nobody is there, not even the last one that was in sync.
+        there = frozenset() if state.is_offline else frozenset(state.interval.isr)
+        if not (state.is_offline or state.is_under_replicated):
+            replicas[state.topic_partition] = there
+        missing = replicas.get(state.topic_partition, there) - there
+        began = [stopped[each].began_ms for each in missing if each in stopped]
+        is_planned = len(began) == len(missing) > 0 and state.interval.from_ms >= min(began)
+        yield attrs.evolve(state, is_shut_down=is_planned)
+
+
 def _point(row: dict[str, Any]) -> LagPoint:
     where = TopicPartition(row["topic"], row["partition"])
     return LagPoint(
@@ -328,24 +360,28 @@ def verdict(report: LagReport) -> PageVerdict:
     """
     if not report.states:
         return PageVerdict(Level.WARNING, "the journals have no partition.")
-    there = len(report.partitions)
-    below = [each for each in report.partitions if each.under_replicated_ms or each.offline_ms]
+    shown = [each for each in report.partitions if not is_internal(each.topic)]
+    shown = shown or list(report.partitions)
+    below = [each for each in shown if each.under_replicated_ms or each.offline_ms]
     offline = sum(bool(each.offline_ms) for each in below)
-    happened = f"every ISR of {counted(there, 'partition')} was whole all the time"
+    happened = f"every ISR of {counted(len(shown), 'partition')} was whole all the time"
     if below:
         longest = max(each.under_replicated_ms for each in below) / 1000
         happened = (
-            f"{len(below):,} of {counted(there, 'partition')} had an ISR that was not whole, for at"
-            f" most {longest:,.1f} s; {offline:,} had no leader for a time"
+            f"{len(below):,} of {counted(len(shown), 'partition')} had an ISR that was not whole,"
+            f" for at most {longest:,.1f} s"
         )
+        happened += f"; {offline:,} had no leader for a time" if offline else ""
     last = {each.topic_partition: each for each in report.states}
     ends_ms = max(each.interval.to_ms for each in report.states)
     now = [each for each in last.values() if each.interval.to_ms == ends_ms]
     leaderless, under = (
         sum(each.is_offline for each in now),
-        sum(each.name != "whole" for each in now),
+        sum(each.name not in ("whole", "shut down") for each in now),
     )
-    wrong, level = "every ISR is whole", Level.GOOD
+    stopped = ", ".join(f"b{each}" for each in report.shut_down)
+    wrong = f"nothing is wrong ({stopped} shut down)" if stopped else "every ISR is whole"
+    level = Level.GOOD
     if under:
         wrong = f"{counted(under, 'ISR')} not whole, and {leaderless:,} without a leader"
         level = Level.BAD if leaderless else Level.WARNING

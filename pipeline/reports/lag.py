@@ -30,6 +30,7 @@ COLOURS = {
     "under-replicated": "#d79a2b",
     "under min ISR": "#d0603a",
     "offline": "#a5304c",
+    "shut down": "#8a8f98",
 }
 
 

@@ -83,6 +83,7 @@ def test_the_isr_is_followed_from_creation_to_shutdown(
         assert sorted(third["isr"]) == [1, 2, 3]
         assert second["to_ms"] - second["from_ms"] <= each["under_min_isr_ms"]
         assert each["under_min_isr_ms"] == each["under_replicated_ms"] >= each["offline_ms"]
+        assert each["states"][-1]["state"] == "shut down"
         assert len(each["lag"]) == len(report["quantiles"])
         assert each["lag"] == sorted(each["lag"])
         # A half of the records was sent while the victim was dead, and half of that here.
