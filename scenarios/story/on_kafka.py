@@ -52,7 +52,7 @@ IMPOSSIBLE: Mapping[str, str] = {
         ("producer", "send", "transact", "reader", "member", "copier", "seek", "given"), _PROGRAM
     ),
     **dict.fromkeys(("errors", "leave", "drain", "judge-clients"), _PROGRAM),
-    "judge-groups": "it looks into the brokers of the simulator",
+    **dict.fromkeys(("judge-groups", "judge-rest"), "it looks into the brokers of the simulator"),
     **dict.fromkeys(("probe-session", "probe-producer", "probe-quiet-session"), _PROBE),
     **dict.fromkeys(("probe-transactions", "probe-group", "probe-throttle"), _PROBE),
     **dict.fromkeys(("probe-expiry", "probe-join", "probe-silent-member"), _PROBE),

@@ -47,6 +47,8 @@ class Stage(ClientStage):
     """The copies of disks, by the names that the story gave them."""
     programs: Programs = attrs.field(init=False)
     """The programs that run our own clients."""
+    passes_at_rest: float | None = attrs.field(default=None, init=False)
+    """The passes of the scheduler in a second when `judge-rest` looked first."""
     events_shown: int = attrs.field(default=0, init=False)
     _cluster: SimulatedCluster | None = attrs.field(default=None, init=False)
 

@@ -1282,6 +1282,7 @@ EXAMINATIONS = (
         (1, 1),
     ),
     # A commit and a member are in the log, and are replicated when their coordinator has given up.
+    # Then a group moves whose member has a session at its former coordinator.
     FaultKind(
         "commit-replicated-late",
         need.coordinating_groups,
@@ -1293,6 +1294,7 @@ EXAMINATIONS = (
         reassign {OFFSETS}-0 {{coordinator first}}
         elect {OFFSETS}-0 preferred
         run 1s
+        judge-rest
         each followers: hold {{each}} {{coordinator}} FETCH
         commit late {{partition}} 1
         probe-join probed
@@ -1300,6 +1302,10 @@ EXAMINATIONS = (
         wait equal {OFFSETS}-0
         judge-groups
         probe-silent-member probed
+        probe-join probed
+        lead {OFFSETS}-0 last={{coordinator}}
+        run 3s
+        judge-rest
         """,
         (1, 1),
     ),

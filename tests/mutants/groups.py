@@ -212,7 +212,6 @@ MUTANTS = (
         ),
         without_it="its former coordinator looks at it for ever: swarm, seed 265",
         source="CoordinatorTimer.cancelAll",
-        caught_by=f"{TESTS}a_coordinator_that_has_handed_its_groups_over_rests",
     ),
     Mutant(
         "a member that is written has a session",

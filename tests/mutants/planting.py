@@ -79,6 +79,8 @@ def planted(name: str) -> Callable[[pytest.MonkeyPatch], None]:
             for path, code in was.items():
                 if _acts(code) != _acts(now[path]):
                     function = attrgetter(path)(module)
+                    if isinstance(function, property):
+                        function = function.fget
                     assert isinstance(function, FunctionType), f"{path} cannot be changed in place"
                     monkeypatch.setattr(function, "__code__", now[path])
 

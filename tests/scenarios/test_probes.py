@@ -7,6 +7,7 @@ import pytest
 from scenarios.checkers.producers import KNOWN
 from scenarios.story.commands import probes
 from scenarios.story.commands.clients import COMMITS
+from scenarios.story.commands.judge import RESTS
 from scenarios.story.stage import Stage
 from scenarios.swarm.faults import EXPIRES_SOON, GIVES_UP_SOON
 from scenarios.swarm.runner import SwarmRun, play
@@ -43,6 +44,7 @@ COMMITTED_LATE = f"""
     wait whole __consumer_offsets-0
     elect __consumer_offsets-0 preferred
     run 1s
+    judge-rest
     hold b1 b2 FETCH
     commit late t-0 1
     probe-join probed
@@ -50,6 +52,11 @@ COMMITTED_LATE = f"""
     wait equal __consumer_offsets-0
     judge-groups
     probe-silent-member probed
+    probe-join probed
+    reassign __consumer_offsets-0 b1,b2
+    elect __consumer_offsets-0 preferred
+    run 3s
+    judge-rest
 """
 THROTTLED = """
     topic slow replicas=b1,b2 min.insync.replicas=1
@@ -142,6 +149,7 @@ TAKEN_OUT = [
     ),
     ("a producer with a transaction open does not expire", KNOWN, EXPIRING),
     ("a commit that is in the log counts", COMMITS, COMMITTED_LATE),
+    ("a group that has moved has no time limits here", RESTS, COMMITTED_LATE),
     ("a member that is written has a session", probes.SILENT_MEMBER, COMMITTED_LATE),
     ("a throttled replica waits while the rate is exceeded", probes.THROTTLE, THROTTLED),
     ("a replica in sync is not throttled", probes.THROTTLE, THROTTLED),

@@ -1,5 +1,7 @@
 """The account of a partition: `ledger t-0`, `verify t-0` and, once the cluster is idle, `judge t-0`.
 `judge-controllers` is that of the metadata: every node has it, with all that was answered.
+`judge-rest` looks for tasks that are busy while nobody asks for anything: the first one of a story
+notes how busy they are, and each later one compares.
 
 The ledger has what the producer was promised, against what consumers read. Loss is counted there,
 not judged: acks=1 promises no more than that the leader has it.
@@ -60,6 +62,10 @@ from storage.batch.record_batch import BatchHeader
 from storage.batch.records import decode_batch
 from storage.types import Offset, TopicPartition
 
+RESTS = "a cluster that nobody asks for anything rests"
+REST_SECONDS = 2.0
+MORE_PASSES_A_SECOND = 700
+"""Of trio's scheduler. A task that is due again in each millisecond causes 1,000 or more."""
 MANY = 20
 """More are not all named."""
 
@@ -226,6 +232,22 @@ async def until_controllers_agree(stage: Stage) -> None:
     except NotInTimeError as error:
         rule = REACHED if committed else PROGRESS
         raise InvariantViolatedError(rule, str(error)) from error
+
+
+async def judge_rest(stage: Stage, words: Words, options: Options) -> list[str]:
+    exactly(words, 0, options)
+    time = stage.world.time
+    before = time.passes
+    await stage.cluster.clock.sleep(REST_SECONDS)
+    rate = (time.passes - before) / REST_SECONDS
+    if stage.passes_at_rest is None:
+        stage.passes_at_rest = rate
+    if rate > stage.passes_at_rest + MORE_PASSES_A_SECOND:
+        raise InvariantViolatedError(
+            RESTS,
+            f"{rate:.0f} passes of the scheduler in a second, {stage.passes_at_rest:.0f} before",
+        )
+    return []
 
 
 async def judge_controllers(stage: Stage, words: Words, options: Options) -> list[str]:

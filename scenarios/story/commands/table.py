@@ -30,7 +30,7 @@
               finalize, quorum, add-voter, remove-voter
     faults    kill, stop, start, pause, power-cut, cut, hold, tear, slow, ..., recover
     disks     wipe, image, restore, swap, lie, fail, misdirect, rot, spoil, lose, stale; jump, drift, speed
-    judge     ledger, verify, judge, judge-controllers
+    judge     ledger, verify, judge, judge-controllers, judge-rest
 
 The name of a command is that of its function. What depends on the seed is left out of answers:
 times, random ids.
@@ -417,6 +417,6 @@ COMMANDS: Mapping[str, Command] = {
             disks.drift,
             disks.speed,
         ),
-        *(judge.ledger, judge.verify, judge.judge, judge.judge_controllers),
+        *(judge.ledger, judge.verify, judge.judge, judge.judge_controllers, judge.judge_rest),
     )
 }
