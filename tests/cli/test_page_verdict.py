@@ -241,7 +241,10 @@ def check_red(browser: LiveBrowser) -> None:
     assert colour_of(browser, "cards.get(1).root", "borderLeftColor") == named(browser, "fault")
     assert colour_of(browser, "rows.get('orders-0').replicas.get(1).as") == named(browser, "fault")
     assert (
-        browser.ask("rows.get('orders-0').replicas.get(1).root.innerText").find("b1 was fenced") > 0
+        browser.ask("rows.get('orders-0').replicas.get(1).root.innerText").find(
+            "fenced: session expired"
+        )
+        > 0
     )
 
 

@@ -313,7 +313,7 @@ function showReplica(cells, name, partition, replica) {
   showBehind(cells.behind, name, replica);
   put(cells.behind, "title", "The number of records that this replica lacks, and how long the leader has not seen it caught up");
   putText(cells.why, replica.in_isr && replica.is_live && standing(partition, replica) !== "deposed" ? ""
-    : replica.why.replace("left the ISR: ", ""));
+    : replica.why.replace("left the ISR: ", "").replace(`${nodeName(replica.broker)} was `, ""));
   put(cells.root, "title", replica.why);
 }
 
