@@ -1173,7 +1173,7 @@ EXAMINATIONS = (
         need.transactions_elsewhere,
         """
         topic kept replicas={leader} min.insync.replicas=1
-        producer x7 transactional.id=x7
+        producer x7 transactional.id=x7 transaction.timeout.ms=10000
         transact x7 kept-0 {record}
         hold {coordinator} {leader} WRITE_TXN_MARKERS
         transact x7 kept-0 {record} end={commit|abort} &
