@@ -10,7 +10,11 @@ the pytest plugin and Spark's data source use these names.
 """
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
+
+if sys.version_info < (3, 11):  # noqa: UP036 - a checkout is not looked at by pip
+    sys.exit("understudy needs Python 3.11 or newer")
 
 from understudy.own_modules import install
 
