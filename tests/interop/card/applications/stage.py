@@ -286,7 +286,9 @@ def each_counted_once(lines: Sequence[str], found: Sequence[Record]) -> str:
     said = none_undercounted(lines, found)
     counts = counted(found)
     for word, wanted in word_counts(lines).items():
-        assert counts[word] == [*range(1, wanted + 1)], (word, wanted, counts[word][-5:])
+        assert counts[word] == [*range(1, wanted + 1)], (
+            f"{word!r} was sent {wanted} times, and counted so: ... {counts[word][-5:]}"
+        )
     return said
 
 
