@@ -11,7 +11,8 @@ This module uses no index of aborted transactions and no last stable offset: a p
 are held back until its marker comes, and are kept or dropped as that says.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from replication.events import GroupMemberLeft
 from replication.groups.rules import records as groups
@@ -49,6 +50,9 @@ from storage.batch.record_batch import BatchHeader
 from storage.batch.records import ControlRecordType, Record, decode_batch, read_marker
 from storage.types import Offset, TopicPartition
 
+K = TypeVar("K")
+V = TypeVar("V")
+
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 
 
@@ -77,28 +81,40 @@ def _batches(stage: Stage, partition: TopicPartition) -> Iterator[tuple[BatchHea
 def records_on_disk(stage: Stage, partition: TopicPartition) -> tuple[FinalRecords, bool]:
     """Return a partition's records, and whether a transaction is open."""
     everything: dict[Offset, str] = {}
-    committed: dict[Offset, str] = {}
-    held_back: dict[int, dict[Offset, str]] = {}
     begins = stage.checkers.replicas.latest_log_start(partition)
-    for header, batch in _batches(stage, partition):
-        if header.is_control:
-            of_producer = held_back.pop(header.producer_id, {})
-            marker = read_marker(batch)
-            if marker is not None and marker.type is ControlRecordType.COMMIT:
-                committed |= of_producer
-            continue
+
+    def records_of(batch: memoryview) -> dict[Offset, str]:
         records = {
             each.offset: (each.value or b"").decode()
             for each in decode_batch(batch)
             if each.offset >= begins
         }
-        everything |= records
-        if header.is_transactional:
-            held_back.setdefault(header.producer_id, {}).update(records)
+        everything.update(records)
+        return records
+
+    committed, is_open = _committed(_batches(stage, partition), records_of)
+    return FinalRecords(all=everything, committed=dict(sorted(committed.items()))), is_open
+
+
+def _committed(
+    batches: Iterable[tuple[BatchHeader, memoryview]], read: Callable[[memoryview], dict[K, V]]
+) -> tuple[dict[K, V], bool]:
+    """Return what is committed of that which `read` finds in the batches, in the order in which it
+    was; and whether a transaction is open.
+    """
+    committed: dict[K, V] = {}
+    held_back: dict[int, dict[K, V]] = {}
+    for header, batch in batches:
+        if header.is_control:
+            of_producer = held_back.pop(header.producer_id, {})
+            marker = read_marker(batch)
+            if marker is not None and marker.type is ControlRecordType.COMMIT:
+                committed |= of_producer
+        elif header.is_transactional:
+            held_back.setdefault(header.producer_id, {}).update(read(batch))
         else:
-            committed |= records
-    committed = dict(sorted(committed.items()))
-    return FinalRecords(all=everything, committed=committed), bool(held_back)
+            committed |= read(batch)
+    return committed, bool(held_back)
 
 
 def partitions_of(stage: Stage, topic: str) -> list[TopicPartition]:
@@ -332,25 +348,16 @@ def committed_offsets(
     batches: Iterable[tuple[BatchHeader, memoryview]],
 ) -> dict[tuple[str, TopicPartition], Offset]:
     """Return what groups have committed by these batches, in the order of the log."""
-    committed: dict[tuple[str, TopicPartition], Offset | None] = {}
-    held_back: dict[int, dict[tuple[str, TopicPartition], Offset | None]] = {}
-    for header, batch in batches:
-        if header.is_control:
-            of_producer = held_back.pop(header.producer_id, {})
-            marker = read_marker(batch)
-            if marker is not None and marker.type is ControlRecordType.COMMIT:
-                committed |= of_producer
-            continue
+
+    def offsets_of(batch: memoryview) -> dict[tuple[str, TopicPartition], Offset | None]:
         entries = [groups.parse(each.key, each.value) for each in decode_batch(batch)]
-        offsets = {
+        return {
             (each.group, each.partition): None if each.value is None else each.value.offset
             for each in entries
             if isinstance(each, groups.OffsetEntry)
         }
-        if header.is_transactional:
-            held_back.setdefault(header.producer_id, {}).update(offsets)
-        else:
-            committed |= offsets
+
+    committed, _ = _committed(batches, offsets_of)
     return {key: offset for key, offset in committed.items() if offset is not None}
 
 

@@ -53,6 +53,14 @@ GIVES_UP_SOON = (
 )
 
 
+def _coordinates_with(settings: str, topic: str) -> str:
+    """Return the lines that give the coordinator of a topic other settings, with which it coordinates."""
+    return (
+        f"stop {{coordinator}}; configure {{coordinator}} {settings}; start {{coordinator}};"
+        f" wait whole {topic}-0; reassign {topic}-0 {{coordinator first}}; elect {topic}-0 preferred"
+    )
+
+
 @attrs.frozen(eq=False)
 class FaultKind:
     """A kind of thing that may happen in a run, and the lines of script that make it happen."""
@@ -1270,12 +1278,7 @@ EXAMINATIONS = (
         "producers-expire",
         need.coordinating_transactions,
         f"""
-        stop {{coordinator}}
-        configure {{coordinator}} {EXPIRES_SOON}
-        start {{coordinator}}
-        wait whole {TRANSACTIONS}-0
-        reassign {TRANSACTIONS}-0 {{coordinator first}}
-        elect {TRANSACTIONS}-0 preferred
+        {_coordinates_with(EXPIRES_SOON, TRANSACTIONS)}
         topic silent replicas={{coordinator}} min.insync.replicas=1
         probe-expiry silent {{coordinator}}
         """,
@@ -1287,12 +1290,7 @@ EXAMINATIONS = (
         "commit-replicated-late",
         need.coordinating_groups,
         f"""
-        stop {{coordinator}}
-        configure {{coordinator}} {GIVES_UP_SOON}
-        start {{coordinator}}
-        wait whole {OFFSETS}-0
-        reassign {OFFSETS}-0 {{coordinator first}}
-        elect {OFFSETS}-0 preferred
+        {_coordinates_with(GIVES_UP_SOON, OFFSETS)}
         run 1s
         judge-rest
         each followers: hold {{each}} {{coordinator}} FETCH
