@@ -42,6 +42,8 @@ class KnownProducer:
 
     epoch: int
     last_sequence: int = NO_SEQUENCE
+    sequence_at: Offset = -1
+    """The offset of the last record, which has that sequence."""
     last_offset: Offset = -1
     last_timestamp: int = NO_TIMESTAMP
     coordinator_epoch: int = -1
@@ -96,7 +98,7 @@ class ProducersOfLog:
                 self.ended.append(EndedTransaction(producer.open_from, batch.base_offset))
             producer.open_from = None
         else:
-            producer.last_sequence = written.last_sequence
+            producer.last_sequence, producer.sequence_at = written.last_sequence, batch.last_offset
             if written.is_transactional and producer.open_from is None:
                 producer.open_from = batch.base_offset
 
@@ -124,6 +126,9 @@ class ProducersOfLog:
                 knows = [there.producer_epoch, there.last_sequence, opened]
             if producer.open_from is not None and producer.open_from < log_start:
                 said, knows = said[:2], knows[:2]
+            # Its records may be deleted, and its last marker still there to be read again.
+            if producer.sequence_at < log_start and NO_SEQUENCE in knows[1:2]:
+                said[1] = NO_SEQUENCE
             if knows != said:
                 yield Wrong(
                     KNOWN,

@@ -133,6 +133,13 @@ def test_an_open_transaction_is_known(disk: FaultyFileSystem) -> None:
     assert not compared(written, known_as(disk, state(1, open_from=1), open_from=1), log_start=1)
 
 
+def test_a_marker_alone_says_no_sequence(disk: FaultyFileSystem) -> None:
+    written, read_again = [data(0, opens=True), marker()], state(0)
+    read_again.batches.clear()
+    assert not compared(written, known_as(disk, read_again), high_watermark=2, log_start=1)
+    assert compared(written, known_as(disk, read_again), high_watermark=2) == [KNOWN]
+
+
 def test_a_producer_may_be_forgotten_when_it_has_expired(disk: FaultyFileSystem) -> None:
     written, manager = [data(0)._replace(timestamp=1000)], known_as(disk)
     expires_ms = 1000 + manager.expiration_ms
