@@ -156,14 +156,10 @@ MUTANTS = (
                 "                    await self.seams.offload(received.freeze)\n",
                 "                await self.seams.offload(received.freeze)\n",
             ),
-            Edit(
-                NODE,
-                "            async with self._one_fetcher:\n                await fetcher.run()\n",
-                "            await fetcher.run()\n",
-            ),
-            Edit(NODE, "            self._fetching.cancel()\n", ""),
         ),
         without_it="a follower cuts off what it has acknowledged: see docs/found.md",
         source="ReplicatedLog.truncateToLatestSnapshot, docs/found.md",
+        caught_by="tests/replication/metadata/test_metadata_follower.py"
+        "::test_a_snapshot_replaces_no_log_that_has_moved_on",
     ),
 )

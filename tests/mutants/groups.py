@@ -130,6 +130,8 @@ MUTANTS = (
         ),
         without_it="it overwrites what the next owner has committed",
         source="ConsumerGroup.validateOffsetCommit",
+        caught_by="tests/replication/groups/consumer_group/test_consumer_group.py"
+        "::test_a_commit_names_a_member_and_its_epoch",
     ),
     Mutant(
         "a commit that is in the log counts",

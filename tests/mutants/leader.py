@@ -217,6 +217,8 @@ MUTANTS = (
         ),
         without_it="acknowledged in a later leader epoch, when another record stands there: S93",
         source="KAFKA-2960, KAFKA-1148",
+        caught_by="tests/replication/replica_manager/test_replica_manager.py"
+        "::test_a_waiting_produce_is_answered_when_the_leadership_is_lost",
     ),
     Mutant(
         "a purgatory forgets the requests that are over",
