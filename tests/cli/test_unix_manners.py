@@ -5,6 +5,7 @@ import pty
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +20,14 @@ pytestmark = pytest.mark.slow
 
 UNDERSTUDY = [sys.executable, "-m", "replication.cli"]
 SECONDS = 60.0
+
+
+@pytest.fixture(autouse=True)
+def hears_ctrl_c() -> Iterator[None]:
+    """Let what a test starts hear Ctrl-C, which a job in the background of a shell does not."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def run(shell: str, servers: str) -> "subprocess.CompletedProcess[bytes]":
