@@ -88,6 +88,8 @@ MUTANTS = (
         ),
         without_it="offsets are committed for records whose copies are missing",
         source="TransactionManager.transitionToAbortableError",
+        caught_by="tests/replication/client/producer/test_transactions.py"
+        "::test_a_failed_transaction_cannot_be_committed",
     ),
     Mutant(
         "a transaction's offsets name the member and its generation",
@@ -135,6 +137,8 @@ MUTANTS = (
         ),
         without_it="after a seek, or another assignment, a poll returns other records than it should",
         source="FetchCollector.fetchRecords",
+        caught_by="tests/replication/client/consumer/test_buffered.py"
+        "::test_records_fetched_for_another_position_are_dropped",
     ),
     Mutant(
         "records of aborted transactions are not returned",
