@@ -261,7 +261,7 @@ class ProcessMetrics:
             process_metric("loop_stall_max_seconds"): lambda: max(self.stalls.latest(), default=0),
             process_metric("bugs_total"): lambda: self.bugs,
             _system_metric("cpu_seconds_total"): time.process_time,
-            _system_metric("resident_memory_bytes"): _resident_bytes,
+            _system_metric("resident_memory_bytes"): resident_bytes,
             _system_metric("open_fds"): _open_files,
         }
         for name, read in gauges.items():
@@ -288,7 +288,8 @@ def _system_metric(name: str) -> MetricName:
     return MetricName("process", "Process", name)
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
+    """Return how many bytes of this process are in memory."""
     try:
         pages = int((_PROC / "statm").read_text().split()[1])
     except OSError:  # there is no /proc: the largest size so far

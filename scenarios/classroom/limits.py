@@ -1,7 +1,7 @@
 """The limits of a run in the page: what a request may ask for, and what its run may use.
 
-A request has at most `declared.MOST_BYTES`; a story of ours has 9,000. It takes less than 60 virtual seconds, two seconds of the processor's time, 120 MB, and
-half a megabyte of result.
+A request has at most `declared.MOST_BYTES`. A story of ours has at most 9,000 bytes, and takes less
+than 60 virtual seconds, two seconds of the processor's time, 120 MB, and half a megabyte of result.
 """
 
 from typing import Final

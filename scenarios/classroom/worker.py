@@ -3,18 +3,25 @@
     {"want": "list"}                                          the stories and the exhibits
     {"want": "run", "text": "...", "seed": 7, "bug": "KIP-101"}     a run
 
-A story that exceeds them ends with
-a line that says so, as any mistake in it does.
+A run has the limits of `limits.py`. A story that exceeds one ends with a line that says so, as any
+mistake in it does.
+
+The process looks at its memory by itself, and ends when it has too much. Below the system's own
+limit (RLIMIT_AS) any allocation raises MemoryError, also between the end of a wait and the wake-up
+of its task: a wake-up was lost so, and the run waited for ever. That limit is twice as high, for
+what a single allocation asks.
 """
 
 import contextlib
 import json
 import os
 import resource
+import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from replication.observe.served_metrics import resident_bytes
 from scenarios.classroom.lesson import lesson_of
 from scenarios.classroom.limits import (
     LONGEST_VIRTUAL_SECONDS,
@@ -29,29 +36,43 @@ from scenarios.story.runner import run_story
 from scenarios.story.script import Script, ScriptError, parse, read_story, stories
 from scenarios.world.endless import limit_cpu_time
 
-OUT_OF_MEMORY: Final = {
-    "commands": [],
-    "differs": False,
-    "wrong": {
-        "line": None,
-        "message": f"the story needs more memory than the {MOST_MEMORY_BYTES >> 20} MiB that a run may have",
-    },
-}
+LOOK_SECONDS: Final = 0.05
+"""The processor time between two looks at the memory."""
 
 
 def main() -> None:
     """Answer one request."""
     request = json.load(sys.stdin)
     os.nice(10)  # the brokers come first
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    with contextlib.suppress(ValueError, OSError):  # not on every system
-        resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY_BYTES, hard))
-    try:
+    with limit_memory(MOST_MEMORY_BYTES):
         answer = json.dumps(answer_of(request), separators=(",", ":"))
-    except MemoryError:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-        answer = json.dumps(OUT_OF_MEMORY)
     sys.stdout.write(answer)
+
+
+@contextlib.contextmanager
+def limit_memory(most_bytes: int) -> Iterator[None]:
+    """End the process with an answer that says so once it has more than so many bytes in memory."""
+
+    def look(*_: object) -> None:
+        if resident_bytes() > most_bytes:
+            os.write(sys.stdout.fileno(), json.dumps(too_much_memory(most_bytes)).encode())
+            os._exit(0)
+
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    with contextlib.suppress(ValueError, OSError):  # not on every system
+        resource.setrlimit(resource.RLIMIT_AS, (2 * most_bytes, hard))
+    signal.signal(signal.SIGPROF, look)
+    signal.setitimer(signal.ITIMER_PROF, LOOK_SECONDS, LOOK_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def too_much_memory(most_bytes: int) -> Mapping[str, Any]:
+    """Return the answer of a run that has ended for its memory."""
+    message = f"the story needs more memory than the {most_bytes >> 20} MiB that a run may have"
+    return {"commands": [], "differs": False, "wrong": {"line": None, "message": message}}
 
 
 def answer_of(request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -95,10 +116,8 @@ def run(text: str, *, seed: int | None, bug: str | None) -> Mapping[str, Any]:
                 stack.enter_context(switched_on(find_exhibit(bug).switch))
             with limit_cpu_time(MOST_CPU_SECONDS):
                 run_story(script, seed=seed, recording=recording, limit=LONGEST_VIRTUAL_SECONDS)
-    except Exception as raised:
-        if _ran_out_of_memory(raised):
-            raise MemoryError from raised
-        error = raised  # whatever ended the story is its result
+    except Exception as raised:  # noqa: BLE001 - whatever ended the story is its result
+        error = raised
     return lesson_of(script, recording, error)
 
 
@@ -107,11 +126,3 @@ def _parsed(text: str) -> Script:
     if not script.steps:
         raise ScriptError("the story has no command")
     return script
-
-
-def _ran_out_of_memory(error: BaseException | None) -> bool:
-    """Return whether a MemoryError is behind `error`, in a task of a group or as its cause."""
-    if error is None or isinstance(error, MemoryError):
-        return error is not None
-    inside = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
-    return any(map(_ran_out_of_memory, (*inside, error.__cause__)))
