@@ -218,7 +218,7 @@ def find_story(name: str) -> Path:
     wanted = name.strip().lower().replace(" ", "-")
     if wanted in known:
         return known[wanted]
-    if name.endswith(".txt") and Path(name).is_file():
+    if Path(name).is_file():
         return Path(name)
     found = [path for stem, path in known.items() if wanted and stem.startswith(wanted)]
     if not found and re.fullmatch(r"[sS]\d+", name):
@@ -243,4 +243,8 @@ def _resembling(wanted: str, known: Iterable[str]) -> str:
 
 def read_story(path: Path) -> Script:
     """Read a story from a file; raise ScriptError if it cannot be read as one."""
-    return parse(path.read_text(encoding="utf-8"))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScriptError(f"{path} cannot be read: {error}") from error
+    return parse(text)

@@ -83,9 +83,6 @@ def test_a_story_is_found_by_name_beginning_scenario_or_file(tmp_path: Path) -> 
     assert find_story(name[:-5]) == path
     shown = "S65"
     assert shown in read_story(find_story(shown)).shows
-    own = tmp_path / "own.txt"
-    own.write_text(STORY)
-    assert find_story(str(own)) == own
     for unknown in ("S9999", "no such story", "", str(tmp_path / "none.txt")):
         with pytest.raises(ScriptError, match="scenario list"):
             find_story(unknown)
@@ -93,6 +90,15 @@ def test_a_story_is_found_by_name_beginning_scenario_or_file(tmp_path: Path) -> 
         find_story(name[:10] + "x" + name[11:20])
     with pytest.raises(ScriptError, match=r"'S03' may be each of twenty-elections-and-.*, two-"):
         find_story("S03")
+
+
+def test_a_file_may_have_any_name_and_has_to_be_text(tmp_path: Path) -> None:
+    story, noise = tmp_path / "mine", tmp_path / "noise.txt"
+    story.write_text(STORY)
+    noise.write_bytes(b"\xff\xfe")
+    assert find_story(str(story)) == story
+    with pytest.raises(ScriptError, match=r"noise\.txt cannot be read: 'utf-8' codec"):
+        read_story(noise)
 
 
 @pytest.mark.parametrize("path", stories().values(), ids=lambda path: path.stem)
