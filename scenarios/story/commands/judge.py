@@ -65,7 +65,10 @@ from storage.types import Offset, TopicPartition
 RESTS = "a cluster that nobody asks for anything rests"
 REST_SECONDS = 2.0
 MORE_PASSES_A_SECOND = 700
-"""Of trio's scheduler. A task that is due again in each millisecond causes 1,000 or more."""
+"""How many passes of trio's scheduler a second may have more than at the first look.
+
+A task that is due again in each millisecond causes 1,000.
+"""
 MANY = 20
 """More are not all named."""
 
