@@ -267,7 +267,12 @@ def unread(stage: Stage, partition: TopicPartition) -> list[str]:
 
 
 def everything_is_copied(stage: Stage) -> bool:
-    return not any(found.startswith("not copied") for _, found in copies(stage))
+    """Return whether copy loops have copied all. A partition that was added may not be led yet."""
+    topics = {each.source for each in stage.programs.copiers}
+    sources = [each for topic in topics for each in partitions_of(stage, topic)]
+    return all(is_led(stage, each) for each in sources) and not any(
+        found.startswith("not copied") for _, found in copies(stage)
+    )
 
 
 def copies(stage: Stage) -> Iterator[tuple[TopicPartition, str]]:

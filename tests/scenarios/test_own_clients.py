@@ -61,6 +61,17 @@ def test_our_clients_take_part_in_a_story() -> None:
     )
 
 
+def test_the_copy_of_a_partition_that_is_not_led_yet_is_waited_for() -> None:
+    answers(
+        "topic u replicas=b3,b1,b2",
+        "copier w1 h t u-0 session.timeout.ms=6000 metadata.max.age.ms=5000",
+        "run 5s",
+        "slow b3 disk=100ms",
+        "grow t 3 b3,b1,b2",
+        "drain",
+    )
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [
