@@ -143,7 +143,11 @@ class MetadataFollower:
 
     def truncate_to(self, partition: TopicPartition, offset: Offset, *, completed: bool) -> None:
         del completed  # the rest is a prefix of the controller's log either way
-        self._hosted(partition).truncate_to(offset)
+        try:
+            self._hosted(partition).truncate_to(offset)
+        except (KafkaStorageError, MetadataError) as error:
+            self.on_failure(error)
+            raise
         self.show()
 
     def truncate_fully_and_start_at(self, partition: TopicPartition, offset: Offset) -> None:

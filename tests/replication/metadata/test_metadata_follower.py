@@ -204,6 +204,16 @@ def test_a_disk_that_fails_ends_the_broker(operation: str) -> None:
     assert [type(failure) for failure in subject.failures] == [KafkaStorageError]
 
 
+def test_a_disk_that_fails_amid_a_truncation_ends_the_broker() -> None:
+    subject = copy()
+    subject.receive(batch_at(0, NoOpRecord()))
+    subject.receive(batch_at(1, NoOpRecord()))
+    subject.file_system.disk.faults.append(Fault(operation="read", names="*.index"))
+    with pytest.raises(KafkaStorageError):
+        subject.follower.truncate_to(METADATA_PARTITION, 1, completed=True)
+    assert [type(failure) for failure in subject.failures] == [KafkaStorageError]
+
+
 def test_only_the_metadata_log_is_kept_here() -> None:
     with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_OR_PARTITION"):
         copy().follower.log_end_offset(TopicPartition("t", 0))
