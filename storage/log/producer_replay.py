@@ -58,7 +58,7 @@ def replay(
             if located is None:
                 continue
             for position, header in segment.headers(located.position):
-                if header.has_producer and header.base_offset >= start:
+                if header.has_producer:
                     batch = memoryview(b"")
                     if header.is_control:
                         batch = memoryview(segment.region(position, header.size).read())

@@ -110,6 +110,19 @@ def test_a_roll_for_an_append_snapshots_what_was_before_it() -> None:
     assert log.producers.producers[7].last_sequence == 0
 
 
+def test_a_batch_that_the_log_starts_inside_of_is_read_again() -> None:
+    log = open_log(new_disk())
+    log.append_as_leader(
+        batch(3, producer_id=7, producer_epoch=0, base_sequence=0), leader_epoch=0, wall_ms=WALL_MS
+    )
+    lead(log, producer_id=8, producer_epoch=0, base_sequence=0)
+    lead(log, producer_id=8, producer_epoch=0, base_sequence=1)
+    log.update_high_watermark(log.log_end_offset)
+    assert log.increment_log_start_offset(2)
+    log.truncate_to(4)
+    assert known(log) == {7: (2, 2), 8: (0, 3)}
+
+
 @pytest.mark.conformance("UL-118")
 def test_a_snapshot_that_cannot_be_synced_holds_the_recovery_point_back() -> None:
     system = new_disk()
