@@ -58,6 +58,12 @@ class ProducersOfLog:
     ended: list[EndedTransaction] = attrs.field(factory=list, init=False)
     replayed: int = attrs.field(default=0, init=False)
     """The number of the log's batches that have been replayed."""
+    began: Offset = attrs.field(default=0, init=False)
+    """The offset of the first of them: a transaction may have begun earlier, in batches that were
+    deleted, which only a snapshot remembers.
+    """
+    early_marker: Offset = attrs.field(default=-1, init=False)
+    """The last marker whose transaction has no batch among them."""
     stable_until: Offset = attrs.field(default=0, init=False)
     """Nothing that ended before this offset has to wait: it was once below the high watermark, which
     a follower takes from each new leader, or before the log end when producers were read again.
@@ -67,12 +73,14 @@ class ProducersOfLog:
         """Begin anew: the log was cut to `log_end`."""
         self.producers.clear()
         self.ended.clear()
-        self.replayed, self.stable_until = 0, log_end
+        self.replayed, self.stable_until, self.early_marker = 0, log_end, -1
 
     def follow(self, where: str, batches: Sequence[Batch], *, log_start: Offset) -> Iterator[Wrong]:
         """Replay the batches that are new, and check I18. Before `log_start` any replica may have
         forgotten what there was.
         """
+        if not self.replayed:
+            self.began = batches[0].base_offset if batches else log_start
         for batch in batches[self.replayed :]:
             self.replayed += 1
             written = batch.written
@@ -96,6 +104,8 @@ class ProducersOfLog:
             producer.coordinator_epoch = written.coordinator_epoch
             if producer.open_from is not None:
                 self.ended.append(EndedTransaction(producer.open_from, batch.base_offset))
+            else:
+                self.early_marker = batch.base_offset
             producer.open_from = None
         else:
             producer.last_sequence, producer.sequence_at = written.last_sequence, batch.last_offset
@@ -119,16 +129,21 @@ class ProducersOfLog:
             is_silent = now_ms - producer.last_timestamp >= state.expiration_ms
             if there is None and is_silent and producer.open_from is None:
                 continue
-            said = [producer.epoch, producer.last_sequence, producer.open_from]
-            knows = []
+            said, knows = [producer.epoch, producer.last_sequence, producer.open_from], []
+            opened = None
             if there is not None:
                 opened = there.transaction_first_offset
                 knows = [there.producer_epoch, there.last_sequence, opened]
-            if producer.open_from is not None and producer.open_from < log_start:
+            has_begun_early = opened is not None and opened < self.began
+            if producer.open_from is not None and (
+                producer.open_from < log_start or has_begun_early
+            ):
                 said, knows = said[:2], knows[:2]
             # Its records may be deleted, and its last marker still there to be read again.
             if producer.sequence_at < log_start and NO_SEQUENCE in knows[1:2]:
                 said[1] = NO_SEQUENCE
+            if producer.sequence_at < 0 < self.began:  # a snapshot may have it
+                said[1:2] = knows[1:2]
             if knows != said:
                 yield Wrong(
                     KNOWN,
@@ -163,12 +178,24 @@ class ProducersOfLog:
         )
         unstable = state.first_unstable_offset
         knows = math.inf if unstable is None else unstable
+        if knows < self.began and self._may_have_begun_early(state, high_watermark):
+            return
         if not least <= knows <= most:
             yield Wrong(
                 KNOWN,
                 f"{where}: by its batches it is not stable from {least} to {most} on, and it says"
                 f" {knows}; its high watermark is {high_watermark}",
             )
+
+    def _may_have_begun_early(self, state: ProducerStateManager, high_watermark: Offset) -> bool:
+        """Return whether a transaction from before the first batch is open, or ends with a marker
+        that is not replicated.
+        """
+        return self.early_marker >= high_watermark or any(
+            producer.transaction_first_offset is not None
+            and producer.transaction_first_offset < self.began
+            for producer in state.producers.values()
+        )
 
 
 def _misplaced(before: KnownProducer, written: Written) -> Iterator[str]:

@@ -167,3 +167,25 @@ def test_what_was_stable_need_not_be_unstable_again(disk: FaultyFileSystem) -> N
         assert not rules(
             twin.known("t-0", ended, log_start=0, high_watermark=high_watermark, now_ms=0)
         )
+
+
+def test_a_transaction_may_have_begun_in_batches_that_were_deleted(disk: FaultyFileSystem) -> None:
+    open_early = known_as(disk, state(2, open_from=0), open_from=0)
+    ended_early = known_as(disk, state(2), ended=(0, 2))
+
+    def judged(
+        manager: ProducerStateManager, *left: Written | None, committed: Offset
+    ) -> list[str]:
+        twin = ProducersOfLog()
+        batches = log_of(None, None, *left)[2:]
+        assert not rules(twin.follow("t-0", batches, log_start=2))
+        return rules(
+            twin.known("t-0", manager, log_start=2, high_watermark=committed, now_ms=0)
+        )  # fmt: skip
+
+    assert not judged(open_early, None, committed=3), "only a snapshot remembers its beginning"
+    assert not judged(open_early, data(2, opens=True), committed=3)
+    assert judged(open_early, marker(), committed=2) == [KNOWN]
+    assert not judged(ended_early, marker(), committed=2)
+    assert judged(ended_early, marker(), committed=3) == [KNOWN], "it is stable from then on"
+    assert judged(known_as(disk, open_from=0), None, committed=3) == [KNOWN], "of nobody"
