@@ -42,6 +42,7 @@ from storage.types import TopicPartition
 
 T = TypeVar("T")
 
+ANSWER_SECONDS = 10.0
 UNKNOWN_TOPIC = NoAnswer("its topic was deleted meanwhile, and made again")
 
 
@@ -404,12 +405,18 @@ class ClientStage(abc.ABC):
     async def repeat_until(
         self, ask: Callable[[], Awaitable[object]], *, until: Callable[[], bool]
     ) -> None:
-        """Ask again and again, whatever the answer, until the change has happened."""
-        with self.cluster.clock.move_on_after(PATIENCE_SECONDS):
+        """Ask again and again, whatever the answer, until the change has happened. A broker whose
+        power fails closes no connection: its answer is not waited for.
+        """
+        clock = self.cluster.clock
+        with clock.move_on_after(PATIENCE_SECONDS):
             while not until():
-                with contextlib.suppress(KafkaError, PeerUnavailableError):
+                with (
+                    contextlib.suppress(KafkaError, PeerUnavailableError),
+                    clock.move_on_after(ANSWER_SECONDS),
+                ):
                     await ask()
-                await self.cluster.clock.sleep(RETRY_SECONDS)
+                await clock.sleep(RETRY_SECONDS)
             return
         raise NotInTimeError(f"not within {PATIENCE_SECONDS:g} virtual seconds, asked again")
 

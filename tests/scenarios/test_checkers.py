@@ -210,6 +210,17 @@ def test_a_remade_topic_is_judged_by_what_was_sent_to_it(
         run_story(parse(MADE_AGAIN.format(acks="1")))
 
 
+def test_a_topic_is_made_again_though_an_answer_never_comes() -> None:
+    story = """\
+cluster brokers=1
+topic t replicas=b1
+hold b1 client DELETE_TOPICS
+remake t replicas=b1
+"""
+    (step,) = run_story(parse(story)).actual.steps
+    assert step.answer[-1] == "t is another topic"
+
+
 # b3 is not in sync when b1 dies, and is before b2 in the order of the replicas.
 B3_IS_BEHIND = """\
 cluster brokers=3 replica.lag.time.max.ms=5000 unclean.leader.election.enable={unclean}
