@@ -292,13 +292,18 @@ class Partition:
         try:
             return log.append_as_follower(records, leader_epoch=leader_epoch, wall_ms=wall_ms)
         except UnexpectedAppendOffsetError as error:
-            # The leader's log starts inside a batch (after DeleteRecords). An empty log
-            # may start where that batch does; any other overlap is a divergence.
+            # The leader's log starts inside a batch (after DeleteRecords). An empty log may start
+            # where that batch does, and one that was cut inside of its own batch may end there:
+            # nothing of that is left. Any other overlap is a divergence.
             log_end = log.log_end_offset
-            empty = log_end == log.log_start_offset
-            if not (empty and error.first_offset < log_end <= error.last_offset):
+            if not error.first_offset < log_end <= error.last_offset:
                 raise
-            log.truncate_fully_and_start_at(error.first_offset)
+            if log_end == log.log_start_offset:
+                log.truncate_fully_and_start_at(error.first_offset)
+            elif log.segments.active.end_offset <= error.first_offset:
+                log.truncate_to(error.first_offset)
+            else:
+                raise
             return log.append_as_follower(records, leader_epoch=leader_epoch, wall_ms=wall_ms)
 
     # Deleting records.

@@ -454,6 +454,20 @@ def test_an_answer_to_another_position_is_not_appended() -> None:
     assert partition.log.log_end_offset == 5
 
 
+def test_a_log_cut_inside_of_its_batch_takes_the_leaders_batch() -> None:
+    partition = follower()
+    log = partition.log
+    take_over(partition, batch(4, leader_epoch=0))
+    take_over(partition, batch(2, base_offset=4, leader_epoch=0))
+    log.truncate_to(5)
+    assert (log.log_end_offset, log.segments.active.end_offset) == (5, 4)
+    with pytest.raises(UnexpectedAppendOffsetError):
+        take_over(partition, batch(3, base_offset=3, leader_epoch=1))
+    sent = batch(2, base_offset=4, leader_epoch=1)
+    take_over(partition, sent, high_watermark=6, log_start_offset=5)
+    assert (log.log_start_offset, log.log_end_offset) == (5, 6)
+
+
 @pytest.mark.conformance("PT-21")
 def test_an_empty_log_may_start_inside_the_leaders_first_batch() -> None:
     partition = follower()
