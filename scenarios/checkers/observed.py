@@ -169,6 +169,26 @@ class HeldLog(Held):
         assert content is not None, "a segment has a file"
         return bytes(content[place.start : place.end])
 
+    def scanned(self) -> list[EpochEntry]:
+        """Return where each epoch of its batches begins: where its first batches were, if these were
+        cut off, or lost by a disk, and the epoch went on behind them.
+        """
+        known = {each.epoch: each for each in self.log.leader_epoch_cache.entries}
+        return [
+            known[each.epoch]
+            if each.epoch in known and self._is_hole_up_to(known[each.epoch].start_offset, each)
+            else each
+            for each in self.epochs
+        ]
+
+    def _is_hole_up_to(self, offset: Offset, begun: EpochEntry) -> bool:
+        count = bisect_right(self.batches, offset, key=attrgetter("base_offset"))
+        return (
+            self._is_hole(offset)
+            and count < len(self.batches)
+            and self.batches[count].base_offset == begun.start_offset
+        )
+
     def emptied(self) -> frozenset[EpochEntry]:
         """Return the epochs without a batch that begin inside the log, where no batch is.
 

@@ -454,7 +454,7 @@ class Checkers:
             if self.replicas.is_trusted(watched.node):
                 self._judge(watched.look_at_platter())
             if not watched.replica.log.config.is_compacted:
-                self._judge(epochs.cache_is_derived(now, watched.held.epochs))
+                self._judge(epochs.cache_is_derived(now, watched.held.scanned()))
                 latest = self.replicas.latest_log_start(partition)
                 is_trusted = self.replicas.is_trusted(watched.node)
                 self._judge(

@@ -360,7 +360,7 @@ def test_an_epoch_whose_batch_was_cut_whole_stays_known(before: int) -> None:
 
     def known() -> list[EpochEntry]:
         replica = look_at(held)
-        assert rules(epochs.cache_is_derived(replica, held.epochs)) == []
+        assert rules(epochs.cache_is_derived(replica, held.scanned())) == []
         assert replica.emptied <= {EpochEntry(1, before)}
         return list(replica.epochs)
 
@@ -373,13 +373,24 @@ def test_an_epoch_whose_batch_was_cut_whole_stays_known(before: int) -> None:
     assert known() == [EpochEntry(2, cut)]
 
 
+@pytest.mark.parametrize("before", [0, 3])
+def test_an_epoch_that_goes_on_behind_its_cut_batch_begins_there(before: int) -> None:
+    held, cut = cut_inside_a_batch(before), before + 1
+    held.log.append_as_follower(batch(2, at=cut, epoch=1))
+    replica = look_at(held)
+    older = [EpochEntry(0, 0)] if before else []
+    assert list(replica.epochs) == [*older, EpochEntry(1, before)]
+    assert not rules(epochs.cache_is_derived(replica, held.scanned()))
+    assert rules(epochs.cache_is_derived(replica, held.epochs)) == [epochs.CACHE]
+
+
 @pytest.mark.parametrize("start_offset", [1, 2, 6])
 def test_an_epoch_that_begins_inside_a_batch_or_outside_the_log_is_none(start_offset: int) -> None:
     held = cut_inside_a_batch(3)
     held.log.leader_epoch_cache.assign(9, start_offset)
     replica = look_at(held)
     assert EpochEntry(9, start_offset) not in replica.emptied
-    assert epochs.CACHE in rules(epochs.cache_is_derived(replica, held.epochs))
+    assert epochs.CACHE in rules(epochs.cache_is_derived(replica, held.scanned()))
 
 
 def test_a_log_that_begins_anew_knows_no_epochs() -> None:
