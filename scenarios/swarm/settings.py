@@ -183,6 +183,8 @@ class OurClients:
         everything = " ".join(map(str, situation.partitions))
         yield f"reader {LATE_READER} {everything} isolation.level=read_committed"
         for name, line in situation.client_lines.items():
+            if situation.is_leaving(name):
+                yield f"leave {name}"
             if name not in situation.clients and not situation.was_sending(name):
                 yield line
         if "copier" in self.kinds:

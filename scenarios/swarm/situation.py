@@ -109,6 +109,11 @@ class Situation:
     def clients(self) -> list[str]:
         return list(self.stage.programs.running)
 
+    def is_leaving(self, name: str) -> bool:
+        """Return whether this client of ours was asked to end, and runs still."""
+        program = self.stage.programs.running.get(name)
+        return program is not None and program.ending
+
     def is_paused(self, name: str) -> bool:
         return self.stage.world.clock(name).paused
 

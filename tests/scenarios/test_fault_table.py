@@ -259,6 +259,23 @@ def test_a_copy_loop_is_replaced_while_its_transaction_is_open() -> None:
     assert held < lines.index(f"pause {replaced}") < lines.index(f"resume {replaced}")
 
 
+def test_a_client_that_is_leaving_begins_again_to_read_the_rest() -> None:
+    lines: list[str] = []
+
+    def plot(stage: Stage) -> Iterator[str]:
+        member = "member m1 g t session.timeout.ms=6000"
+        situation = Situation(stage, random.Random(1), client_lines={"m1": member})
+        clients = attrs.evolve(with_all_clients().clients, kinds=("member",), protocols="classic")
+        yield "cluster brokers=1 offsets.topic.num.partitions=1 offsets.topic.replication.factor=1"
+        yield from ("topic t replicas=b1", member, "run 5s", "leave m1 &")
+        for line in clients.draining(situation):
+            lines.append(line)
+            yield line
+
+    assert not play(plot, seed=1).wrong
+    assert lines[-3:] == ["leave m1", "member m1 g t session.timeout.ms=6000", "drain"]
+
+
 def test_no_topic_is_made_again_while_the_last_broker_is_on_its_way_down() -> None:
     found = []
 

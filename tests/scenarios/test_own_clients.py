@@ -72,6 +72,21 @@ def test_the_copy_of_a_partition_that_is_not_led_yet_is_waited_for() -> None:
     )
 
 
+def test_nothing_is_to_be_read_or_copied_by_a_client_that_is_leaving() -> None:
+    answers(
+        "topic u replicas=b3,b1,b2",
+        "member m1 g t session.timeout.ms=6000",
+        "copier w1 h t u-0 session.timeout.ms=6000",
+        "run 5s",
+        "cut m1 b1 b2 b3",
+        "cut w1 b1 b2 b3",
+        "leave m1 &",
+        "leave w1 &",
+        "produce t-0 acks=all one",
+        "drain",
+    )
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [
