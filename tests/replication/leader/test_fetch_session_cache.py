@@ -37,7 +37,7 @@ from replication.leader.rules.settled import Settled
 from replication.steps import STEP, Steps, at_once
 from storage.filesystem import OsFile
 from storage.log.file_region import FileRegion
-from storage.types import NO_TOPIC_ID, OffsetAndEpoch
+from storage.types import NO_OFFSET, NO_TOPIC_ID, Offset, OffsetAndEpoch
 
 FOO, BAR, ZAR = (bytes([number]) * 16 for number in (1, 2, 3))
 NAMES = {FOO: "foo", BAR: "bar", ZAR: "zar"}
@@ -380,6 +380,18 @@ def test_a_log_start_that_has_moved_is_answered(leader: Leader) -> None:
     assert names_of(first.partitions) == ["foo0"]
     second = at_once(leader.ask(session, 2).response([(FOO_0, later), (FOO_1, data())]))
     assert names_of(second.partitions) == []
+
+
+@pytest.mark.parametrize(("named", "answered"), [(0, ["foo0"]), (4, []), (NO_OFFSET, [])])
+def test_a_log_start_that_the_follower_did_not_take_is_answered_again(
+    leader: Leader, named: Offset, answered: list[str]
+) -> None:
+    session = leader.open(FOO_0)
+    later = FetchPartitionData(high_watermark=10, log_start_offset=4)
+    at_once(leader.ask(session, 1).response([(FOO_0, later)]))
+    again = [(FOO_0, FetchInfo(10, log_start_offset=named))]
+    response = at_once(leader.ask(session, 2, again).response([(FOO_0, later)]))
+    assert names_of(response.partitions) == answered
 
 
 @pytest.mark.conformance("FS-24")

@@ -1,7 +1,9 @@
 """One fetch session, as its leader keeps it (KIP-227): what is wanted, and what was answered.
 
 Rule 1: a partition is answered again when it has records, an error, a diverging epoch or a
-preferred replica, or when its high watermark or log start is not what was answered last.
+preferred replica, or when its high watermark or log start is not what was answered last. It is
+answered again too where the follower names a log start before that: it did not take that answer,
+because it was in another leader epoch by then.
 One that was answered with records moves to the end, so that the next ones get their turn.
 
 Rule 2: only partitions that are not settled (replication/leader/rules/settled.py) are looked at. A session
@@ -179,6 +181,8 @@ class FetchSession:
             known.wanted = pair
         else:
             known.wanted = (known.wanted[0], pair[1])
+        if NO_OFFSET < pair[1].log_start_offset < known.log_start_offset:
+            known.log_start_offset = NO_OFFSET
         known.release()
         self.unsettled[key] = known
 
