@@ -7,6 +7,9 @@
 Rule 1: the next fetch acknowledges everything before its offset, so all of it is flushed first.
 
 Rule 2: an answer is used only if the rules take it: the leader may have been replaced meanwhile.
+
+Rule 3: a high watermark counts only where the log may be read on. One truncation may not be enough,
+and what is left of a log that diverges may be other records than those that were committed.
 """
 
 from typing import TYPE_CHECKING
@@ -101,8 +104,10 @@ def fetch_reply(response: wire.FetchResponse, listener: str) -> Reply:
     )
     if reply.error != ErrorCode.NONE:
         return reply
-    known = data.high_watermark if data.high_watermark >= 0 else None
-    return attrs.evolve(reply, position=_position(data), high_watermark=known)
+    position = _position(data)
+    is_known = data.high_watermark >= 0 and position == ReadOn()
+    high_watermark = data.high_watermark if is_known else None
+    return attrs.evolve(reply, position=position, high_watermark=high_watermark)
 
 
 def _position(data: wire.PartitionData) -> ReadOn | Diverging | BelowStart:
