@@ -333,13 +333,13 @@ def settled(situation: Situation) -> Roles | None:
     if "t" in stage.compacted or not are_well or (may_fail and len(situation.controllers) > 1):
         return None
     staying = [each for each in brokers if stage.stays(each) and not stage.world.disk(each).faults]
-    if not staying:
+    copies = len(situation.replicas())
+    if not staying or not copies:  # no controller may know the topic just then
         return None
     assigned = []
     for _ in situation.partitions:
         first = situation.chance.choice(staying)
         rest = [each for each in situation.brokers if each != first]
-        copies = len(situation.replicas())
         assigned.append(",".join([first, *situation.chance.sample(rest, copies - 1)]))
     return {"assigned": "/".join(assigned)}
 

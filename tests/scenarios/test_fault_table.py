@@ -36,6 +36,7 @@ from scenarios.swarm.settings import (
 )
 from scenarios.swarm.situation import Situation, newcomer, settled
 from scenarios.world.world import World
+from storage.types import TopicPartition
 from tests.deep import one_in
 
 IN_NO_FRACTION = {"brokers", "copies", "partitions", "racks", "throttle", "compacted"}
@@ -288,6 +289,19 @@ def test_no_topic_is_made_again_while_the_last_broker_is_on_its_way_down() -> No
 
     assert not play(plot, seed=1).wrong
     assert found == [{"assigned": "b1"}, None]
+
+
+def test_no_topic_is_made_again_where_nobody_knows_its_replicas() -> None:
+    found = []
+
+    def plot(stage: Stage) -> Iterator[str]:
+        situation = Situation(stage, random.Random(1))
+        yield from ("cluster brokers=1", "topic t replicas=b1")
+        situation.partition = TopicPartition("t", 7)
+        found.append(settled(situation))
+
+    assert not play(plot, seed=1).wrong
+    assert found == [None]
 
 
 @pytest.mark.parametrize("leaves", ["stop b2 &", "fail b2 write names=*.log error=ENOSPC skip=3"])
