@@ -37,7 +37,7 @@ from replication.events import (
 from replication.metadata.rules.image import MetadataDelta, MetadataImage
 from replication.net.seams import Seams
 from replication.replica_manager import ReplicaManager
-from replication.transactions.markers import MarkerRefusedError, MarkerSender
+from replication.transactions.markers import MarkerOutdatedError, MarkerRefusedError, MarkerSender
 from replication.transactions.producer_ids import ProducerIds
 from replication.transactions.rules.decisions import (
     Fence,
@@ -405,6 +405,8 @@ class TransactionCoordinator:
             await self.markers.send(transaction, coordinator_epoch=shard.leader_epoch)
         except MarkerRefusedError as error:
             self._led.end(shard, str(error))
+            return
+        except MarkerOutdatedError:
             return
         while self._led.is_current(shard):
             written = self._in_the_background(

@@ -13,6 +13,10 @@ late marker, which would end a transaction that has begun since, is refused (KIP
 Rule 3: a leader knows the epoch of the coordinator that wrote to it last. A coordinator of an older
 epoch is refused, and stops: another one has taken over (TRANSACTION_COORDINATOR_FENCED).
 
+Rule 4: a marker of an earlier epoch than a partition knows of its producer is refused
+(INVALID_PRODUCER_EPOCH): what came later is lost from the coordinator's log, by an unclean election.
+That transaction stays prepared, and no other one is held up.
+
 (TransactionMarkerChannelManager and KafkaApis.handleWriteTxnMarkersRequest in Kafka.)
 """
 
@@ -60,6 +64,10 @@ _SENT_AGAIN: Final = frozenset(
 
 class MarkerRefusedError(Exception):
     """Another coordinator has taken this transaction over."""
+
+
+class MarkerOutdatedError(Exception):
+    """A partition knows a later epoch of this transaction's producer (rule 4)."""
 
 
 OnGroupOffsets = Callable[[int, Iterable[int], bool], None]
@@ -171,10 +179,10 @@ class MarkerSender:
 
     async def send(self, transaction: Transaction, *, coordinator_epoch: int) -> None:
         """Return when every partition has its marker; raise MarkerRefusedError where another
-        coordinator has taken over.
+        coordinator has taken over, and MarkerOutdatedError by rule 4.
         """
         left = set(transaction.partitions)
-        refused: list[str] = []
+        refused: dict[TopicPartition, ErrorCode] = {}
         while left:
             by_leader, gone = self._by_leader(left)
             left -= gone
@@ -183,7 +191,9 @@ class MarkerSender:
                     marker = _marker(transaction, partitions, coordinator_epoch)
                     nursery.start_soon(self._send_to, leader, marker, left, refused)
             if refused:
-                raise MarkerRefusedError(", ".join(refused))
+                is_outdated = set(refused.values()) == {ErrorCode.INVALID_PRODUCER_EPOCH}
+                kind = MarkerOutdatedError if is_outdated else MarkerRefusedError
+                raise kind(", ".join(f"{each}: {why.name}" for each, why in refused.items()))
             if left:
                 await self.seams.clock.sleep(RETRY_SECONDS)
 
@@ -206,13 +216,13 @@ class MarkerSender:
         leader: int,
         marker: WritableTxnMarker,
         left: set[TopicPartition],
-        refused: list[str],
+        refused: dict[TopicPartition, ErrorCode],
     ) -> None:
         for partition, error in (await self._outcomes(leader, marker)).items():
             if error in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT):
                 left.discard(partition)
             elif error not in _SENT_AGAIN:
-                refused.append(f"{partition}: {error.name}")
+                refused[partition] = error
 
     async def _outcomes(
         self, leader: int, marker: WritableTxnMarker

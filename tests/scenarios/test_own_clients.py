@@ -11,7 +11,11 @@ from replication.client.consumer.group.coordinator import ConsumerCoordinator
 from replication.client.consumer.position import FetchPosition
 from replication.client.consumer.subscription import SubscriptionState
 from replication.client.producer import Producer
+from replication.errors import ErrorCode
+from replication.transactions.markers import MarkerWriter
+from replication.wire.write_txn_markers import WritableTxnMarker
 from scenarios.swarm.runner import SwarmRun, play
+from storage.types import TopicPartition
 
 SETTINGS = (
     "offsets.topic.num.partitions=1 transaction.state.log.num.partitions=1"
@@ -116,6 +120,34 @@ def test_a_killed_client_is_gone_and_may_have_another_life() -> None:
         "judge t-0",
     )
     assert found == ("one: acked at 0", "two: no answer: its producer was gone")
+
+
+def test_a_marker_that_comes_too_late_holds_up_no_other_transaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write, refused = MarkerWriter.write, list[int]()
+
+    async def refuse_the_first(self: MarkerWriter, marker: WritableTxnMarker) -> Any:
+        refused.append(marker.producer_id)
+        if marker.producer_id != refused[0]:
+            return await write(self, marker)
+        return {
+            TopicPartition(topic.name, number): ErrorCode.INVALID_PRODUCER_EPOCH
+            for topic in marker.topics
+            for number in topic.partition_indexes
+        }
+
+    monkeypatch.setattr(MarkerWriter, "write", refuse_the_first)
+    assert answers(
+        "producer x1 transactional.id=x1 linger.ms=0",
+        "transact x1 t-0 one",
+        "run 1s",
+        "producer x2 transactional.id=x2 linger.ms=0",
+        "transact x2 t-1 two",
+        "run 1s",
+        "read t-1",
+    ) == ("x1: committed", "x2: committed", "read: two")
+    assert refused[0] != refused[-1]
 
 
 def test_a_run_ends_while_a_member_of_a_group_is_frozen() -> None:
