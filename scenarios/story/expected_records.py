@@ -385,13 +385,15 @@ def observed_history(stage: Stage) -> History:
         for each in transactions
         if all(batch.partition in sound for batch in each.batches)
     ]
-    for partition in sorted(sound):
-        operations += reader_operations(partition, stage.programs.witness.happened[partition])
+    log_starts = {each: stage.checkers.replicas.latest_log_start(each) for each in sound}
+    for partition, log_start in sorted(log_starts.items()):
+        happened = stage.programs.witness.happened[partition]
+        operations += reader_operations(partition, happened, log_start=log_start)
         operations += final_operations(partition, records_on_disk(stage, partition)[0])
     repeated = repeated_values(stage.batches, trimmed=bool(stage.trimmed))
     return History(
         operations=operations,
-        log_starts={each: stage.checkers.replicas.latest_log_start(each) for each in sound},
+        log_starts=log_starts,
         compacted=[each for each in sound if each.topic in stage.compacted],
         repeated=repeated | {copied(value) for value in repeated},
         written_by_others=sound,

@@ -6,6 +6,8 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+import attrs
+
 from replication.errors import ErrorCode
 from replication.wire.produce import ACKS_ALL
 from scenarios.checkers.client_accounts import FinalRecords
@@ -80,16 +82,26 @@ def _acked_at(batch: SentRecords) -> Offset | None:
 
 
 def reader_operations(
-    partition: TopicPartition, happened: Sequence[Happening]
+    partition: TopicPartition, happened: Sequence[Happening], *, log_start: Offset = 0
 ) -> Iterator[ClientOperation]:
-    """Yield the records that readers received; each begins a session where it begins to read."""
+    """Yield the records that readers received; each begins a session where it begins to read.
+
+    A reader begins another one where it goes back from a position below `log_start`, the latest of
+    all replicas: its leader had deleted what it was to read next, and the next leader had not yet.
+    """
     began: dict[str, Began] = {}
+    positions: dict[str, Offset] = {}
     sessions = Counter[str]()
     for each in happened:
         if isinstance(each, Began):
             began[each.reader] = each
+            positions.pop(each.reader, None)
             sessions[each.reader] += 1
         elif isinstance(each, Given):
+            if each.offset < positions.get(each.reader, 0) < log_start:
+                began[each.reader] = attrs.evolve(began[each.reader], at=None)
+                sessions[each.reader] += 1
+            positions[each.reader] = each.offset + 1
             poll = Poll(
                 partition=partition,
                 records=((each.offset, each.value),),

@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from scenarios.checkers import client_accounts as accounts
+from scenarios.checkers.anomalies import anomalies
 from scenarios.checkers.client_accounts import (
     FinalRecords,
     mistakes_about_copy,
     mistakes_about_groups,
     with_a_failure,
 )
+from scenarios.story.observed import reader_operations
 from scenarios.world.client import NoAnswer, SentRecords
 from scenarios.world.clients import witness
 from scenarios.world.clients.witness import (
@@ -22,6 +24,7 @@ from scenarios.world.clients.witness import (
     Lost,
     WitnessedTransaction,
 )
+from scenarios.world.history import History
 from storage.types import Offset, TopicPartition
 
 T0 = TopicPartition("t", 0)
@@ -163,3 +166,19 @@ def test_a_copy_has_each_record_once(copy: list[str], found: list[str]) -> None:
 def test_a_record_sent_twice_may_be_copied_twice() -> None:
     source = {"t-0": ["a", "b", "a"]}
     assert list(mistakes_about_copy(source, "ab", ["c(a)", "c(b)", "c(a)"], repeated=["a"])) == []
+
+
+@pytest.mark.parametrize(
+    ("log_start", "found"), [(2, ["nonmonotonic poll"]), (3, [])], ids=["not deleted", "deleted"]
+)
+def test_a_reader_goes_back_only_from_where_records_were_deleted(
+    log_start: Offset, found: list[str]
+) -> None:
+    """Its next record, at 2, is deleted or not. What it reads again is at 0 and 1."""
+    happened = [began(at=0), *given(0, 1, 0, 1)]
+    history = History(
+        operations=list(reader_operations(T0, happened, log_start=log_start)),
+        log_starts={T0: log_start},
+        written_by_others=[T0],
+    )
+    assert [each.name for each in anomalies(history)] == found
