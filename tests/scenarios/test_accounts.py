@@ -174,8 +174,8 @@ def test_a_record_sent_twice_may_be_copied_twice() -> None:
 def test_a_reader_goes_back_only_from_where_records_were_deleted(
     log_start: Offset, found: list[str]
 ) -> None:
-    """Its next record, at 2, is deleted or not. What it reads again is at 0 and 1."""
-    happened = [began(at=0), *given(0, 1, 0, 1)]
+    """The next record, at 2, is deleted or not, and it receives the one at 0 again."""
+    happened = [began(at=0), *given(0, 1, 0)]
     history = History(
         operations=list(reader_operations(T0, happened, log_start=log_start)),
         log_starts={T0: log_start},
