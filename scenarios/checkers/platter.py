@@ -12,11 +12,12 @@ I21  what was cut is gone for good: before a segment follows a cut one, the cut 
 
 I17 shows the same after a power cut, where chance takes what was not synced; few runs have one at
 the right moment. Here every log is asked whenever it has moved, and when its power fails. Disks
-that lie are not asked, nor are those that have failed.
+that lie are not asked, nor are those that have failed, nor a checkpoint that has rotted until it is
+written anew: its process starts without it, and does not know what it says.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -33,8 +34,10 @@ SYNCED: Final = "what a log says is synced is on the platter"
 GONE: Final = "what was cut from a log is gone for good"
 
 
-def is_on_platter(where: str, disk: SimulatedDisk, log: Log) -> Iterator[Wrong]:
-    """Check I20, and that a cut is synced once another segment follows it."""
+def is_on_platter(
+    where: str, disk: SimulatedDisk, log: Log, *, rotten: Collection[Node] = ()
+) -> Iterator[Wrong]:
+    """Check I20, and that a cut is synced once another segment follows it; ask no `rotten` file."""
     directory = disk.node(log.directory)
     if not isinstance(directory, DirectoryNode):
         return  # it is being deleted
@@ -62,7 +65,7 @@ def is_on_platter(where: str, disk: SimulatedDisk, log: Log) -> Iterator[Wrong]:
                 " synced, and another segment follows it",
             )
     if log.size:
-        yield from _checkpoints(where, parent, log)
+        yield from _checkpoints(where, parent, log, rotten)
 
 
 def _has_name(directory: DirectoryNode, path: str) -> bool:
@@ -70,20 +73,24 @@ def _has_name(directory: DirectoryNode, path: str) -> bool:
     return directory.durable.get(name) is directory.entries.get(name)
 
 
-def _checkpoints(where: str, parent: DirectoryNode, log: Log) -> Iterator[Wrong]:
+def _checkpoints(
+    where: str, parent: DirectoryNode, log: Log, rotten: Collection[Node]
+) -> Iterator[Wrong]:
     """Check the checkpoints of a log that has records: an empty one may have had a predecessor."""
     for name, mark in (
         (RECOVERY_POINT_CHECKPOINT, log.recovery_point),
         (LOG_START_OFFSET_CHECKPOINT, log.log_start_offset),
     ):
-        said = _checkpointed(parent.durable.get(name), log.topic_partition)
+        said = _checkpointed(parent.durable.get(name), log.topic_partition, rotten)
         if said is not None and said > mark:
             yield Wrong(SYNCED, f"{where}: {name} says {said}, and the log says {mark}")
 
 
-def _checkpointed(node: object, partition: TopicPartition) -> Offset | None:
+def _checkpointed(
+    node: object, partition: TopicPartition, rotten: Collection[Node]
+) -> Offset | None:
     """Return the offset that a checkpoint has for a partition on the platter."""
-    if not isinstance(node, FileNode):
+    if not isinstance(node, FileNode) or any(node is each for each in rotten):
         return None
     wanted = [partition.topic, str(partition.partition)]
     for line in node.durable.decode(errors="replace").splitlines():
@@ -108,8 +115,10 @@ def is_gone(where: str, disk: SimulatedDisk, log: Log, to_offset: Offset) -> Ite
             )
 
 
-def is_ready_for_a_power_cut(where: str, disk: SimulatedDisk, log: Log) -> Iterator[Wrong]:
-    """Check I21 of a log that may be in the middle of a cut."""
+def is_ready_for_a_power_cut(
+    where: str, disk: SimulatedDisk, log: Log, *, rotten: Collection[Node] = ()
+) -> Iterator[Wrong]:
+    """Check I21 of a log that may be in the middle of a cut; ask no `rotten` file."""
     directory = disk.node(log.directory)
     if not isinstance(directory, DirectoryNode):
         return
@@ -125,7 +134,8 @@ def is_ready_for_a_power_cut(where: str, disk: SimulatedDisk, log: Log) -> Itera
     end = max(_segments(directory.entries), default=-1)
     first_gone = min((each for each in may_be_left if each > end), default=math.inf)
     parent = disk.directory(str(PurePosixPath(log.directory).parent))
-    said = _checkpointed(parent.durable.get(RECOVERY_POINT_CHECKPOINT), log.topic_partition)
+    node = parent.durable.get(RECOVERY_POINT_CHECKPOINT)
+    said = _checkpointed(node, log.topic_partition, rotten)
     if said is not None and said > first_gone:
         yield Wrong(
             SYNCED,

@@ -9,7 +9,7 @@ The log start of a replica is remembered beyond its process: it is checkpointed 
 and a process that is killed before may begin earlier in its next life (KIP-107).
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import attrs
 
@@ -23,6 +23,7 @@ from scenarios.checkers.offsets import FailedLog
 from scenarios.checkers.producers import ProducersOfLog
 from scenarios.world.cluster import SimulatedCluster
 from storage.log.log import Log
+from storage.testing.disk import Node
 from storage.types import Offset, TopicPartition
 
 
@@ -75,24 +76,24 @@ class Watched:
                 now_ms=self.manager.clock.wall_ms(),
             )
 
-    def look_at_platter(self) -> Iterator[Wrong]:
+    def look_at_platter(self, rotten: Collection[Node]) -> Iterator[Wrong]:
         """Check what is on the platter, if anything was synced, rolled or cut since the last look."""
         log = self.replica.log
         now = (log.recovery_point, log.local.flushes, len(log.segments), self.held.dropped)
         if now != self._synced and not log.failed:
             self._synced = now
-            yield from platter.is_on_platter(self._where, self.held.disk, log)
+            yield from platter.is_on_platter(self._where, self.held.disk, log, rotten=rotten)
 
     def look_at_cut(self, to_offset: Offset) -> Iterator[Wrong]:
         """Check what is left on the platter of a log that was just cut."""
         if not self.replica.log.failed:
             yield from platter.is_gone(self._where, self.held.disk, self.replica.log, to_offset)
 
-    def look_without_power(self) -> Iterator[Wrong]:
+    def look_without_power(self, rotten: Collection[Node]) -> Iterator[Wrong]:
         """Check what a power cut may leave of the log now, in the middle of a cut perhaps."""
         if not self.replica.log.failed:
             yield from platter.is_ready_for_a_power_cut(
-                self._where, self.held.disk, self.replica.log
+                self._where, self.held.disk, self.replica.log, rotten=rotten
             )
 
     @property
@@ -131,6 +132,8 @@ class Replicas:
 
     moved: dict[Watched, None] = attrs.field(factory=dict, init=False)
     """The replicas that have changed since the last look."""
+    rotten: list[Node] = attrs.field(factory=list, init=False)
+    """The indexes and checkpoints of which a bit has flipped; one that is written anew is another."""
     _watched: dict[tuple[str, TopicPartition], Watched] = attrs.field(factory=dict, init=False)
     _lives: dict[str, tuple[object, int]] = attrs.field(factory=dict, init=False)
     _failed: dict[Log, FailedLog] = attrs.field(factory=dict, init=False)

@@ -50,6 +50,7 @@ from scenarios.world.trace import (
     BitFlipped,
     DiskLies,
     DiskReplaced,
+    FileRotted,
     NodeKilled,
     NodeStopped,
     PowerCut,
@@ -196,6 +197,9 @@ class Checkers:
                 self.replicas.untrusted(name)
                 if name in self._controller_names and not _is_of_a_partition(event):
                     self.controllers.untrusted()
+            case FileRotted(node=name, path=path) if self.cluster is not None:
+                if (rotten := self.cluster.world.disk(name).node(path)) is not None:
+                    self.replicas.rotten.append(rotten)
             case LogDirectoryFailed():
                 self.replicas.untrusted(self._reporter(event))
             case PartitionStopped(partition=partition, deleted=True):
@@ -335,7 +339,7 @@ class Checkers:
         if self.violation is None and self.replicas.is_trusted(name):
             with contextlib.suppress(InvariantViolatedError):
                 for watched in self.replicas.at(name):
-                    self._judge(watched.look_without_power())
+                    self._judge(watched.look_without_power(self.replicas.rotten))
 
     def look(self) -> None:
         """Check everything that has changed against the rules."""
@@ -452,7 +456,7 @@ class Checkers:
             self._judge(offsets.marks(now))
             self._judge(epochs.none_is_later(now))
             if self.replicas.is_trusted(watched.node):
-                self._judge(watched.look_at_platter())
+                self._judge(watched.look_at_platter(self.replicas.rotten))
             if not watched.replica.log.config.is_compacted:
                 self._judge(epochs.cache_is_derived(now, watched.held.scanned()))
                 latest = self.replicas.latest_log_start(partition)

@@ -103,9 +103,30 @@ def test_a_flush_that_does_not_sync_names_is_found(
     monkeypatch.setattr(FaultyFileSystem, "sync_directory", forgetful)
     with pytest.raises(InvariantViolatedError, match="has no name on the platter"):
         run_story(SYNCED)
-    monkeypatch.setattr(platter, "is_on_platter", lambda *_: iter(()))  # then its next start tells
+    # Then its next start tells.
+    monkeypatch.setattr(platter, "is_on_platter", lambda *_, **__: iter(()))
     with pytest.raises(InvariantViolatedError, match=r"was synced up to 4, .* to end at 0"):
         run_story(SYNCED)
+
+
+ROTTEN_CHECKPOINT = parse(
+    """\
+cluster brokers=1 log.initial.task.delay.ms=300 log.flush.offset.checkpoint.interval.ms=1000
+topic t replicas=b1 flush.messages=1
+produce t-0 one
+run 2s
+power-cut b1
+rot b1 log/recovery-point-offset-checkpoint
+start b1 &
+run 100ms
+recover
+"""
+)
+
+
+def test_a_recovery_point_whose_checkpoint_has_rotted_is_another_one() -> None:
+    """The checkpoint says 1, and says so again once `recover` has flipped the bit back; the log's is 0."""
+    run_story(ROTTEN_CHECKPOINT)
 
 
 AMID_A_CUT = """\

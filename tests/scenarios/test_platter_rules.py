@@ -11,6 +11,7 @@ from scenarios.checkers.platter import (
     is_on_platter,
     is_ready_for_a_power_cut,
 )
+from storage.checkpoint import RECOVERY_POINT_CHECKPOINT
 from storage.errors import StorageError
 from storage.log.log import Log
 from storage.testing import FaultyFileSystem
@@ -82,6 +83,25 @@ def test_no_checkpoint_says_more_than_the_log(disk: FaultyFileSystem) -> None:
     assert not found(disk, log)
     log.local.recovery_point = 2
     assert found(disk, log) == [SYNCED]
+
+
+def test_a_rotten_checkpoint_is_asked_again_once_it_is_written_anew(
+    disk: FaultyFileSystem,
+) -> None:
+    logs = started(disk)
+    log = logs.get_or_create(TopicPartition("t", 0), b"\1" * 16)
+    fill(log, 3)
+    log.flush()
+    logs.checkpoint_recovery_points()
+    parent = log.directory.rpartition("/")[0]
+    rotten = [directory(disk, parent).durable[RECOVERY_POINT_CHECKPOINT]]
+    log.local.recovery_point = 2
+    assert found(disk, log) == [SYNCED]
+    assert not list(is_on_platter("t-0 on b1", disk.disk, log, rotten=rotten))
+    log.local.recovery_point = 3
+    logs.checkpoint_recovery_points()
+    log.local.recovery_point = 2
+    assert rules(is_on_platter("t-0 on b1", disk.disk, log, rotten=rotten)) == [SYNCED]
 
 
 def test_a_cut_is_synced_before_another_segment_follows(disk: FaultyFileSystem, log: Log) -> None:
