@@ -56,7 +56,8 @@ ELR, and the last known leader is not elected with what it may have lost.
     b2 and b3 lose their power        b2 b3          spent: what was committed may be lost
 
 A broker that finds a damaged log, which ends before what had been synced, cannot claim a clean
-shutdown either: it counts as an unclean one from then on.
+shutdown either: it counts as an unclean one from then on. Nor can one whose log directory failed
+before it stopped: there is no marker of a clean shutdown in it.
 
 The count is right only while nothing else makes the ISR and ELR smaller. Another set of replicas
 or another minimum does, and an unclean election: from then on the partition's budget counts as
@@ -117,6 +118,8 @@ class Budget:
     in_good_order: set[str] = attrs.field(factory=set, init=False)
     """The nodes that are about to stop after a clean shutdown."""
     _decided: dict[TopicPartition, Decided] = attrs.field(factory=dict, init=False)
+    # The nodes that run without one of their log directories.
+    _without_directory: set[str] = attrs.field(factory=set, init=False)
     # The partitions for which the count is not right.
     _unknown: set[TopicPartition] = attrs.field(factory=set, init=False)
     # Kept when the topic is created again under its name: the log may still be there.
@@ -137,10 +140,14 @@ class Budget:
         """Count no more, as an unclean election has left nobody but the leader in sync."""
         self._unknown.add(partition)
 
+    def lost_a_directory(self, node: str) -> None:
+        self._without_directory.add(node)
+
     def stopped(self, node: str) -> None:
-        if node not in self.in_good_order:
+        if node not in self.in_good_order or node in self._without_directory:
             self.ended.affect(node)
         self.in_good_order.discard(node)
+        self._without_directory.discard(node)
 
     def rotted(self, partition: TopicPartition, node: str) -> None:
         """Record that a node's log is damaged, which it may find when it opens the log again."""

@@ -202,6 +202,7 @@ class Checkers:
                     self.replicas.rotten.append(rotten)
             case LogDirectoryFailed():
                 self.replicas.untrusted(self._reporter(event))
+                self.budget.lost_a_directory(self._reporter(event))
             case PartitionStopped(partition=partition, deleted=True):
                 self.replicas.deleted(self._reporter(event), partition)
             case LogRecovered(partition=partition, log_end_offset=log_end):

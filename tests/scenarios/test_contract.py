@@ -178,6 +178,22 @@ def test_a_clean_shutdown_costs_no_budget() -> None:
     assert set(budget.ended.among(PARTITION)) == {"b1"}
 
 
+def test_a_shutdown_without_one_of_the_log_directories_is_unclean() -> None:
+    budget = Budget()
+    budget.decided(None, decided(isr=(1, 2, 3)))
+    budget.lost_a_directory("b1")
+    assert not budget.ended.among(PARTITION), "it runs"
+    budget.in_good_order |= {"b1", "b2"}
+    budget.stopped("b2")
+    budget.stopped("b1")
+    assert set(budget.ended.among(PARTITION)) == {"b1"}
+    budget.ended.registered("b1")
+    budget.ended.joined(PARTITION, "b1")
+    budget.in_good_order.add("b1")
+    budget.stopped("b1")
+    assert not budget.ended.among(PARTITION), "its next process has all of them"
+
+
 def test_a_rotten_log_counts_as_an_unclean_shutdown_once_it_is_found() -> None:
     budget = Budget()
     budget.decided(None, decided(isr=(1, 2, 3)))
