@@ -274,7 +274,13 @@ class StoryConsumer:
         records = tuple((record.offset, record.value) for record in given)
         session = f"consumer {self._session}"
         self.polls.append(
-            Poll(partition=self.partition, records=records, session=session, read_committed=False)
+            Poll(
+                partition=self.partition,
+                records=records,
+                session=session,
+                read_committed=False,
+                at=self.client.seams.clock.now(),
+            )
         )
         return records
 

@@ -228,6 +228,19 @@ def test_nothing_is_required_below_the_log_start_or_of_what_compaction_removed()
     assert [each.name for each in anomalies(stays)] == ["poll skip"]
 
 
+@pytest.mark.parametrize(
+    ("sent_at", "found"), [(1.0, []), (3.0, ["poll skip"])], ids=["before", "after"]
+)
+def test_one_replica_may_have_compacted_what_another_has_in_the_end(
+    sent_at: float, found: list[str]
+) -> None:
+    """A consumer skips k:b at 2.0; k:d is sent before or after that."""
+    sends = [sent("a", 0), sent("k:b", 1), sent("c", 2), sent("k:d", 3, invoked=sent_at)]
+    everything = final(A, (1, "k:b"), C, (3, "k:d"))
+    skips = History(operations=[*sends, polled(A, C, at=2.0), everything], compacted=[T0])
+    assert [each.name for each in anomalies(skips)] == found
+
+
 def test_a_value_that_was_sent_again_may_be_there_twice() -> None:
     twice = History(operations=[sent("a", 0), final(A, (1, "a"))])
     assert [each.name for each in anomalies(twice)] == ["duplicate write"]
