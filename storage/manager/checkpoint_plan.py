@@ -11,7 +11,7 @@ a truncation is not published after it; one that was published before is correct
 truncation, because the directory knows the contents of its checkpoint from the rename on.
 
 Rule 2: the checkpoint may still name a log that was deleted meanwhile. A later log of the same name
-corrects it before its first append.
+corrects it before its first append, and a log start before it is made: that would move it.
 """
 
 import os

@@ -357,6 +357,8 @@ class LogManager:
         wall_ms: int | None,
     ) -> Log:
         try:
+            if topic_partition in directory.log_start_offsets:  # of a deleted log of that name
+                directory.checkpoint_log_start_offsets()
             log = Log.open(
                 self.file_system,
                 f"{directory.path}/{topic_partition}",

@@ -422,6 +422,26 @@ def test_other_checkpoints_that_do_not_parse_are_warned_about(name: str) -> None
     assert logs.logs()[0].log_end_offset == 20
 
 
+def test_a_new_log_that_has_no_records_yet_begins_at_zero_after_a_crash() -> None:
+    """The checkpoint has the log start of a deleted log of that name."""
+    system = new_disk()
+    logs = manager(system)
+    log = logs.get_or_create(T0)
+    fill(log, 20)
+    log.flush()
+    log.update_high_watermark(20)
+    log.increment_log_start_offset(7)
+    logs.checkpoint_log_start_offsets()
+    logs.async_delete(T0)
+    logs.get_or_create(T0)
+    system.disk.root.sync()
+    for name in list(system.disk.root.entries):
+        system.sync_directory(f"/{name}")
+    system.crash()
+    log = manager(system.reopen()).get_or_create(T0)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+
+
 def test_log_starts_survive_a_crash_once_checkpointed() -> None:
     system = new_disk()
     logs = manager(system)
