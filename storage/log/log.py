@@ -790,7 +790,7 @@ class Log:
         snapshots = [
             self.producers.snapshot_path(offset)
             for offset in self.producers.snapshots
-            if offset > self.local.recovery_point
+            if offset >= self.local.recovery_point
         ]
         return self.local.plan_flush(snapshots, closing=closing)
 
@@ -807,7 +807,7 @@ class Log:
             if local.failure is not None:
                 raise local.fail(local.failure) from local.failure
             with local.retryable():
-                self.producers.take_snapshot()
+                local.name_changes += self.producers.take_snapshot()
                 local.finish_active()
                 self._flush_now(closing=True)
             # A truncation inside a batch left the log ending past its last batch. Opened

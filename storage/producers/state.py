@@ -356,14 +356,15 @@ class ProducerStateManager:
     def snapshot_path(self, offset: Offset) -> str:
         return snapshot_path(self.directory, offset)
 
-    def take_snapshot(self) -> None:
-        """Write the state at `map_end_offset`, unless nothing was added since the last snapshot.
+    def take_snapshot(self) -> bool:
+        """Write the state at `map_end_offset`, unless nothing was added since the last snapshot; return
+        whether that made a file.
 
         The next flush of the log syncs the file.
         """
         offset = self.map_end_offset
         if offset <= self.last_snapshot_offset:
-            return
+            return False
         file = self.file_system.open(self.snapshot_path(offset), create=True)
         try:
             file.truncate(0)
@@ -372,6 +373,7 @@ class ProducerStateManager:
             file.close()
         self._snapshots.add(offset)
         self.last_snapshot_offset = offset
+        return True
 
     def delete_snapshot(self, offset: Offset) -> None:
         """Remove the snapshot of `offset`, if there is one."""

@@ -8,6 +8,7 @@ from storage.errors import KafkaStorageError
 from storage.log.log import Log
 from storage.manager.log_manager import LogManager
 from storage.testing import Fault, FaultyFileSystem
+from storage.testing.disk import Fate
 from storage.types import TopicPartition
 from tests.storage.logs import (
     WALL_MS,
@@ -86,6 +87,19 @@ def test_producers_are_those_of_the_batches(seed: int) -> None:
                 logs, log = start(disk)
                 history.append(f"death {death}, end {log.log_end_offset}")
         assert known(log) == said_by_the_batches(log), history
+
+
+def test_the_snapshot_of_a_clean_shutdown_is_synced_though_the_records_were() -> None:
+    disk = new_disk()
+    logs, log = start(disk)
+    by(log, 0)
+    log.flush()
+    logs.shutdown(1)
+    disk.crash(Fate.NOTHING)
+    disk = disk.reopen()
+    assert on_disk(disk) == [1]
+    _, log = start(disk)
+    assert known(log) == {7: (0, 0)}
 
 
 def by(log: Log, sequence: int, *, size: int = 10) -> None:
