@@ -1,4 +1,4 @@
-"""What a voter takes from the leader's answer to a fetch."""
+"""A voter takes a high watermark only from an answer after which it reads its log on."""
 
 import pytest
 
