@@ -72,6 +72,10 @@ class CommittedLog:
             self.batches.clear()
             self._committed_in.clear()
 
+    def reach(self, high_watermark: Offset) -> None:
+        """Record that all below `high_watermark` is committed, whose batches cannot be read any more."""
+        self._least_end = max(self._least_end, high_watermark)
+
     def note(
         self, held: Held, *, log_start: Offset, high_watermark: Offset, leader_epoch: LeaderEpoch
     ) -> str:
@@ -80,8 +84,7 @@ class CommittedLog:
         `leader_epoch` is the one in which the replica acts.
         """
         # Whatever was deleted had been committed.
-        end = high_watermark if self._is_compacted else log_start
-        self._least_end = max(self._least_end, end)
+        self.reach(high_watermark if self._is_compacted else log_start)
         if self._is_compacted:
             return ""
         differs = self.compare(held, log_start=log_start, until=high_watermark)

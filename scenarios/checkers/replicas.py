@@ -137,6 +137,7 @@ class Replicas:
     _watched: dict[tuple[str, TopicPartition], Watched] = attrs.field(factory=dict, init=False)
     _lives: dict[str, tuple[object, int]] = attrs.field(factory=dict, init=False)
     _failed: dict[Log, FailedLog] = attrs.field(factory=dict, init=False)
+    _just_failed: list[Watched] = attrs.field(factory=list, init=False)
     _began_at: dict[TopicPartition, Offset] = attrs.field(factory=dict, init=False)
     """The latest log start of the replicas that have gone offline."""
     _last_logs: dict[tuple[str, TopicPartition], Log] = attrs.field(factory=dict, init=False)
@@ -232,6 +233,12 @@ class Replicas:
         if log.failure is not None:
             where = f"{partition} on {watched.node}"
             self._failed[log] = _failed(where, log)
+            self._just_failed.append(watched)
+
+    def take_just_failed(self) -> list[Watched]:
+        """Return the replicas whose log has failed since this was asked last."""
+        just_failed, self._just_failed = self._just_failed, []
+        return just_failed
 
     def failed(self) -> Iterator[tuple[FailedLog, FailedLog]]:
         """Yield each failed log: its state at the failure, and its state now."""

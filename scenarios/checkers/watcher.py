@@ -354,6 +354,8 @@ class Checkers:
         if self._has_news:
             self.replicas.find(self.cluster)
             self._judge(self.replicas.gone())
+            for watched in self.replicas.take_just_failed():
+                self._note_last_commit(watched)
             for before, after in self.replicas.failed():
                 self._judge(offsets.appends_nothing_more(before, after))
         self._has_news = False
@@ -476,6 +478,13 @@ class Checkers:
                 self._look_at_lossy_partition(log, watched, before, now)
             else:
                 self._judge(committed.below(log, now, watched.held))
+
+    def _note_last_commit(self, watched: Watched) -> None:
+        """Note what a replica has committed, and acknowledged, in the moment in which its log failed."""
+        partition, topic_id = watched.replica.topic_partition, watched.replica.topic_id
+        present = topic_id == self.decisions.image.topic_id(partition.topic)
+        if present and not self.may_have_lost(partition):
+            self._log(partition).reach(watched.replica.log.high_watermark)
 
     def _look_at_lossy_partition(
         self, log: CommittedLog, watched: Watched, before: OnlineReplica | None, now: OnlineReplica

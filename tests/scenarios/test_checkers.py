@@ -192,6 +192,29 @@ def test_a_cut_that_is_not_ready_for_a_power_cut_is_found(
         run_story(parse(AMID_A_CUT.format(at="truncate", after=5)))
 
 
+FAILS_AS_IT_COMMITS = """\
+cluster brokers=2 min.insync.replicas=2 log.index.interval.bytes=10
+topic t replicas=b1,b2
+reader r1 t-0 isolation.level=read_committed
+produce t-0 one
+run 1s
+fail b1 read names=*.index error=EIO
+produce t-0 acks=all two
+"""
+"""The high watermark wakes the consumer, for which the leader reads an index, and its log fails."""
+
+
+def test_what_a_log_commits_in_the_moment_in_which_it_fails_is_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = run_story(parse(FAILS_AS_IT_COMMITS))
+    assert "b1   log_directory_failed" in run.trace
+    assert run.actual.steps[0].answer[-1] == "two: acked at 1"
+    planted("an ack waits for the high watermark")(monkeypatch)
+    with pytest.raises(InvariantViolatedError, match="was acked with acks=all up to"):
+        run_story(parse(FAILS_AS_IT_COMMITS.replace("acks=all two", "acks=all two &\nrun 10ms")))
+
+
 def test_a_disk_has_all_that_it_claimed_once_it_lies_no_more() -> None:
     story = """\
 cluster brokers=1
