@@ -37,7 +37,7 @@ from scenarios.story.observed import (
     reader_operations,
     transaction_operation,
 )
-from scenarios.story.repeated import repeated_values
+from scenarios.story.repeated import copied_twice, repeated_values
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
 from scenarios.world.clients.copying import copied
@@ -391,11 +391,12 @@ def observed_history(stage: Stage) -> History:
         operations += reader_operations(partition, happened, log_start=log_start)
         operations += final_operations(partition, records_on_disk(stage, partition)[0])
     repeated = repeated_values(stage.batches, trimmed=bool(stage.trimmed))
+    again = copied_twice(transactions, log_starts)
     return History(
         operations=operations,
         log_starts=log_starts,
         compacted=[each for each in sound if each.topic in stage.compacted],
-        repeated=repeated | {copied(value) for value in repeated},
+        repeated=repeated | {copied(value) for value in repeated | again},
         written_by_others=sound,
     )
 

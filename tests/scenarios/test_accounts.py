@@ -13,6 +13,7 @@ from scenarios.checkers.client_accounts import (
     with_a_failure,
 )
 from scenarios.story.observed import reader_operations
+from scenarios.story.repeated import copied_twice
 from scenarios.world.client import NoAnswer, SentRecords
 from scenarios.world.clients import witness
 from scenarios.world.clients.witness import (
@@ -182,3 +183,26 @@ def test_a_reader_goes_back_only_from_where_records_were_deleted(
         written_by_others=[T0],
     )
     assert [each.name for each in anomalies(history)] == found
+
+
+def copying(*offsets: Offset, ending: Ending = COMMITTED) -> WitnessedTransaction:
+    made = transaction(*(f"c({ALL[each]})" for each in offsets), ending=ending)
+    made.copied += [(T0, each, ALL[each]) for each in offsets]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("transactions", "log_start", "found"),
+    [
+        ([copying(0, 1), copying(0, 1, 2)], 3, {"a", "b"}),
+        ([copying(0, 1), copying(0, 1, 2)], 2, set()),
+        ([copying(0, 1), copying(2), copying(4), copying(0)], 3, set()),
+        ([copying(0, 1, ending=ABORTED), copying(0, 1)], 3, set()),
+        ([transaction("a", ending=COMMITTED)], 3, set()),
+    ],
+    ids=["the next is deleted", "it is there", "it was read", "aborted", "no copy"],
+)
+def test_a_copier_copies_twice_only_what_lies_before_deleted_records(
+    transactions: list[WitnessedTransaction], log_start: Offset, found: set[str]
+) -> None:
+    assert copied_twice(transactions, {T0: log_start}) == found
