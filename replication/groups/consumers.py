@@ -203,7 +203,8 @@ class ConsumerGroups:
         """
         try:
             async with hosted.consumers_change:
-                return await self._change_alone(shard, hosted, rule, weight, is_quiet=is_quiet)
+                with hosted.changing():
+                    return await self._change_alone(shard, hosted, rule, weight, is_quiet=is_quiet)
         finally:
             self.coordinator.watch(hosted)
 

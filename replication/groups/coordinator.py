@@ -282,9 +282,8 @@ class GroupCoordinator:
 
     async def _upgraded(self, hosted: HostedGroup) -> None:
         """Return once no consumer group is about to take the place of a classic one."""
-        while hosted.is_upgrading:
-            async with hosted.consumers_change:
-                pass
+        while hosted.upgrade_ended is not None:
+            await hosted.upgrade_ended.wait()
 
     def _becomes_classic(self, hosted: HostedGroup) -> bool:
         """Delete a consumer group without members; return False where it has some, or may soon."""

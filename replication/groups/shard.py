@@ -7,6 +7,7 @@ it was first due, and goes back into the heap with its present deadline.
 
 import heapq
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 
 import attrs
@@ -37,6 +38,8 @@ class HostedGroup:
     """The group of KIP-848, as the log has it; None while the group is a classic one."""
     consumers_change: trio.Lock = attrs.field(factory=trio.Lock)
     """Held while a change of `consumers` is made and written: there is one at a time."""
+    upgrade_ended: trio.Event | None = None
+    """Set once the upgrade of this classic group has ended; None where none is under way."""
     known_image: MetadataImage | None = None
     """The metadata that the last heartbeat of a consumer was answered with."""
     resolved_in: MetadataImage | None = None
@@ -68,7 +71,18 @@ class HostedGroup:
         """Whether a consumer group is about to take the place of this classic one, which stands
         still meanwhile.
         """
-        return self.consumers is None and self.consumers_change.locked()
+        return self.upgrade_ended is not None
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Let a classic group stand still during a change, which may make it a consumer group."""
+        ended = self.upgrade_ended = trio.Event() if self.consumers is None else None
+        try:
+            yield
+        finally:
+            self.upgrade_ended = None
+            if ended is not None:
+                ended.set()
 
     def are_new_topics(self, image: MetadataImage) -> bool:
         """Return whether there are other topics than those in which patterns were looked up last."""

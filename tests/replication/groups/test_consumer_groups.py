@@ -13,6 +13,7 @@ import trio
 
 from replication.errors import ErrorCode
 from replication.events import GroupProtocolChanged
+from replication.groups.consumers import LARGE_CHANGE
 from replication.net.seams import Offload
 from replication.wire.api_versions import ApiVersionsRequest
 from replication.wire.apis import ApiKey
@@ -391,6 +392,29 @@ async def test_joins_that_wait_are_answered_when_the_group_is_upgraded(stage: St
         assert await consumer.joins("t") is ErrorCode.NONE
     assert await first.join() is ErrorCode.NONE
     assert len((await consumer.shown()).members) == 3
+
+
+@pytest.mark.parametrize("waiting", [1, 2])
+@played_in(reading, group_consumer_migration_policy="disabled")
+async def test_a_group_whose_upgrade_is_refused_goes_on(stage: Stage, waiting: int) -> None:
+    """Requests that waited for the upgrade are answered, and a silent member is removed."""
+    groups, clock = stage.cluster.brokers[1].groups, stage.client.seams.clock
+    held = HeldOffload(groups.seams.offload)
+    groups.seams = attrs.evolve(groups.seams, offload=held)
+    classic, consumer = real(stage), Consumer(stage, member_id="c")
+    assert await classic.join() is ErrorCode.NONE
+    await clock.sleep(5)
+    assert await classic.beat() is ErrorCode.NONE
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(consumer.joins, "t", *map(str, range(LARGE_CHANGE)))
+        await classic.a_moment()
+        for _ in range(waiting):
+            nursery.start_soon(classic.beat)
+        await clock.sleep(6)  # the session of 10 s would have ended without the first heartbeat
+        held.free.set()
+    assert await classic.beat() is ErrorCode.NONE
+    await clock.sleep(11)
+    assert await classic.beat() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @played_in(reading)
