@@ -30,8 +30,9 @@ from replication.replica_manager.topic_meters import TopicMeters
 from replication.steps import Steps, each_of
 from storage.attributes import define
 from storage.errors import StorageError
+from storage.log.log import Log
 from storage.manager.log_manager import LogManager
-from storage.types import Offset, TopicPartition
+from storage.types import Offset
 
 SHORTEST_PAUSE_SECONDS = 0.001
 PROPOSING = 4
@@ -72,7 +73,7 @@ class ReplicaManager:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Look after the replicas until cancelled; `started` once metadata may be applied."""
-        self.roles.checkpointed |= await self.offload(self.log_manager.read_high_watermarks)
+        self.roles.checkpointed.update(await self.offload(self.log_manager.read_high_watermarks))
         async with trio.open_nursery() as nursery:
             self.observer.nursery = nursery
             self.roles.fetchers.nursery = nursery
@@ -161,6 +162,6 @@ class ReplicaManager:
             await self.roles.apply(image, delta)
 
 
-def _high_watermark(partition: Partition) -> tuple[TopicPartition, Offset]:
+def _high_watermark(partition: Partition) -> tuple[Log, Offset]:
     """Return the high watermark of `partition` that the next start may believe."""
-    return partition.topic_partition, partition.log.lasting_high_watermark
+    return partition.log, partition.log.lasting_high_watermark

@@ -20,10 +20,11 @@ Rule 4: the requests that wait for a partition that has moved are woken, and ans
 The file is long because one change of roles has many steps over the same replicas.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
 from functools import partial
 from itertools import compress
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 import attrs
 import trio
@@ -34,7 +35,7 @@ from replication.follower.rules.fetch_state import BrokerEndPoint, InitialFetchS
 from replication.leader.partition import Partition
 from replication.leader.rules.leadership import Surroundings
 from replication.metadata.rules.image import MetadataDelta, MetadataImage, PartitionRegistration
-from replication.metadata.rules.records import METADATA_PARTITION
+from replication.metadata.rules.records import METADATA_PARTITION, METADATA_TOPIC_ID
 from replication.net.pace import in_steps
 from replication.net.seams import Offload
 from replication.replica_manager.configuration import Configuration
@@ -93,8 +94,8 @@ class RoleChanges:
     """Whether logs that the metadata no longer names stay where they are, as in a mirror."""
     shutting_down: bool = False
     """Whether a replica that leaves the ISR, or loses its leader, stops following."""
-    checkpointed: dict[TopicPartition, Offset] = attrs.field(factory=dict, init=False)
-    """High watermarks from before this start, each until its log is opened."""
+    checkpointed: MutableMapping[Log, Offset] = attrs.field(factory=WeakKeyDictionary, init=False)
+    """High watermarks from before this start, each until its partition is online."""
     _following: dict[TopicPartition, BrokerEndPoint] = attrs.field(factory=dict, init=False)
     _knows_metadata: bool = attrs.field(default=False, init=False)
 
@@ -103,7 +104,7 @@ class RoleChanges:
         if not self._knows_metadata:
             self._knows_metadata = True
             if not self.keeps_logs:
-                await self._stop(self._strays(image), leave=self.log_manager.put_aside)
+                await self._put_strays_aside(image)
         await self._stop(self._removed(delta), leave=self._deleting("topic deleted"))
         changed = sorted(delta.changed)
         restarted: list[Partition] = []
@@ -313,7 +314,7 @@ class RoleChanges:
                 self.on_storage_failure(each.topic_partition, each.topic_id, log)
                 continue
             self._report_directory(each)
-            checkpointed = self.checkpointed.pop(each.topic_partition, 0)
+            checkpointed = self.checkpointed.pop(log, 0)
             log.update_high_watermark(checkpointed)
             self.hosted.add(
                 Partition(
@@ -371,7 +372,7 @@ class RoleChanges:
             try:
                 if existing is not None and existing.topic_id not in (None, each.topic_id):
                     # It belongs to a former topic of that name, deleted while this broker was away.
-                    self.log_manager.put_aside(topic_partition)
+                    self.log_manager.put_aside(existing)
                 log = self.log_manager.get_or_create(
                     topic_partition,
                     each.topic_id,
@@ -387,16 +388,20 @@ class RoleChanges:
                 opened.append(KafkaStorageError(str(error)))
         return opened
 
-    def _strays(self, image: MetadataImage) -> list[TopicPartition]:
-        """Return the logs on disk that the first image lacks (LogManager.isStrayKraftReplica).
+    async def _put_strays_aside(self, image: MetadataImage) -> None:
+        """Put aside the logs on disk that the first image lacks.
 
-        Their topics were deleted while this broker was away, or the controller has lost its
-        metadata: they are put aside, not deleted.
+        Their topics were deleted while this broker was away, or one of its directories was, or the
+        controller has lost its metadata: they are not deleted.
         """
-        logs = (log.topic_partition for log in self.log_manager.logs())
-        return sorted(
-            each for each in logs if each != METADATA_PARTITION and image.partition(each) is None
-        )
+        strays = self.log_manager.strays(partial(_topic_id_of, image))
+
+        def put_aside() -> None:
+            for log in strays:
+                self.log_manager.put_aside(log)
+
+        if strays:
+            await self.offload(put_aside)
 
     def _removed(self, delta: MetadataDelta) -> list[TopicPartition]:
         """Return the deleted topics' partitions here; a new topic may have the name by now."""
@@ -449,6 +454,13 @@ class RoleChanges:
         for topic_partition in partitions:
             if self.log_manager.get(topic_partition) is not None:
                 leave(topic_partition)
+
+
+def _topic_id_of(image: MetadataImage, partition: TopicPartition) -> TopicId | None:
+    """Return the id of the topic that `partition` is of; None where there is no such partition."""
+    if partition == METADATA_PARTITION:
+        return METADATA_TOPIC_ID
+    return None if image.partition(partition) is None else image.topics[partition.topic].topic_id
 
 
 def _leave_alone(_: TopicPartition) -> None:

@@ -17,14 +17,14 @@ def strays_are_put_aside_too_late(replacing: Replacing) -> None:
     honest = RoleChanges._open
 
     async def open_logs(self: RoleChanges, image: Any, assigned: list[AssignedReplica]) -> None:
-        def is_stray(each: AssignedReplica) -> bool:
-            log = self.log_manager.get(each.topic_partition)
-            return log is not None and log.topic_id not in (None, each.topic_id)
+        def stray(each: AssignedReplica) -> Log | None:
+            log = self.log_manager.get(each.topic_partition) if self._is_missing(each) else None
+            return None if log is None or log.topic_id in (None, each.topic_id) else log
 
-        failed = [each for each in assigned if self._is_missing(each) and is_stray(each)]
-        await honest(self, image, [each for each in assigned if each not in failed])
-        for each in failed:
-            await self.offload(partial(self.log_manager.put_aside, each.topic_partition))
+        strays = [log for each in assigned if (log := stray(each)) is not None]
+        await honest(self, image, [each for each in assigned if stray(each) is None])
+        for log in strays:
+            await self.offload(partial(self.log_manager.put_aside, log))
 
     replacing.setattr(RoleChanges, "_open", open_logs)
 

@@ -249,8 +249,10 @@ class LogDirectory:
         self._checkpoint(LOG_START_OFFSET_CHECKPOINT).write(offsets)
         self.log_start_offsets = offsets
 
-    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, Offset]) -> None:
-        offsets = {each: high_watermarks[each] for each in self.logs if each in high_watermarks}
+    def checkpoint_high_watermarks(self, high_watermarks: Mapping[Log, Offset]) -> None:
+        offsets = {
+            each: high_watermarks[log] for each, log in self.open_logs() if log in high_watermarks
+        }
         self._checkpoint(HIGH_WATERMARK_CHECKPOINT).write(offsets)
 
     # What it remembers.
@@ -266,8 +268,9 @@ class LogDirectory:
         self.log_start_offsets = self._read_or_warn(LOG_START_OFFSET_CHECKPOINT)
         self.cleaner_offsets = self._read_or_warn(CLEANER_CHECKPOINT)
 
-    def read_high_watermarks(self) -> dict[TopicPartition, Offset]:
-        return self._checkpoint(HIGH_WATERMARK_CHECKPOINT).read()
+    def read_high_watermarks(self) -> dict[Log, Offset]:
+        offsets = self._checkpoint(HIGH_WATERMARK_CHECKPOINT).read()
+        return {log: offsets[each] for each, log in self.open_logs() if each in offsets}
 
     def write_cleaner_offsets(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         self._checkpoint(CLEANER_CHECKPOINT).write(offsets)

@@ -22,12 +22,17 @@ of descriptors ends a start, or is passed on; no directory fails by it.
 Rule 4: the clean-shutdown marker is written last, and only into a directory whose logs were all
 opened and have all been synced. A killed node calls only `close_uncleanly`, which writes nothing.
 
+Rule 5: a directory that was offline while a topic was made again comes back with a log of the former
+topic, beside the one of the present topic in another directory. Both are opened, and the metadata
+decides which of them is stray. Two logs of one topic end the start.
+
 This file is long because opening, checkpointing and failing look at the same logs. (LogManager in
 Kafka.)
 """
 
 import contextlib
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -36,7 +41,11 @@ from typing import TypeAlias
 import attrs
 
 from storage.attributes import define
-from storage.checkpoint import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from storage.checkpoint import (
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    read_partition_metadata,
+)
 from storage.config import LogConfig
 from storage.errors import (
     CheckpointError,
@@ -128,7 +137,7 @@ class LogManager:
         self._lock_all()
         for directory in self._live():
             self._enter(directory)
-        found: dict[TopicPartition, str] = {}
+        found: dict[TopicPartition, list[tuple[LogDirectory, str]]] = {}
         return [self._find_logs_in(directory, found) for directory in self._live()]
 
     def all_loaded(self) -> list[RecoveryReport]:
@@ -175,7 +184,9 @@ class LogManager:
                 directory.claim(cluster_id=cluster_id, node_id=self.node_id, directory_id=None)
 
     def _find_logs_in(
-        self, directory: LogDirectory, found: dict[TopicPartition, str]
+        self,
+        directory: LogDirectory,
+        found: dict[TopicPartition, list[tuple[LogDirectory, str]]],
     ) -> list[LoadJob]:
         partitions: dict[TopicPartition, str] = {}
         with self._failing(directory):
@@ -185,11 +196,22 @@ class LogManager:
             for kept in self.kept_elsewhere:
                 partitions.pop(kept, None)
         for topic_partition, path in partitions.items():
-            if topic_partition in found:
-                other = found[topic_partition]
-                raise LogDirectoryError(f"{topic_partition} is both in {other} and in {path}")
-            found[topic_partition] = path
+            others = found.setdefault(topic_partition, [])
+            for other_directory, other in others:
+                topic_id = self._topic_id_in(directory, path)
+                if topic_id is not None and topic_id == self._topic_id_in(other_directory, other):
+                    raise LogDirectoryError(f"{topic_partition} is both in {other} and in {path}")
+            others.append((directory, path))
         return [partial(self._load, directory, *each) for each in partitions.items()]
+
+    def _topic_id_in(self, directory: LogDirectory, path: str) -> TopicId | None:
+        try:
+            return read_partition_metadata(self.file_system, path)
+        except ShortageError:
+            raise
+        except OSError as error:
+            self.fail(directory, error)
+            return None
 
     def _load(self, directory: LogDirectory, topic_partition: TopicPartition, path: str) -> None:
         if directory.failure is not None:
@@ -392,16 +414,30 @@ class LogManager:
             DoomedFile(path=path, log_dir=directory.path, delay_ms=delay_ms, log=log, cause=cause)
         )
 
-    def put_aside(self, topic_partition: TopicPartition) -> None:
+    def strays(self, topic_id_of: Callable[[TopicPartition], TopicId | None]) -> list[Log]:
+        """Return the logs of partitions without a topic id in the metadata, and of several logs of one
+        partition those that have another id, or none (LogManager.isStrayKraftReplica).
+        """
+        logs = self.logs()
+        copies = Counter(log.topic_partition for log in logs)
+        return [
+            log
+            for log in logs
+            if (topic_id := topic_id_of(log.topic_partition)) is None
+            or (copies[log.topic_partition] > 1 and log.topic_id != topic_id)
+        ]
+
+    def put_aside(self, log: Log) -> None:
         """Forget a stray log and rename its directory, which only a person removes.
 
         Metadata that does not know a topic may be wrong: a controller that has lost its
         own directory knows none of them.
         """
-        directory = self._home_of(topic_partition)
-        path = self._set_aside(directory, topic_partition, STRAY_SUFFIX)
+        key = log.topic_partition
+        [directory] = [each for each in self.directories if each.logs.get(key) is log]
+        path = self._set_aside(directory, key, STRAY_SUFFIX)
         if path is not None:
-            directory.warnings.append(f"{topic_partition} is not in the metadata: now {path}")
+            directory.warnings.append(f"{key} is not in the metadata: now {path}")
 
     def _set_aside(
         self, directory: LogDirectory, topic_partition: TopicPartition, suffix: str
@@ -464,15 +500,15 @@ class LogManager:
             with self._failing(directory):
                 directory.checkpoint_log_start_offsets()
 
-    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, Offset]) -> None:
+    def checkpoint_high_watermarks(self, high_watermarks: Mapping[Log, Offset]) -> None:
         """Write `high_watermarks`, each in the directory of its log."""
         for directory in self._live():
             with self._failing(directory):
                 directory.checkpoint_high_watermarks(high_watermarks)
 
-    def read_high_watermarks(self) -> dict[TopicPartition, Offset]:
+    def read_high_watermarks(self) -> dict[Log, Offset]:
         """Return them as last checkpointed. A file that does not parse takes its directory offline."""
-        found: dict[TopicPartition, Offset] = {}
+        found: dict[Log, Offset] = {}
         for directory in self._live():
             with self._failing(directory):
                 try:

@@ -81,7 +81,7 @@ def _our_own() -> Iterator[tuple[str, bytes]]:
         _append(log, index)
     log.update_high_watermark(log.log_end_offset)
     log.increment_log_start_offset(3)
-    logs.checkpoint_high_watermarks({OURS: log.high_watermark})
+    logs.checkpoint_high_watermarks({log: log.high_watermark})
     logs.shutdown(7)
     for directory in ("", f"{OURS}/"):
         for name in disk.list_directory(f"/d/{directory}"):

@@ -99,7 +99,7 @@ def flush_elsewhere(logs: LogManager, log: Log) -> None:
 def checkpoint(logs: LogManager, log: Log) -> None:
     logs.checkpoint_recovery_points()
     logs.checkpoint_log_start_offsets()
-    logs.checkpoint_high_watermarks({TP: log.log_end_offset})
+    logs.checkpoint_high_watermarks({log: log.log_end_offset})
 
 
 def delete_old_segments(logs: LogManager, log: Log) -> None:
@@ -364,12 +364,12 @@ def test_a_log_that_could_not_be_made_is_made_when_it_is_asked_for_again() -> No
 def test_high_watermarks_that_could_not_be_read_end_the_start() -> None:
     disk = new_disk()
     logs = started(disk)
-    idle(logs)
-    logs.checkpoint_high_watermarks({TP: RECORDS})
+    log = idle(logs)
+    logs.checkpoint_high_watermarks({log: RECORDS})
     disk.inject(Fault(operation="open", names="replication-*", error=errno.EMFILE))
     with pytest.raises(ShortageError):
         logs.read_high_watermarks()
-    assert logs.read_high_watermarks() == {TP: RECORDS}
+    assert logs.read_high_watermarks() == {log: RECORDS}
 
 
 def test_a_log_that_cannot_be_looked_at_is_cleaned_later() -> None:

@@ -385,7 +385,7 @@ def test_a_file_of_a_newer_format_is_refused_by_name(path: str, content: bytes, 
 def test_a_partition_in_two_directories_is_refused_before_any_log_is_opened() -> None:
     system = new_disk()
     for path in ("/d/a/t-0", "/d/b/t-0"):
-        Log.open(system, path, T0).close()
+        Log.open(system, path, T0, topic_id=bytes(range(16))).write_topic_id()
     with pytest.raises(LogDirectoryError, match="t-0 is both in /d/a/t-0 and in /d/b/t-0"):
         manager(system)
 

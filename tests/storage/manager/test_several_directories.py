@@ -12,7 +12,7 @@ from storage.types import TopicPartition
 from tests.storage.logs import contents, fill, lead, new_disk, offsets, small_config
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-ID = b"\1" * 16
+ID, FORMER_ID = b"\1" * 16, b"\2" * 16
 DIRECTORIES = ("/d/a", "/d/b")
 
 
@@ -66,15 +66,18 @@ def test_a_log_that_cannot_be_made_takes_its_directory_offline() -> None:
     assert logs.get_or_create(T0, ID).directory == "/d/b/t-0"
 
 
-@pytest.mark.parametrize("how", ["async_delete", "put_aside"])
-def test_a_log_on_a_disk_that_is_gone_is_forgotten_and_left_where_it_is(how: str) -> None:
+@pytest.mark.parametrize("stray", [False, True])
+def test_a_log_on_a_disk_that_is_gone_is_forgotten_and_left_where_it_is(*, stray: bool) -> None:
     disk = new_disk()
     logs = started(disk)
     log = logs.get_or_create(T0, ID)
     disk.inject(Fault(operation="write", names="*.log"))
     with pytest.raises(KafkaStorageError):
         lead(log)
-    getattr(logs, how)(T0)
+    if stray:
+        logs.put_aside(log)
+    else:
+        logs.async_delete(T0)
     assert logs.get(T0) is None
     assert disk.exists("/d/a/t-0")
     assert not logs.warnings
@@ -83,10 +86,10 @@ def test_a_log_on_a_disk_that_is_gone_is_forgotten_and_left_where_it_is(how: str
 def test_a_rename_that_fails_takes_the_directory_offline() -> None:
     disk = new_disk()
     logs = started(disk)
-    logs.get_or_create(T0, ID)
+    log = logs.get_or_create(T0, ID)
     disk.inject(Fault(operation="rename", names="t-0"))
     with pytest.raises(KafkaStorageError, match="/d/a is offline"):
-        logs.put_aside(T0)
+        logs.put_aside(log)
     assert disk.exists("/d/a/t-0")
 
 
@@ -96,10 +99,62 @@ def test_high_watermarks_that_cannot_be_read_take_their_directory_offline() -> N
     log = logs.get_or_create(T1, ID, directory_id=logs.directories[1].directory_id)
     fill(log, 3)
     log.update_high_watermark(2)
-    logs.checkpoint_high_watermarks({T1: 2})
+    logs.checkpoint_high_watermarks({log: 2})
     disk.inject(Fault(operation="open", names="replication-offset-checkpoint"))
-    assert logs.read_high_watermarks() == {T1: 2}
+    assert logs.read_high_watermarks() == {log: 2}
     assert [each.failure is not None for each in logs.directories] == [True, False]
+
+
+def with_copies(disk: FaultyFileSystem, *topic_ids: bytes | None) -> LogManager:
+    """Return what starts with a log of T0 in each directory; the n-th has n records."""
+    for number, (path, topic_id) in enumerate(zip(DIRECTORIES, topic_ids, strict=True), 1):
+        logs = LogManager(disk, [path], node_id=1, config=small_config())
+        logs.startup()
+        log = logs.get_or_create(T0, topic_id)
+        fill(log, number)
+        logs.checkpoint_high_watermarks({log: number})
+        logs.shutdown()
+    return started(disk)
+
+
+@pytest.mark.parametrize("present", [1, 2])
+@pytest.mark.parametrize("former", [FORMER_ID, None], ids=["another id", "no id"])
+def test_of_two_logs_of_one_name_that_of_the_present_topic_stays(
+    present: int, former: bytes | None
+) -> None:
+    disk = new_disk()
+    logs = with_copies(disk, *((ID, former) if present == 1 else (former, ID)))
+    marks = logs.read_high_watermarks()
+    [stray] = logs.strays({T0: ID}.get)
+    logs.put_aside(stray)
+    [log] = logs.logs()
+    assert (log, log.topic_id, log.log_end_offset) == (logs.get(T0), ID, present)
+    assert marks[log] == present
+    names = disk.list_directory(DIRECTORIES[2 - present])
+    assert [name.endswith("-stray") for name in names if name.startswith("t-0")] == [True]
+    logs.shutdown()
+    assert len(started(disk).logs()) == 1
+
+
+def test_two_logs_of_one_name_are_both_stray_where_the_topic_is_a_third_one() -> None:
+    logs = with_copies(new_disk(), ID, FORMER_ID)
+    assert logs.strays({T0: b"\3" * 16}.get) == logs.logs()
+
+
+def test_a_log_of_no_partition_is_stray_and_one_without_an_id_is_not() -> None:
+    logs = started(new_disk())
+    logs.get_or_create(T0)
+    assert logs.strays({T0: ID, T1: ID}.get) == []
+    assert logs.strays({T1: ID}.get) == logs.logs()
+
+
+def test_a_directory_that_does_not_say_whose_its_copy_is_goes_offline() -> None:
+    disk = new_disk()
+    with_copies(disk, ID, FORMER_ID).shutdown()
+    disk.inject(Fault(operation="open", names="partition.metadata"))
+    logs = started(disk)
+    assert [each.failure is not None for each in logs.directories] == [False, True]
+    assert [log.topic_id for log in logs.logs()] == [ID]
 
 
 def test_a_log_that_fails_to_close_leaves_no_marker_and_the_others_are_not_tried() -> None:
