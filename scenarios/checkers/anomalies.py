@@ -44,10 +44,11 @@ The file is long because every check reads the same index of a history (`_Known`
 """
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 import attrs
@@ -197,6 +198,22 @@ class _Known:
         if stays:
             self.committed[partition, value].setdefault(offset, step)
 
+    @cached_property
+    def sent_to_keys(
+        self,
+    ) -> dict[tuple[TopicPartition, str | None], tuple[list[float], list[float]]]:
+        """For each key of a compacted partition the offsets of its values, in order, and for each of
+        these when the first value was sent that lies there or later.
+        """
+        found: dict[tuple[TopicPartition, str | None], list[tuple[float, float]]] = defaultdict(
+            list
+        )
+        for (partition, value), (number, _) in self.sends.items():
+            if partition in self.history.compacted and (key := key_of(value)) is not None:
+                offset = max(self.offsets.get((partition, value), [math.inf]))
+                found[partition, key].append((offset, self.operations[number].invoked))
+        return {at: _in_order(values) for at, values in found.items()}
+
     def sender(self, value: Value) -> ClientOperation | None:
         step = self.sends.get(value)
         return None if step is None else self.operations[step[0]]
@@ -235,6 +252,12 @@ class _Known:
             for number, found in sorted(parts.items())
         )
         return Anomaly(name=name, explanation=explanation, operations=least)
+
+
+def _in_order(values: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    values.sort()
+    earliest = list(accumulate((sent_at for _, sent_at in reversed(values)), min))
+    return [offset for offset, _ in values], earliest[::-1]
 
 
 # Offsets and values.
@@ -418,17 +441,11 @@ def _may_be_compacted(
 
     Each replica compacts its own log: another one may have the record in the end.
     """
-    if partition not in known.history.compacted:
-        return False
     key = key_of(next(iter(known.sightings[partition, offset])))
+    offsets, sent_from = known.sent_to_keys.get((partition, key), ([], []))
+    later = bisect_right(offsets, offset)
     at = known.received_at((missed.operation, missed.poll))
-    return key is not None and any(
-        where == partition
-        and key_of(value) == key
-        and known.operations[number].invoked <= at
-        and max(known.offsets.get((where, value), {math.inf: None})) > offset
-        for (where, value), (number, _) in known.sends.items()
-    )
+    return later < len(offsets) and sent_from[later] <= at
 
 
 def _lost(known: _Known, value: Value, missed: _Range, *shown: Step) -> Anomaly:

@@ -241,6 +241,39 @@ def test_one_replica_may_have_compacted_what_another_has_in_the_end(
     assert [each.name for each in anomalies(skips)] == found
 
 
+@given(
+    keys=st.lists(st.sampled_from(["j:", "k:", ""]), min_size=1, max_size=8),
+    data=st.data(),
+)
+def test_what_was_compacted_away_is_what_a_later_value_of_its_key_replaces(
+    keys: list[str], data: st.DataObject
+) -> None:
+    """A consumer skips all but the last at 2.0; some values have no known offset."""
+    *skipped, last = [(offset, f"{key}{offset}") for offset, key in enumerate([*keys, ""])]
+    times = st.sampled_from([1.0, 2.0, 3.0])
+    unseen = data.draw(st.lists(st.sampled_from(["j:x", "k:x"]), unique=True))
+    sent_at = {value: data.draw(times) for _, value in skipped} | dict.fromkeys([last[1]], 1.0)
+    sent_at |= {value: data.draw(times) for value in unseen}
+    offset_of = {value: offset for offset, value in [*skipped, last]}
+    operations = [sent(each, offset_of.get(each), invoked=at) for each, at in sent_at.items()]
+    skips = polled(last, begins=0, at=2.0)
+    found = anomalies(
+        History(operations=[*operations, skips, final(*skipped, last)], compacted=[T0])
+    )
+    missed = [
+        value
+        for offset, value in skipped
+        if value.startswith(tuple("0123456789"))
+        or not any(
+            later[:2] == value[:2] and at <= 2.0 and offset_of.get(later, math.inf) > offset
+            for later, at in sent_at.items()
+        )
+    ]
+    assert [each.explanation for each in found if each.name == "poll skip"] == [
+        f"c has passed {offset_of[each]} of t-0 without {each}" for each in missed
+    ]
+
+
 def test_a_value_that_was_sent_again_may_be_there_twice() -> None:
     twice = History(operations=[sent("a", 0), final(A, (1, "a"))])
     assert [each.name for each in anomalies(twice)] == ["duplicate write"]
