@@ -74,8 +74,10 @@ THROTTLED = """
     alter slow leader.replication.throttled.replicas=*
     probe-throttle slow-0 free-0 b2
 """
-
-
+THROTTLED_LATE = THROTTLED.replace("b1", "b3").replace(
+    "alter slow", "late c b3 400ms\n    alter slow"
+)
+"""The leader hears of the throttle when the follower has come back; b1 forwarded the request."""
 DAMAGED = """
     topic damaged replicas=b1,b2 min.insync.replicas=1 segment.bytes=200
     produce damaged-0 acks=all d1
@@ -119,8 +121,14 @@ def played(lines: str) -> SwarmRun:
 
 @pytest.mark.parametrize(
     "lines",
-    [PROBED, EXPIRING, COMMITTED_LATE, THROTTLED, REPEATED, EARLIER, HOLE + STARTED_LATER],
-    ids=["probed", "expiring", "committed-late", "throttled", "repeated", "earlier", "lost"],
+    [
+        *(PROBED, EXPIRING, COMMITTED_LATE, THROTTLED, THROTTLED_LATE),
+        *(REPEATED, EARLIER, HOLE + STARTED_LATER),
+    ],
+    ids=[
+        *("probed", "expiring", "committed-late", "throttled", "throttled-late"),
+        *("repeated", "earlier", "lost"),
+    ],
 )
 def test_a_sound_cluster_answers_every_probe(lines: str) -> None:
     run = played(lines)

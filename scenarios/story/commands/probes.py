@@ -152,6 +152,10 @@ async def probe_throttle(stage: Stage, words: Words, options: Options) -> list[s
 
     if stage.cluster.is_running(follower) or not held.batches:
         return []
+    quota = stage.cluster.replica_managers[leader].quotas.leader
+    await stage.cluster.until(
+        lambda: quota.is_throttled(partition), what=f"{leader} throttles {partition}"
+    )
     await stage.cluster.start(follower)
     catching_up = throttle_probe.CatchingUp(
         story=stage.client,
