@@ -111,15 +111,20 @@ def election_rules(image: MetadataImage, config: BrokerConfig) -> RulesOf:
 
 
 def one_minimum(image: MetadataImage, config: BrokerConfig) -> Iterable[MetadataRecord]:
-    """Yield the record of a min.insync.replicas for all brokers, where there is none yet.
+    """Yield the records after which one min.insync.replicas is in force at all brokers.
 
     The ELR follows from the minimum that leaders keep to, so it must be the same for all of
     them: no broker may have one of its own (KIP-966).
     """
-    set_already = MIN_INSYNC_REPLICAS in image.broker_configs.get(None, {})
-    if image.feature(ELIGIBLE_LEADER_REPLICAS_VERSION) > 0 and not set_already:
+    if image.feature(ELIGIBLE_LEADER_REPLICAS_VERSION) == 0:
+        return
+    if MIN_INSYNC_REPLICAS not in image.broker_configs.get(None, {}):
         minimum = {MIN_INSYNC_REPLICAS: str(config.min_insync_replicas)}
         yield from config_records(ConfigResourceType.BROKER, "", minimum)
+    for broker_id, configs in image.broker_configs.items():
+        if broker_id is not None and MIN_INSYNC_REPLICAS in configs:
+            none: dict[str, str | None] = {MIN_INSYNC_REPLICAS: None}
+            yield from config_records(ConfigResourceType.BROKER, str(broker_id), none)
 
 
 def _decide(

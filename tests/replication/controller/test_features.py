@@ -10,6 +10,7 @@ from replication.metadata.rules.image import MetadataImage
 from replication.metadata.rules.levels import named_features
 from replication.observe.sentences import DECISION, kind, sentence
 from replication.wire.api_versions import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
     GROUP_VERSION,
     KRAFT_VERSION,
     METADATA_VERSION,
@@ -18,6 +19,7 @@ from replication.wire.api_versions import (
 from replication.wire.broker_registration import Feature
 from replication.wire.metadata_records import (
     FeatureLevelRecord,
+    MetadataRecord,
     NoOpRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
@@ -30,7 +32,7 @@ from replication.wire.update_features import (
 )
 from scenarios.world.world import World
 from tests.replication.broker.stage import played
-from tests.replication.controller.images import after
+from tests.replication.controller.images import after, broker_config
 from tests.replication.controller.running_controller import Registered, running
 
 ALONE = QuorumLevel()
@@ -113,9 +115,7 @@ async def test_a_refusal_that_is_soon_over_is_not_reported(world: World) -> None
         assert not any(isinstance(each.event, RegistrationRefused) for each in world.trace.entries)
 
 
-def image_of(
-    *nodes: RegisterBrokerRecord | RegisterControllerRecord, metadata: int = 33
-) -> MetadataImage:
+def image_of(*nodes: MetadataRecord, metadata: int = 33) -> MetadataImage:
     level = FeatureLevelRecord(name=METADATA_VERSION, feature_level=metadata)
     return after(MetadataImage(), [level, *nodes])
 
@@ -164,6 +164,22 @@ def test_every_controller_supports_what_is_finalized_as_far_as_that_is_known() -
         fault(old, GROUP_VERSION, 1, quorum=two) == "Controller 3002 does not support this feature."
     )
     assert fault(image_of(controller(named_features())), GROUP_VERSION, 1, quorum=two) == ""
+
+
+def test_eligible_replicas_follow_from_one_minimum_and_no_broker_keeps_its_own() -> None:
+    before = image_of(broker_config("1", "min.insync.replicas", "2"))
+    asked = FeatureUpdate(feature=ELIGIBLE_LEADER_REPLICAS_VERSION, max_version_level=1)
+    decision = update_features(
+        before,
+        UpdateFeaturesRequest(feature_updates=[asked]),
+        config=BrokerConfig(node_id=3001),
+        quorum=ALONE,
+    )
+    assert decision.records == (
+        FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS_VERSION, feature_level=1),
+        broker_config("", "min.insync.replicas", "1"),
+        broker_config("1", "min.insync.replicas", None),
+    )
 
 
 def test_kraft_version_is_no_record_of_the_controller() -> None:
