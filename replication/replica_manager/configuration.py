@@ -38,20 +38,36 @@ class Configuration:
     def __attrs_post_init__(self) -> None:
         self._limit_replication()
 
+    async def raise_minimums(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """Set each min.insync.replicas that becomes larger.
+
+        It comes before roles change, and a smaller one, by `apply`, after that: by neither of the
+        two may a leader commit with an ISR that was not decided under it.
+        """
+        topics = delta.reconfigured
+        if self._is_reconfigured(delta):
+            before = self.config.current
+            self.config.update(image.broker_configs)
+            if self.config.current.min_insync_replicas > before.min_insync_replicas:
+                topics |= {partition.topic for partition in self.hosted.online}
+        await in_steps(self._raise_minimums(image, sorted(topics)))
+
     async def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
         for removed in delta.removed:
             self.quotas.forget(removed.topic_partition.topic)
         topics = delta.reconfigured
-        if not delta.reconfigured_brokers.isdisjoint((None, self.broker_id)):
-            await self._reconfigure_broker(image)
+        if self._is_reconfigured(delta):
+            await self._reconfigure_broker()
             topics |= {partition.topic for partition in self.hosted.online}
         await in_steps(self._reconfigure_topics(image, sorted(topics)))
+
+    def _is_reconfigured(self, delta: MetadataDelta) -> bool:
+        return not delta.reconfigured_brokers.isdisjoint((None, self.broker_id))
 
     def of(self, topic: TopicImage) -> TopicConfig:
         return TopicConfig.in_force(topic.configs, self.config.current)
 
-    async def _reconfigure_broker(self, image: MetadataImage) -> None:
-        self.config.update(image.broker_configs)
+    async def _reconfigure_broker(self) -> None:
         current = self.config.current
         self.log_manager.config = TopicConfig.in_force({}, current).log
         self.log_manager.expire_producers_after(current.producer_id_expiration_ms)
@@ -64,6 +80,19 @@ class Configuration:
             leader=current.leader_replication_throttled_rate,
             follower=current.follower_replication_throttled_rate,
         )
+
+    def _raise_minimums(self, image: MetadataImage, topics: Iterable[str]) -> Steps[None]:
+        for name in topics:
+            yield CONFIGURING_A_TOPIC
+            topic = image.topics.get(name)
+            if topic is None:
+                continue
+            minimum = self.of(topic).min_insync_replicas
+            for number in topic.partitions:
+                yield 1
+                partition = self.hosted.find(TopicPartition(name, number))
+                if partition is not None and partition.min_insync_replicas < minimum:
+                    partition.configure(min_insync_replicas=minimum, read_only=partition.read_only)
 
     def _reconfigure_topics(self, image: MetadataImage, topics: Iterable[str]) -> Steps[None]:
         for name in topics:

@@ -106,6 +106,7 @@ class RoleChanges:
             if not self.keeps_logs:
                 await self._put_strays_aside(image)
         await self._stop(self._removed(delta), leave=self._deleting("topic deleted"))
+        await self.configuration.raise_minimums(image, delta)
         changed = sorted(delta.changed)
         restarted: list[Partition] = []
         for start in range(0, len(changed), AT_ONCE):
@@ -120,6 +121,7 @@ class RoleChanges:
                 await trio.lowlevel.checkpoint()
             self._follow(image, restarted[start : start + FOLLOWED_AT_ONCE])
         # Not before: a leader that the same change deposes must not commit by a smaller minimum.
+        # A larger one is in force by now: a leader must not commit with a smaller ISR without it.
         await self.configuration.apply(image, delta)
         await self._brokers_changed(image, delta.brokers)
         await self.fetchers.shutdown_idle_fetchers()

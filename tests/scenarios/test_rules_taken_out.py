@@ -37,6 +37,7 @@ from replication.leader.rules.isr import (
 from replication.leader.rules.leadership import Leadership
 from replication.leader.rules.replica_selector import PartitionView
 from replication.metadata.rules.image import MetadataDelta, MetadataImage, PartitionRegistration
+from replication.replica_manager.configuration import Configuration
 from replication.replica_manager.followed import LocalReplicas
 from replication.replica_manager.roles import RoleChanges
 from scenarios.checkers.committed import CommittedLog
@@ -330,6 +331,10 @@ def a_minimum_is_lowered_before_roles_are_taken(planting: pytest.MonkeyPatch) ->
     planting.setattr(RoleChanges, "apply", apply)
 
 
+def a_minimum_is_raised_after_roles_are_taken(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(Configuration, "_raise_minimums", lambda *_: iter(()))
+
+
 def what_follows_a_gap_stays(planting: pytest.MonkeyPatch) -> None:
     honest = Loader._joins
 
@@ -576,6 +581,11 @@ CASES: list[tuple[str, str, str | Mistake]] = [
         "S23",
         "a-leader-is-deposed-and-its-minimum-lowered-at-once",
         a_minimum_is_lowered_before_roles_are_taken,
+    ),
+    (
+        "S23",
+        "a-minimum-is-raised-and-an-isr-made-smaller-at-once",
+        a_minimum_is_raised_after_roles_are_taken,
     ),
     ("S54", "a-full-disk-under-the-metadata", "a full disk is no failure"),
     (

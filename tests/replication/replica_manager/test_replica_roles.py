@@ -301,6 +301,17 @@ async def test_a_changed_configuration_reaches_log_and_leader(autojump_clock: Mo
         assert leadership.min_insync_replicas == 1
 
 
+async def test_a_larger_minimum_is_in_force_before_a_smaller_isr(autojump_clock: MockClock) -> None:
+    async with Node().running() as node:
+        await node.lead(min_insync_replicas=1)
+        await node.produce(1, acks=1)
+        alone = registration(isr=(LOCAL,), partition_epoch=2)
+        await node.learn(alone, configs={"min.insync.replicas": "2"})
+        assert node.state().high_watermark == 0
+        await node.learn(attrs.evolve(alone, partition_epoch=3), configs={})
+        assert node.state().high_watermark == 1
+
+
 async def test_closed_segments_are_synced_away_from_the_loop(autojump_clock: MockClock) -> None:
     async with Node().running() as node:
         await node.learn(registration(isr=(LOCAL,)), configs={"segment.bytes": "200"})
