@@ -17,6 +17,7 @@ from replication.client.producer import destinations
 from replication.controller import controller
 from replication.controller.rules import (
     brokers as controller_brokers,
+    configs,
     decisions as controller_decisions,
     election,
     events,
@@ -104,6 +105,11 @@ REPLACED: dict[str, tuple[object, str, object]] = {
     ),
     "nothing is synced for an ack": (Log, "flush_is_due", property(lambda _: False)),
     "a full disk is no failure": (Log, "fail", lambda _, error: error),
+    "an ISR changes before its leader knows the minimum": (
+        configs,
+        "before_isr_changes",
+        lambda *_: (),
+    ),
     "empty segments behind a gap stay": (
         Loader,
         "_end_before_gaps",
@@ -586,6 +592,11 @@ CASES: list[tuple[str, str, str | Mistake]] = [
         "S23",
         "a-minimum-is-raised-and-an-isr-made-smaller-at-once",
         a_minimum_is_raised_after_roles_are_taken,
+    ),
+    (
+        "S23",
+        "a-minimum-of-which-a-leader-has-not-heard",
+        "an ISR changes before its leader knows the minimum",
     ),
     ("S54", "a-full-disk-under-the-metadata", "a full disk is no failure"),
     (

@@ -127,6 +127,26 @@ def one_minimum(image: MetadataImage, config: BrokerConfig) -> Iterable[Metadata
             yield from config_records(ConfigResourceType.BROKER, str(broker_id), none)
 
 
+def before_isr_changes(
+    before: MetadataImage, after: MetadataImage, config: BrokerConfig
+) -> Iterable[PartitionChangeRecord]:
+    """Yield a change for each leader that must hear of a larger minimum before it changes its ISR.
+
+    A replica that leaves an ISR which becomes too small by the larger minimum is eligible, and a
+    leader that knows the smaller one would commit without it. The change only counts up the
+    partition epoch, so that what such a leader proposes is refused. Kafka writes no such record.
+    """
+    was, now = election_rules(before, config), election_rules(after, config)
+    for name, topic in sorted(after.topics.items()):
+        known, rules = was(before.topics[name]), now(topic)
+        is_larger = rules.min_insync_replicas > known.min_insync_replicas
+        if rules.eligible and (is_larger or not known.eligible):
+            for number, partition in sorted(topic.partitions.items()):
+                has_changed = partition != before.topics[name].partitions[number]
+                if partition.leader != NO_LEADER and not has_changed:
+                    yield PartitionChangeRecord(partition_id=number, topic_id=topic.topic_id)
+
+
 def _decide(
     image: MetadataImage, asked: Iterable[tuple[Resource, Wanted]], config: BrokerConfig
 ) -> tuple[list[AlterConfigsResourceResponse], list[MetadataRecord]]:
@@ -142,6 +162,7 @@ def _decide(
     if records:
         records += _without_eligible(image, records)
         after = image.apply_all(records, offset=image.offset, leader_epoch=image.leader_epoch)
+        records += before_isr_changes(image, after, config)
         records += elections_of_leaderless(after, election_rules(after, config))
     return results, records
 

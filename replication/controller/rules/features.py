@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from replication.config import BrokerConfig
-from replication.controller.rules.configs import one_minimum
+from replication.controller.rules.configs import before_isr_changes, one_minimum
 from replication.controller.rules.decisions import Decision
 from replication.errors import ErrorCode, KafkaError
 from replication.metadata.rules.image import MetadataImage
@@ -94,7 +94,9 @@ def update_features(
     answer = UpdateFeaturesResponse()
     if not request.validate_only and records:
         after = image.apply_all(records, offset=image.offset, leader_epoch=image.leader_epoch)
-        return Decision(answer, (*records, *one_minimum(after, config)))
+        records += one_minimum(after, config)
+        after = image.apply_all(records, offset=image.offset, leader_epoch=image.leader_epoch)
+        return Decision(answer, (*records, *before_isr_changes(image, after, config)))
     return Decision(answer)
 
 

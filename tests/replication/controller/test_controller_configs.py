@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import attrs
 import pytest
 
 from replication.config import ConfigOperation
@@ -22,7 +23,9 @@ from replication.wire.incremental_alter_configs import (
 )
 from replication.wire.metadata import NO_LEADER
 from replication.wire.metadata_records import (
+    FeatureLevelRecord,
     MetadataRecord,
+    PartitionChangeRecord,
     PartitionRecord,
     TopicRecord,
 )
@@ -203,6 +206,31 @@ def test_the_minimum_isr_is_set_for_topics_and_for_the_cluster_and_for_no_single
     (answer,), after = incrementally(before, less)
     assert answer.error_code == ErrorCode.NONE
     assert after.broker_configs[None] == {"min.insync.replicas": "1"}
+
+
+@pytest.mark.parametrize(
+    ("resource", "counted"),
+    [
+        pytest.param(change(TOPIC, "orders", ("min.insync.replicas", SET, "3")), 1, id="larger"),
+        pytest.param(change(TOPIC, "orders", ("min.insync.replicas", SET, "1")), 0, id="smaller"),
+        pytest.param(change(TOPIC, "orders", ("flush.ms", SET, "1")), 0, id="another key"),
+        pytest.param(change(BROKER, "", ("min.insync.replicas", SET, "3")), 1, id="for all topics"),
+    ],
+)
+def test_a_leader_hears_of_a_larger_minimum_before_it_changes_the_isr(
+    resource: IncrementalAlterConfigsResource, counted: int
+) -> None:
+    """What it proposes until then is of an older partition epoch, and is refused (KIP-966)."""
+    before = image(
+        broker_config("", "min.insync.replicas", "2"),
+        FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
+        PartitionChangeRecord(partition_id=0, topic_id=ORDERS, leader=1),
+    )
+    _, after = incrementally(before, resource)
+    led = partition_of(before, "orders")
+    assert partition_of(after, "orders") == attrs.evolve(
+        led, partition_epoch=led.partition_epoch + counted
+    )
 
 
 def test_one_wrong_key_of_a_topic_changes_none_of_it_and_another_topic_all_the_same() -> None:

@@ -21,8 +21,11 @@ from replication.wire.metadata_records import (
     FeatureLevelRecord,
     MetadataRecord,
     NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    TopicRecord,
 )
 from replication.wire.update_features import (
     SAFE_DOWNGRADE,
@@ -32,7 +35,7 @@ from replication.wire.update_features import (
 )
 from scenarios.world.world import World
 from tests.replication.broker.stage import played
-from tests.replication.controller.images import after, broker_config
+from tests.replication.controller.images import ORDERS, after, broker_config
 from tests.replication.controller.running_controller import Registered, running
 
 ALONE = QuorumLevel()
@@ -166,8 +169,20 @@ def test_every_controller_supports_what_is_finalized_as_far_as_that_is_known() -
     assert fault(image_of(controller(named_features())), GROUP_VERSION, 1, quorum=two) == ""
 
 
-def test_eligible_replicas_follow_from_one_minimum_and_no_broker_keeps_its_own() -> None:
-    before = image_of(broker_config("1", "min.insync.replicas", "2"))
+def test_leaders_hear_of_the_one_minimum_before_eligible_replicas_follow_from_it() -> None:
+    before = image_of(
+        TopicRecord(name="orders", topic_id=ORDERS),
+        PartitionRecord(
+            topic_id=ORDERS,
+            partition_id=0,
+            replicas=[1, 2],
+            isr=[1, 2],
+            leader=1,
+            leader_epoch=0,
+            partition_epoch=0,
+        ),
+        broker_config("1", "min.insync.replicas", "2"),
+    )
     asked = FeatureUpdate(feature=ELIGIBLE_LEADER_REPLICAS_VERSION, max_version_level=1)
     decision = update_features(
         before,
@@ -179,6 +194,7 @@ def test_eligible_replicas_follow_from_one_minimum_and_no_broker_keeps_its_own()
         FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS_VERSION, feature_level=1),
         broker_config("", "min.insync.replicas", "1"),
         broker_config("1", "min.insync.replicas", None),
+        PartitionChangeRecord(partition_id=0, topic_id=ORDERS),
     )
 
 
