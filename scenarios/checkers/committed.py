@@ -13,6 +13,10 @@ new leader, and a replica that acts in an earlier leader epoch is not compared w
 The list has gaps: what the new leader had let go of before the election, and what was deleted
 before it was first seen. Another replica may still have it, and nothing is compared there.
 
+A disk that is not trusted may have lost a segment below the recovery point, as after a failed sync
+(KAFKA-10778). In Apache Kafka as here the log goes on behind such a hole, and its replica may be in
+sync, and lead. Batches in a hole that the opening of the log has reported may be lacking there.
+
 I4, LogMatching   below its high watermark a replica has what was committed, and nothing else
 I6, StrongIsr     a member of the controller's ISR or ELR has all of it, whatever its own high
                   watermark is: it may lead next. This is what every leader, even one that
@@ -120,9 +124,10 @@ class CommittedLog:
                 ):
                     at += 1
                 found = held.batches[at : at + 1]
-                if found != [expected]:
+                if found == [expected]:
+                    at += 1
+                elif not held.has_lost(expected):
                     return f"it has {drawn(found) or 'nothing'}, where {drawn([expected])} was committed"
-                at += 1
             index += 1
         held.agreed = at
         return ""
@@ -172,7 +177,11 @@ def may_lead(
 def elected(committed: CommittedLog, replica: OnlineReplica, held: Held) -> Iterator[Wrong]:
     """Check LeaderCompleteness for a replica that has just become leader of its epoch."""
     before, have = committed.before(replica.leader_epoch), set(held.batches)
-    lacks = [each for each in before if each.last_offset >= replica.log_start and each not in have]
+    lacks = [
+        each
+        for each in before
+        if each.last_offset >= replica.log_start and each not in have and not held.has_lost(each)
+    ]
     if lacks:
         yield Wrong(
             ELECTED,

@@ -127,6 +127,8 @@ class Held:
     """
     dropped: int = attrs.field(default=0, init=False)
     """The number of batches that were cut off again."""
+    lost: list[range] = attrs.field(factory=list, init=False)
+    """The offsets that a disk that is not trusted has lost."""
 
     def add(self, batch: Batch) -> None:
         self.batches.append(batch)
@@ -139,6 +141,13 @@ class Held:
         if self.epochs[-1].start_offset == batch.base_offset:
             self.epochs.pop()
         self.agreed = min(self.agreed, len(self.batches))
+
+    def has_lost(self, batch: Batch) -> bool:
+        """Return whether its disk has lost that batch, and the log goes on behind it."""
+        goes_on = bool(self.batches) and batch.last_offset < self.batches[-1].base_offset
+        return goes_on and any(
+            batch.base_offset in each and batch.last_offset in each for each in self.lost
+        )
 
 
 @attrs.define(eq=False)

@@ -23,6 +23,7 @@ from scenarios.checkers.offsets import FailedLog
 from scenarios.checkers.producers import ProducersOfLog
 from scenarios.world.cluster import SimulatedCluster
 from storage.log.log import Log
+from storage.log.segment import LOG_SUFFIX
 from storage.testing.disk import Node
 from storage.types import Offset, TopicPartition
 
@@ -201,6 +202,8 @@ class Replicas:
                     if watched is not None:
                         self._let_go(watched)
                     held = HeldLog(cluster.world.disk(name), replica.log)
+                    if name in self._untrusted:
+                        held.lost = _holes(replica.log)
                     self._watch(name, self._life(name, manager), manager, replica, held)
         for gone in [each for each in self._watched if each not in found]:
             self._let_go(self._watched.pop(gone))
@@ -244,6 +247,13 @@ class Replicas:
         """Yield each failed log: its state at the failure, and its state now."""
         for log, before in self._failed.items():
             yield before, _failed(before.where, log)
+
+
+def _holes(log: Log) -> list[range]:
+    """Return the offsets before a segment that no segment has, as the opening of the log reported."""
+    bases = {each.path(LOG_SUFFIX): each.base_offset for each in log.segments}
+    found = [each for each in log.recovery.repairs if each.path in bases]
+    return [range(each.offset, bases[each.path]) for each in found]
 
 
 def _failed(where: str, log: Log) -> FailedLog:

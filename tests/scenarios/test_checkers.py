@@ -20,6 +20,7 @@ from replication.metadata.rules.image import MetadataImage, PartitionRegistratio
 from replication.replica_manager import LocalReplicas
 from scenarios.checkers import Checkers, InvariantViolatedError, platter
 from scenarios.checkers.decisions import Decisions
+from scenarios.checkers.replicas import Replicas
 from scenarios.story.commands.judge import BrokenPromiseError, loss_ledger
 from scenarios.story.commands.table import run_command
 from scenarios.story.runner import run_story
@@ -213,6 +214,46 @@ def test_what_a_log_commits_in_the_moment_in_which_it_fails_is_committed(
     planted("an ack waits for the high watermark")(monkeypatch)
     with pytest.raises(InvariantViolatedError, match="was acked with acks=all up to"):
         run_story(parse(FAILS_AS_IT_COMMITS.replace("acks=all two", "acks=all two &\nrun 10ms")))
+
+
+# The kernel takes the pages of a failed sync for written (KAFKA-10778): a later power cut empties
+# the first segment. The second one stays.
+BEHIND_A_HOLE = parse(
+    """\
+cluster brokers=2 min.insync.replicas=1 log.segment.bytes=200
+topic t replicas=b2,b1
+fail b2 sync names=*/t-0/00000000000000000000.log
+produce t-0 acks=all one two
+produce t-0 acks=all three
+produce t-0 acks=1 four
+run 10s
+start b2
+wait isr t-0 b1,b2
+produce t-0 acks=all five
+wait equal t-0
+stop b2
+power-cut b2
+start b2
+wait isr t-0 b1,b2
+elect t-0 preferred
+wait leader t-0
+show t-0
+"""
+)
+
+
+def test_what_a_disk_has_lost_after_a_failed_sync_is_no_violation() -> None:
+    (step,) = run_story(BEHIND_A_HOLE).actual.steps
+    assert "b2  [e0: 3-3][e1: 4-4][e2: 5-]  HW 5  LEO 5  leads" in step.answer
+
+
+def test_a_log_behind_a_hole_on_a_disk_that_is_trusted_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Replicas, "untrusted", lambda *_: None)
+    monkeypatch.setattr(platter, "is_on_platter", lambda *_, **__: iter(()))
+    with pytest.raises(InvariantViolatedError, match="0-1@e0 was committed"):
+        run_story(BEHIND_A_HOLE)
 
 
 def test_a_disk_has_all_that_it_claimed_once_it_lies_no_more() -> None:

@@ -239,6 +239,37 @@ def test_below_its_high_watermark_a_replica_has_what_was_committed(
     assert found == ([] if holds else [committed.BELOW])
 
 
+@pytest.mark.parametrize(
+    ("log", "lost", "excused"),
+    [
+        (held(C), range(4), True),
+        (held(A, C), range(3, 4), True),
+        (held(C), range(3), False),  # B was not lost by the disk
+        (held(B, C), range(2), False),  # nor all of A
+        (held(B, C), range(1, 3), False),
+        (held((0, 3, 9), C), range(4), False),  # there is another batch
+        (held(A), range(3, 6), False),  # the log does not go on behind it
+    ],
+)
+def test_what_a_disk_has_lost_within_a_log_may_be_lacking(
+    log: Held, lost: range, *, excused: bool
+) -> None:
+    log.lost, history = [lost], committed_is(A, B, C)
+    replica = now(FOLLOWER, log_start=0, high_watermark=6, log_end=6)
+    found = rules(committed.below(history, replica, log))
+    log.agreed = 0
+    found += rules(committed.may_lead(history, replica, log, standing="is in the ISR"))
+    assert found == ([] if excused else [committed.BELOW, committed.MAY_LEAD])
+
+
+def test_a_leader_may_lack_what_its_disk_has_lost() -> None:
+    history, leads, log = committed_is(A, B, C), now(LEADER, leader_epoch=2, log_start=0), held(C)
+    log.lost = [range(4)]
+    assert rules(committed.elected(history, leads, log)) == []
+    log.lost = [range(3)]
+    assert rules(committed.elected(history, leads, log)) == [committed.ELECTED]
+
+
 def test_a_truncated_log_is_compared_again() -> None:
     log, replica = committed_is(A, B, C), held(A, B, C)
     assert not log.compare(replica, log_start=0, until=6)
