@@ -32,6 +32,11 @@ behind it. If all before it have been acked, the broker has lost records, or nev
 was given up: an idempotent producer goes on under its next epoch, from sequence 0, and a
 transactional one cannot (its transaction is aborted).
 
+Rule 5: the second batch waits until the first one has been acked. A broker that knows nothing of an
+idempotent producer takes any sequence for its first: it would write the second batch before the
+first, if that was refused or went to the leader before. (Kafka's client does not wait: KAFKA-15591,
+KAFKA-14312.) Of a transaction it refuses such a batch.
+
 (Kafka: TxnPartitionEntry, TransactionManager, RecordAccumulator.shouldStopDrainBatches,
 Sender.completeBatch.)
 """
@@ -96,9 +101,13 @@ class PartitionQueue:
             return batch if batch is self.sent[0] else None
         if self.unresolved is not None or self.gap is not None:
             return None
-        if self.sent and self.identity != identity:
+        if self.sent and (self.identity != identity or self._may_be_unknown(batch)):
             return None
         return batch
+
+    def _may_be_unknown(self, batch: ProducerBatch) -> bool:
+        """Return whether a broker may take `batch` for the producer's first one (Rule 5)."""
+        return self.last_acked_sequence == NO_LAST_SEQUENCE and not batch.transactional
 
     def take(self, batch: ProducerBatch, identity: ProducerIdAndEpoch | None) -> None:
         """Send the batch that `next_batch` has just returned."""

@@ -1,4 +1,7 @@
-"""One partition of a broker that knows its producers, as plainly as it can be put (KIP-98)."""
+"""One partition of a broker that knows its producers, as plainly as it can be put (KIP-98).
+
+A producer that it does not know may begin at any sequence (KIP-360).
+"""
 
 from collections.abc import Sequence
 
@@ -27,6 +30,7 @@ class NaiveBroker:
         if any(value % self.refuses_every == 1 for value in values):
             return BatchAnswer(error=ErrorCode.INVALID_RECORD)
         (producer_id, producer_epoch), sequence = stamp
+        is_known = producer_id in self._producers
         epoch, batches = self._producers.get(producer_id, (producer_epoch, []))
         if producer_epoch < epoch:
             return BatchAnswer(error=ErrorCode.INVALID_PRODUCER_EPOCH)
@@ -36,7 +40,7 @@ class NaiveBroker:
             if (base_sequence, count) == (sequence, len(values)):
                 return BatchAnswer(base_offset=base_offset)
         expected = batches[-1][0] + batches[-1][1] if batches else 0
-        if sequence != expected:
+        if is_known and sequence != expected:
             return BatchAnswer(error=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
         batches = [*batches, (sequence, len(values), len(self.log))][-REMEMBERED:]
         self._producers[producer_id] = (producer_epoch, batches)

@@ -76,6 +76,13 @@ def values(batch: ProducerBatch) -> list[int]:
     return [int(Record(*record).value or b"-1") for record in batch.records]
 
 
+def acked(buffer: RecordAccumulator, number: int) -> None:
+    """Let the producer's first record be acked: brokers know the producer from then on."""
+    append(buffer, number)
+    (sent,) = drain(buffer)
+    buffer.answered(sent, BatchAnswer(base_offset=0), now=0.0)
+
+
 def refused(error: ErrorCode) -> BatchAnswer:
     return BatchAnswer(error=error)
 
@@ -113,8 +120,10 @@ def test_a_record_that_does_not_fit_begins_the_next_batch() -> None:
     large = b"x" * (3 * SIZE)
     batch, _ = buffer.append(T0, Record(value=large), record_size(None, large, ()), now=lambda: 0.0)
     assert batch.count == 1
-    assert [sent.batch.count for sent in drain(buffer)] == [1]
-    assert [sent.batch.count for sent in drain(buffer)] == [1]
+    (first,) = drain(buffer)
+    buffer.answered(first, BatchAnswer(base_offset=0), now=0.0)
+    (second,) = drain(buffer)
+    assert (first.batch.count, second.batch.count) == (1, 1)
 
 
 def test_a_request_has_one_batch_of_a_partition_and_partitions_take_turns() -> None:
@@ -123,7 +132,7 @@ def test_a_request_has_one_batch_of_a_partition_and_partitions_take_turns() -> N
         append(buffer, number, partition=T0)
         append(buffer, 10 + number, partition=T1)
     assert [values(sent.batch) for sent in drain(buffer)] == [[0], [10]]
-    small = accumulator(batch_records=1, request_records=1)
+    small = accumulator(batch_records=1, request_records=1, idempotent=False)
     for number in range(2):
         append(small, number, partition=T0)
         append(small, 10 + number, partition=T1)
@@ -181,6 +190,7 @@ def test_a_retriable_batch_is_sent_again_after_its_back_off() -> None:
 
 def test_a_refused_batch_fails_and_the_epoch_goes_up() -> None:
     buffer = accumulator(batch_records=1)
+    acked(buffer, -1)
     batch = append(buffer, 0)
     append(buffer, 1)
     first, second = drain(buffer) + drain(buffer)
@@ -192,6 +202,22 @@ def test_a_refused_batch_fails_and_the_epoch_goes_up() -> None:
     assert buffer.answered(second, out_of_order, now=0.0) is Verdict.RETRY
     (again,) = drain(buffer, now=1.0)
     assert again.stamp == ((7, 1), 0)
+
+
+def test_nothing_follows_the_first_batch_before_it_is_acked() -> None:
+    """Else a leader that does not know the producer would take what follows for the first."""
+    buffer = accumulator(batch_records=1)
+    for number in range(3):
+        append(buffer, number)
+    (first,) = drain(buffer)
+    assert drain(buffer) == []
+    moved = refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert buffer.answered(first, moved, now=0.0) is Verdict.RETRY
+    (first,) = drain(buffer, now=1.0)
+    assert drain(buffer, now=1.0) == []
+    buffer.answered(first, BatchAnswer(base_offset=0), now=1.0)
+    both = drain(buffer, now=1.0) + drain(buffer, now=1.0)
+    assert [values(sent.batch) for sent in both] == [[1], [2]]
 
 
 def test_in_a_transaction_those_behind_a_refused_batch_move_up() -> None:
@@ -310,10 +336,12 @@ class Cluster:
     """A producer, the brokers of two partitions, and a network between them that may be cut.
 
     What has been sent to a leader arrives in order; when the connection is cut, some of it has
-    not arrived, and what has is answered in vain.
+    not arrived, and what has is answered in vain. A leader moves before the producer knows of it.
     """
 
     buffer: RecordAccumulator
+    leaders: dict[TopicPartition, int] = attrs.field(factory=lambda: {T0: 1, T1: 2})
+    known: dict[TopicPartition, int] = attrs.field(factory=lambda: {T0: 1, T1: 2})
     brokers: dict[TopicPartition, NaiveBroker] = attrs.field(
         factory=lambda: {T0: NaiveBroker(), T1: NaiveBroker()}
     )
@@ -335,7 +363,7 @@ class Cluster:
         def may_send_to(node: int) -> bool:
             return len(self._sent[node]) + len(self._answers[node]) < 5
 
-        drained = self.buffer.drain(lambda each: each.partition + 1, may_send_to, now=self.now)
+        drained = self.buffer.drain(self.known.get, may_send_to, now=self.now)
         for node, request in drained.requests.items():
             self._sent[node].extend(request)
 
@@ -344,6 +372,8 @@ class Cluster:
         if self._sent[node]:
             sent = self._sent[node].popleft()
             broker = self.brokers[sent.batch.partition]
+            if self.leaders[sent.batch.partition] != node:
+                error = ErrorCode.NOT_LEADER_OR_FOLLOWER
             # What was sent is what it was stamped with then; it may have another one by now.
             answer = BatchAnswer(error=error)
             if error in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
@@ -369,6 +399,7 @@ class Cluster:
 
     def settle(self) -> None:
         """Everything works again, until all has an outcome."""
+        self.known.update(self.leaders)
         for _ in range(1000):
             if not any(each.waiting or each.sent for each in self.buffer._queues.values()):
                 return
@@ -412,6 +443,8 @@ def happen(cluster: Cluster, chance: random.Random) -> None:
         "fail": chance.randint(0, 2),
         "cut": chance.randint(0, 1),
         "wait": chance.randint(0, 3),
+        "move": chance.randint(0, 1),
+        "learn": chance.randint(0, 2),
     }
     for broker in cluster.brokers.values():
         broker.most_records = chance.choice((1, 2, 3))
@@ -431,6 +464,10 @@ def happen(cluster: Cluster, chance: random.Random) -> None:
                 cluster.answer(node)
             case "cut":
                 cluster.cut(node)
+            case "move":
+                cluster.leaders[chance.choice((T0, T1))] = node
+            case "learn":
+                cluster.known.update(cluster.leaders)
             case _:
                 cluster.wait(chance.choice((0.05, 0.2, 0.2, 3.0)))
 
