@@ -21,6 +21,7 @@ The file is long because one change of roles has many steps over the same replic
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
+from contextlib import suppress
 from functools import partial
 from itertools import compress
 from typing import TypeVar
@@ -400,7 +401,8 @@ class RoleChanges:
 
         def put_aside() -> None:
             for log in strays:
-                self.log_manager.put_aside(log)
+                with suppress(KafkaStorageError):  # its directory is offline, as is reported
+                    self.log_manager.put_aside(log)
 
         if strays:
             await self.offload(put_aside)
@@ -455,7 +457,8 @@ class RoleChanges:
     ) -> None:
         for topic_partition in partitions:
             if self.log_manager.get(topic_partition) is not None:
-                leave(topic_partition)
+                with suppress(KafkaStorageError):  # its directory is offline, as is reported
+                    leave(topic_partition)
 
 
 def _topic_id_of(image: MetadataImage, partition: TopicPartition) -> TopicId | None:

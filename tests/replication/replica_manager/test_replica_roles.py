@@ -270,6 +270,35 @@ async def test_what_was_deleted_while_this_broker_was_away_goes_at_the_start(
 
 
 @pytest.mark.conformance("RM-51")
+async def test_a_disk_that_keeps_the_log_of_a_deleted_topic_takes_its_directory_offline(
+    autojump_clock: MockClock,
+) -> None:
+    """And nothing else: the metadata is applied to the end."""
+    disk = FaultyFileSystem(random.Random(1))
+    config = BrokerConfig(node_id=LOCAL, log_dirs=("/a", "/b"))
+    disk.inject(Fault(operation="rename", names="topic-0"))
+    async with Node(file_system=disk, config=config).running() as node:
+        await node.learn(*[registration(isr=(LOCAL,), partition_epoch=0) for _ in range(4)])
+        await node.learn()
+        assert [each.failure is not None for each in node.logs.directories] == [True, False]
+        assert node.logs.logs() == []
+
+
+async def test_a_disk_that_keeps_a_stray_log_takes_its_directory_offline(
+    autojump_clock: MockClock,
+) -> None:
+    disk = FaultyFileSystem(random.Random(1))
+    config = BrokerConfig(node_id=LOCAL, log_dirs=("/a", "/b"))
+    async with Node(file_system=disk, config=config).running() as node:
+        await node.learn(*[registration(isr=(LOCAL,), partition_epoch=0) for _ in range(4)])
+    disk = disk.reopen()
+    disk.inject(Fault(operation="rename", names="topic-0"))
+    async with Node(file_system=disk, config=config).running() as node:
+        await node.learn(registration(partition_epoch=0), topic="new", topic_id=bytes([8]) * 16)
+        assert [each.failure is not None for each in node.logs.directories] == [True, False]
+        assert [str(log.topic_partition) for log in node.logs.logs()] == ["new-0"]
+
+
 async def test_on_the_way_out_a_replica_that_has_left_the_isr_stops_following(
     autojump_clock: MockClock,
 ) -> None:
