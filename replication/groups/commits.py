@@ -19,7 +19,7 @@ from replication.groups.shard import HostedGroup
 from replication.net.pace import in_steps
 from replication.steps import Steps, each_of
 from storage.producers.verification import VerificationGuard
-from storage.types import NO_OFFSET, TopicPartition
+from storage.types import TopicPartition
 
 Verify = Callable[[TopicPartition], Awaitable[VerificationGuard | None]]
 """Verifies the transaction in the partition with the group's offsets. Returns the guard of a batch
@@ -132,8 +132,7 @@ async def commit_in_transaction(
     if not offsets:
         return faults
     producer_id, _ = producer
-    for each, offset in offsets.items():
-        hosted.offsets.add_pending(producer_id, each, offset, log_offset=NO_OFFSET)
+    hosted.offsets.begin_pending(producer_id, offsets)
     written = [records[each] for each in offsets]
     submission = hosted.log.submit(written, producer=producer, guard=guard)
     await submission.wait()

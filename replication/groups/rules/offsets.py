@@ -2,20 +2,25 @@
 
     commit ── begin ──> being written ── written at L ──> committed, unless a newer one is
                               └── failed ──> as before
-    transaction ── add_pending ──> pending ── end_transaction ──> committed, or as before
+    transaction ── begin_pending ──> being written ── written at L ──> pending
+                                           └── failed ──> as before       │
+                  committed, or as before <── end_transaction ────────────┘
 
 Rule 1: commits count in the order of their records in the log. Of two commits that are answered in
 the wrong order, the one that is later in the log stays, as for the next coordinator.
 
-Rule 2: a request for stable offsets (KIP-447) gets none for a partition with a pending offset: the
-transaction may be aborted.
+Rule 2: a request for stable offsets (KIP-447) gets none for a partition with a pending offset, or one
+that is being written: the transaction may be aborted.
+
+Rule 3: a commit that fails takes nothing away that the same transaction wrote before. A producer
+that got no answer sends it again, and the transaction may have ended when that arrives.
 
 (Kafka: OffsetMetadataManager, GroupMetadata.onOffsetCommitAppend.)
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias
 
 import attrs
 
@@ -51,6 +56,9 @@ class CommittedOffset:
         return OffsetCommitValue(**attrs.asdict(self, recurse=False))
 
 
+Offsets: TypeAlias = Mapping[TopicPartition, CommittedOffset]
+
+
 class Placed(NamedTuple):
     """A committed offset, and the base offset of the batch with its record."""
 
@@ -65,6 +73,9 @@ class GroupOffsets:
     _committed: dict[TopicPartition, Placed] = attrs.field(factory=dict, init=False)
     _being_written: Counter[TopicPartition] = attrs.field(factory=Counter, init=False)
     _pending: dict[int, dict[TopicPartition, Placed]] = attrs.field(factory=dict, init=False)
+    """The offsets that the open transaction of each producer id has in the log."""
+    _pending_soon: dict[int, list[Offsets]] = attrs.field(factory=dict, init=False)
+    """Those that are being written: a producer that got no answer may send the same again."""
 
     def __len__(self) -> int:
         return len(self._committed)
@@ -72,12 +83,12 @@ class GroupOffsets:
     @property
     def is_empty(self) -> bool:
         """Whether no offset is committed, being written or pending."""
-        return not (self._committed or self._being_written or self._pending)
+        return not (self._committed or self._being_written or self._pending or self._pending_soon)
 
     @property
     def open_transactions(self) -> int:
         """The number of transactions with pending offsets of this group."""
-        return len(self._pending)
+        return len(self._pending.keys() | self._pending_soon)
 
     def get(self, partition: TopicPartition) -> CommittedOffset | None:
         at = self._committed.get(partition)
@@ -87,7 +98,12 @@ class GroupOffsets:
         return sorted(self._committed)
 
     def is_unstable(self, partition: TopicPartition) -> bool:
-        return any(partition in offsets for offsets in self._pending.values())
+        return any(partition in offsets for offsets in self._all_pending())
+
+    def _all_pending(self) -> Iterator[Collection[TopicPartition]]:
+        yield from self._pending.values()
+        for several in self._pending_soon.values():
+            yield from several
 
     # Commits.
 
@@ -95,9 +111,7 @@ class GroupOffsets:
         for partition in partitions:  # of a mapping, a Counter would take the values for counts
             self._being_written[partition] += 1
 
-    def written(
-        self, offsets: Mapping[TopicPartition, CommittedOffset], *, log_offset: Offset
-    ) -> None:
+    def written(self, offsets: Offsets, *, log_offset: Offset) -> None:
         for partition, committed in offsets.items():
             self.put(partition, committed, log_offset=log_offset)
         self.failed(offsets)
@@ -118,6 +132,29 @@ class GroupOffsets:
 
     # Transactions.
 
+    def begin_pending(self, producer_id: int, offsets: Offsets) -> None:
+        self._pending_soon.setdefault(producer_id, []).append(offsets)
+
+    def pending_written(self, producer_id: int, offsets: Offsets, *, log_offset: Offset) -> None:
+        """Note the place of pending offsets in the log, unless their transaction has ended."""
+        if self._take(producer_id, offsets):
+            for partition, committed in offsets.items():
+                self.add_pending(producer_id, partition, committed, log_offset=log_offset)
+
+    def pending_failed(self, producer_id: int, offsets: Offsets) -> None:
+        """Forget offsets that could not be written; what the transaction wrote before stays."""
+        self._take(producer_id, offsets)
+
+    def _take(self, producer_id: int, offsets: Offsets) -> bool:
+        """Remove offsets that are no longer being written; return whether they were there."""
+        several = self._pending_soon.get(producer_id, [])
+        others = [each for each in several if each is not offsets]
+        if others:
+            self._pending_soon[producer_id] = others
+        else:
+            self._pending_soon.pop(producer_id, None)
+        return len(others) < len(several)
+
     def add_pending(
         self,
         producer_id: int,
@@ -126,34 +163,12 @@ class GroupOffsets:
         *,
         log_offset: Offset,
     ) -> None:
+        """Add an offset that an open transaction has in the log, later than its others."""
         self._pending.setdefault(producer_id, {})[partition] = Placed(log_offset, committed)
-
-    def pending_written(
-        self,
-        producer_id: int,
-        offsets: Mapping[TopicPartition, CommittedOffset],
-        *,
-        log_offset: Offset,
-    ) -> None:
-        """Note the place of pending offsets in the log, unless there are newer ones."""
-        pending = self._pending.get(producer_id, {})
-        for partition, committed in offsets.items():
-            if (placed := pending.get(partition)) is not None and placed.committed is committed:
-                pending[partition] = Placed(log_offset, committed)
-
-    def pending_failed(
-        self, producer_id: int, offsets: Mapping[TopicPartition, CommittedOffset]
-    ) -> None:
-        """Remove pending offsets that could not be written."""
-        pending = self._pending.get(producer_id, {})
-        for partition, committed in offsets.items():
-            if (placed := pending.get(partition)) is not None and placed.committed is committed:
-                del pending[partition]
-        if not pending:
-            self._pending.pop(producer_id, None)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """Commit or drop the offsets of a producer's transaction, which has ended."""
+        self._pending_soon.pop(producer_id, None)
         for partition, at in self._pending.pop(producer_id, {}).items():
             if commit:
                 self.put(partition, at.committed, log_offset=at.log_offset)
@@ -163,7 +178,7 @@ class GroupOffsets:
     def among(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
         """Return the partitions that have a committed or pending offset here, sorted."""
         known = self._committed.keys() | {
-            each for offsets in self._pending.values() for each in offsets
+            each for offsets in self._all_pending() for each in offsets
         }
         return sorted(known.intersection(partitions))
 

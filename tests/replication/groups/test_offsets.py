@@ -107,20 +107,41 @@ def test_a_commit_that_failed_is_as_if_it_had_not_been_tried() -> None:
 def test_what_a_transaction_is_writing_is_in_doubt_and_stays_so_if_it_is_written() -> None:
     offsets = GroupOffsets()
     offsets.put(A, at(1), log_offset=5)
-    first, second = at(7), at(8)
-    offsets.add_pending(1, A, first, log_offset=-1)
+    first, second = {A: at(7)}, {A: at(8)}
+    offsets.begin_pending(1, first)
     assert offsets.is_unstable(A)
-    offsets.add_pending(1, A, second, log_offset=-1)
-    offsets.pending_failed(1, {A: first})
+    offsets.begin_pending(1, second)
+    offsets.pending_failed(1, first)
     assert offsets.is_unstable(A), "the second is on its way"
-    offsets.pending_written(1, {A: second}, log_offset=6)
+    offsets.pending_written(1, second, log_offset=6)
     offsets.end_transaction(1, commit=True)
-    assert (offsets.get(A), offsets.is_unstable(A)) == (second, False)
-    offsets.add_pending(1, A, first, log_offset=-1)
-    offsets.pending_failed(1, {A: first})
-    offsets.pending_written(1, {A: first}, log_offset=9)
+    assert (offsets.get(A), offsets.is_unstable(A)) == (at(8), False)
+    offsets.begin_pending(1, first)
+    offsets.pending_failed(1, first)
     offsets.end_transaction(1, commit=True)
-    assert (offsets.get(A), offsets.is_empty) == (second, False)
+    assert (offsets.get(A), offsets.is_unstable(A)) == (at(8), False)
+
+
+def test_the_same_offset_sent_again_and_refused_leaves_what_was_written() -> None:
+    """The answer to the first was late, and the transaction ended before the second was written."""
+    offsets = GroupOffsets()
+    first, again, next_one = {A: at(7)}, {A: at(7)}, {A: at(9)}
+    offsets.begin_pending(1, first)
+    offsets.begin_pending(1, again)
+    offsets.pending_written(1, first, log_offset=6)
+    offsets.pending_failed(1, again)
+    assert offsets.is_unstable(A)
+    offsets.end_transaction(1, commit=True)
+    assert (offsets.get(A), offsets.is_unstable(A)) == (at(7), False)
+    # It may be refused in the next transaction only, whose offsets stay too.
+    offsets.begin_pending(1, again)
+    offsets.end_transaction(1, commit=True)
+    offsets.begin_pending(1, next_one)
+    offsets.pending_failed(1, again)
+    assert offsets.is_unstable(A)
+    offsets.pending_written(1, next_one, log_offset=8)
+    offsets.end_transaction(1, commit=True)
+    assert (offsets.get(A), offsets.is_unstable(A)) == (at(9), False)
 
 
 def test_offsets_expire_from_when_the_group_went_idle_or_else_from_their_commit() -> None:
@@ -141,7 +162,7 @@ def test_offsets_expire_from_when_the_group_went_idle_or_else_from_their_commit(
     assert expired(kept_topics=frozenset({"a"})) == [B]
     offsets.begin([A])
     assert expired() == [B], "a commit is on its way"
-    offsets.add_pending(1, B, at(2), log_offset=1)
+    offsets.begin_pending(1, {B: at(2)})
     assert expired() == [], "a transaction is"
     offsets.put(A, at(3, expires=9 * DAY_MS), log_offset=2)
     offsets.failed([A])
