@@ -248,6 +248,8 @@ class RecordAccumulator:
         batch, queue = sent.batch, self._queues[sent.batch.partition]
         verdict = judge(answer.error, batch, queue, log_start_offset=answer.log_start_offset)
         if verdict is Verdict.ACKED:
+            for each in queue.written_with(batch, sent.stamp):
+                self._resolve(each, Acked(NO_OFFSET))
             if not queue.acked(batch, sent.stamp, base_offset=answer.base_offset):
                 self._bump_epoch(queue)
             self._resolve(
@@ -272,6 +274,7 @@ class RecordAccumulator:
         self, batch: ProducerBatch, queue: PartitionQueue, verdict: Verdict, *, now: float
     ) -> None:
         queue.put_back(batch, not_before=now + self.backoff(batch.attempts))
+        batch.out_of_order = verdict is Verdict.ASK_BEHIND
         if verdict is Verdict.BUMP_AND_RETRY:
             self._bump_epoch(queue)
         elif verdict is Verdict.RESTART_AND_RETRY:

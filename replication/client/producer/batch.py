@@ -134,6 +134,8 @@ class ProducerBatch:
     base_sequence: int = NO_SEQUENCE
     transactional: bool = False
     sequence_was_reset: bool = False
+    out_of_order: bool = False
+    """Whether those behind it are asked for, since a broker has refused it as out of order."""
     outcome: Outcome | None = None
     on_outcome: list[Callable[[], None]] = attrs.field(factory=list)
     _encoded: bytes | None = None
@@ -160,7 +162,7 @@ class ProducerBatch:
     ) -> None:
         """Set the producer and the sequence under which it is sent."""
         self.identity, self.base_sequence = identity, base_sequence
-        self.transactional = transactional
+        self.transactional, self.out_of_order = transactional, False
         self._encoded = None
 
     def restamp(self, identity: ProducerIdAndEpoch, base_sequence: int) -> None:

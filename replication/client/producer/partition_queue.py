@@ -30,7 +30,10 @@ Rule 4: a broker's answer leads to a verdict on a batch:
 A missing batch is on its way or waits to be sent again: then this one is sent again as well,
 behind it. If all before it have been acked, the broker has lost records, or never had a batch that
 was given up: an idempotent producer goes on under its next epoch, from sequence 0, and a
-transactional one cannot (its transaction is aborted).
+transactional one cannot (its transaction is aborted). Or it has forgotten that it has this batch:
+it remembers five of a producer, and after a restart the last one. So what has been sent behind it is
+sent again first, as it is, one at a time: if one of these is written, so are all before it. (Kafka's
+client does not ask, and may write them all twice.)
 
 Rule 5: the second batch waits until the first one has been acked. A broker that knows nothing of an
 idempotent producer takes any sequence for its first: it would write the second batch before the
@@ -98,7 +101,8 @@ class PartitionQueue:
         if identity == NOBODY:
             return None
         if batch.has_sequence:
-            return batch if batch is self.sent[0] else None
+            first = next((each for each in self.sent if not each.out_of_order), self.sent[-1])
+            return first if first in self.waiting else None
         if self.unresolved is not None or self.gap is not None:
             return None
         if self.sent and (self.identity != identity or self._may_be_unknown(batch)):
@@ -111,8 +115,7 @@ class PartitionQueue:
 
     def take(self, batch: ProducerBatch, identity: ProducerIdAndEpoch | None) -> None:
         """Send the batch that `next_batch` has just returned."""
-        assert self.waiting[0] is batch, "in order"
-        self.waiting.popleft()
+        self.waiting.remove(batch)
         batch.is_closed = True
         batch.attempts += 1
         self.in_flight += 1
@@ -144,6 +147,16 @@ class PartitionQueue:
         if last == NO_LAST_SEQUENCE or sequence_before(last, batch.last_sequence):
             self.last_acked_sequence = batch.last_sequence
         return True
+
+    def written_with(self, batch: ProducerBatch, sent_as: Stamp) -> list[ProducerBatch]:
+        """Remove the batches that must be written because `batch` behind them is; return them."""
+        if sent_as != batch.stamped:
+            return []
+        before = self.sent[: self.sent.index(batch)]
+        written = [each for each in before if each.out_of_order and each in self.waiting]
+        for each in written:
+            self._remove(each)
+        return written
 
     def put_back(self, batch: ProducerBatch, *, not_before: float) -> None:
         """Put a batch back to be sent again, before all that follow it."""
@@ -192,6 +205,11 @@ class PartitionQueue:
         if self.last_acked_sequence == NO_LAST_SEQUENCE:
             return sequence == 0
         return sequence == next_sequence(self.last_acked_sequence)
+
+    def next_in_doubt(self, batch: ProducerBatch) -> ProducerBatch:
+        """Return the first of the batches that `batch` is asked for, or `batch` itself."""
+        before = self.sent[: self.sent.index(batch)]
+        return before[0] if before and all(each.out_of_order for each in before) else batch
 
     def start_sequences_at_beginning(self, identity: ProducerIdAndEpoch) -> None:
         """Give all unanswered batches new sequences, from 0 on, under `identity`."""
@@ -244,6 +262,8 @@ class Verdict(enum.Enum):
     ACKED = "acked"
     SPLIT = "split"
     RETRY = "retry"
+    ASK_BEHIND = "ask behind"
+    """Ask for what was sent behind it first."""
     BUMP_AND_RETRY = "bump and retry"
     """Begin sequences anew under the next epoch, then send it again."""
     RESTART_AND_RETRY = "restart and retry"
@@ -287,10 +307,12 @@ def _of_unknown_producer(
 
 def _of_out_of_order(batch: ProducerBatch, queue: PartitionQueue) -> Verdict:
     settled = queue.unresolved is None
-    if settled and (batch.sequence_was_reset or not queue.is_next_sequence(batch.base_sequence)):
+    first = queue.next_in_doubt(batch)
+    if settled and (first.sequence_was_reset or not queue.is_next_sequence(first.base_sequence)):
         return Verdict.RETRY
     if batch.transactional:
         return Verdict.FAILED
-    if settled or batch.base_sequence == queue.unresolved:
-        return Verdict.BUMP_AND_RETRY
+    if settled or first.base_sequence == queue.unresolved:
+        may_be_written = batch.attempts > 1 and batch is not queue.sent[-1]
+        return Verdict.ASK_BEHIND if may_be_written else Verdict.BUMP_AND_RETRY
     return Verdict.RETRY

@@ -24,6 +24,11 @@ class NaiveBroker:
     # By producer id: its epoch, and (base sequence, how many, base offset) of its last batches.
     _producers: dict[int, tuple[int, list[tuple[int, int, int]]]] = attrs.field(factory=dict)
 
+    def restart(self) -> None:
+        """Forget all but the last batch of each producer, as a snapshot does."""
+        for producer_id, (epoch, batches) in self._producers.items():
+            self._producers[producer_id] = epoch, batches[-1:]
+
     def append(self, stamp: Stamp, values: Sequence[int]) -> BatchAnswer:
         if len(values) > self.most_records:
             return BatchAnswer(error=ErrorCode.MESSAGE_TOO_LARGE)

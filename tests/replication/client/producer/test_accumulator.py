@@ -23,7 +23,7 @@ from replication.client.producer.partition_queue import Verdict
 from replication.errors import ErrorCode, KafkaError
 from storage.batch.record_batch import HEADER_SIZE
 from storage.batch.records import Record, decode_batch
-from storage.types import TopicPartition
+from storage.types import NO_OFFSET, TopicPartition
 from tests.replication.client.producer.naive_broker import NaiveBroker
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -218,6 +218,34 @@ def test_nothing_follows_the_first_batch_before_it_is_acked() -> None:
     buffer.answered(first, BatchAnswer(base_offset=0), now=1.0)
     both = drain(buffer, now=1.0) + drain(buffer, now=1.0)
     assert [values(sent.batch) for sent in both] == [[1], [2]]
+
+
+@pytest.mark.parametrize("last_is_written", [True, False])
+def test_what_was_sent_behind_tells_whether_a_broker_has_forgotten_a_batch(
+    *, last_is_written: bool
+) -> None:
+    """Three batches got no answer. A broker that was started again knows the last one that it has."""
+    buffer, lost = accumulator(batch_records=1), refused(ErrorCode.NETWORK_EXCEPTION)
+    acked(buffer, 0)
+    batches = [append(buffer, number) for number in (1, 2, 3)]
+    for sent in [sent for _ in batches for sent in drain(buffer)]:
+        buffer.answered(sent, lost, now=0.0)
+    out_of_order = refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    for _ in batches[:2]:
+        (sent,) = drain(buffer, now=1.0)
+        assert buffer.answered(sent, out_of_order, now=1.0) is Verdict.ASK_BEHIND
+    (last,) = drain(buffer, now=1.0)
+    assert (last.batch, last.stamp) == (batches[2], ((7, 0), 3))
+    if last_is_written:
+        buffer.answered(last, BatchAnswer(base_offset=3), now=1.0)
+        assert [each.outcome for each in batches] == [Acked(-1), Acked(-1), Acked(3)]
+        append(buffer, 4)
+        (following,) = drain(buffer, now=1.0)
+        assert following.stamp == ((7, 0), 4)
+    else:
+        assert buffer.answered(last, out_of_order, now=1.0) is Verdict.BUMP_AND_RETRY
+        (again,) = drain(buffer, now=2.0)
+        assert (again.batch, again.stamp) == (batches[0], ((7, 1), 0))
 
 
 def test_in_a_transaction_those_behind_a_refused_batch_move_up() -> None:
@@ -422,7 +450,7 @@ class Cluster:
                     todo.extend(part for _, part in parts)
                 case Acked(base_offset):
                     for index, value in enumerate(values(batch)):
-                        found[value] = Acked(base_offset + index)
+                        found[value] = Acked(base_offset + index if base_offset >= 0 else NO_OFFSET)
                 case Failed() as failed:
                     found.update(dict.fromkeys(values(batch), failed))
                 case None:
@@ -445,6 +473,7 @@ def happen(cluster: Cluster, chance: random.Random) -> None:
         "wait": chance.randint(0, 3),
         "move": chance.randint(0, 1),
         "learn": chance.randint(0, 2),
+        "restart": chance.randint(0, 1),
     }
     for broker in cluster.brokers.values():
         broker.most_records = chance.choice((1, 2, 3))
@@ -466,6 +495,8 @@ def happen(cluster: Cluster, chance: random.Random) -> None:
                 cluster.cut(node)
             case "move":
                 cluster.leaders[chance.choice((T0, T1))] = node
+            case "restart":
+                cluster.brokers[chance.choice((T0, T1))].restart()
             case "learn":
                 cluster.known.update(cluster.leaders)
             case _:
@@ -498,6 +529,7 @@ def check(cluster: Cluster) -> None:
         acked = [value for value in broker.log if isinstance(outcomes[value], Acked)]
         assert acked == sorted(acked), "in the order in which they were sent"
         for offset, value in enumerate(broker.log):
-            assert outcomes[value] == Acked(offset) or isinstance(outcomes[value], Failed)
+            is_right = outcomes[value] in (Acked(offset), Acked(NO_OFFSET))
+            assert is_right or isinstance(outcomes[value], Failed)
         there.update(broker.log)
     assert {value for value, each in outcomes.items() if isinstance(each, Acked)} <= there
