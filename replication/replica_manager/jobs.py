@@ -133,8 +133,8 @@ class LogJobs:
                     await flush_log(log, self.offload)
 
     async def _flush(self, logs: list[Log]) -> None:
-        async with self.one_change_at_a_time:
-            for log in logs:
+        for log in logs:
+            async with self.one_change_at_a_time:  # a change of roles waits for one log at most
                 await flush_log(log, self.offload)
 
     async def checkpoint_recovery_points(self) -> None:

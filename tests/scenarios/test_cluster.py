@@ -11,6 +11,8 @@ from replication.errors import ErrorCode
 from scenarios.checkers import Checkers
 from scenarios.story.commands.judge import loss_ledger
 from scenarios.story.log_drawing import batches_of, draw
+from scenarios.story.runner import run_story
+from scenarios.story.script import parse
 from scenarios.world.client import (
     AckedBatch,
     NoAnswer,
@@ -163,6 +165,29 @@ def test_a_broker_whose_power_fails_in_the_middle_of_a_change_is_gone_at_once(af
         assert values(await client.read(PARTITION)) == ["after"]
 
     run(story, min_insync_replicas="2", log_flush_interval_messages="1")
+
+
+SYNCING = """\
+cluster brokers=2 min.insync.replicas=1
+topic t replicas={replicas} segment.bytes=100
+slow b1 disk=300ms
+{records}
+run 3s
+reassign t-0 b2,b1
+elect t-0 preferred
+run 4s
+show t-0
+"""
+"""Each partition of b1 has a segment to sync, and a sync takes 0.3 s at least."""
+
+
+def test_a_leader_steps_down_while_it_has_many_logs_to_sync() -> None:
+    records = (f"produce t-{each} acks=1 {one}{each} &" for each in range(10) for one in "ab")
+    replicas = "/".join(["b1,b2"] * 10)
+    story = parse(SYNCING.format(replicas=replicas, records="\n".join(records)))
+    (step,) = run_story(story).actual.steps
+    assert step.answer[-1].split()[0] == "b1"
+    assert step.answer[-1].endswith("follows")
 
 
 @pytest.mark.parametrize("seed", range(5))
