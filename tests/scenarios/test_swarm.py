@@ -13,8 +13,9 @@ from click.testing import CliRunner
 
 from replication.cli.scenario import command
 from replication.errors import ErrorCode
+from replication.events import BecameLeader, Event, LeaderElected
 from replication.wire.produce import ACKS_ALL
-from scenarios.story.commands.judge import broken_promises, of_former_topic
+from scenarios.story.commands.judge import broken_promises, had_another_leader, of_former_topic
 from scenarios.story.repeated import repeated_values
 from scenarios.story.runner import run_story
 from scenarios.story.script import parse
@@ -22,6 +23,7 @@ from scenarios.story.stage import Stage
 from scenarios.swarm.runner import SwarmRun, play, run_seed
 from scenarios.world.client import AckedBatch, NoAnswer, ReadRecord, Refused, SentRecords
 from scenarios.world.history import Poll
+from scenarios.world.trace import SIMULATOR, PowerCut, TraceEntry
 from storage.types import Offset, TopicPartition
 from tests.deep import one_in
 from tests.mutants.planting import planted
@@ -142,6 +144,26 @@ def test_a_record_that_may_be_lost_breaks_no_promise() -> None:
     assert not broken(sent("a", acks=1), may_have_lost=False, may_lose_acks_1=True)
     assert broken(sent("a"), may_have_lost=False, may_lose_acks_1=True)
     assert not broken(sent("a"), may_have_lost=True, may_lose_acks_1=True)
+
+
+LED_AGAIN = BecameLeader(
+    partition=PARTITION, leader_epoch=1, leader_epoch_start_offset=0, high_watermark=0
+)
+
+
+@pytest.mark.parametrize(
+    ("node", "event", "another"),
+    [("b1", LED_AGAIN, False), ("b2", LED_AGAIN, True), (SIMULATOR, PowerCut(node="b1"), True)],
+    ids=["the same leader", "an election that nobody reported", "without power"],
+)
+def test_another_leader_may_lack_what_was_acked_with_acks_1(
+    node: str, event: Event, *, another: bool
+) -> None:
+    first = LeaderElected(
+        partition=PARTITION, leader=1, leader_epoch=0, isr=(1, 2), cause="created"
+    )
+    entries = [TraceEntry(0.0, "c", first), TraceEntry(1.0, node, event)]
+    assert had_another_leader(entries, PARTITION) == another
 
 
 @pytest.mark.parametrize(

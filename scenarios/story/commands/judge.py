@@ -41,7 +41,7 @@ import attrs
 
 from replication.cluster.interface import NotInTimeError
 from replication.errors import ErrorCode
-from replication.events import LeaderElected
+from replication.events import BecameLeader, LeaderElected
 from replication.verify import Different, Outcome, verify_directories
 from replication.wire.produce import ACKS_ALL
 from scenarios.checkers import InvariantViolatedError
@@ -60,7 +60,7 @@ from scenarios.world.history import ClientOperation, History, OperationOutcome, 
 from scenarios.world.trace import DiskReplaced, PowerCut, TraceEntry
 from storage.batch.record_batch import BatchHeader
 from storage.batch.records import decode_batch
-from storage.types import Offset, TopicPartition
+from storage.types import LeaderEpoch, Offset, TopicPartition
 
 RESTS = "a cluster that nobody asks for anything rests"
 REST_SECONDS = 2.0
@@ -155,7 +155,7 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
     if parted := _differences(stage, partition, begins):
         raise CopiesDifferError(parted[0])
     may_have_lost = stage.checkers.may_have_lost(partition)
-    may_lose_acks_1 = _may_lose_acks_1(stage.world.trace.entries, partition)
+    may_lose_acks_1 = had_another_leader(stage.world.trace.entries, partition)
     batches = stage.sent_to(partition)
     repeated = repeated_values(batches, trimmed=partition.topic in stage.trimmed)
     repeated |= {
@@ -212,28 +212,27 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
 
 
 async def until_controllers_agree(stage: Stage) -> None:
-    """Wait until a controller decides, and every running node has what it has committed by then.
+    """Wait until a controller decides, and every node has what it had then; so again for its successor.
 
     Raise InvariantViolatedError where that takes too long: all nodes are up and connected.
     """
-    cluster, committed = stage.cluster, list[Offset]()
+    cluster, ends = stage.cluster, dict[LeaderEpoch | None, Offset]()
 
     def have_all() -> bool:
         active = cluster.controller
         if active is None:
             return False
-        if not committed:
-            committed.append(active.log.log_end_offset)
+        end = ends.setdefault(active.log.leading_epoch, active.log.log_end_offset)
         controllers = [each.log.high_watermark for each in cluster.nodes.controllers.values()]
         brokers = [each.metadata.image.offset + 1 for each in cluster.nodes.brokers.values()]
-        return min([*controllers, *brokers]) >= committed[0]
+        return min([*controllers, *brokers]) >= end
 
     try:
         await cluster.until(
             have_all, what="every node has what is committed", seconds=PROGRESS_SECONDS
         )
     except NotInTimeError as error:
-        rule = REACHED if committed else PROGRESS
+        rule = REACHED if ends else PROGRESS
         raise InvariantViolatedError(rule, str(error)) from error
 
 
@@ -398,7 +397,8 @@ def broken_promises(
                     at = dict(zip(batch.values, count(base_offset), strict=False))
                     lost = [v for v in lost if last_of_keys.get(key_of(v), -1) <= at[v]]
                 if lost and (batch.acks == ACKS_ALL or not may_lose_acks_1):
-                    yield f"acked with acks={_acks(batch)} and lost: {' '.join(lost)}"
+                    acks = "all" if batch.acks == ACKS_ALL else batch.acks
+                    yield f"acked with acks={acks} and lost: {' '.join(lost)}"
                 promised = enumerate(batch.values, start=base_offset)
                 moved = [value for at, value in promised if at not in offsets.get(value, {at})]
                 if moved:
@@ -409,18 +409,16 @@ def broken_promises(
                 pass
 
 
-def _acks(batch: SentRecords) -> str:
-    return "all" if batch.acks == ACKS_ALL else str(batch.acks)
-
-
-def _may_lose_acks_1(entries: Iterable[TraceEntry], partition: TopicPartition) -> bool:
-    """Return whether a partition had another leader, or a leader that lost its power."""
+def had_another_leader(entries: Iterable[TraceEntry], partition: TopicPartition) -> bool:
+    """Return whether a partition had another leader, or one that lost its power."""
     leaders: set[str] = set()
     without_power: set[str] = set()
     for entry in entries:
         match entry.event:
             case LeaderElected(partition=where, leader=leader) if where == partition:
                 leaders.add(node_name(leader))
+            case BecameLeader(partition=where) if where == partition:  # perhaps without a report
+                leaders.add(entry.node)
             case PowerCut(node=node) | DiskReplaced(node=node):
                 without_power.add(node)
             case _:
