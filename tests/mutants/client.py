@@ -30,7 +30,7 @@ MUTANTS = (
         (
             Edit(
                 QUEUE,
-                "            return batch if batch is self.sent[0] else None\n",
+                "            return first if first in self.waiting else None\n",
                 "            return batch\n",
             ),
         ),
