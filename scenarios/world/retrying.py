@@ -285,10 +285,15 @@ class StoryConsumer:
         return records
 
     async def _find_anew(self, position: Offset) -> None:
+        """Begin where the log does if it does not hold `position`.
+
+        That may be the log of a leader that was deposed: a fetch without a leader epoch (KIP-320) asks
+        it too.
+        """
         begins, ends = await self._ask(EARLIEST), await self._ask(LATEST)
         if not begins <= position <= ends:
             self._position = begins
-            self._session += begins > position
+            self._session += 1
 
     async def _ask(self, timestamp: int) -> Offset:
         error, offset = await self.client.list_offset(self.partition, timestamp)

@@ -256,6 +256,36 @@ def test_a_log_behind_a_hole_on_a_disk_that_is_trusted_is_found(
         run_story(BEHIND_A_HOLE)
 
 
+ASKS_A_DEPOSED_LEADER = """\
+cluster brokers=3 broker.session.timeout.ms=3000
+topic t replicas=b1,b2,b3
+produce t-0 zero
+wait equal t-0
+cut b1 b2 b3 c
+run 8s
+pause b1
+produce t-0 one
+poll t-0
+pause b2 b3
+resume b1
+poll t-0
+resume b2 b3
+heal
+wait equal t-0
+poll t-0
+judge t-0
+"""
+"""b1 does not know that b2 leads, and its log ends before the consumer's position."""
+
+
+def test_a_consumer_that_knows_no_leader_epochs_may_begin_anew() -> None:
+    (step,) = run_story(parse(ASKS_A_DEPOSED_LEADER)).actual.steps
+    assert [line for line in step.answer if line.startswith("polled: ")] == [
+        "polled: zero one",
+        "polled: zero",
+    ]
+
+
 def test_a_disk_has_all_that_it_claimed_once_it_lies_no_more() -> None:
     story = """\
 cluster brokers=1
