@@ -439,12 +439,17 @@ class Consumer:
         raise KafkaTimeoutError(f"no committed offset of {tp} within {timeout_ms:.0f} ms")
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Return the identity of this member, for a producer's transaction."""
+        """Return the identity of this member, for a producer's transaction.
+
+        A member that the group goes on without keeps its last identity until it has joined again: so
+        the offsets of what it has read before are refused (KIP-447).
+        """
         member = self._coordinator.protocol.membership
+        generation_id, member_id = member.last_joined
         return ConsumerGroupMetadata(
             group_id=member.group_id,
-            generation_id=member.generation_id,
-            member_id=member.member_id,
+            generation_id=generation_id,
+            member_id=member_id,
             group_instance_id=member.group_instance_id,
         )
 

@@ -100,6 +100,10 @@ class CommittingMember(Protocol):
         """The generation, or the member epoch, under which it commits; -1 outside the group."""
 
     @property
+    def last_joined(self) -> tuple[int, str]:
+        """The generation and member id that it had last, and may have lost; -1 and "" before."""
+
+    @property
     def may_commit(self) -> bool: ...
     @property
     def is_named_in_fetches(self) -> bool:
@@ -123,6 +127,8 @@ class Membership:
     protocol_name: str = ""
     rejoin_needed: bool = True
     rejoin_reason: str = "it has not joined yet"
+    last_joined: tuple[int, str] = (NO_GENERATION, NO_MEMBER)
+    """The generation and member id of the last join that ended, which it may have lost since."""
 
     @property
     def may_commit(self) -> bool:
@@ -163,6 +169,7 @@ class Membership:
     def synced(self) -> None:
         assert self.state is MemberState.COMPLETING, "only a member that has joined can sync"
         self.state = MemberState.STABLE
+        self.last_joined = self.generation_id, self.member_id
 
     def given_id(self, member_id: str) -> None:
         """Take a member id with which to join again (KIP-394)."""

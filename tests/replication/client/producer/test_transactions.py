@@ -310,6 +310,44 @@ async def test_a_member_that_has_left_commits_nothing_more(world: World) -> None
         await producer.abort_transaction()
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@played
+async def test_a_member_that_was_away_commits_nothing_of_what_it_read(
+    world: World, protocol: str
+) -> None:
+    """It hears that its session has expired before the program commits, and joins anew only then."""
+    quick = {
+        "group_initial_rebalance_delay_ms": "0",
+        "group_consumer_session_timeout_ms": "6000",
+        "group_consumer_min_session_timeout_ms": "1000",
+    }
+    async with scene(world, **quick) as stage, stage.producer() as producer:
+        timeouts: dict[str, Any] = {"session_timeout_ms": 6000} if protocol == "classic" else {}
+        consumer = Consumer(
+            "t",
+            bootstrap_servers=stage.servers,
+            seams=world.node("member"),
+            group_id="g",
+            group_protocol=protocol,
+            enable_auto_commit=False,
+            **timeouts,
+        )
+        async with consumer:
+            while not consumer.assignment():
+                await consumer.poll(timeout_ms=500)
+            before = consumer.group_metadata()
+            assert before.generation_id > 0
+            world.network.isolate("member")
+            await stage.cluster.clock.sleep(20)
+            world.network.heal_all()
+            await stage.cluster.clock.sleep(4)
+            assert consumer.group_metadata() == before
+            producer.begin_transaction()
+            with pytest.raises(KafkaError, match=r"UNKNOWN_MEMBER_ID|ILLEGAL_GENERATION"):
+                await producer.send_offsets_to_transaction({T0: 1}, consumer.group_metadata())
+            await producer.abort_transaction()
+
+
 @played
 async def test_an_unused_transactional_id_expires(world: World) -> None:
     soon = {

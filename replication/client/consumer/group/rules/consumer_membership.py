@@ -102,11 +102,17 @@ class ConsumerMembership:
     _is_urgent: bool = False
     _due_ms: float = 0.0
     _may_hold_instance_id: bool = False
+    _last_epoch: int = NO_GENERATION
 
     @property
     def generation_id(self) -> int:
         """The epoch under which offsets are committed; -1 outside the group."""
         return self.member_epoch if self.may_commit else NO_GENERATION
+
+    @property
+    def last_joined(self) -> tuple[int, str]:
+        """The last member epoch and the member id, also once the group goes on without it."""
+        return self._last_epoch, self.member_id
 
     @property
     def may_commit(self) -> bool:
@@ -234,7 +240,7 @@ class ConsumerMembership:
         self._waiting, self.failures, self._may_hold_instance_id = None, 0, False
         self._due_ms = now_ms + response.heartbeat_interval_ms
         self.member_id = response.member_id or self.member_id
-        self.member_epoch = response.member_epoch
+        self.member_epoch = self._last_epoch = response.member_epoch
         if response.assignment is not None:
             self.target = {
                 each.topic_id: frozenset(each.partitions)
