@@ -76,6 +76,7 @@ FETCH_VERSION = 12  # the last version that has topic names
 
 CONNECT_TIMEOUT_MS = 1_000
 PATIENCE_MS = 60_000
+BLOCK_ATTEMPTS = 20
 # retry.backoff.ms, doubled from time to time up to retry.backoff.max.ms (KIP-580)
 RETRY_SECONDS = 0.1
 LONGEST_RETRY_SECONDS = 1.0
@@ -288,14 +289,20 @@ class StoryClient:
         return AckedBatch(answer.base_offset)
 
     async def init_producer_id(self) -> int:
-        """Return a new producer id."""
+        """Return a new producer id, once the broker that is asked has a block of them."""
 
         async def ask(client: RpcClient) -> int:
-            answer = await client.call(
-                InitProducerIdRequest(), version=INIT_PRODUCER_ID_VERSION, timeout_ms=PATIENCE_MS
-            )
-            if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                raise PeerUnavailableError("no block of producer ids has come yet")
+            for _ in range(BLOCK_ATTEMPTS):
+                answer = await client.call(
+                    InitProducerIdRequest(),
+                    version=INIT_PRODUCER_ID_VERSION,
+                    timeout_ms=PATIENCE_MS,
+                )
+                if answer.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    break
+                await self.seams.clock.sleep(RETRY_SECONDS)
+            else:
+                raise PeerUnavailableError("no block of producer ids has come")
             if answer.error_code != ErrorCode.NONE:
                 raise KafkaError(ErrorCode.of(answer.error_code), "an id for a producer")
             producer_id: int = answer.producer_id

@@ -74,7 +74,11 @@ def name_of(node_id: int) -> str:
 
 @define(eq=False, kw_only=True)
 class NamedKafka(KafkaProcesses):
-    """Processes that know each other by name only."""
+    """Processes that know each other by name only; the controller is one beside a single broker too."""
+
+    @property
+    def controller_ids(self) -> list[int]:
+        return [CONTROLLER_ALONE]
 
     def port(self, name: str) -> int:
         """Return the port at which a process listens itself."""
