@@ -25,6 +25,7 @@ SPEED = 3.0
 @pytest.mark.parametrize(
     "name",
     [
+        "a-broker-started-again-knows-the-last-batch",
         "a-change-of-the-isr-whose-answer-is-lost",
         "a-consumer-in-another-rack",
         "a-divergence-of-an-earlier-leader-epoch",
