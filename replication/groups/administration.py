@@ -46,7 +46,7 @@ def fetch_offsets(
     offsets = hosted.offsets
     found: dict[TopicPartition, FetchedOffset] = {}
     for each in list(offsets.partitions() if partitions is None else partitions):
-        yield 1 + (offsets.open_transactions if require_stable else 0)
+        yield 1 + (offsets.pending_commits if require_stable else 0)
         unstable = require_stable and offsets.is_unstable(each)
         found[each] = (
             FetchedOffset(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)

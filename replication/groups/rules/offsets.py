@@ -75,7 +75,9 @@ class GroupOffsets:
     _pending: dict[int, dict[TopicPartition, Placed]] = attrs.field(factory=dict, init=False)
     """The offsets that the open transaction of each producer id has in the log."""
     _pending_soon: dict[int, list[Offsets]] = attrs.field(factory=dict, init=False)
-    """Those that are being written: a producer that got no answer may send the same again."""
+    """The offsets that are being written for each producer id. The same may be there twice: a producer
+    that got no answer sends them again.
+    """
 
     def __len__(self) -> int:
         return len(self._committed)
@@ -86,9 +88,9 @@ class GroupOffsets:
         return not (self._committed or self._being_written or self._pending or self._pending_soon)
 
     @property
-    def open_transactions(self) -> int:
-        """The number of transactions with pending offsets of this group."""
-        return len(self._pending.keys() | self._pending_soon)
+    def pending_commits(self) -> int:
+        """The number of commits in transactions that `is_unstable` looks through."""
+        return len(self._pending) + sum(map(len, self._pending_soon.values()))
 
     def get(self, partition: TopicPartition) -> CommittedOffset | None:
         at = self._committed.get(partition)
