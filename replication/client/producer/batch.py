@@ -135,7 +135,7 @@ class ProducerBatch:
     transactional: bool = False
     sequence_was_reset: bool = False
     out_of_order: bool = False
-    """Whether those behind it are asked for, since a broker has refused it as out of order."""
+    """Whether a broker has refused it as out of order, and those behind it are to tell why."""
     outcome: Outcome | None = None
     on_outcome: list[Callable[[], None]] = attrs.field(factory=list)
     _encoded: bytes | None = None

@@ -6,7 +6,7 @@
                 └──── sent again: before all that was never sent
 
 Rule 1: batches are sent in the order of their sequences, and one at a time after a failure. A
-batch is sent again only as the first of all that have no answer yet.
+batch is sent again only as the first of all that have no answer yet, but for those that rule 4 asks for.
 
 Rule 2: the next batch gets the sequence after the last one. After a batch was given up whose
 records may or may not be written, nothing new is sent before all others have been answered: then
@@ -38,7 +38,7 @@ client does not ask, and may write them all twice.)
 Rule 5: the second batch waits until the first one has been acked. A broker that knows nothing of an
 idempotent producer takes any sequence for its first: it would write the second batch before the
 first, if that was refused or went to the leader before. (Kafka's client does not wait: KAFKA-15591,
-KAFKA-14312.) Of a transaction it refuses such a batch.
+KAFKA-14312.) A transaction needs no such wait: a batch that is out of order aborts it.
 
 (Kafka: TxnPartitionEntry, TransactionManager, RecordAccumulator.shouldStopDrainBatches,
 Sender.completeBatch.)
@@ -263,7 +263,7 @@ class Verdict(enum.Enum):
     SPLIT = "split"
     RETRY = "retry"
     ASK_BEHIND = "ask behind"
-    """Ask for what was sent behind it first."""
+    """Send again first what was sent behind it: that tells whether it is written."""
     BUMP_AND_RETRY = "bump and retry"
     """Begin sequences anew under the next epoch, then send it again."""
     RESTART_AND_RETRY = "restart and retry"
