@@ -220,7 +220,9 @@ def test_the_minimum_isr_is_set_for_topics_and_for_the_cluster_and_for_no_single
 def test_a_leader_hears_of_a_larger_minimum_before_it_changes_the_isr(
     resource: IncrementalAlterConfigsResource, counted: int
 ) -> None:
-    """What it proposes until then is of an older partition epoch, and is refused (KIP-966)."""
+    """The leader's proposals carry an older partition epoch until it has heard, so the controller refuses
+    them (KIP-966).
+    """
     before = image(
         broker_config("", "min.insync.replicas", "2"),
         FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),

@@ -273,7 +273,7 @@ async def test_what_was_deleted_while_this_broker_was_away_goes_at_the_start(
 async def test_a_disk_that_keeps_the_log_of_a_deleted_topic_takes_its_directory_offline(
     autojump_clock: MockClock,
 ) -> None:
-    """And nothing else: the metadata is applied to the end."""
+    """The broker goes on, and applies the rest of the metadata."""
     disk = FaultyFileSystem(random.Random(1))
     config = BrokerConfig(node_id=LOCAL, log_dirs=("/a", "/b"))
     disk.inject(Fault(operation="rename", names="topic-0"))

@@ -288,17 +288,22 @@ async def test_offsets_are_committed_with_the_transaction(world: World) -> None:
         assert await committed() == {T1: 5}
 
 
+def group_member(stage: Scene, **config: Any) -> Consumer:
+    """Return a consumer on a machine of its own, in the group g."""
+    return Consumer(
+        "t",
+        bootstrap_servers=stage.servers,
+        seams=stage.world.node("member"),
+        group_id="g",
+        enable_auto_commit=False,
+        **config,
+    )
+
+
 @played
 async def test_a_member_that_has_left_commits_nothing_more(world: World) -> None:
     async with scene(world) as stage, stage.producer() as producer:
-        consumer = Consumer(
-            "t",
-            bootstrap_servers=stage.servers,
-            seams=world.node("member"),
-            group_id="g",
-            enable_auto_commit=False,
-        )
-        async with consumer:
+        async with group_member(stage) as consumer:
             while not consumer.assignment():
                 await consumer.poll(timeout_ms=500)
             member = consumer.group_metadata()
@@ -323,16 +328,7 @@ async def test_a_member_that_was_away_commits_nothing_of_what_it_read(
     }
     async with scene(world, **quick) as stage, stage.producer() as producer:
         timeouts: dict[str, Any] = {"session_timeout_ms": 6000} if protocol == "classic" else {}
-        consumer = Consumer(
-            "t",
-            bootstrap_servers=stage.servers,
-            seams=world.node("member"),
-            group_id="g",
-            group_protocol=protocol,
-            enable_auto_commit=False,
-            **timeouts,
-        )
-        async with consumer:
+        async with group_member(stage, group_protocol=protocol, **timeouts) as consumer:
             while not consumer.assignment():
                 await consumer.poll(timeout_ms=500)
             before = consumer.group_metadata()
