@@ -166,7 +166,8 @@ def everything_is_read(stage: Stage) -> bool:
     read = read_by_our_clients(stage)
     if not all(is_led(stage, each) for each in read) or any(unread(stage, each) for each in read):
         return False
-    readers = [each for each in stage.programs.readers if each.name in stage.programs.running]
+    running = stage.programs.running
+    readers = [each for each in stage.programs.readers if running.get(each.name) is each]
     return all(
         has_read_everything(stage, reader, partition)
         for reader in readers
@@ -256,7 +257,7 @@ def unread(stage: Stage, partition: TopicPartition) -> list[str]:
     groups = {
         each.group: there.visible(read_committed=each.read_committed)
         for each in stage.programs.readers
-        if each.name in stage.programs.drained and partition.topic in each.topics
+        if each in stage.programs.drained and partition.topic in each.topics
     }
     return [
         wrong
@@ -281,7 +282,7 @@ def copies(stage: Stage) -> Iterator[tuple[TopicPartition, str]]:
     drained = {
         (each.source, each.target)
         for each in stage.programs.copiers
-        if each.name in stage.programs.drained
+        if each in stage.programs.drained
     }
     for source, target in sorted(made):
         sources = partitions_of(stage, source)

@@ -26,8 +26,8 @@ class Programs:
     running: dict[str, Program] = attrs.field(factory=dict, init=False)
     all: list[Program] = attrs.field(factory=list, init=False)
     """All programs, past ones too."""
-    drained: set[str] = attrs.field(factory=set, init=False)
-    """The names of the programs that ran when everything had been read and copied."""
+    drained: set[Program] = attrs.field(factory=set, init=False)
+    """The programs that ran when everything had been read and copied."""
     witness: Witness = attrs.field(factory=Witness, init=False)
     servers: list[str] = attrs.field(factory=list, init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)

@@ -91,6 +91,22 @@ def test_nothing_is_to_be_read_or_copied_by_a_client_that_is_leaving() -> None:
     )
 
 
+def test_nothing_is_to_be_read_by_a_client_of_a_former_life() -> None:
+    answers(
+        "producer x1 transactional.id=x linger.ms=0",
+        "reader r1 t-0 isolation.level=read_uncommitted",
+        "member m1 g t",
+        "run 1s",
+        "kill r1",
+        "kill m1",
+        "reader r1 t-0 isolation.level=read_committed",
+        "member m1 h t isolation.level=read_committed",
+        "transact x1 t-0 one end=abort",
+        "drain",
+        "judge-clients",
+    )
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [

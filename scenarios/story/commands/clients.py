@@ -218,7 +218,7 @@ async def drain(stage: Stage, words: Words, options: Options) -> list[str]:
     programs = stage.programs
     await _have_ended(stage, programs.senders)
     await _eventually(stage, nothing_is_open, "no transaction is open")
-    programs.drained |= {each.name for each in programs.running.values() if not each.ending}
+    programs.drained |= {each for each in programs.running.values() if not each.ending}
     await _eventually(stage, everything_is_copied, "everything is copied")
     await _eventually(stage, everything_is_read, "our consumers have read everything")
     await _groups_settle(stage)
