@@ -281,9 +281,15 @@ class Checkers:
         """
         name = node_name(leader)
         may_lose = self.contract.elected(partition, name, cause, watched=watched, at=self._now)
-        if may_lose and self._log(partition).since < leader_epoch:
+        lost_before = self._log(partition).since
+        if may_lose and lost_before < leader_epoch:
             if cause == "last known" and self.decisions.fetches_are_named:
                 self._judge(contract.within(self.budget, partition, name))
+            if lost_before and self._isr_outlives_a_loss:
+                # It may have kept what the others truncated.
+                for each in self.replicas.of(partition):
+                    if each.node != name:
+                        self.contract.followed_a_loss(partition, each.node)
             self._committed[partition] = CommittedLog(since=leader_epoch)
             for each in self.replicas.of(partition):
                 each.held.agreed = 0

@@ -588,6 +588,39 @@ run 300ms
 show t-0
 """
 
+# b1 joins the ISR with an empty disk, and leads; b2 truncates to it, and leads; b3, which has heard
+# of neither, leads then, and has everything.
+WHO_LEADS_HAS_MORE = """\
+cluster brokers=3 min.insync.replicas=2 understudy.inter.broker.fetch.version=11
+topic t replicas=b2,b1,b3
+produce t-0 acks=all one
+stop b1
+produce t-0 acks=all two
+hold b2 c ALTER_PARTITION
+start b1
+run 300ms
+cut b1 b2 b3
+stop b1
+wipe b1
+start b1
+heal b2 c
+run 300ms
+hold c b3 FETCH
+reassign t-0 b1,b2,b3
+elect t-0 preferred
+heal b1 b2
+run 300ms
+reassign t-0 b2,b1,b3
+elect t-0 preferred
+run 300ms
+cut b3 b1 b2
+reassign t-0 b3,b1,b2
+elect t-0 preferred
+heal c b3
+run 300ms
+show t-0
+"""
+
 
 @pytest.mark.parametrize(
     ("story", "state"),
@@ -609,6 +642,15 @@ show t-0
                 "b1  [e1: 0-]           HW 0  LEO 0  follows",
             ],
             id="led",
+        ),
+        pytest.param(
+            WHO_LEADS_HAS_MORE,
+            [
+                "t-0: b3 leads in epoch 3, isr b2 b1 b3",
+                "b3  [e0: 0-1][e3: 2-]  HW 2  LEO 2  leads",
+                "b2  [e2: 0-]           HW 0  LEO 0  follows",
+            ],
+            id="has more",
         ),
     ],
 )
