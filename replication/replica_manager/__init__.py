@@ -9,6 +9,7 @@
                 └─ delete_records.py   move log starts, and wait for followers   delayed.py
     metadata ───┬─ roles.py            lead, follow, stop
                 └─ configuration.py    apply what was set
+    marks ──────── high_watermarks.py   checkpointed, and read at a start
     partitions ─── observer.py         ISR changes and offsets that moved   isr_events.py
     fetchers ───── followed.py         append what leaders send   bytes_in.py
     the clock ──┬─ jobs.py             flush, checkpoint, delete, expire

@@ -20,6 +20,7 @@ from replication.replica_manager.failures import LogFailures
 from replication.replica_manager.fetch import FetchPath
 from replication.replica_manager.followed import FetcherManager, LocalReplicas
 from replication.replica_manager.gauges import ReplicaGauges
+from replication.replica_manager.high_watermarks import HighWatermarks
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.jobs import LogJobs
 from replication.replica_manager.manager import ReplicaManager
@@ -87,6 +88,7 @@ def assemble_replica_manager(
         on_storage_failure=failures.on_partition_failure,
     )
     fetchers = failures.fetchers = make_fetcher_manager(replicas)
+    high_watermarks = HighWatermarks(hosted=hosted, log_manager=log_manager, offload=offload)
     roles = RoleChanges(
         broker_id=broker_id,
         config=config,
@@ -109,6 +111,7 @@ def assemble_replica_manager(
             selector=SELECTORS.get(config.replica_selector_class or ""),
         ),
         log_manager=log_manager,
+        high_watermarks=high_watermarks,
         offload=offload,
         fetchers=fetchers,
         sink=sink,
@@ -164,6 +167,7 @@ def assemble_replica_manager(
         ),
         replicas=replicas,
         roles=roles,
+        high_watermarks=high_watermarks,
         failures=failures,
         quotas=quotas,
         compaction=Compaction(

@@ -1,17 +1,15 @@
 """The replicas of one broker, and their tasks; `__init__` has a map of the package."""
 
 from collections.abc import Awaitable, Callable, Iterator
-from functools import partial
 
 import attrs
 import trio
 
 from replication.config import DynamicBrokerConfig
-from replication.leader.partition import Partition
 from replication.leader.rules.quota import ReplicationQuotas
 from replication.metadata.rules.image import MetadataDelta, MetadataImage
 from replication.metrics import MetricsRegistry
-from replication.net.pace import Turns, in_steps
+from replication.net.pace import in_steps
 from replication.net.seams import NodeClock, Offload
 from replication.replica_manager.compaction import Compaction
 from replication.replica_manager.delete_records import DeleteRecordsPath
@@ -19,6 +17,7 @@ from replication.replica_manager.failures import LogFailures
 from replication.replica_manager.fetch import FetchPath
 from replication.replica_manager.followed import LocalReplicas
 from replication.replica_manager.gauges import ReplicaGauges
+from replication.replica_manager.high_watermarks import HighWatermarks
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.jobs import LogJobs, PeriodicJob
 from replication.replica_manager.observer import Observer
@@ -27,12 +26,10 @@ from replication.replica_manager.produce import ProducePath
 from replication.replica_manager.purgatories import Purgatories
 from replication.replica_manager.roles import RoleChanges
 from replication.replica_manager.topic_meters import TopicMeters
-from replication.steps import Steps, each_of
+from replication.steps import Steps
 from storage.attributes import define
 from storage.errors import StorageError
-from storage.log.log import Log
 from storage.manager.log_manager import LogManager
-from storage.types import Offset
 
 SHORTEST_PAUSE_SECONDS = 0.001
 PROPOSING = 4
@@ -52,6 +49,7 @@ class ReplicaManager:
     delete_records: DeleteRecordsPath
     replicas: LocalReplicas
     roles: RoleChanges
+    high_watermarks: HighWatermarks
     failures: LogFailures
     quotas: ReplicationQuotas
     compaction: Compaction
@@ -67,13 +65,12 @@ class ReplicaManager:
     offload: Offload
     on_bug: Callable[[BaseException], None]
     _runs: bool = attrs.field(init=False, default=False)
-    _checkpoint_turns: Turns = attrs.field(init=False, factory=Turns)
 
     # The tasks.
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Look after the replicas until cancelled; `started` once metadata may be applied."""
-        self.roles.checkpointed.update(await self.offload(self.log_manager.read_high_watermarks))
+        await self.high_watermarks.read()
         async with trio.open_nursery() as nursery:
             self.observer.nursery = nursery
             self.roles.fetchers.nursery = nursery
@@ -90,7 +87,7 @@ class ReplicaManager:
         lag_ms = config.replica_lag_time_max_ms / 2
         marks_ms = config.replica_high_watermark_checkpoint_interval_ms
         yield PeriodicJob(lag_ms, lag_ms, self._shrink_isrs)
-        yield PeriodicJob(marks_ms, marks_ms, self.checkpoint_high_watermarks)
+        yield PeriodicJob(marks_ms, marks_ms, self.high_watermarks.write)
         yield from self.log_jobs.jobs()
 
     async def _every(self, job: PeriodicJob) -> None:
@@ -129,15 +126,6 @@ class ReplicaManager:
             await self.observer.logs_moved()
             await self._guarded(self.observer.report_moves)
 
-    async def checkpoint_high_watermarks(self) -> None:
-        """Write every partition's high watermark, for the next start."""
-        async with self._checkpoint_turns:
-            # A partition whose log is not open yet keeps what was written last time.
-            waiting = dict(self.roles.checkpointed)
-            held = await in_steps(each_of(_high_watermark, list(self.hosted)))
-            marks = waiting | dict(held)
-            await self.offload(partial(self.log_manager.checkpoint_high_watermarks, marks))
-
     async def shutdown(self) -> None:
         """Stop fetching and write the last high watermarks.
 
@@ -145,7 +133,7 @@ class ReplicaManager:
         writes nothing.
         """
         await self.roles.fetchers.close_all()
-        await self.checkpoint_high_watermarks()
+        await self.high_watermarks.write()
         self.gauges.unregister()
         self.topic_meters.unregister()
         self.replicas.bytes_in.unregister(self.metrics)
@@ -160,8 +148,3 @@ class ReplicaManager:
         assert self._runs, "run() is started before metadata is applied"
         async with self.one_change_at_a_time:
             await self.roles.apply(image, delta)
-
-
-def _high_watermark(partition: Partition) -> tuple[Log, Offset]:
-    """Return the high watermark of `partition` that the next start may believe."""
-    return partition.log, partition.log.lasting_high_watermark

@@ -20,12 +20,11 @@ Rule 4: the requests that wait for a partition that has moved are woken, and ans
 The file is long because one change of roles has many steps over the same replicas.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import compress
 from typing import TypeVar
-from weakref import WeakKeyDictionary
 
 import attrs
 import trio
@@ -41,6 +40,7 @@ from replication.net.pace import in_steps
 from replication.net.seams import Offload
 from replication.replica_manager.configuration import Configuration
 from replication.replica_manager.followed import FetcherManager
+from replication.replica_manager.high_watermarks import HighWatermarks
 from replication.replica_manager.hosted import HostedPartitions
 from replication.steps import each_of
 from storage.attributes import define, frozen
@@ -84,6 +84,7 @@ class RoleChanges:
     hosted: HostedPartitions
     around: Surroundings
     log_manager: LogManager
+    high_watermarks: HighWatermarks
     offload: Offload
     fetchers: FetcherManager
     sink: EventSink
@@ -95,8 +96,6 @@ class RoleChanges:
     """Whether logs that the metadata no longer names stay where they are, as in a mirror."""
     shutting_down: bool = False
     """Whether a replica that leaves the ISR, or loses its leader, stops following."""
-    checkpointed: MutableMapping[Log, Offset] = attrs.field(factory=WeakKeyDictionary, init=False)
-    """High watermarks from before this start, each until its partition is online."""
     _following: dict[TopicPartition, BrokerEndPoint] = attrs.field(factory=dict, init=False)
     _knows_metadata: bool = attrs.field(default=False, init=False)
 
@@ -310,6 +309,7 @@ class RoleChanges:
         }
         opened = await self.offload(partial(self._open_logs, missing, configs))
         opened = await self._in_shares(_with_topic_ids, opened)
+        await self.high_watermarks.forget_deleted(each for each in opened if isinstance(each, Log))
         # The broker may have been stopped meanwhile: its fetchers take no more work then.
         await trio.lowlevel.checkpoint_if_cancelled()
         for each, log in zip(missing, opened, strict=True):
@@ -317,8 +317,7 @@ class RoleChanges:
                 self.on_storage_failure(each.topic_partition, each.topic_id, log)
                 continue
             self._report_directory(each)
-            checkpointed = self.checkpointed.pop(log, 0)
-            log.update_high_watermark(checkpointed)
+            log.update_high_watermark(self.high_watermarks.of(log))
             self.hosted.add(
                 Partition(
                     topic_partition=each.topic_partition,

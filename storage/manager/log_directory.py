@@ -97,6 +97,7 @@ class LogDirectory:
     # The checkpoints as they stand on the disk.
     recovery_points: dict[TopicPartition, Offset] = attrs.field(factory=dict)
     log_start_offsets: dict[TopicPartition, Offset] = attrs.field(factory=dict)
+    high_watermarks: dict[TopicPartition, Offset] = attrs.field(factory=dict)
     cleaner_offsets: dict[TopicPartition, Offset] = attrs.field(factory=dict)
     _lock: Lock | None = None
 
@@ -253,7 +254,10 @@ class LogDirectory:
         offsets = {
             each: high_watermarks[log] for each, log in self.open_logs() if log in high_watermarks
         }
+        # Both may stand there while they are written, and after a write that failed.
+        self.high_watermarks = self.high_watermarks | offsets
         self._checkpoint(HIGH_WATERMARK_CHECKPOINT).write(offsets)
+        self.high_watermarks = offsets
 
     # What it remembers.
 
@@ -269,7 +273,7 @@ class LogDirectory:
         self.cleaner_offsets = self._read_or_warn(CLEANER_CHECKPOINT)
 
     def read_high_watermarks(self) -> dict[Log, Offset]:
-        offsets = self._checkpoint(HIGH_WATERMARK_CHECKPOINT).read()
+        offsets = self.high_watermarks = self._checkpoint(HIGH_WATERMARK_CHECKPOINT).read()
         return {log: offsets[each] for each, log in self.open_logs() if each in offsets}
 
     def write_cleaner_offsets(self, offsets: Mapping[TopicPartition, Offset]) -> None:

@@ -517,6 +517,10 @@ class LogManager:
                     raise OSError(str(error)) from error
         return found
 
+    def is_marked(self, log: Log) -> bool:
+        """Return whether the checkpoint of high watermarks has its name: of it, or a deleted one."""
+        return log.topic_partition in self._home_of(log.topic_partition).high_watermarks
+
     def plan_recovery_points(self) -> list[CheckpointPlan]:
         """Plan what `checkpoint_recovery_points` writes, for a worker thread to prepare."""
         return [

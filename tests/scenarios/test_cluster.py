@@ -331,12 +331,12 @@ def test_a_wait_ends_after_its_time_limit() -> None:
 
 
 def test_a_mistake_of_ours_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    from replication.replica_manager import ReplicaManager
+    from replication.replica_manager.high_watermarks import HighWatermarks
 
-    async def mistaken(self: ReplicaManager) -> None:
+    async def mistaken(self: HighWatermarks) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(ReplicaManager, "checkpoint_high_watermarks", mistaken)
+    monkeypatch.setattr(HighWatermarks, "write", mistaken)
 
     async def story(cluster: SimulatedCluster, client: StoryClient) -> None:
         await cluster.clock.sleep(60)

@@ -179,7 +179,7 @@ async def test_a_log_directory_may_be_named_from_here(autojump_clock: MockClock)
     config = BrokerConfig(node_id=LOCAL, log_dirs=("data/a", "data/b"))
     async with Node(config=config, file_system=system).running() as node:
         await node.learn(LED, LED)
-        await node.manager.checkpoint_high_watermarks()
+        await node.manager.high_watermarks.write()
         for directory in config.log_dirs:
             assert system.exists(f"{directory}/{HIGH_WATERMARK_CHECKPOINT}")
 

@@ -195,7 +195,7 @@ async def test_high_watermarks_are_kept_below_a_relative_path_too(
     async with Node(config=config, file_system=disk).running() as node:
         await node.lead(isr=(LOCAL,))
         await node.produce(2)
-        await node.manager.checkpoint_high_watermarks()
+        await node.manager.high_watermarks.write()
         checkpoint = disk.open("data/logs/replication-offset-checkpoint")
         assert checkpoint.read(0, 100) == b"0\n1\ntopic 0 2\n"
 

@@ -217,6 +217,36 @@ async def test_a_topic_that_is_made_again_begins_with_an_empty_log(
         assert log.topic_id == bytes([7]) * 16
 
 
+@pytest.mark.parametrize("away", [False, True])
+async def test_a_replica_takes_no_high_watermark_from_a_deleted_one_of_its_name(
+    autojump_clock: MockClock, away: bool
+) -> None:
+    """The broker is killed before it writes the next checkpoint."""
+    disk = FaultyFileSystem(random.Random(1))
+    again = registration(isr=(LOCAL, REMOTE), leader_epoch=0, partition_epoch=0)
+
+    async def make_again(node: Node) -> None:
+        await node.learn(again, topic_id=bytes([7]) * 16)
+        await node.produce(3)
+        assert node.state().high_watermark == 0
+
+    async with Node(file_system=disk).running() as node:
+        await node.lead(isr=(LOCAL,))
+        await node.produce(5)
+        await node.manager.high_watermarks.write()
+        if not away:
+            await make_again(node)
+        disk.detach()
+    if away:
+        disk = disk.reopen()
+        async with Node(file_system=disk).running() as node:
+            await make_again(node)
+            disk.detach()
+    async with Node(file_system=disk.reopen()).running() as node:
+        await node.learn(again, topic_id=bytes([7]) * 16)
+        assert (node.state().high_watermark, node.state().log_end_offset) == (0, 3)
+
+
 async def test_news_of_an_old_topics_end_leave_the_new_one_of_its_name_alone(
     autojump_clock: MockClock,
 ) -> None:
