@@ -13,9 +13,6 @@ new leader, and a replica that acts in an earlier leader epoch is not compared w
 The list has gaps: what the new leader had let go of before the election, and what was deleted
 before it was first seen. Another replica may still have it, and nothing is compared there.
 
-A crash may set a log start back, to where the first segment begins. What a leader had deleted by
-then may be lacking there, but nothing else is in its place.
-
 A disk that is not trusted may have lost a segment below the recovery point, as after a failed sync
 (KAFKA-10778). In Apache Kafka as here the log goes on behind such a hole, and its replica may be in
 sync, and lead. Batches in a hole that the opening of the log has reported may be lacking there.
@@ -65,7 +62,6 @@ class CommittedLog:
     """For each of `batches` the leader epoch of the replica that showed it first."""
     _is_compacted: bool = attrs.field(default=False, init=False)
     _least_end: Offset = attrs.field(default=0, init=False)
-    _deleted_to: Offset = attrs.field(default=0, init=False)
 
     @property
     def end(self) -> Offset:
@@ -83,14 +79,6 @@ class CommittedLog:
     def reach(self, high_watermark: Offset) -> None:
         """Record that all below `high_watermark` is committed, whose batches cannot be read any more."""
         self._least_end = max(self._least_end, high_watermark)
-
-    def delete(self, log_start: Offset) -> None:
-        """Record that a leader's log starts there."""
-        self._deleted_to = max(self._deleted_to, log_start)
-
-    def may_lack(self, held: Held, batch: Batch) -> bool:
-        """Return whether a log may go on without that committed batch."""
-        return held.may_lack(batch, deleted_to=self._deleted_to)
 
     def note(
         self, held: Held, *, log_start: Offset, high_watermark: Offset, leader_epoch: LeaderEpoch
@@ -138,7 +126,7 @@ class CommittedLog:
                 found = held.batches[at : at + 1]
                 if found == [expected]:
                     at += 1
-                elif not self.may_lack(held, expected):
+                elif not held.has_lost(expected):
                     return f"it has {drawn(found) or 'nothing'}, where {drawn([expected])} was committed"
             index += 1
         held.agreed = at
@@ -157,8 +145,6 @@ class CommittedLog:
 
 def below(committed: CommittedLog, replica: OnlineReplica, held: Held) -> Iterator[Wrong]:
     """Check I4."""
-    if replica.is_leader:
-        committed.delete(replica.log_start)
     differs = committed.note(
         held,
         log_start=replica.log_start,
@@ -194,9 +180,7 @@ def elected(committed: CommittedLog, replica: OnlineReplica, held: Held) -> Iter
     lacks = [
         each
         for each in before
-        if each.last_offset >= replica.log_start
-        and each not in have
-        and not committed.may_lack(held, each)
+        if each.last_offset >= replica.log_start and each not in have and not held.has_lost(each)
     ]
     if lacks:
         yield Wrong(

@@ -142,12 +142,11 @@ class Held:
             self.epochs.pop()
         self.agreed = min(self.agreed, len(self.batches))
 
-    def may_lack(self, batch: Batch, *, deleted_to: Offset) -> bool:
-        """Return whether that batch was deleted, or lost by its disk, and the log goes on behind it."""
+    def has_lost(self, batch: Batch) -> bool:
+        """Return whether its disk has lost that batch, and the log goes on behind it."""
         goes_on = bool(self.batches) and batch.last_offset < self.batches[-1].base_offset
-        return goes_on and (
-            batch.last_offset < deleted_to
-            or any(batch.base_offset in each and batch.last_offset in each for each in self.lost)
+        return goes_on and any(
+            batch.base_offset in each and batch.last_offset in each for each in self.lost
         )
 
 

@@ -270,27 +270,6 @@ def test_a_leader_may_lack_what_its_disk_has_lost() -> None:
     assert rules(committed.elected(history, leads, log)) == [committed.ELECTED]
 
 
-@pytest.mark.parametrize(
-    ("log", "holds"),
-    [
-        (held(A, C, D), True),
-        (held(C, D), True),
-        (held(A, (3, 1, 9), C, D), False),  # there is another batch
-        (held(A, B, D), False),  # C was not deleted
-        (held(A), False),  # the log does not go on behind it
-    ],
-)
-def test_what_a_leader_has_deleted_may_be_lacking(log: Held, *, holds: bool) -> None:
-    """A crash has set the log start of the replica back."""
-    history, leads = committed_is(A, B, C, D), now(LEADER, log_start=4, log_end=8)
-    assert not rules(committed.below(history, leads, held(C, D)))
-    replica = now(FOLLOWER, log_start=0, high_watermark=8, log_end=8)
-    assert rules(committed.below(history, replica, log)) == ([] if holds else [committed.BELOW])
-    leads = now(LEADER, leader_epoch=2, log_start=0, log_end=8)
-    if holds:
-        assert not rules(committed.elected(history, leads, log))
-
-
 def test_a_truncated_log_is_compared_again() -> None:
     log, replica = committed_is(A, B, C), held(A, B, C)
     assert not log.compare(replica, log_start=0, until=6)
