@@ -279,10 +279,14 @@ class Partition:
                 first_offset=fetch_offset,
                 last_offset=fetch_offset,
             )
+        is_older = log.latest_epoch is not None and log.latest_epoch < leader_epoch
         info = self._append_from_leader(records, leader_epoch, wall_ms)
         log.update_high_watermark(high_watermark)
         if log_start_offset > log.log_start_offset:
             log.increment_log_start_offset(log_start_offset)
+            if is_older and fetch_offset <= log_start_offset:
+                # All that was here lies below the leader's log: nothing says that it is the same.
+                log.keep_log_start()
         return info
 
     def _append_from_leader(

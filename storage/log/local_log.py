@@ -74,6 +74,8 @@ class LogHooks:
     # The log is about to be appended to for the first time, or to be cut: no checkpoint on the disk
     # may say that its recovery point or log start is higher than it is. A crash would believe it.
     marks_relied_on: Callable[[TopicPartition], None] = lambda _log: None
+    # What lies below the log start must not come back with a crash: its checkpoint is to be written.
+    log_start_lasts: Callable[[TopicPartition], None] = lambda _log: None
     # A segment was closed: everything below the new one may be synced.
     rolled: Callable[[TopicPartition], None] = lambda _log: None
     # These files have been renamed out of the way and may be unlinked after so many milliseconds.

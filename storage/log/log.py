@@ -644,6 +644,13 @@ class Log:
         self.on_moved()
         return True
 
+    def keep_log_start(self) -> None:
+        """Keep the log from starting lower after a crash. Short of descriptors, only the next
+        checkpoint does.
+        """
+        with contextlib.suppress(ShortageError), self.local.retryable():
+            self.hooks.log_start_lasts(self.topic_partition)
+
     def delete_segments_below_log_start(self) -> int:
         """Drop the segments that end at or below the log start offset; return how many."""
         return self._delete_oldest(attrs.evolve(self.config, cleanup_policy=frozenset()), None)

@@ -264,6 +264,7 @@ class LogManager:
         return LogHooks(
             failed=failed,
             marks_relied_on=lambda log: self._correct_checkpoints(directory, log),
+            log_start_lasts=lambda _log: directory.checkpoint_log_start_offsets(),
             rolled=lambda log: self._rolled.__setitem__(log, None),
             doomed=doomed,
             deleted=self.on_segments_deleted,

@@ -1,5 +1,6 @@
 """Deleting records: what is refused, who is waited for, and who learns of it."""
 
+import random
 from functools import partial
 
 import pytest
@@ -9,6 +10,7 @@ from replication.errors import ErrorCode
 from replication.leader.rules.fetch_data import FetchInfo
 from replication.replica_manager import DeleteRecordsResult
 from replication.wire.fetch import PartitionData
+from storage.testing import FaultyFileSystem
 from storage.types import Offset, TopicPartition
 from tests.replication.leader.leader_side import (
     LOCAL,
@@ -224,6 +226,40 @@ async def test_a_follower_takes_over_where_its_leaders_log_begins(
             )
         assert node.state().log_start_offset == 6
         assert node.manager.replicas.log_start_offset(TP) == 6
+
+
+@pytest.mark.parametrize(
+    ("leader_epoch", "log_start_offset", "after"),
+    [
+        pytest.param(2, 3, 3, id="nothing of it was compared"),
+        pytest.param(2, 2, 0, id="it goes on from what the leader has"),
+        pytest.param(1, 3, 0, id="it is the leader's of before"),
+    ],
+)
+@pytest.mark.parametrize("sent", [0, 2])
+async def test_a_kill_brings_nothing_back_that_no_leader_has_compared(
+    autojump_clock: MockClock, leader_epoch: int, log_start_offset: int, after: int, sent: int
+) -> None:
+    """The next leader has deleted all that this log has, and may have had something else there."""
+    disk = FaultyFileSystem(random.Random(1))
+    led = registration(leader=REMOTE, leader_epoch=leader_epoch, partition_epoch=2)
+    async with Node(file_system=disk).running() as node:
+
+        def append(records: memoryview | None, epoch: int, *, start: Offset) -> None:
+            end = node.state().log_end_offset
+            data = PartitionData(high_watermark=5, log_start_offset=start, records=records)
+            node.manager.replicas.process_partition_data(TP, end, epoch, data)
+
+        await node.learn(registration(leader=REMOTE))
+        append(batch(3, leader_epoch=1), 1, start=0)
+        await node.learn(led)
+        more = batch(sent, base_offset=3, leader_epoch=leader_epoch) if sent else None
+        append(more, leader_epoch, start=log_start_offset)
+        assert node.state().log_start_offset == log_start_offset
+        disk.detach()
+    async with Node(file_system=disk.reopen()).running() as node:
+        await node.learn(led)
+        assert (node.state().log_start_offset, node.state().log_end_offset) == (after, 3 + sent)
 
 
 def test_the_low_watermark_is_the_least_start_of_those_alive() -> None:
