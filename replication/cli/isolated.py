@@ -25,13 +25,13 @@ parent, and never returns to its parent's code. The parent must not have threads
 
 import contextlib
 import os
-import random
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Self
 
@@ -48,16 +48,13 @@ from replication.broker.nodes import (
 from replication.cli.served import HttpPort
 from replication.config import BrokerConfig, parse_properties
 from replication.errors import UnderstudyError
+from replication.net.ports import any_ports
 from storage.attributes import define
 from storage.filesystem import OsFileSystem
 
 FIRST_FILE_OF_ITS_PARENT = 3  # after the standard streams
 MOST_FILES_OF_ITS_PARENT = 1024
 POLL_SECONDS = 0.005
-
-# A node listens some time after its port was chosen, and again after a kill. Linux gives the ports
-# from 32768 on to sockets that ask for any, macOS and Windows those from 49152 on.
-NEVER_GIVEN = range(15_000, 32_000)
 
 NODE_MODULES = (
     "replication.cli.broker",
@@ -144,13 +141,8 @@ class NodeFailedError(UnderstudyError):
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens at, and that the system gives to nobody by itself."""
-    found: list[int] = []
-    while len(found) < count:
-        port = random.SystemRandom().choice(NEVER_GIVEN)
-        if port not in found and _is_free(port):
-            found.append(port)
-    return found
+    """Return ports that nobody listens at: a node listens some time after its port was chosen."""
+    return list(islice(filter(_is_free, any_ports()), count))
 
 
 def _is_free(port: int) -> bool:

@@ -6,6 +6,7 @@
     framing.py   length-prefixed frames         exchange.py  numbered requests, without waiting
     rpc.py       requests, read by the caller   sasl.py  tls.py  secure.py   logins and TLS
     pace.py      turns, and steps of long work  raising.py   one error out of a group of one
+    ports.py     ports that stay free for servers that start again
 
 `production_seams()` makes the seams of a real node. The simulator makes its own
 (`scenarios/world/world.py`).

@@ -32,17 +32,20 @@ Rule 6: each listener stands for a node, with the segments that it may have open
 files. All nodes together keep at most half of the descriptors.
 """
 
+import contextlib
 import errno
 import os
 import resource
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import islice
 from typing import Any, ClassVar, Final, TypeVar
 
 import attrs
 import trio
 
 from replication.errors import PeerUnavailableError, TooManyConnectionsError
+from replication.net.ports import any_ports
 from replication.net.regions import region_chunks, region_lost, region_readable
 from storage.attributes import define, frozen
 from storage.log.file_region import FileRegion
@@ -52,6 +55,7 @@ from storage.types import Buffer
 IOV_MAX = os.sysconf("SC_IOV_MAX")
 SENDFILE_BYTES = 4 * 1024 * 1024  # bounds one system call, for the other tasks' sake
 BACKLOG = 512
+PORTS_TRIED = 20
 OUT_OF_DESCRIPTORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 # Besides the segments: locks, checkpoints, snapshots, and connections to other nodes.
@@ -236,11 +240,24 @@ def _behind(buffers: Sequence[Buffer], sent: int) -> Sequence[Buffer]:
 
 
 async def listening_socket(host: str, port: int) -> trio.socket.SocketType:
-    """Listen on the first address of a name: on two, port 0 would be two ports."""
+    """Listen on the first address of a name: on two, port 0 would be two ports.
+
+    Port 0 is one that is never given (`replication/net/ports.py`); if many of them are in use, one
+    of the kernel's.
+    """
     addresses = await trio.socket.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     family, kind, protocol, _, address = addresses[0]
+    for chosen in () if port else islice(any_ports(), PORTS_TRIED):
+        with contextlib.suppress(OSError):
+            return await _listening_at(family, kind, protocol, (address[0], chosen, *address[2:]))
+    return await _listening_at(family, kind, protocol, address)
+
+
+async def _listening_at(
+    family: int, kind: int, protocol: int, address: tuple[Any, ...]
+) -> trio.socket.SocketType:
     listening = trio.socket.socket(family, kind, protocol)
     try:
         # A server that starts again must not wait for its old connections' TIME_WAIT.

@@ -35,16 +35,11 @@ def brokers() -> Iterator[ThreadedCluster]:
         yield cluster
 
 
-def in_service(brokers: ThreadedCluster) -> str:
-    """Return the address of broker 1: another test's server may have that of broker 2 by now."""
-    return brokers.bootstrap_servers.partition(",")[0]
-
-
 @pytest.mark.deep
 def test_a_partition_without_a_leader_is_named_and_the_others_are_compared(
     brokers: ThreadedCluster, understudy: Command
 ) -> None:
-    servers = in_service(brokers)
+    servers = brokers.bootstrap_servers
     both = ["verify", servers, servers, "--timeout", "4000"]
     done = understudy(*both, exit_code=2)
     assert done.stdout.splitlines() == [
@@ -60,7 +55,7 @@ def test_a_partition_without_a_leader_is_named_and_the_others_are_compared(
 def test_a_partition_not_compared_takes_precedence_over_one_that_differs(
     brokers: ThreadedCluster, understudy: Command, tmp_path: Path
 ) -> None:
-    servers = in_service(brokers)
+    servers = brokers.bootstrap_servers
     for partition in ("t-0", "t-1", "u-0"):
         lay(tmp_path, partition, b"another")
     against = ["verify", servers, str(tmp_path), "--timeout", "4000"]

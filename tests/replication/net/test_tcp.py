@@ -4,15 +4,28 @@ import hashlib
 import os
 import resource
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    asynccontextmanager,
+    closing,
+    contextmanager,
+)
 from pathlib import Path
 
 import pytest
 import trio
 
 from replication.errors import PeerUnavailableError, TooManyConnectionsError
+from replication.net.ports import NEVER_GIVEN
 from replication.net.seams import Connection
-from replication.net.tcp import IOV_MAX, TcpConnection, TcpTransport, left_for_connections
+from replication.net.tcp import (
+    IOV_MAX,
+    TcpConnection,
+    TcpListener,
+    TcpTransport,
+    left_for_connections,
+)
 from storage.filesystem import OsFileSystem
 from storage.log.file_region import FileRegion
 from storage.log.open_segments import DEFAULT_LIMIT, limit_within
@@ -43,6 +56,22 @@ async def receive_all(connection: Connection) -> bytes:
     while count := await connection.receive_into(room):
         received += room[:count]
     return bytes(received)
+
+
+async def test_the_port_of_a_server_that_is_down_is_not_given_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One of the kernel's can be; the next test's server had it, and its clients met both."""
+    with ExitStack() as held:
+        listeners = [held.enter_context(await listening_anywhere()) for _ in range(50)]
+        assert {each.port for each in listeners} <= set(NEVER_GIVEN)
+        taken = listeners[0].port
+        monkeypatch.setattr("replication.net.ports.NEVER_GIVEN", range(taken, taken + 1))
+        assert held.enter_context(await listening_anywhere()).port not in NEVER_GIVEN
+
+
+async def listening_anywhere() -> AbstractContextManager[TcpListener]:
+    return closing(await ROOMY.listen("127.0.0.1", 0))
 
 
 @pytest.mark.parametrize("transport", [TINY, ROOMY], ids=["short writes", "roomy"])
